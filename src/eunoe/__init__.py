@@ -1,0 +1,1 @@
+"""Federated learning that does not forget."""
