@@ -1,0 +1,1 @@
+"""Named data sets, the user's own data, partitions, and the federation made of them."""

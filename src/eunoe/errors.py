@@ -1,0 +1,35 @@
+"""What can go wrong in a way that the user can mend."""
+
+import difflib
+from collections.abc import Iterable
+
+
+class EunoeError(Exception):
+    """Something that Eunoe noticed and can explain in one line."""
+
+
+class InputError(EunoeError):
+    """What the user gave cannot be used; the message says what is wrong and what would be right."""
+
+
+class ClientError(EunoeError):
+    """An exception raised while one client trained; the original is its cause."""
+
+    def __init__(self, client: int, round: int, trace: str) -> None:
+        super().__init__(f"client {client} failed in round {round}:\n{trace}")
+        self.client, self.round, self.trace = client, round, trace
+
+    def __reduce__(self) -> tuple[type, tuple[int, int, str]]:
+        return ClientError, (self.client, self.round, self.trace)
+
+
+class RunFailed(EunoeError):
+    """A run that cannot go on; its last good checkpoint is kept."""
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint at what an unknown name may have meant: the nearest known one, or all of them."""
+    known = sorted(known)
+    if close := difflib.get_close_matches(name, known, 1, 0.6):
+        return f"did you mean {close[0]!r}?"
+    return f"there are {', '.join(known)}" if known else "there are none"

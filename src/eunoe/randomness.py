@@ -1,0 +1,30 @@
+"""Every random number: a generator from (seed, purpose, round, client).
+
+Generators of different keys are independent, so adding a probe, an evaluation or another method
+changes no other random number, and two methods at one seed see the same clients and batches.
+"""
+
+import zlib
+
+import numpy as np
+import torch
+
+
+def _key(seed: int, purpose: str, round: int, client: int) -> np.random.SeedSequence:
+    return np.random.SeedSequence((seed, zlib.crc32(purpose.encode()), round, client))
+
+
+def generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
+    """The NumPy generator of this key."""
+    return np.random.Generator(np.random.PCG64(_key(seed, purpose, round, client)))
+
+
+def torch_seed(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:
+    """A 63-bit number from this key, to seed one of torch's generators."""
+    high, low = (int(word) for word in _key(seed, purpose, round, client).generate_state(2))
+    return (high & 0x7FFFFFFF) << 32 | low
+
+
+def torch_generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
+    """The torch generator (CPU) of this key."""
+    return torch.Generator().manual_seed(torch_seed(seed, purpose, round, client))

@@ -1,0 +1,159 @@
+"""Named things: methods, losses, models, data sets, partitions, server steps.
+
+A thing is a class or a function whose keyword parameters are its options. It is named in a config
+by a built-in name, by an installed entry point of the group `eunoe.<kind>s`, or as
+`package.module:name`, and is imported only when it is used.
+"""
+
+import importlib
+import inspect
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from importlib.metadata import entry_points
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, validate_call
+
+from eunoe.errors import InputError, nearest
+
+Thing = Callable[..., Any]
+
+_BUILT_IN: dict[str, dict[str, str]] = {
+    "method": {
+        "fedavg": "eunoe.methods.fedavg:FedAvg",
+    },
+    "loss": {
+        "ce": "eunoe.losses:CrossEntropy",
+    },
+    "server step": {
+        "average": "eunoe.server_steps:Average",
+    },
+    "model": {},
+    "data set": {},
+    "partition": {},
+}
+
+
+def kinds() -> list[str]:
+    """The kinds of things that have names."""
+    return list(_BUILT_IN)
+
+
+def names(kind: str) -> list[str]:
+    """All names of this kind, built in or installed."""
+    return sorted({*_BUILT_IN[kind], *(point.name for point in _installed(kind))})
+
+
+def find(kind: str, name: str) -> Thing:
+    """The thing of this name."""
+    path = _BUILT_IN[kind].get(name)
+    if path is None and ":" in name:
+        path = name
+    if path is not None:
+        return _load(kind, path)
+    for point in _installed(kind):
+        if point.name == name:
+            return point.load()  # type: ignore[no-any-return]
+    raise InputError(
+        f"no {kind} is called {name!r}; {nearest(name, names(kind))} (your own is named as package.module:name)"
+    )
+
+
+def options(thing: Thing) -> dict[str, inspect.Parameter]:
+    """The keyword parameters of a thing."""
+    parameters = inspect.signature(thing).parameters
+    return {name: p for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
+
+
+def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> Any:
+    """Make the thing of this name from the options given, plus those of `supplied` that it takes."""
+    thing = find(kind, name)
+    known = options(thing)
+    free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(thing).parameters.values())
+    for key in given:
+        if key in supplied or (key not in known and not free):
+            mine = set(known) - set(supplied)
+            raise InputError(f"{kind} {name!r} has no option {key!r}; {nearest(key, mine)}")
+    arguments = {**{key: value for key, value in supplied.items() if key in known}, **given}
+    missing = [
+        key
+        for key, p in known.items()
+        if p.default is p.empty and key not in arguments and key not in supplied
+    ]
+    if missing:
+        raise InputError(f"{kind} {name!r} needs the option {missing[0]!r}")
+    try:
+        if isinstance(thing, type) and issubclass(thing, BaseModel):
+            return thing(**arguments)
+        maker = thing.__init__ if isinstance(thing, type) else thing  # type: ignore[misc]
+        if isinstance(thing, type):
+            return thing(**_checked(maker, arguments))
+        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(thing)(**arguments)
+    except ValidationError as error:
+        raise InputError(f"{kind} {name!r}: {explain(error)}") from None
+
+
+def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
+    """The options given, completed by the thing's own defaults, so that a config repeats a run for ever."""
+    full = {}
+    for key, parameter in options(find(kind, name)).items():
+        if key not in supplied and key not in given and parameter.default is not parameter.empty:
+            full[key] = parameter.default
+    return {**full, **given}
+
+
+def summary(kind: str, name: str) -> str:
+    """The first line of a thing's docstring."""
+    return (inspect.getdoc(find(kind, name)) or "").split("\n")[0]
+
+
+def explain(error: ValidationError) -> str:
+    """The first thing that pydantic found wrong, in one line."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"])
+    message = first["msg"].removeprefix("Value error, ")
+    value = "" if first["type"] in ("missing", "value_error") else f" (not {first['input']!r})"
+    return f"{where}: {message[0].lower()}{message[1:]}{value}" if where else message
+
+
+def _checked(maker: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+    """The arguments of a class that is no pydantic model, checked and converted by its annotations."""
+    from pydantic import TypeAdapter
+
+    hints = {name: p.annotation for name, p in inspect.signature(maker, eval_str=True).parameters.items()}
+    checked = {}
+    for key, value in arguments.items():
+        hint = hints.get(key, inspect.Parameter.empty)
+        if hint is inspect.Parameter.empty:
+            checked[key] = value
+            continue
+        try:
+            checked[key] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
+                value
+            )
+        except ValidationError as error:
+            raise InputError(f"{key}: {explain(error)}") from None
+    return checked
+
+
+def _installed(kind: str) -> Iterable[Any]:
+    return entry_points(group=f"eunoe.{kind.replace(' ', '_')}s")
+
+
+def _load(kind: str, path: str) -> Thing:
+    module_name, _, attribute = path.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        # A user's own file beside the config is found as it would be by `python -m`.
+        sys.path.append(here)
+    try:
+        module = importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name and not module_name.startswith(error.name):
+            raise
+        raise InputError(f"no module {module_name!r} to take the {kind} {path!r} from") from None
+    try:
+        return getattr(module, attribute)  # type: ignore[no-any-return]
+    except AttributeError:
+        raise InputError(f"module {module_name!r} has nothing called {attribute!r}") from None
