@@ -1,0 +1,259 @@
+"""What a federated model forgets, as pure functions on arrays.
+
+Accuracies are float64 in [0, 1]. A class or client without test data has no accuracy: it is NaN, it is left
+out of every mean, and it never counts as 0. Forgetting is positive when accuracy was lost.
+"""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Array = NDArray[np.float64]
+
+
+def known_mean(values: ArrayLike, axis: int | None = None) -> Any:
+    """Mean of the values that are not NaN; NaN where there are none."""
+    values = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(values)
+    count = known.sum(axis=axis)
+    total = np.where(known, values, 0.0).sum(axis=axis)
+    mean = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    return float(mean) if axis is None else mean
+
+
+def per_class_accuracy(predicted: ArrayLike, labels: ArrayLike, classes: int) -> Array:
+    """Share of each class's samples that were predicted right, [classes]; NaN for a class without samples."""
+    predicted, labels = np.asarray(predicted), np.asarray(labels)
+    count = np.bincount(labels, minlength=classes)
+    right = np.bincount(labels[predicted == labels], minlength=classes)
+    return np.where(count > 0, right / np.maximum(count, 1), np.nan)
+
+
+def round_forgetting(previous: ArrayLike, current: ArrayLike) -> float:
+    """F_t of the Flashback paper: mean over classes of the accuracy one round lost; gains count as 0."""
+    lost = np.asarray(previous, np.float64) - np.asarray(current, np.float64)
+    return float(known_mean(np.maximum(lost, 0.0)))
+
+
+def fedntd_score(history: ArrayLike) -> float:
+    """FedNTD's forgetting score: mean over classes of best earlier accuracy minus last.
+
+    The history is [rounds, classes]. It is not clipped: a class that is at its best in the last round counts
+    as negative. Backward transfer is its negative. NaN with fewer than two rounds.
+    """
+    history = np.asarray(history, dtype=np.float64)
+    if len(history) < 2:
+        return float("nan")
+    earlier = np.where(np.isnan(history[:-1]), -np.inf, history[:-1]).max(axis=0)
+    return float(known_mean(np.where(np.isinf(earlier), np.nan, earlier) - history[-1]))
+
+
+class Spread(NamedTuple):
+    """How a number differs between clients."""
+
+    mean: float
+    deviation: float
+    minimum: float
+    median: float
+    maximum: float
+    worst_tenth: float
+
+
+def spread(values: ArrayLike) -> Spread:
+    """How values differ over clients; worst_tenth is the mean of the lowest tenth (at least one client)."""
+    values = np.asarray(values, dtype=np.float64)
+    known = np.sort(values[~np.isnan(values)])
+    if not len(known):
+        return Spread(*[float("nan")] * 6)
+    lowest = known[: -(-len(known) // 10)]
+    numbers = known.mean(), known.std(), known[0], np.median(known), known[-1], lowest.mean()
+    return Spread(*(float(number) for number in numbers))
+
+
+class ClientForgetting(NamedTuple):
+    """Local client forgetting of one round: rows are models, columns are whose data."""
+
+    matrix: Array
+    by_model: Array
+    by_data: Array
+
+
+def client_forgetting(
+    start: ArrayLike, after: ArrayLike, model_owners: Sequence[int], data_owners: Sequence[int]
+) -> ClientForgetting:
+    """Accuracy on others' data that a client's own training lost (WSM paper, equations 5 and 6).
+
+    start[k] is the accuracy of the model that the clients started from on the data of data_owners[k];
+    after[i, k] is that of the trained model of model_owners[i]. The means leave a client's own data out:
+    by_model is the mean over data (the last column of the paper's heat-maps), by_data the mean over models
+    (the paper's formula).
+    """
+    matrix = np.asarray(start, np.float64)[None, :] - np.asarray(after, np.float64)
+    own = np.asarray(model_owners)[:, None] == np.asarray(data_owners)[None, :]
+    others = np.where(own, np.nan, matrix)
+    return ClientForgetting(matrix, known_mean(others, axis=1), known_mean(others, axis=0))
+
+
+class Accounting(NamedTuple):
+    """Where a round's accuracy went, per class: positive is lost, negative gained; local + merge = total."""
+
+    local: Array
+    merge: Array
+    total: Array
+
+
+def accounting(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Accounting:
+    """Split a round's change of per-class accuracy [C] into local training and merge, exactly.
+
+    start - merged = (start - mean of local) + (mean of local - merged), with local [clients, C]. The merge
+    often gains back what local training lost, so the parts have opposite signs and shares of the total mean
+    nothing.
+    """
+    start, merged = np.asarray(start, np.float64), np.asarray(merged, np.float64)
+    middle = known_mean(local, axis=0)
+    return Accounting(start - middle, middle - merged, start - merged)
+
+
+def loss_accounting(start: float, local: ArrayLike, merged: float) -> tuple[float, float]:
+    """The same split in loss: what local training added to the start's loss, and what the merge added."""
+    middle = float(known_mean(local))
+    return middle - start, merged - middle
+
+
+class KnowledgeLost(NamedTuple):
+    """Knowledge that was there and is gone, never negative: by local training (L) and by the merge (G)."""
+
+    local: float
+    merge: float
+    local_per_class: Array
+    merge_per_class: Array
+
+
+def knowledge_lost(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> KnowledgeLost:
+    """Knowledge lost in a round's two steps, from per-class accuracies.
+
+    start and merged are [C], local is [clients, C]. Local training loses what the start model knew and a
+    client's model no longer knows: L is the mean over clients and classes of max(0, start - local). The merge
+    loses what at least one client's model knew: G is the mean over classes of max(0, best local - merged).
+    """
+    local = np.asarray(local, dtype=np.float64)
+    forgotten = np.maximum(np.asarray(start, np.float64)[None, :] - local, 0.0)
+    best = np.where(np.isnan(local), -np.inf, local).max(axis=0, initial=-np.inf)
+    missed = np.maximum(np.where(np.isinf(best), np.nan, best) - np.asarray(merged, np.float64), 0.0)
+    return KnowledgeLost(
+        float(known_mean(forgotten)), float(known_mean(missed)), known_mean(forgotten, axis=0), missed
+    )
+
+
+def saw_tooth(
+    rounds: ArrayLike, start: ArrayLike, local: ArrayLike, merged: ArrayLike
+) -> tuple[Array, Array]:
+    """Positions and losses of the saw-tooth line: start at t - 1, mean local at t - 1/2, merged at t.
+
+    start and merged are [rounds]; local is [rounds, clients], NaN where a round had fewer clients.
+    """
+    rounds = np.asarray(rounds, dtype=np.float64)
+    positions = np.stack([rounds - 1, rounds - 0.5, rounds], axis=1)
+    losses = np.stack([np.asarray(start, np.float64), known_mean(local, axis=1), np.asarray(merged)], axis=1)
+    return positions.ravel(), losses.ravel()
+
+
+def rounds_to_accuracy(
+    curve: ArrayLike, rounds: Sequence[int], shares: Sequence[float], target: float
+) -> list[int | None]:
+    """First round that reaches each share of the target accuracy, or None (Flashback paper, table 1)."""
+    curve = np.asarray(curve, dtype=np.float64)
+    found: list[int | None] = []
+    for share in shares:
+        # 0.75 * 0.4 is a little above 0.3 in floating point; an accuracy of exactly 0.3 must count.
+        reached = np.flatnonzero(curve >= share * target - 1e-12)
+        found.append(int(rounds[reached[0]]) if len(reached) else None)
+    return found
+
+
+def area_under_curve(curve: ArrayLike, rounds: ArrayLike) -> float:
+    """Mean height of a curve over its rounds, by trapezoids, so that runs of different length compare."""
+    heights, positions = np.asarray(curve, np.float64), np.asarray(rounds, np.float64)
+    known = ~np.isnan(heights)
+    y, x = heights[known], positions[known]
+    return float(np.trapezoid(y, x) / (x[-1] - x[0])) if len(y) > 1 else float(known_mean(y))
+
+
+class Drift(NamedTuple):
+    """How far local training took the clients' models from where they started and from each other."""
+
+    from_start: Array
+    apart: float
+    cosine: float
+
+
+def drift(start: ArrayLike, local: Iterable[ArrayLike]) -> Drift:
+    """Distances and directions of local models, which are taken one at a time.
+
+    Memory is that of a few models, however many come. from_start has each model's distance from the start;
+    apart is the root mean square distance between two models; cosine is the mean cosine between two clients'
+    updates (a model that did not move has no direction and is left out). Both are exact over all pairs: the
+    sum over pairs follows from the sum of vectors. With fewer than two models they are NaN.
+    """
+    start = np.asarray(start, dtype=np.float64)
+    total, directions = np.zeros_like(start), np.zeros_like(start)
+    lengths = []
+    for model in local:
+        update = np.asarray(model, dtype=np.float64) - start
+        length = float(np.linalg.norm(update))
+        lengths.append(length)
+        total += update
+        if length > 0:
+            directions += update / length
+    count, moved = len(lengths), sum(length > 0 for length in lengths)
+    squares = count * sum(length**2 for length in lengths) - float(total @ total)
+    apart = (2 * max(squares, 0.0) / (count * (count - 1))) ** 0.5 if count > 1 else float("nan")
+    cosine = (float(directions @ directions) - moved) / (moved * (moved - 1)) if moved > 1 else float("nan")
+    return Drift(np.array(lengths), apart, cosine)
+
+
+def ecdf(values: ArrayLike) -> tuple[Array, Array]:
+    """The distinct values in order, and the share of values at or below each; NaN is left out."""
+    values = np.asarray(values, dtype=np.float64).ravel()
+    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
+    return distinct, np.cumsum(counts) / max(int(counts.sum()), 1)
+
+
+class ProbabilityByCount(NamedTuple):
+    """Whether a client's model believes in a class as much as the client's data hold of it."""
+
+    count_share: Array
+    probability: Array
+    correlation: float
+
+
+def probability_by_count(probability: ArrayLike, counts: ArrayLike) -> ProbabilityByCount:
+    """Mean output probability per class of local models against label counts (Flashback paper, figure 9).
+
+    Both are [clients, C]. A class's counts are divided by the most that any client has of it (NaN for a class
+    nobody has); the correlation is Pearson's over all clients and classes, NaN where either side does not
+    vary.
+    """
+    probability, counts = np.asarray(probability, np.float64), np.asarray(counts, np.float64)
+    most = counts.max(axis=0, keepdims=True, initial=0.0)
+    share = np.where(most > 0, counts / np.maximum(most, 1.0), np.nan)
+    known = ~np.isnan(share) & ~np.isnan(probability)
+    x, y = share[known], probability[known]
+    varies = len(x) > 1 and float(np.ptp(x)) > 0 and float(np.ptp(y)) > 0
+    return ProbabilityByCount(share, probability, float(np.corrcoef(x, y)[0, 1]) if varies else float("nan"))
+
+
+def reweighted_accuracy(per_class: ArrayLike, counts: ArrayLike) -> Array:
+    """Accuracy that models would have on data with each client's label mix.
+
+    per_class [..., C] and counts [clients, C] give [..., clients]. It stands in for a client's own test data
+    where these are too few. Classes without accuracy are left out of the mix; a client with no other class
+    gets NaN.
+    """
+    per_class, counts = np.asarray(per_class, np.float64), np.asarray(counts, np.float64)
+    known = ~np.isnan(per_class)
+    weight = known.astype(np.float64) @ counts.T
+    total = np.where(known, per_class, 0.0) @ counts.T
+    return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)
