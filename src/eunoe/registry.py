@@ -31,7 +31,9 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
     "model": {},
     "data set": {},
-    "partition": {},
+    "partition": {
+        "dirichlet": "eunoe.data.partitions.dirichlet:Dirichlet",
+    },
 }
 
 

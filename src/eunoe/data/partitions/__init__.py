@@ -1,0 +1,1 @@
+"""Ways to divide labelled samples among clients, one file each."""

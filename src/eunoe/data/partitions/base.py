@@ -1,0 +1,69 @@
+"""What every partition is, and the index arithmetic that they share.
+
+A partition is called with the labels and a generator and returns `(order, offsets)`: client k owns
+the rows `order[offsets[k]:offsets[k + 1]]`. No row has two owners; some may have none.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field
+
+from eunoe.errors import InputError
+
+Integers = NDArray[np.int64]
+
+
+class Partition(BaseModel):
+    """A way to divide samples among clients."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    clients: int = Field(ge=1, description="number of clients")
+
+    def __call__(
+        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None = None
+    ) -> tuple[Integers, Integers]:
+        """The rows of all clients, one client after the other, and where each client's rows begin."""
+        labels = np.asarray(labels)
+        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+            raise InputError(f"labels must be one integer each, not {labels.dtype} {labels.shape}")
+        if len(labels) < self.clients:
+            raise InputError(
+                f"{self.clients:,} clients cannot share {len(labels):,} samples; name at most {len(labels):,}"
+            )
+        return self.divide(labels, generator, groups)
+
+    def divide(
+        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
+    ) -> tuple[Integers, Integers]:
+        """What `__call__` returns, for labels that have been checked."""
+        raise TypeError(f"{type(self).__name__} does not say how it divides the samples")
+
+
+class Stock(NamedTuple):
+    """The rows of each class that occurs, in random order: `rows[starts[c]:starts[c] + counts[c]]`."""
+
+    rows: Integers
+    starts: Integers
+    counts: Integers
+
+
+def stock(labels: NDArray[Any], generator: np.random.Generator) -> Stock:
+    """Shuffle the rows and sort them by class; classes without a sample are left out."""
+    shuffled = generator.permutation(len(labels))
+    rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
+    counts = np.unique(labels, return_counts=True)[1].astype(np.int64)
+    return Stock(rows, offsets_of(counts)[:-1], counts)
+
+
+def offsets_of(sizes: Integers) -> Integers:
+    """Where parts of these sizes begin when they stand one after the other, and where the last one ends."""
+    return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+
+def ranges(starts: Integers, sizes: Integers) -> Integers:
+    """The indices `start .. start + size - 1` of each part, one part after the other."""
+    offsets = offsets_of(sizes)
+    return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
