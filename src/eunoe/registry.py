@@ -24,7 +24,14 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "fedavg": "eunoe.methods.fedavg:FedAvg",
     },
     "loss": {
+        "balanced": "eunoe.losses:Balanced",
         "ce": "eunoe.losses:CrossEntropy",
+        "fedlc": "eunoe.losses:FedLC",
+        "fedrs": "eunoe.losses:FedRS",
+        "logit_adjusted": "eunoe.losses:LogitAdjusted",
+        "masked": "eunoe.losses:Masked",
+        "tce": "eunoe.losses:TCE",
+        "wsm": "eunoe.losses:WSM",
     },
     "server step": {
         "average": "eunoe.server_steps:Average",
