@@ -39,7 +39,13 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "model": {},
     "data set": {},
     "partition": {
+        "classes": "eunoe.data.partitions.classes:Classes",
         "dirichlet": "eunoe.data.partitions.dirichlet:Dirichlet",
+        "dirichlet_by_class": "eunoe.data.partitions.dirichlet_by_class:DirichletByClass",
+        "iid": "eunoe.data.partitions.iid:Iid",
+        "natural": "eunoe.data.partitions.natural:Natural",
+        "quantity": "eunoe.data.partitions.quantity:Quantity",
+        "shards": "eunoe.data.partitions.shards:Shards",
     },
 }
 

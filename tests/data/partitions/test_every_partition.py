@@ -12,9 +12,15 @@ from eunoe.errors import InputError
 
 # Options under which a partition can serve any labels that leave ten samples a client.
 OPTIONS: dict[str, dict[str, Any]] = {
+    "classes": {"classes": 1},
     "dirichlet": {},
+    "dirichlet_by_class": {"alpha": 10.0, "min_size": 1},
+    "iid": {},
+    "natural": {},
+    "quantity": {},
+    "shards": {},
 }
-CONCENTRATED = ("dirichlet",)
+CONCENTRATED = ("dirichlet", "dirichlet_by_class", "quantity")
 EXTREMES = (1e-12, 0.01, 0.1, 1.0, 1e6)
 
 
@@ -49,9 +55,10 @@ def test_each_row_has_one_owner_and_the_generator_decides_all(
 ) -> None:
     labels, clients, seed = setting
     partition = build(name, clients)
-    order, offsets = partition(labels, np.random.default_rng(seed))
+    groups = np.arange(len(labels)) % clients
+    order, offsets = partition(labels, np.random.default_rng(seed), groups)
     check(order, offsets, len(labels), clients)
-    again = partition(labels, np.random.default_rng(seed))
+    again = partition(labels, np.random.default_rng(seed), groups)
     np.testing.assert_array_equal(order, again[0])
     np.testing.assert_array_equal(offsets, again[1])
 
@@ -61,14 +68,20 @@ def test_each_row_has_one_owner_and_the_generator_decides_all(
 def test_extreme_concentrations_end_with_whole_numbers(name: str, alpha: float) -> None:
     labels = np.repeat(np.arange(10), 300)
     for seed in range(5):
-        order, offsets = build(name, 100, alpha=alpha)(labels, np.random.default_rng(seed))
-        check(order, offsets, 3000, 100)
+        generator, partition = np.random.default_rng(seed), build(name, 100, alpha=alpha)
+        if name == "dirichlet_by_class" and alpha < 0.1:
+            # It draws again until all clients are large enough, and gives up.
+            with pytest.raises(InputError, match="raise alpha"):
+                partition(labels, generator)
+        else:
+            check(*partition(labels, generator), 3000, 100)
 
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_another_generator_gives_another_partition(name: str) -> None:
     labels = np.repeat(np.arange(10), 100)
-    orders = [build(name, 10)(labels, np.random.default_rng(seed))[0] for seed in (0, 1)]
+    groups = np.arange(1000) // 50
+    orders = [build(name, 10)(labels, np.random.default_rng(seed), groups)[0] for seed in (0, 1)]
     assert not np.array_equal(*orders)
 
 
@@ -89,6 +102,10 @@ def test_labels_that_are_no_integers_are_refused(name: str) -> None:
 def test_a_concentration_that_is_no_positive_number_is_refused(name: str, alpha: float) -> None:
     with pytest.raises(InputError, match="alpha"):
         build(name, 2, alpha=alpha)
+
+
+def test_every_built_in_partition_is_tested_here() -> None:
+    assert set(registry.names("partition")) == set(OPTIONS)
 
 
 @pytest.mark.parametrize("name", OPTIONS)

@@ -1,9 +1,11 @@
 """What every partition is, and the index arithmetic that they share.
 
 A partition is called with the labels and a generator and returns `(order, offsets)`: client k owns
-the rows `order[offsets[k]:offsets[k + 1]]`. No row has two owners; some may have none.
+the rows `order[offsets[k]:offsets[k + 1]]`, in no order that means anything. No row has two owners;
+some may have none.
 """
 
+from abc import abstractmethod
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,11 +37,11 @@ class Partition(BaseModel):
             )
         return self.divide(labels, generator, groups)
 
+    @abstractmethod
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
     ) -> tuple[Integers, Integers]:
         """What `__call__` returns, for labels that have been checked."""
-        raise TypeError(f"{type(self).__name__} does not say how it divides the samples")
 
 
 class Stock(NamedTuple):
@@ -67,3 +69,8 @@ def ranges(starts: Integers, sizes: Integers) -> Integers:
     """The indices `start .. start + size - 1` of each part, one part after the other."""
     offsets = offsets_of(sizes)
     return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
+
+
+def by_owner(rows: Integers, owners: Integers, clients: int) -> tuple[Integers, Integers]:
+    """Order and offsets when each of the rows has the owner that stands at its place."""
+    return rows[np.argsort(owners, kind="stable")], offsets_of(np.bincount(owners, minlength=clients))
