@@ -189,29 +189,47 @@ class Drift(NamedTuple):
     cosine: float
 
 
-def drift(start: ArrayLike, local: Iterable[ArrayLike]) -> Drift:
-    """Distances and directions of local models, which are taken one at a time.
+class DriftSum:
+    """Adds up clients' updates (local minus start weights) one at a time, in the memory of a few models.
 
-    Memory is that of a few models, however many come. from_start has each model's distance from the start;
-    apart is the root mean square distance between two models; cosine is the mean cosine between two clients'
-    updates (a model that did not move has no direction and is left out). Both are exact over all pairs: the
-    sum over pairs follows from the sum of vectors. With fewer than two models they are NaN.
+    The sums over all pairs of clients follow exactly from the sum of the vectors.
     """
-    start = np.asarray(start, dtype=np.float64)
-    total, directions = np.zeros_like(start), np.zeros_like(start)
-    lengths = []
-    for model in local:
-        update = np.asarray(model, dtype=np.float64) - start
+
+    def __init__(self) -> None:
+        self.lengths: list[float] = []
+        self.total: Any = 0.0
+        self.directions: Any = 0.0
+
+    def add(self, update: ArrayLike) -> None:
+        """Count one client's update."""
+        update = np.asarray(update, dtype=np.float64)
         length = float(np.linalg.norm(update))
-        lengths.append(length)
-        total += update
+        self.lengths.append(length)
+        self.total = self.total + update
         if length > 0:
-            directions += update / length
-    count, moved = len(lengths), sum(length > 0 for length in lengths)
-    squares = count * sum(length**2 for length in lengths) - float(total @ total)
-    apart = (2 * max(squares, 0.0) / (count * (count - 1))) ** 0.5 if count > 1 else float("nan")
-    cosine = (float(directions @ directions) - moved) / (moved * (moved - 1)) if moved > 1 else float("nan")
-    return Drift(np.array(lengths), apart, cosine)
+            self.directions = self.directions + update / length
+
+    def result(self) -> Drift:
+        """Each model's distance from the start, the root mean square distance and the mean cosine over pairs.
+
+        The cosine is between updates; one of length 0 has no direction and is left out. NaN without pairs.
+        """
+        count, moved = len(self.lengths), sum(length > 0 for length in self.lengths)
+        squares = count * sum(length**2 for length in self.lengths) - float(np.sum(self.total**2))
+        along = float(np.sum(self.directions**2)) - moved
+        return Drift(
+            np.array(self.lengths),
+            (2 * max(squares, 0.0) / (count * (count - 1))) ** 0.5 if count > 1 else float("nan"),
+            along / (moved * (moved - 1)) if moved > 1 else float("nan"),
+        )
+
+
+def drift(start: ArrayLike, local: Iterable[ArrayLike]) -> Drift:
+    """Drift of local models [P], given one by one, from the start model [P]."""
+    start, sums = np.asarray(start, dtype=np.float64), DriftSum()
+    for model in local:
+        sums.add(np.asarray(model, dtype=np.float64) - start)
+    return sums.result()
 
 
 def ecdf(values: ArrayLike) -> tuple[Array, Array]:

@@ -1,0 +1,1 @@
+"""Shows what was forgotten: reads run records, draws the figures and writes the page."""

@@ -1,0 +1,172 @@
+"""The records of a run, as files and as arrays.
+
+A run folder has JSON Lines files, one object per line, each with "schema": 1 and "round". Numbers that do not
+exist are null (accuracy of a class without test samples, forgetting in the first round) and become NaN here.
+
+metrics.jsonl, one line per round ("validation" or "test" is null in a round where it was not measured):
+    {"schema": 1, "round": 7, "clients": [3, 5], "dropped": [], "bytes_up": 80, "bytes_down": 80,
+     "validation": {"accuracy": 0.6, "loss": 1.1, "per_class": [0.5, 0.7]}, "test": {the same},
+     "forgetting": {"round": 0.02, "fedntd": 0.05}}
+
+probes.jsonl, one line per probe:
+    {"schema": 1, "round": 7, "probe": "client_matrix", "models": [3, 5], "data": [3, 5],
+     "start": [accuracy of the start model per data], "after": [[accuracy per data] per model]}
+    {"schema": 1, "round": 7, "probe": "local_per_class", "clients": [3, 5],
+     "start": [per class], "local": [[per class] per client], "merged": [per class],
+     "counts": [[train labels per class] per client] or null,
+     "loss": {"start": 1.2, "local": [per client], "merged": 1.1} or null}
+    {"schema": 1, "round": 7, "probe": "drift", "clients": [3, 5],
+     "from_start": [per client], "apart": 0.8, "cosine": 0.1}
+    {"schema": 1, "round": 7, "probe": "probability", "clients": [3, 5],
+     "probability": [[per class] per client], "counts": [[train labels per class] per client]}
+
+timings.jsonl, one line per round:
+    {"schema": 1, "round": 7, "seconds": {"train": 0.8, "merge": 0.1, "evaluate": 0.2}}
+
+partition.json:
+    {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null}
+
+config.json and environment.json are the run's settings and where it ran, any JSON object.
+All but metrics.jsonl may be missing; the page leaves out what was not measured.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eunoe.errors import InputError
+
+Array = NDArray[np.float64]
+Record = Mapping[str, Any]
+
+
+def numbers(values: Any) -> Array:
+    """Nested lists as an array, None as NaN."""
+    return np.asarray(values, dtype=object).astype(np.float64)
+
+
+def plain(values: Any) -> Any:
+    """An array as nested lists, NaN as None, as JSON wants them."""
+    array = np.array(values, dtype=np.float64)
+    objects = np.array(array, dtype=object)
+    objects[np.isnan(array)] = None
+    return objects.tolist()
+
+
+@dataclass(frozen=True)
+class RunRecords:
+    """All that is known about one run; runs of the same label are the seeds of one setting."""
+
+    label: str
+    metrics: Sequence[Record]
+    probes: Sequence[Record] = ()
+    timings: Sequence[Record] = ()
+    config: Mapping[str, Any] = field(default_factory=dict)
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    label_counts: Array | None = None
+    class_names: Sequence[str] | None = None
+
+    @property
+    def part(self) -> str:
+        """The data that the curves are on: the test set where it was measured, else the validation sets."""
+        return "test" if any(record.get("test") for record in self.metrics) else "validation"
+
+    @property
+    def measured(self) -> list[Record]:
+        """The rounds with an evaluation, in order."""
+        return [record for record in self.metrics if record.get(self.part)]
+
+    @property
+    def rounds(self) -> list[int]:
+        """The numbers of the measured rounds."""
+        return [int(record["round"]) for record in self.measured]
+
+    def curve(self, name: str) -> Array:
+        """Accuracy or loss of the global model over the measured rounds."""
+        return numbers([record[self.part].get(name) for record in self.measured])
+
+    @property
+    def per_class(self) -> Array:
+        """Accuracy [measured rounds, classes] of the global model; empty when it was not recorded."""
+        rows = [record[self.part].get("per_class") for record in self.measured]
+        return numbers(rows) if rows and all(row is not None for row in rows) else np.empty((0, 0))
+
+    def forgetting(self, name: str) -> Array:
+        """Round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""
+        return numbers([(record.get("forgetting") or {}).get(name) for record in self.measured])
+
+    def names(self, classes: int) -> list[str]:
+        """The names of the classes, or their numbers."""
+        return list(self.class_names) if self.class_names else [str(label) for label in range(classes)]
+
+    def probe(self, name: str) -> Iterator[Record]:
+        """The probes of one kind in order of round."""
+        yield from sorted((p for p in self.probes if p["probe"] == name), key=lambda p: int(p["round"]))
+
+
+def read_lines(path: Path) -> list[Record]:
+    """The objects of a JSON Lines file; a last line that is still being written is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            if number == len(lines):
+                break
+            raise InputError(
+                f"line {number} of {path} is not JSON; restore the file or resume the run"
+            ) from None
+        if record.get("schema") != 1:
+            raise InputError(
+                f"line {number} of {path} has schema {record.get('schema')!r}; this version reads 1"
+            )
+        records.append(record)
+    return records
+
+
+def read_run(folder: str | Path) -> RunRecords:
+    """Read a run folder; the label is the folder's name."""
+    folder = Path(folder)
+    metrics = read_lines(folder / "metrics.jsonl")
+    if not metrics:
+        raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
+
+    def read(name: str) -> dict[str, Any]:
+        path = folder / name
+        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+
+    partition = read("partition.json")
+    counts = partition.get("label_counts")
+    return RunRecords(
+        label=folder.resolve().name,
+        metrics=metrics,
+        probes=read_lines(folder / "probes.jsonl"),
+        timings=read_lines(folder / "timings.jsonl"),
+        config=read("config.json"),
+        environment=read("environment.json"),
+        label_counts=None if counts is None else numbers(counts),
+        class_names=partition.get("class_names"),
+    )
+
+
+def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
+    """Read several runs; those that differ in nothing but the seed get the same label, that of the first."""
+    runs, labels = [read_run(folder) for folder in folders], dict[str, str]()
+    for index, run in enumerate(runs):
+        if run.config:
+            setting = {
+                key: value for key, value in run.config.items() if key not in ("seed", "folder", "out")
+            }
+            label = labels.setdefault(json.dumps(setting, sort_keys=True, default=str), run.label)
+            runs[index] = replace(run, label=label)
+    return runs
