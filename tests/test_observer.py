@@ -175,3 +175,17 @@ def test_the_example_is_short_and_shows_forgetting(capsys):
     # Clients with two classes forget locally what the merge brings back.
     assert summary["client_forgetting"] > 0.1
     assert summary["local_change"] > 0 > summary["merge_change"]
+
+
+def test_hidden_clients_leave_round_forgetting_only():
+    watch = Forgetting((X, Y), 3)
+    watch.start(Answers([0, 0, 1, 1]))
+    for number, answers in ((1, [0, 0, 1, 1]), (4, [2, 0, 1, 1])):
+        watch.hidden(7)
+        watch.hidden(9)
+        watch.merged(Answers(answers), number)
+    assert [record["round"] for record in watch.metrics] == [1, 4]
+    assert watch.metrics[1]["clients"] == [7, 9]
+    assert watch.metrics[1]["forgetting"]["round"] == 0.25
+    assert not watch.probes
+    assert "Local training" not in str(watch.summary())

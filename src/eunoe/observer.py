@@ -47,6 +47,7 @@ class Forgetting:
 
     def _clear(self) -> None:
         self._clients: list[int] = []
+        self._hidden: list[int] = []
         self._local: list[tuple[Any, float]] = []
         self._counts: list[Any] = []
         self._drift = forgetting.DriftSum()
@@ -69,24 +70,42 @@ class Forgetting:
         self._counts.append(None if label_counts is None else np.asarray(label_counts, np.float64))
         self._drift.add(_flat(model) - self._weights)
 
-    def merged(self, model: nn.Module) -> None:
-        """The new global model: ends the round; the next round starts from it."""
-        if self._begin is None or not self._local:
+    def hidden(self, client: int) -> None:
+        """A client that took part but whose own model nobody may see, as under secure aggregation.
+
+        A round of hidden clients has round forgetting only: local training and merge cannot be told apart.
+        """
+        self._hidden.append(client)
+
+    def merged(self, model: nn.Module, round: int | None = None) -> None:
+        """The new global model: ends the round; the next round starts from it.
+
+        Rounds are counted from 1; give the number where the caller has one, so that a round without a merge
+        leaves a gap.
+        """
+        if self._begin is None or not (self._local or self._hidden):
             raise InputError("call start(model), then local(client, model) per client, before merged(model)")
         start, end = self._begin, self._evaluate(model)
-        number = len(self.metrics) + 1
+        number = round or (self.metrics[-1]["round"] + 1 if self.metrics else 1)
         lost = forgetting.round_forgetting(self._history[-1], end[0]) if self._history else None
         self._history.append(end[0])
         self.metrics.append(
             {
                 "schema": 1,
                 "round": number,
-                "clients": self._clients,
+                "clients": self._clients + self._hidden,
                 "dropped": [],
                 "test": {"accuracy": self._accuracy(end[0]), "loss": end[1], "per_class": plain(end[0])},
                 "forgetting": {"round": lost, "fedntd": plain(forgetting.fedntd_score(self._history))},
             }
         )
+        if self._local:
+            self._probe(number, start, end)
+        self._begin, self._weights = end, _flat(model)
+        self._clear()
+
+    def _probe(self, number: int, start: tuple[Any, float], end: tuple[Any, float]) -> None:
+        """Record what local training and the merge did in this round."""
         per_class = np.stack([accuracy for accuracy, _ in self._local])
         counted = all(counts is not None for counts in self._counts)
         common = {"schema": 1, "round": number}
@@ -125,8 +144,6 @@ class Forgetting:
                 "cosine": plain(moved.cosine),
             }
         )
-        self._begin, self._weights = end, _flat(model)
-        self._clear()
 
     @property
     def records(self) -> RunRecords:
