@@ -1,0 +1,1 @@
+"""A real Flower federation of Eunoe's methods, and forgetting measured in other people's Flower projects."""

@@ -1,0 +1,115 @@
+"""The secrets of a federation: a certificate authority, the server's TLS certificate, a key pair per node.
+
+A node proves who it is with an elliptic-curve key in OpenSSH format (what Flower reads); everybody checks the
+server's certificate against the authority's. Every private file is readable by its owner only.
+"""
+
+import os
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from ipaddress import ip_address
+from pathlib import Path
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+
+from eunoe.errors import InputError
+
+LOOPBACK = ("127.0.0.1", "localhost")
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a new file that was never readable by anybody else, not even for a moment."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        raise InputError(
+            f"{path} exists; credentials are never overwritten: remove it or name a new folder"
+        ) from None
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+
+
+def make_server_certificate(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365) -> None:
+    """Write ca.crt, server.crt and server.key; `hosts` are the names and addresses that nodes use.
+
+    The authority's own key is thrown away: nothing else will ever be signed with it, so nobody can steal it.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    ca_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
+    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Eunoe federation authority")])
+    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+    authority = (
+        _certificate(ca_name, ca_name, ca_key.public_key(), ca_key.public_key(), days)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(_key_usage(signs_certificates=True), critical=True)
+        .sign(ca_key, hashes.SHA384())
+    )
+    server = (
+        _certificate(server_name, ca_name, server_key.public_key(), ca_key.public_key(), days)
+        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
+        .add_extension(_key_usage(signs_certificates=False), critical=True)
+        .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+        .sign(ca_key, hashes.SHA384())
+    )
+    pem = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    write_private(folder / "server.key", pem)
+    (folder / "ca.crt").write_bytes(authority.public_bytes(Encoding.PEM))
+    (folder / "server.crt").write_bytes(server.public_bytes(Encoding.PEM))
+
+
+def make_node_key(folder: Path, name: str) -> None:
+    """Write NAME.key (stays on the node) and NAME.pub (is registered with the server)."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = ec.generate_private_key(ec.SECP384R1())
+    write_private(
+        folder / f"{name}.key", key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption())
+    )
+    public = key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH)
+    (folder / f"{name}.pub").write_bytes(public + b"\n")
+
+
+def _certificate(
+    subject: x509.Name,
+    issuer: x509.Name,
+    key: ec.EllipticCurvePublicKey,
+    issuer_key: ec.EllipticCurvePublicKey,
+    days: int,
+) -> x509.CertificateBuilder:
+    now = datetime.now(UTC)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # the nodes' clocks may run behind
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
+    )
+
+
+def _key_usage(signs_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not signs_certificates,
+        key_cert_sign=signs_certificates,
+        crl_sign=signs_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+
+
+def _general_name(host: str) -> x509.GeneralName:
+    try:
+        return x509.IPAddress(ip_address(host))
+    except ValueError:
+        return x509.DNSName(host)
