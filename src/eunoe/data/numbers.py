@@ -1,0 +1,110 @@
+"""How different the clients of a partition are, in numbers.
+
+Everything comes from the matrix of label counts [clients, classes], which is made and read a chunk of
+clients at a time, so that a million clients need no matrix of their own.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from eunoe.data.partitions.base import Integers
+
+Floats = NDArray[np.float64]
+
+
+class PerClient(NamedTuple):
+    """What each client's label counts come to."""
+
+    sizes: Integers
+    classes: Integers
+    entropy: Floats
+    distance: Floats
+
+
+@dataclass(frozen=True)
+class PartitionNumbers:
+    """What the clients are like, as means and extremes over those that have samples."""
+
+    clients: int
+    samples: int
+    size_mean: float
+    size_std: float
+    size_min: int
+    size_median: float
+    size_max: int
+    classes_mean: float
+    classes_min: int
+    classes_max: int
+    # In bits: 0 for one class, log2(C) for an even mix of C classes.
+    entropy_mean: float
+    # Half the sum of absolute differences between a client's class shares and those of all clients
+    # together: 0 is the same mix, 1 no class in common.
+    distance_mean: float
+    single_class_share: float
+
+
+def label_counts(
+    labels: NDArray[Any],
+    order: Integers,
+    offsets: Integers,
+    classes: int,
+    first: int = 0,
+    last: int | None = None,
+) -> Integers:
+    """The label counts [clients, classes] of the clients from `first` to before `last` (all of them)."""
+    bounds = offsets[first : len(offsets) if last is None else last + 1]
+    owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
+    cells = owners * classes + labels[order[bounds[0] : bounds[-1]]]
+    return np.bincount(cells, minlength=(len(bounds) - 1) * classes).reshape(-1, classes)
+
+
+def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
+    """Size, classes, entropy (bits) and distance from the whole of each client [clients].
+
+    `whole` has the label counts of all clients together, if these are not all of them. Clients without
+    samples have NaN as entropy and distance.
+    """
+    whole = counts.sum(0) if whole is None else whole
+    sizes = counts.sum(1)
+    with np.errstate(invalid="ignore"):
+        shares = counts / sizes[:, None]
+    bits = np.log2(shares, out=np.zeros_like(shares), where=counts > 0)
+    distance = np.abs(shares - whole / max(1, whole.sum())).sum(1) / 2
+    return PerClient(sizes, (counts > 0).sum(1), np.abs((shares * bits).sum(1)), distance)
+
+
+def summarise(clients: PerClient) -> PartitionNumbers:
+    """Means and extremes over the clients that have samples."""
+    sizes, classes, entropy, distance = (values[clients.sizes > 0] for values in clients)
+    return PartitionNumbers(
+        clients=len(sizes),
+        samples=int(sizes.sum()),
+        size_mean=float(sizes.mean()),
+        size_std=float(sizes.std()),
+        size_min=int(sizes.min()),
+        size_median=float(np.median(sizes)),
+        size_max=int(sizes.max()),
+        classes_mean=float(classes.mean()),
+        classes_min=int(classes.min()),
+        classes_max=int(classes.max()),
+        entropy_mean=float(entropy.mean()),
+        distance_mean=float(distance.mean()),
+        single_class_share=float((classes == 1).mean()),
+    )
+
+
+def partition_numbers(
+    labels: NDArray[Any], order: Integers, offsets: Integers, classes: int, chunk: int = 4096
+) -> PartitionNumbers:
+    """The numbers of a partition, from a chunk of clients at a time."""
+    whole = np.bincount(labels[order], minlength=classes)
+    parts = [
+        per_client(
+            label_counts(labels, order, offsets, classes, first, min(first + chunk, len(offsets) - 1)), whole
+        )
+        for first in range(0, len(offsets) - 1, chunk)
+    ]
+    return summarise(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))

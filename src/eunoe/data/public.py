@@ -1,0 +1,94 @@
+"""The public samples that the server has, taken out before the others are divided among clients."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from eunoe.data.partitions.base import Integers, stock
+from eunoe.data.split import part_size
+from eunoe.errors import InputError
+
+
+class Public(BaseModel):
+    """How many samples are public and how they are chosen; give one of share, count and groups."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    share: float = Field(0.0, ge=0, lt=1, description="share of the training samples that is public")
+    count: int | None = Field(None, ge=1, description="number of public samples, in place of a share")
+    groups: int | None = Field(None, ge=1, description="number of whole groups (writers) that are public")
+    min_size: int = Field(1, ge=1, description="groups with fewer samples are never public")
+    balanced: bool = Field(False, description="the same number of samples of each class, not as drawn")
+    validation: float = Field(0.1, ge=0, lt=1, description="share of the public samples used to validate")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Public":
+        if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
+            raise ValueError("give only one of share, count and groups")
+        if self.groups is not None and self.balanced:
+            raise ValueError("whole groups cannot be balanced; give a share or a count")
+        return self
+
+
+class PublicRows(NamedTuple):
+    """The rows that are public, to train and to validate on, and those left for the clients, in order."""
+
+    train: Integers
+    validation: Integers
+    remaining: Integers
+
+
+def choose_public(
+    labels: NDArray[Any],
+    generator: np.random.Generator,
+    options: Public,
+    groups: NDArray[Any] | None = None,
+) -> PublicRows:
+    """Draw the public rows. The validation part is the nearest whole number to its share, halves upwards."""
+    if options.groups is not None:
+        public = _whole_groups(groups, options.groups, options.min_size, generator)
+    else:
+        wanted = part_size(np.array(len(labels)), options.share) if options.count is None else options.count
+        if wanted >= len(labels) and wanted:
+            raise InputError(
+                f"{wanted:,} public samples of {len(labels):,} leave none to the clients; ask for fewer"
+            )
+        public = (_balanced if options.balanced and wanted else _as_drawn)(labels, int(wanted), generator)
+    if len(public) == len(labels) and len(public):
+        raise InputError("all samples are public, which leaves none to the clients; ask for fewer groups")
+    validating = min(int(part_size(np.array(len(public)), options.validation)), max(len(public) - 1, 0))
+    training = len(public) - validating
+    remaining = np.delete(np.arange(len(labels)), public)
+    return PublicRows(public[:training], public[training:], remaining)
+
+
+def _as_drawn(labels: NDArray[Any], wanted: int, generator: np.random.Generator) -> Integers:
+    return generator.permutation(len(labels))[:wanted]
+
+
+def _balanced(labels: NDArray[Any], wanted: int, generator: np.random.Generator) -> Integers:
+    """Rows with one of each class after the other, so that a part cut off at either end is balanced too."""
+    rows, starts, counts = stock(labels, generator)
+    classes = len(counts)
+    if wanted > (most := classes * int(counts.min())):
+        raise InputError(
+            f"{wanted:,} public samples cannot be balanced: the smallest of {classes} classes allows {most:,}"
+        )
+    turns, turn = np.arange(wanted) // classes, generator.permutation(classes)
+    balanced: Integers = rows[starts[np.resize(turn, wanted)] + turns]
+    return balanced
+
+
+def _whole_groups(
+    groups: NDArray[Any] | None, wanted: int, min_size: int, generator: np.random.Generator
+) -> Integers:
+    if groups is None:
+        raise InputError("public groups need a group id (writer) for each sample; the data have none")
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    large = np.flatnonzero(sizes >= min_size)
+    if wanted > len(large):
+        raise InputError(f"{wanted:,} public groups were asked for, but {len(large):,} are large enough")
+    chosen = np.isin(group, generator.choice(large, wanted, replace=False))
+    return generator.permutation(np.flatnonzero(chosen))

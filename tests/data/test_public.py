@@ -1,0 +1,95 @@
+"""Choosing the public samples."""
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from eunoe.data.public import Public, PublicRows, choose_public
+from eunoe.errors import InputError
+
+CIFAR = np.repeat(np.arange(10), 5000)
+
+
+def choose(labels: np.ndarray, writers: np.ndarray | None = None, **options: object) -> PublicRows:
+    return choose_public(labels, np.random.default_rng(0), Public.model_validate(options), writers)
+
+
+def test_the_flashback_papers_public_set() -> None:
+    rows = choose(CIFAR, share=0.025)
+    assert [len(part) for part in rows] == [1125, 125, 48_750]
+    np.testing.assert_array_equal(rows.remaining, np.sort(rows.remaining))
+    np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(50_000))
+
+
+@given(
+    st.lists(st.integers(4, 40), min_size=1, max_size=6),
+    st.integers(1, 24),
+    st.booleans(),
+    st.floats(0, 0.9),
+    st.integers(0, 99),
+)
+def test_each_row_is_in_one_part(
+    sizes: list[int], count: int, balanced: bool, validation: float, seed: int
+) -> None:
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    count = min(count, len(sizes) * 4 - 1)
+    options = Public(count=count, balanced=balanced, validation=validation)
+    rows = choose_public(labels, np.random.default_rng(seed), options)
+    again = choose_public(labels, np.random.default_rng(seed), options)
+    for one, other in zip(rows, again, strict=True):
+        np.testing.assert_array_equal(one, other)
+    np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(len(labels)))
+    assert len(rows.train) >= 1
+    assert len(rows.train) + len(rows.validation) == count
+    if balanced:
+        for part in (rows.train, rows.validation, np.concatenate(rows[:2])):
+            found = np.bincount(labels[part], minlength=len(sizes))
+            assert found.max() - found.min() <= 1
+
+
+def test_unbalanced_is_as_drawn_and_balanced_is_not() -> None:
+    labels = np.repeat([0, 1], [900, 100])
+    assert np.bincount(labels[choose(labels, count=100, validation=0).train]) == pytest.approx(
+        [90, 10], abs=9
+    )
+    balanced = choose(labels, count=100, validation=0, balanced=True).train
+    assert np.bincount(labels[balanced]).tolist() == [50, 50]
+
+
+def test_too_many_to_be_balanced() -> None:
+    with pytest.raises(InputError, match="smallest of 2 classes allows 20"):
+        choose(np.repeat([0, 1], [90, 10]), count=21, balanced=True)
+
+
+def test_whole_writers_of_a_least_size() -> None:
+    writers = np.repeat(np.arange(20), np.arange(1, 21))
+    rows = choose(np.zeros(210, np.int64), writers, groups=5, min_size=10)
+    public = np.unique(writers[np.concatenate([rows.train, rows.validation])])
+    assert len(public) == 5
+    assert public.min() >= 9
+    assert not np.isin(writers[rows.remaining], public).any()
+    assert len(rows.validation) == round(0.1 * (public + 1).sum())
+
+
+def test_nothing_asked_for_is_nothing_taken() -> None:
+    rows = choose(np.arange(7))
+    assert [len(part) for part in rows] == [0, 0, 7]
+    assert [len(part) for part in choose(np.arange(7), balanced=True)] == [0, 0, 7]
+
+
+def test_what_cannot_be_had_is_refused() -> None:
+    writers = np.arange(4) // 2
+    with pytest.raises(InputError, match="leave none to the clients"):
+        choose(np.arange(4), count=4)
+    with pytest.raises(InputError, match="leaves none to the clients"):
+        choose(np.arange(4), writers, groups=2)
+    with pytest.raises(InputError, match="3 public groups were asked for, but 2"):
+        choose(np.arange(4), writers, groups=3)
+    with pytest.raises(InputError, match="the data have none"):
+        choose(np.arange(4), groups=1)
+    with pytest.raises(ValidationError, match="only one of"):
+        Public(share=0.1, count=3)
+    with pytest.raises(ValidationError, match="cannot be balanced"):
+        Public(groups=3, balanced=True)
