@@ -1,0 +1,60 @@
+"""Random crop, flip and cutout of whole batches of images, with an offset for each image.
+
+What lies beyond the border of a crop and inside a cut-out square is zero in the values given: black
+for images that have not been normalised, the mean colour for images that have.
+"""
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor
+from torch.nn.functional import pad
+
+from eunoe.errors import InputError
+
+
+class Augment(BaseModel):
+    """Random changes to training images; all are off by default."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    crop_padding: int = Field(
+        0, ge=0, description="crop to the same size after padding this many pixels all round"
+    )
+    flip: bool = Field(False, description="mirror half of the images left to right")
+    cutout: int = Field(
+        0, ge=0, description="blank a square of this side at a random place, clipped at the border"
+    )
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """The batch of images [B, channels, H, W], each changed in its own way, in the same type."""
+        if not (self.crop_padding or self.flip or self.cutout):
+            return x
+        if x.ndim != 4:
+            raise InputError(
+                f"crop, flip and cutout need images [channels, H, W], not samples {tuple(x.shape[1:])}"
+            )
+        if self.crop_padding or self.flip:
+            x = self._crop_and_flip(x, generator)
+        return self._cut_out(x, generator) if self.cutout else x
+
+    def _crop_and_flip(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        (images, channels, height, width), padding = x.shape, self.crop_padding
+        top, left = torch.randint(2 * padding + 1, (2, images, 1), generator=generator)
+        rows, columns = top + torch.arange(height), left + torch.arange(width)
+        if self.flip:
+            mirrored = torch.randint(2, (images, 1), generator=generator, dtype=torch.bool)
+            columns = torch.where(mirrored, columns.flip(1), columns)
+        # One gather of pixels does both, and costs less than a copy each.
+        pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
+        pixels = pixels.reshape(images, 1, -1).expand(-1, channels, -1)
+        padded = pad(x, (padding,) * 4).flatten(2)
+        return padded.gather(2, pixels.to(x.device)).view(x.shape)
+
+    def _cut_out(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        inside = []
+        for length in x.shape[2:]:
+            first = torch.randint(length, (len(x), 1), generator=generator) - self.cutout // 2
+            place = torch.arange(length)
+            inside.append((place >= first) & (place < first + self.cutout))
+        square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+        return x.masked_fill(square.to(x.device), 0)
