@@ -36,7 +36,15 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "server step": {
         "average": "eunoe.server_steps:Average",
     },
-    "model": {},
+    "model": {
+        "cnn": "eunoe.models.cnn:CNN",
+        "lenet": "eunoe.models.lenet:LeNet",
+        "logistic": "eunoe.models.logistic:Logistic",
+        "mlp": "eunoe.models.mlp:MLP",
+        "mnist_cnn": "eunoe.models.mnist_cnn:MnistCNN",
+        "resnet18": "eunoe.models.resnet18:ResNet18",
+        "small_cnn": "eunoe.models.small_cnn:SmallCNN",
+    },
     "data set": {},
     "partition": {
         "classes": "eunoe.data.partitions.classes:Classes",

@@ -1,0 +1,27 @@
+"""A multi-layer perceptron on inputs of any shape."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from eunoe.models.base import Classifier
+
+
+class MLP(Classifier):
+    """Linear layers with ReLU between them, on the flattened input."""
+
+    def __init__(
+        self, shape: tuple[int, ...], classes: int, *, hidden: Sequence[PositiveInt] = (128,)
+    ) -> None:
+        super().__init__()
+        sizes = [math.prod(shape), *hidden]
+        layers = [layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]
+        self.hidden = nn.Sequential(*layers)
+        self.classifier = nn.Linear(sizes[-1], classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        hidden: Tensor = self.hidden(x.flatten(1))
+        return hidden

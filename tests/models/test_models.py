@@ -1,0 +1,214 @@
+"""All networks: the papers' parameter counts, features, vmap, input shapes, plain forms of the fast ones."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.nn import functional as F
+
+from eunoe import registry
+from eunoe.errors import InputError
+from eunoe.models.base import channels_last, pool_relu
+from eunoe.models.cnn import CNN
+from eunoe.models.lenet import LeNet
+from eunoe.models.mlp import MLP
+
+CIFAR, MNIST, DIGITS = (3, 32, 32), (1, 28, 28), (1, 8, 8)
+
+
+def build(name: str, shape: tuple[int, ...], classes: int = 10, **options: Any) -> Any:
+    torch.manual_seed(0)
+    return registry.build("model", name, options, shape=shape, classes=classes)
+
+
+def inputs(shape: tuple[int, ...], number: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(number, *shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+def size(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "classes", "options", "expected"),
+    [
+        ("lenet", CIFAR, 10, {}, 62_006),
+        ("lenet", CIFAR, 100, {}, 69_656),
+        ("lenet", MNIST, 10, {}, 44_426),
+        ("cnn", CIFAR, 10, {}, 2_156_490),
+        ("cnn", MNIST, 10, {}, 1_663_370),
+        ("cnn", MNIST, 62, {}, 1_690_046),
+        ("mnist_cnn", MNIST, 10, {}, 431_080),
+        ("resnet18", CIFAR, 10, {"norm": "mixed"}, 11_178_762),
+        ("resnet18", CIFAR, 100, {"norm": "mixed"}, 11_224_932),
+        ("mlp", (64,), 10, {"hidden": [128]}, 65 * 128 + 129 * 10),
+        ("mlp", DIGITS, 10, {"hidden": (5, 4)}, 65 * 5 + 6 * 4 + 5 * 10),
+        ("mlp", (64,), 10, {"hidden": []}, 650),
+        ("logistic", MNIST, 10, {}, 7_850),
+        ("small_cnn", DIGITS, 10, {}, 6_090),
+    ],
+)
+def test_parameter_counts(
+    name: str, shape: tuple[int, ...], classes: int, options: dict[str, Any], expected: int
+) -> None:
+    assert size(build(name, shape, classes, **options)) == expected
+
+
+SMALL = {
+    "mlp": DIGITS,
+    "logistic": (7,),
+    "small_cnn": DIGITS,
+    "lenet": (3, 16, 18),
+    "cnn": (2, 9, 8),
+    "mnist_cnn": (1, 17, 16),
+    "resnet18": (2, 8, 10),
+}
+OPTIONS: dict[str, dict[str, Any]] = {"resnet18": {"width": 4}}
+
+
+def small(name: str, classes: int = 5) -> Any:
+    return build(name, SMALL[name], classes, **OPTIONS.get(name, {})).double()
+
+
+def test_every_named_model_is_tested() -> None:
+    assert set(registry.names("model")) >= set(SMALL)
+    assert all(registry.summary("model", name) for name in SMALL)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_logits_are_classified_features(name: str) -> None:
+    model, x = small(name), inputs(SMALL[name])
+    features = model.features(x)
+    assert features.shape == (3, model.classifier.in_features)
+    assert torch.equal(model(x), model.classifier(features))
+    assert model(x).shape == (3, 5)
+    torch.testing.assert_close(model(x[:1]), model(x)[:1], rtol=1e-12, atol=1e-12)
+    assert model(x[:0]).shape == (0, 5)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_memory_layout_and_input_are_left_alone(name: str) -> None:
+    model, x = small(name), inputs(SMALL[name])
+    kept = x.clone()
+    expected = model(x)
+    assert torch.equal(x, kept)
+    if x.ndim == 4:
+        torch.testing.assert_close(model(x.contiguous(memory_format=torch.channels_last)), expected)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_vmapped_clients_equal_looped(name: str) -> None:
+    models = [small(name) for _ in range(3)]
+    for number, model in enumerate(models):
+        with torch.no_grad():
+            for p in model.parameters():
+                p.mul_(1 + number / 10).add_(number / 100)
+    weights, buffers = stack_module_state(models)
+    assert not buffers
+    x = inputs(SMALL[name], 12).view(3, 4, *SMALL[name])
+    y = torch.arange(12).view(3, 4) % 5
+
+    def loss(w: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        return F.cross_entropy(functional_call(models[0], w, (x,)), y)
+
+    gradients = vmap(grad(loss))(weights, x, y)
+    for client, model in enumerate(models):
+        model.zero_grad()
+        F.cross_entropy(model(x[client]), y[client]).backward()
+        for key, p in model.named_parameters():
+            assert p.grad is not None
+            torch.testing.assert_close(gradients[key][client], p.grad, rtol=1e-10, atol=1e-12)
+
+
+def plain_cnn(model: CNN, x: Tensor) -> Tensor:
+    x = F.max_pool2d(F.relu(F.conv2d(x, model.first.weight, model.first.bias, padding=2)), 2)
+    x = F.max_pool2d(F.relu(F.conv2d(x, model.second.weight, model.second.bias, padding=2)), 2)
+    return model.classifier(F.relu(model.hidden(x.flatten(1))))
+
+
+def plain_lenet(model: LeNet, x: Tensor) -> Tensor:
+    x = F.max_pool2d(F.relu(F.conv2d(x, model.first.weight, model.first.bias)), 2)
+    x = F.max_pool2d(F.relu(F.conv2d(x, model.second.weight, model.second.bias)), 2)
+    return model.classifier(F.relu(model.last_hidden(F.relu(model.hidden(x.flatten(1))))))
+
+
+@pytest.mark.parametrize(("name", "plain"), [("cnn", plain_cnn), ("lenet", plain_lenet)])
+@pytest.mark.parametrize("shape", [CIFAR, MNIST])
+def test_fast_forms_equal_the_plain_ones(
+    name: str, plain: Callable[[Any, Tensor], Tensor], shape: tuple[int, ...]
+) -> None:
+    model = build(name, shape).double()
+    x, y = inputs(shape, 4), torch.tensor([1, 0, 9, 9])
+    weights = list(model.parameters())
+    mine, theirs = model(x), plain(model, x)
+    torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+    for one, other in zip(
+        torch.autograd.grad(F.cross_entropy(mine, y), weights),
+        torch.autograd.grad(F.cross_entropy(theirs, y), weights),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def test_pooling_first_leaves_dead_windows_without_gradient() -> None:
+    x = torch.tensor([[-1.0, -2.0, 3.0, 1.0], [-3.0, -0.5, 2.0, 0.0]], requires_grad=True)
+    pooled = pool_relu(x[None, None])
+    pooled.sum().backward()
+    assert pooled.flatten().tolist() == [0, 3]
+    assert x.grad is not None
+    assert x.grad.tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
+
+
+@pytest.mark.parametrize("shape", [CIFAR, MNIST])
+def test_channels_last_marks_every_image(shape: tuple[int, ...]) -> None:
+    x = inputs(shape)
+    laid = channels_last(x)
+    assert torch.equal(laid, x)
+    assert laid.stride(1) == 1
+    assert channels_last(laid).data_ptr() == laid.data_ptr()
+
+
+def test_runs_repeat_bit_for_bit() -> None:
+    model, x = build("cnn", CIFAR), inputs(CIFAR, 4, torch.float32)
+    first, second = model(x), model(x)
+    assert torch.equal(first, second)
+    gradients = [
+        torch.autograd.grad(z.logsumexp(-1).sum(), list(model.parameters())) for z in (first, second)
+    ]
+    assert all(torch.equal(a, b) for a, b in zip(*gradients, strict=True))
+
+
+def test_mlp_by_hand() -> None:
+    model = MLP((2,), 1, hidden=[2])
+    with torch.no_grad():
+        model.hidden[0].weight.copy_(torch.tensor([[1.0, 2.0], [-1.0, 0.0]]))
+        model.hidden[0].bias.copy_(torch.tensor([0.5, 0.0]))
+        model.classifier.weight.copy_(torch.tensor([[3.0, 5.0]]))
+        model.classifier.bias.fill_(1.0)
+    assert model(torch.tensor([[1.0, 1.0], [-1.0, 0.0]])).flatten().tolist() == [11.5, 6.0]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("cnn", (64,)),
+        ("lenet", (3, 15, 32)),
+        ("lenet", DIGITS),
+        ("mnist_cnn", (28, 28)),
+        ("small_cnn", (1, 3, 8)),
+        ("resnet18", (64,)),
+    ],
+)
+def test_shapes_that_do_not_fit_are_refused(name: str, shape: tuple[int, ...]) -> None:
+    with pytest.raises(InputError, match=f"model '{name}' takes images"):
+        build(name, shape)
+
+
+def test_options_are_checked() -> None:
+    with pytest.raises(InputError, match="hidden"):
+        build("mlp", (64,), hidden=[0])
+    with pytest.raises(InputError, match="norm"):
+        build("resnet18", CIFAR, norm="spectral")
