@@ -79,7 +79,7 @@ def find(kind: str, name: str) -> Thing:
         if point.name == name:
             return point.load()  # type: ignore[no-any-return]
     raise InputError(
-        f"no {kind} is called {name!r}; {nearest(name, names(kind))} (your own is named as package.module:name)"
+        f"no {kind} is called {name!r}; {nearest(name, names(kind))} (name your own as package.module:name)"
     )
 
 
