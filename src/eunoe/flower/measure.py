@@ -1,0 +1,236 @@
+"""Measures forgetting in somebody else's Flower project: one line around their strategy and nothing else.
+
+    strategy = measure(FedAdam(...), model, (test_x, test_y))
+    strategy.start(grid, initial_arrays, num_rounds=50)
+    print(strategy.forgetting.summary())
+
+The model sent, every client's model and the merged model pass through the strategy's own methods; they are
+evaluated there, on the way. Both of Flower's interfaces work: the one on messages (configure_train and
+aggregate_train) and the older one (configure_fit and aggregate_fit).
+"""
+
+import copy
+import functools
+import inspect
+import json
+import logging
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from torch import nn
+
+from eunoe.errors import InputError
+from eunoe.observer import Batches, Forgetting
+
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+Strategy = TypeVar("Strategy")
+PRIVATE_CLASSES = ("DifferentialPrivacy", "DPFedAvg")
+log = logging.getLogger("flwr")
+
+
+def measure(
+    strategy: Strategy,
+    model: nn.Module,
+    test_data: Batches,
+    *,
+    private: bool | None = None,
+    folder: str | Path | None = None,
+    name: str = "flower",
+) -> Strategy:
+    """Make a Flower strategy record round, local and aggregation forgetting as `strategy.forgetting`.
+
+    `model` is any instance of the model that is trained; `test_data` is (x, y) or a loader. Where a client's
+    own model must stay secret only round forgetting is measured and a warning says so: under Flower's
+    differential privacy and secure aggregation this is found out; say `private=True` for any other reason
+    (noise that clients add is not visible from here). With `folder`, each round is also written there, for
+    `eunoe report` and `eunoe watch`.
+    """
+    api = _api(strategy)
+    if hasattr(strategy, "forgetting"):
+        raise InputError(f"this {type(strategy).__name__} is measured already; call measure once")
+    watch = _Watch(model, test_data, name, None if folder is None else Path(folder))
+    reason = _privacy(strategy) if private is None else ("private=True was given" if private else "")
+    if reason:
+        watch.hide(reason)
+    configure, aggregate = getattr(strategy, api.configure), getattr(strategy, api.aggregate)
+
+    @functools.wraps(configure)
+    def configured(*args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(configure).bind(*args, **kwargs)
+        watch.start(api.sent(list(call.arguments.values())[1]))
+        return configure(*call.args, **call.kwargs)
+
+    @functools.wraps(aggregate)
+    def aggregated(*args: Any, **kwargs: Any) -> Any:
+        call = inspect.signature(aggregate).bind(*args, **kwargs)
+        number, replies = list(call.arguments)[:2]
+        # An iterator would be empty after we looked, and aggregation empties the records it reads.
+        call.arguments[replies] = list(call.arguments[replies])
+        watch.local(api.received(call.arguments[replies], watch.names))
+        result = aggregate(*call.args, **call.kwargs)
+        watch.merged(call.arguments[number], None if result[0] is None else api.sent(result[0]))
+        return result
+
+    # On the object, not around it: the strategy's own loop calls self.aggregate_train and must find these.
+    for attribute, value in {
+        api.configure: configured,
+        api.aggregate: aggregated,
+        "forgetting": watch.forgetting,
+    }.items():
+        setattr(strategy, attribute, value)
+    return strategy
+
+
+class _Api(NamedTuple):
+    """One of Flower's two interfaces: what its methods are called and how a model looks in it."""
+
+    configure: str
+    aggregate: str
+    sent: Callable[[Any], Arrays]
+    received: Callable[[Iterable[Any], Iterable[str]], list[tuple[Hashable, Arrays]]]
+
+
+def _api(strategy: object) -> _Api:
+    if hasattr(strategy, "aggregate_train"):
+        return _Api("configure_train", "aggregate_train", _of_record, _of_messages)
+    if hasattr(strategy, "aggregate_fit"):
+        return _Api("configure_fit", "aggregate_fit", _of_parameters, _of_results)
+    raise InputError(
+        f"{type(strategy).__name__} is not a Flower strategy: it has no aggregate_train or aggregate_fit"
+    )
+
+
+def _of_record(record: Any) -> Arrays:
+    return {key: array.numpy() for key, array in record.items()}
+
+
+def _of_messages(messages: Iterable[Any], names: Iterable[str]) -> list[tuple[Hashable, Arrays]]:
+    """The models in the replies; of several records in one reply, the one named like the model's arrays."""
+    found: list[tuple[Hashable, Arrays]] = []
+    for message in messages:
+        if not message.has_error():
+            records = list(message.content.array_records.values())
+            alike = [record for record in records if set(record) == set(names)] or records
+            found += [(message.metadata.src_node_id, _of_record(record)) for record in alike[:1]]
+    return found
+
+
+def _of_parameters(parameters: Any) -> Arrays:
+    from flwr.common import parameters_to_ndarrays
+
+    return {str(position): array for position, array in enumerate(parameters_to_ndarrays(parameters))}
+
+
+def _of_results(results: Iterable[Any], _: Iterable[str]) -> list[tuple[Hashable, Arrays]]:
+    return [(client.cid, _of_parameters(result.parameters)) for client, result in results]
+
+
+def _privacy(strategy: object) -> str:
+    """Why single models must not be looked at: a privacy wrapper around the strategy; else nothing."""
+    while strategy is not None:
+        for kind in type(strategy).__mro__:
+            if kind.__name__.startswith(PRIVATE_CLASSES):
+                return f"{kind.__name__} keeps clients private"
+        strategy = getattr(strategy, "strategy", None)
+    return ""
+
+
+class _Watch:
+    """Carries models from Flower's records into the recorder of forgetting."""
+
+    def __init__(self, model: nn.Module, data: Batches, name: str, folder: Path | None) -> None:
+        self.model = copy.deepcopy(model)
+        self.names = list(self.model.state_dict())
+        self.forgetting = Forgetting(data, _classes(self.model, data), name=name)
+        self.folder, self.hidden = folder, False
+        self._numbers: dict[Hashable, int] = {}
+        self._current: Arrays = {}
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True)
+            if (folder / "metrics.jsonl").exists():
+                raise InputError(f"{folder} holds the records of another run; name a new folder")
+
+    def hide(self, reason: str) -> None:
+        """From now on look at merged models only."""
+        if not self.hidden:
+            log.warning(
+                "eunoe measures round forgetting only, not local and aggregation forgetting: %s", reason
+            )
+        self.hidden = True
+
+    def start(self, arrays: Arrays) -> None:
+        if not _same(arrays, self._current):
+            self.forgetting.start(self._loaded(arrays))
+            self._current = arrays
+
+    def local(self, replies: list[tuple[Hashable, Arrays]]) -> None:
+        if len(replies) > 1 and all(_same(arrays, replies[0][1]) for _, arrays in replies[1:]):
+            self.hide("all clients' models are the same, as after secure aggregation")
+        self._replied = bool(replies)
+        for client, arrays in replies:
+            # Node identifiers are random and too long for JavaScript's numbers.
+            number = self._numbers.setdefault(client, len(self._numbers))
+            if self.hidden:
+                self.forgetting.hidden(number)
+            else:
+                self.forgetting.local(number, self._loaded(arrays))
+
+    def merged(self, number: int, arrays: Arrays | None) -> None:
+        if arrays is None or not self._replied:
+            self._current = arrays or self._current
+            self.forgetting.start(self._loaded(self._current))
+            return
+        probes = len(self.forgetting.probes)
+        self.forgetting.merged(self._loaded(arrays), number)
+        self._current = arrays
+        if self.folder is not None:
+            _append(self.folder / "metrics.jsonl", self.forgetting.metrics[-1:])
+            _append(self.folder / "probes.jsonl", self.forgetting.probes[probes:])
+
+    def _loaded(self, arrays: Arrays) -> nn.Module:
+        """The model with these arrays, which carry its names or come in its order."""
+        named = [name for name, _ in self.model.named_parameters()]
+        if set(arrays) == set(self.names) or set(arrays) == set(named):
+            pairs = list(arrays.items())
+        else:
+            order = {len(named): named, len(self.names): self.names}.get(len(arrays))
+            if order is None:
+                raise InputError(
+                    f"the strategy's model has {len(arrays)} arrays and the one given to measure has "
+                    f"{len(self.names)}; give measure the same model"
+                )
+            pairs = list(zip(order, arrays.values(), strict=True))
+        state = self.model.state_dict()
+        for name, array in pairs:
+            if state[name].shape != array.shape:
+                raise InputError(
+                    f"the strategy's {name} has shape {array.shape} but that of the model given to measure "
+                    f"{tuple(state[name].shape)}; give measure the same model"
+                )
+            state[name].copy_(torch.as_tensor(array))
+        return self.model
+
+
+def _same(one: Arrays, other: Arrays) -> bool:
+    return one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
+
+
+def _classes(model: nn.Module, data: Batches) -> int:
+    """How many classes the model tells apart: the length of its answer to one test sample."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    # Merely iterating a DataLoader draws from the global generator.
+    with torch.inference_mode(), torch.random.fork_rng(devices=[]):
+        x = data[0] if isinstance(data, tuple) else next(iter(data))[0]
+        answer = model(x[:1])
+    for module in training:
+        module.training = True
+    return int(answer.shape[-1])
+
+
+def _append(path: Path, records: list[dict[str, Any]]) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.writelines(json.dumps(record) + "\n" for record in records)

@@ -1,0 +1,279 @@
+"""Forgetting measured in Flower's own strategies, through both of Flower's interfaces, without a network."""
+
+import copy
+import json
+import logging
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+pytest.importorskip("flwr")
+
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MetricRecord, RecordDict
+from flwr.common import Code, FitRes, Status, ndarrays_to_parameters, parameters_to_ndarrays
+from flwr.server import Server, SimpleClientManager
+from flwr.server import strategy as legacy
+from flwr.server.client_proxy import ClientProxy
+from flwr.serverapp import strategy as message_based
+from flwr.supercore.task_identity import TaskIdentity
+
+from eunoe.errors import InputError
+from eunoe.flower.measure import measure
+from eunoe.observer import Forgetting
+from eunoe.report.records import read_run
+
+CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3
+TEST = (torch.eye(CLASSES, dtype=torch.float64).repeat(4, 1) + 0.1, torch.arange(CLASSES).repeat(4))
+
+
+def new_model() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(CLASSES, 5), nn.BatchNorm1d(5), nn.Linear(5, CLASSES)).double()
+
+
+def trained(arrays: list[np.ndarray], node: int) -> list[np.ndarray]:
+    """Stands in for local training: pulls the model towards the node's one class."""
+    model = new_model()
+    model.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, arrays), strict=True)))
+    label = NODES.index(node) % CLASSES
+    optimiser = torch.optim.SGD(model.parameters(), 0.5)
+    x = torch.eye(CLASSES, dtype=torch.float64)[[label] * 4] + torch.linspace(0, 0.3, 4)[:, None]
+    for _ in range(3):
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(model(x), torch.full((4,), label)).backward()
+        optimiser.step()
+    return [value.numpy() for value in model.state_dict().values()]
+
+
+class Grid:
+    """Answers messages at once, by training here; a node listed as broken answers with an error."""
+
+    def __init__(self, broken: dict[int, int] | None = None, same: bool = False) -> None:
+        self.broken, self.same = broken or {}, same
+
+    def get_node_ids(self):
+        return NODES
+
+    def send_and_receive(self, messages, *, timeout=None):
+        for message in sorted(messages, key=lambda message: message.metadata.dst_node_id):
+            message.metadata.__dict__["_message_id"] = "x"
+            record = message.content["arrays"]
+            node = message.metadata.dst_node_id
+            if self.broken.get(node) == message.content["config"]["server-round"]:
+                yield Message(Error(code=3, reason="broken"), reply_to=message)
+                continue
+            arrays = trained(record.to_numpy_ndarrays(), NODES[0] if self.same else node)
+            content = {
+                "arrays": ArrayRecord({key: torch.tensor(a) for key, a in zip(record, arrays, strict=True)}),
+                "metrics": MetricRecord({"num-examples": 4}),
+            }
+            yield Message(RecordDict(content), reply_to=message)
+
+
+def run_message_based(strategy, **grid):
+    arrays = ArrayRecord(new_model().state_dict())
+    return strategy.start(Grid(**grid), arrays, num_rounds=ROUNDS).arrays.to_numpy_ndarrays()
+
+
+class Proxy(ClientProxy):
+    """A client of the older interface that trains here."""
+
+    def __init__(self, node, same=False):
+        super().__init__(str(node))
+        self.node, self.same = (NODES[0] if same else node), same
+
+    def fit(self, ins, timeout, group_id):
+        arrays = trained(parameters_to_ndarrays(ins.parameters), self.node)
+        return FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), 4, {})
+
+    get_properties = get_parameters = evaluate = reconnect = None
+
+
+def run_legacy(strategy, same=False):
+    manager = SimpleClientManager()
+    for node in NODES:
+        manager.register(Proxy(node, same))
+    server = Server(client_manager=manager, strategy=strategy)
+    server.fit(ROUNDS, None)
+    return parameters_to_ndarrays(server.parameters)
+
+
+def initial():
+    return ndarrays_to_parameters([value.numpy() for value in new_model().state_dict().values()])
+
+
+QUIET = {"fraction_evaluate": 0.0}
+CASES = {
+    "fedavg on messages": (lambda: message_based.FedAvg(**QUIET), run_message_based),
+    "fedadam on messages": (lambda: message_based.FedAdam(**QUIET), run_message_based),
+    "fedavg before": (lambda: legacy.FedAvg(initial_parameters=initial(), **QUIET), run_legacy),
+    "fedadam before": (lambda: legacy.FedAdam(initial_parameters=initial(), **QUIET), run_legacy),
+}
+
+
+@pytest.fixture(autouse=True)
+def _inside_a_server_app(monkeypatch):
+    for name in ("task_id", "run_id", "node_id"):
+        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
+
+
+@pytest.fixture(params=CASES, name="case")
+def _case(request):
+    return CASES[request.param]
+
+
+def test_training_is_left_as_it_was(case):
+    new_strategy, run = case
+    plain = run(new_strategy())
+    watched = run(measure(new_strategy(), new_model(), TEST))
+    # The older interface collects replies in order of arrival, so its sums may differ in the last bit.
+    assert all(np.allclose(a, b, rtol=1e-8) for a, b in zip(plain, watched, strict=True))
+
+
+def test_every_round_is_recorded(case):
+    new_strategy, run = case
+    strategy = measure(new_strategy(), new_model(), TEST)
+    final = run(strategy)
+    forgetting = strategy.forgetting
+    assert isinstance(forgetting, Forgetting)
+    assert [record["round"] for record in forgetting.metrics] == [1, 2, 3]
+    assert all(sorted(record["clients"]) == [0, 1, 2] for record in forgetting.metrics)
+    local = [probe for probe in forgetting.probes if probe["probe"] == "local_per_class"]
+    assert [len(probe["local"]) for probe in local] == [3, 3, 3]
+    # Each client pulls the model to its own class, so each forgets the others.
+    assert forgetting.summary()["lost_locally"] > 0
+    assert local[1]["start"] == local[0]["merged"]
+    by_hand = Forgetting(TEST, CLASSES)
+    model = new_model()
+    model.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, final), strict=True)))
+    by_hand.start(model)
+    by_hand.hidden(0)
+    by_hand.merged(model)
+    assert by_hand.metrics[0]["test"] == forgetting.metrics[-1]["test"]
+
+
+def test_local_forgetting_equals_the_recorder_used_by_hand():
+    strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
+    run_message_based(strategy)
+    by_hand, model = Forgetting(TEST, CLASSES), new_model()
+    by_hand.start(model)
+    for node in sorted(NODES):
+        other = copy.deepcopy(model)
+        arrays = trained([value.numpy() for value in model.state_dict().values()], node)
+        other.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, arrays), strict=True)))
+        by_hand.local(sorted(NODES).index(node), other)
+    by_hand.merged(model)
+    ours, theirs = by_hand.probes[0], strategy.forgetting.probes[0]
+    assert (ours["start"], ours["local"]) == (theirs["start"], theirs["local"])
+
+
+def test_a_broken_client_is_left_out_and_a_lost_round_leaves_a_gap():
+    strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
+    run_message_based(strategy, broken={NODES[1]: 1})
+    assert [len(record["clients"]) for record in strategy.forgetting.metrics] == [2, 3, 3]
+    strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
+    run_message_based(strategy, broken=dict.fromkeys(NODES, 2))
+    assert [record["round"] for record in strategy.forgetting.metrics] == [1, 3]
+
+
+def private_cases():
+    message, older = message_based, legacy
+    average = message.FedAvg(**QUIET)
+    before = older.FedAvg(initial_parameters=initial(), **QUIET)
+    return [
+        (message.DifferentialPrivacyServerSideFixedClipping(average, 0.0, 10.0, 3), run_message_based),
+        (message.DifferentialPrivacyClientSideFixedClipping(average, 0.0, 10.0, 3), None),
+        (older.DifferentialPrivacyServerSideAdaptiveClipping(before, 0.1, 3), None),
+        (older.DPFedAvgFixed(before, 3, 10.0, 0.1), None),
+        (older.DifferentialPrivacyServerSideFixedClipping(before, 0.0, 10.0, 3), run_legacy),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_under_differential_privacy_only_the_round_is_measured(number, caplog):
+    strategy, run = private_cases()[number]
+    with caplog.at_level(logging.WARNING, logger="flwr"):
+        logging.getLogger("flwr").addHandler(caplog.handler)
+        strategy = measure(strategy, new_model(), TEST)
+        logging.getLogger("flwr").removeHandler(caplog.handler)
+    assert "round forgetting only" in caplog.text
+    if run is not None:
+        run(strategy)
+        assert len(strategy.forgetting.metrics) == ROUNDS
+        assert strategy.forgetting.metrics[-1]["forgetting"]["round"] is not None
+        assert not strategy.forgetting.probes
+
+
+def test_secure_aggregation_is_noticed():
+    """Flower's secure aggregation hands the one sum to the strategy as every client's model."""
+    strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
+    run_message_based(strategy, same=True)
+    older = measure(legacy.FedAvg(initial_parameters=initial(), **QUIET), new_model(), TEST)
+    run_legacy(older, same=True)
+    for watched in (strategy, older):
+        assert len(watched.forgetting.metrics) == ROUNDS
+        assert not watched.forgetting.probes
+
+
+def test_parameters_without_buffers_will_do():
+    """Some projects send model.parameters() only."""
+    model = new_model()
+    strategy = measure(legacy.FedAvg(), model, TEST)
+    start = ndarrays_to_parameters([value.detach().numpy() for value in model.parameters()])
+    manager = SimpleClientManager()
+    for node in NODES:
+        manager.register(Proxy(node))
+    strategy.configure_fit(server_round=1, parameters=start, client_manager=manager)
+    moved = [[value.detach().numpy() + step for value in model.parameters()] for step in (1.0, -1.0)]
+    results = [
+        (Proxy(node), FitRes(Status(Code.OK, ""), ndarrays_to_parameters(arrays), 1, {}))
+        for node, arrays in zip(NODES, moved, strict=False)
+    ]
+    strategy.aggregate_fit(1, results, [])
+    merged, first = strategy.forgetting.probes[0]["merged"], strategy.forgetting.probes[0]["start"]
+    assert merged == first
+
+
+def test_another_model_is_refused_before_anything_is_trained():
+    strategy = measure(message_based.FedAvg(**QUIET), nn.Linear(CLASSES, CLASSES).double(), TEST)
+    with pytest.raises(InputError, match="give measure the same model"):
+        run_message_based(strategy)
+
+
+def test_only_strategies_and_only_once():
+    with pytest.raises(InputError, match="not a Flower strategy"):
+        measure(object(), new_model(), TEST)
+    strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
+    with pytest.raises(InputError, match="measured already"):
+        measure(strategy, new_model(), TEST)
+
+
+def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
+    strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
+    run_message_based(strategy)
+    run = read_run(tmp_path / "run")
+    assert run.rounds == [1, 2, 3]
+    assert list(run.probes) == json.loads(json.dumps(strategy.forgetting.probes))
+    with pytest.raises(InputError, match="another run"):
+        measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
+
+
+def test_extra_records_in_a_reply_do_not_confuse():
+    class Both(message_based.FedAvg):
+        def aggregate_train(self, server_round, replies):
+            for reply in replies:
+                del reply.content["extra"]
+            return super().aggregate_train(server_round, replies)
+
+    class Extra(Grid):
+        def send_and_receive(self, messages, *, timeout=None):
+            for reply in super().send_and_receive(messages, timeout=timeout):
+                records = {"extra": ArrayRecord([np.ones(2)]), **reply.content}
+                reply.content = RecordDict(records)
+                yield reply
+
+    strategy = measure(Both(**QUIET), new_model(), TEST)
+    strategy.start(Extra(), ArrayRecord(new_model().state_dict()), 1, train_config=ConfigRecord())
+    assert len(strategy.forgetting.probes) == 2
