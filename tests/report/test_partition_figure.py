@@ -1,0 +1,53 @@
+"""The partition figure's data, order and colours, and that it renders."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eunoe.errors import InputError
+from eunoe.report.partition_figure import COLOURS, partition_figure
+
+COUNTS = np.array([[3, 0, 1], [0, 5, 5]])
+
+
+def data_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    (rows,) = spec["datasets"].values()
+    return rows
+
+
+def test_shares_and_sizes_of_the_classes_that_clients_have() -> None:
+    spec = partition_figure({"half": COUNTS}, [4, 9], ["cat", "dog", "owl"]).to_dict()
+    rows = [(row["client"], row["class"], row["samples"], row["share"]) for row in data_of(spec)]
+    assert rows == [(4, "cat", 3, 0.75), (4, "owl", 1, 0.25), (9, "dog", 5, 0.5), (9, "owl", 5, 0.5)]
+    assert spec["title"] == "half"
+    assert "2.0 classes a client" in spec["description"]
+    scale = spec["encoding"]["color"]["scale"]
+    assert scale == {"domain": ["cat", "dog", "owl"], "range": list(COLOURS[:3])}
+
+
+def test_panels_stand_in_the_order_given_and_share_a_legend() -> None:
+    spec = partition_figure({"b": COUNTS, "a": COUNTS, "c": COUNTS}, [0, 1], columns=3).to_dict()
+    assert spec["facet"]["sort"] == ["b", "a", "c"]
+    assert spec["columns"] == 3
+    assert {row["panel"] for row in data_of(spec)} == {"a", "b", "c"}
+
+
+def test_many_classes_run_through_one_scale() -> None:
+    spec = partition_figure({"many": np.eye(11, dtype=int)}, range(11)).to_dict()
+    assert spec["encoding"]["color"]["field"] == "number"
+    assert spec["encoding"]["color"]["scale"] == {"scheme": "viridis"}
+
+
+def test_it_renders() -> None:
+    import vl_convert
+
+    spec = partition_figure({"one": COUNTS, "two": COUNTS}, [0, 1]).to_json()
+    assert vl_convert.vegalite_to_svg(spec).count('aria-roledescription="bar"') == 8
+
+
+def test_counts_that_do_not_belong_to_the_clients_are_refused() -> None:
+    with pytest.raises(InputError, match="give a row each"):
+        partition_figure({"half": COUNTS}, [4])
+    with pytest.raises(InputError, match="at least one"):
+        partition_figure({}, [4])
