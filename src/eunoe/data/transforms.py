@@ -25,9 +25,14 @@ class Augment(BaseModel):
         0, ge=0, description="blank a square of this side at a random place, clipped at the border"
     )
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is changed at all."""
+        return bool(self.crop_padding or self.flip or self.cutout)
+
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """The batch of images [B, channels, H, W], each changed in its own way, in the same type."""
-        if not (self.crop_padding or self.flip or self.cutout):
+        if not self.active:
             return x
         if x.ndim != 4:
             raise InputError(

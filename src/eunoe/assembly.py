@@ -1,0 +1,163 @@
+"""From a configuration to a job: build every named thing and check that they fit together."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from eunoe import registry
+from eunoe.config import Config, Model, Named
+from eunoe.data.federation import Federation
+from eunoe.data.samples import DataSet
+from eunoe.errors import InputError
+from eunoe.job import Job
+from eunoe.losses import Loss
+from eunoe.methods.base import Method
+from eunoe.randomness import torch_seed
+from eunoe.server_steps import ServerStep
+from eunoe.setting import Setting
+from eunoe.vector import FlatModel, load_state
+
+# What the library gives to a model besides the user's options.
+SUPPLIED_TO_MODEL = ("shape", "classes")
+
+
+@dataclass(frozen=True)
+class Given:
+    """Objects that a Python user hands over instead of naming them."""
+
+    federation: Federation | None = None
+    model: nn.Module | None = None
+    method: Method | None = None
+    loss: Loss | None = None
+    server_step: ServerStep | None = None
+
+
+def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]]:
+    """The job of a configuration, and what it warns of before round 1."""
+    given = given or Given()
+    dtype = getattr(torch, config.model.dtype)
+    federation = given.federation or build_federation(config)
+    if federation.dtype != dtype:
+        federation = replace(federation, dtype=dtype)
+    model = build_model(config, federation, given.model)
+    method: Method = given.method or registry.build("method", config.method.name, config.method.options)
+    loss: Loss = given.loss or registry.build("loss", config.loss.name, config.loss.options)
+    step: ServerStep = given.server_step or registry.build(
+        "server step", config.server_step.name, config.server_step.options
+    )
+    if not method.takes_server_step and config.server_step.name != "average":
+        raise InputError(
+            f"method {config.method.name!r} computes the new weights itself: leave server_step at 'average'"
+        )
+    setting = Setting(
+        clients=len(federation),
+        participants=config.participants(len(federation)),
+        classes=federation.classes,
+        parameters=model.parameters.numel(),
+        mean_size=float(federation.sizes.mean()),
+        training=config.training,
+        server_step=step,
+        seed=config.seed,
+        augmented=config.augment.active,
+        has_features=model.has_features,
+        has_batch_norm=any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.module.modules()),
+    )
+    job = Job(federation, model, loss, method, config.augment, setting, config.evaluation.chunk)
+    return job, [*_warnings(job), *method.check(setting)]
+
+
+def load_data(named: Named) -> DataSet:
+    """The data set of a config section; a path or `hf:owner/name` is the user's own."""
+    from eunoe.data.loading import load
+
+    return load(named.name, **named.options)
+
+
+def build_federation(config: Config) -> Federation:
+    """Load the data and divide them."""
+    public = config.public
+    return Federation.build(
+        load_data(config.data),
+        registry.build("partition", config.partition.name, config.partition.options),
+        seed=config.seed,
+        split=config.split,
+        public=public,
+        public_data=None if public.data is None else load_data(public.data),
+        shift=config.shift,
+        dtype=getattr(torch, config.model.dtype),
+    )
+
+
+def build_model(config: Config, federation: Federation, given: nn.Module | None) -> FlatModel:
+    """The model at its start, tried on one sample."""
+    section = config.model
+    supplied = {"shape": federation.shape, "classes": federation.classes}
+    # A model draws its start from torch's global generator: it gets a stream of its own.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(config.seed, "model start"))
+        module = given or registry.build("model", section.name, section.options, **supplied)
+        if section.head:
+            from eunoe.models.head import with_head
+
+            module = with_head(module, federation.classes)
+    if not isinstance(module, nn.Module):
+        raise InputError(f"model {section.name!r} gave a {type(module).__name__}, not a torch.nn.Module")
+    if section.start_from is not None:
+        from pathlib import Path
+
+        load_state(module, Path(section.start_from), section.partial)
+    model = FlatModel(module, federation.dtype, config.engine.device)
+    _try(model, federation, section)
+    return model
+
+
+def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
+    """The configuration with the defaults of all named things written out."""
+    values = config.model_dump(mode="json", exclude_none=True)
+    sections: Mapping[str, tuple[str, tuple[str, ...]]] = {
+        "partition": ("partition", ()),
+        "model": ("model", SUPPLIED_TO_MODEL),
+        "loss": ("loss", ()),
+        "method": ("method", ()),
+        "server_step": ("server step", ()),
+    }
+    for key, (kind, supplied) in sections.items():
+        section: Named = getattr(config, key)
+        if (
+            given is not None
+            and getattr(given, "federation" if key == "partition" else key, None) is not None
+        ):
+            continue
+        own = {
+            name: values[key][name] for name in values[key] if name not in section.options and name != "name"
+        }
+        full = registry.defaults(kind, section.name, section.options, supplied)
+        values[key] = {"name": section.name, **own, **{k: v for k, v in full.items() if v is not None}}
+    return values
+
+
+def _try(model: FlatModel, federation: Federation, section: Model) -> None:
+    x = federation.inputs("clients", torch.zeros(2, dtype=torch.int64)).to(model.device)
+    with model.evaluating(), torch.no_grad():
+        try:
+            logits = model.forward(x)
+        except (RuntimeError, ValueError) as error:
+            first = str(error).splitlines()[0]
+            raise InputError(
+                f"model {section.name!r} cannot take inputs of shape {federation.shape}: {first}"
+            ) from None
+    if logits.ndim != 2 or logits.shape[1] != federation.classes:
+        raise InputError(
+            f"model {section.name!r} gives outputs of shape {tuple(logits.shape[1:])}, "
+            f"but the data have {federation.classes} classes"
+        )
+
+
+def _warnings(job: Job) -> list[str]:
+    empty = int((job.federation.sizes == 0).sum())
+    if empty:
+        raise InputError(f"{empty} clients have no training sample; take fewer clients or another partition")
+    return []

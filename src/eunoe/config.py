@@ -1,0 +1,250 @@
+"""The configuration of a run: what is in config.toml, checked, with a sentence for every field."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from eunoe import registry
+from eunoe.data.feature_shift import FeatureShift
+from eunoe.data.public import Public
+from eunoe.data.transforms import Augment
+from eunoe.errors import InputError, nearest
+from eunoe.options import Finite, Options, Split, Training
+
+
+class Named(BaseModel):
+    """A named thing with its options, as in `method = {name = "fedprox", mu = 0.1}`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Model(Named):
+    """The model, and the file it starts from."""
+
+    start_from: str | None = Field(None, description="A state_dict file (.safetensors or .pt) to start from.")
+    partial: bool = Field(False, description="Take from that file what fits and leave the rest.")
+    head: bool = Field(False, description="Add a projection head before the classifier, as MOON has it.")
+    dtype: Literal["float32", "float64"] = Field("float32", description="Type of weights and inputs.")
+
+
+class PublicPart(Public):
+    """The public set: a part of the training samples, or another data set."""
+
+    data: Named | None = Field(None, description="Another data set to take the public set from.")
+
+
+class Evaluation(Options):
+    """When and on what the merged model is evaluated."""
+
+    every: int = Field(
+        1,
+        ge=0,
+        description="Rounds between evaluations; at each, the round before is evaluated too. 0: never.",
+    )
+    last: int = Field(
+        100, ge=0, description="Evaluate each of this many last rounds; their mean is the result."
+    )
+    chunk: int = Field(500, ge=1, description="Samples evaluated at a time.")
+    validation: bool = Field(True, description="Evaluate on the clients' pooled validation parts.")
+    test: bool = Field(True, description="Evaluate on the test set.")
+
+
+class EngineChoice(Options):
+    """Where clients train."""
+
+    name: Literal["serial", "process", "vectorised", "ray"] = Field("process", description="Which engine.")
+    workers: int | None = Field(None, ge=1, description="Worker processes; by default one per core.")
+    address: str | None = Field(None, description="Ray cluster to join; by default a local one.")
+    cohort: int | None = Field(None, ge=1, description="Clients that the vectorised engine trains at once.")
+    device: str = Field("cpu", description="Torch device of the serial and vectorised engines.")
+
+
+class Stop(Options):
+    """What ends a run before its last round."""
+
+    target: Finite | None = Field(None, gt=0, le=1, description="Validation accuracy that is enough.")
+    test_target: Finite | None = Field(None, gt=0, le=1, description="Test accuracy that is enough.")
+    hours: Finite | None = Field(
+        None, gt=0, description="Hours of running time, earlier sittings not counted."
+    )
+
+
+class Config(Options):
+    """Everything that decides a run."""
+
+    name: str = Field("", description="A name for tables and figures; by default made from loss and method.")
+    seed: int = Field(0, ge=0, description="The source of every random number.")
+    rounds: int = Field(100, ge=1, description="Number of rounds.")
+    participation: int | Finite = Field(
+        0.1, description="Clients in a round: a share of all (a float up to 1.0) or a number (an integer)."
+    )
+    data: Named = Field(Named(name="digits"), description="The data set.")
+    partition: Named = Field(
+        Named(name="dirichlet", clients=20, alpha=0.1), description="How samples are divided among clients."
+    )
+    split: Split = Field(Split(), description="The parts of a client's samples.")
+    public: PublicPart = Field(PublicPart(), description="The public set.")
+    shift: FeatureShift | None = Field(None, description="A change of inputs that differs by client.")
+    augment: Augment = Field(Augment(), description="Random changes of training inputs.")
+    model: Model = Field(Model(name="mlp"), description="The model.")
+    training: Training = Field(Training(), description="Local training.")
+    loss: Named = Field(Named(name="ce"), description="What a client minimises on its own labels.")
+    method: Named = Field(Named(name="fedavg"), description="The federated method.")
+    server_step: Named = Field(
+        Named(name="average"), description="What the server does with the mean update."
+    )
+    evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
+    stop: Stop = Field(Stop(), description="What ends the run early.")
+    engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")
+    checkpoint_seconds: Finite = Field(
+        10.0, ge=0, description="Least time between checkpoints; 0 writes one every round."
+    )
+
+    @field_validator("data", "partition", "model", "loss", "method", "server_step", mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @field_validator("participation")
+    @classmethod
+    def _some_clients(cls, value: int | float) -> int | float:
+        possible = value >= 1 if isinstance(value, int) else 0 < value <= 1
+        if not possible:
+            raise ValueError(f"it must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
+        return value
+
+    def participants(self, clients: int) -> int:
+        """How many clients take part in a round."""
+        if isinstance(self.participation, int):
+            if self.participation > clients:
+                raise InputError(f"participation: {self.participation} of {clients} clients cannot take part")
+            return self.participation
+        return max(1, round(self.participation * clients))
+
+    @property
+    def title(self) -> str:
+        """The run's name, or what it does."""
+        step = "" if self.server_step.name == "average" else f" + {self.server_step.name}"
+        return self.name or f"{self.method.name}{step} · {self.loss.name}"
+
+
+# What may differ when a run is resumed: none of it changes what a round computes.
+RESUMABLE = {"name", "rounds", "stop", "engine", "checkpoint_seconds"}
+
+
+def make_config(values: Mapping[str, Any]) -> Config:
+    """A checked config from nested values; what is wrong is said in one line."""
+    try:
+        return Config.model_validate(values)
+    except ValidationError as error:
+        raise InputError(_explain(error)) from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The values in a TOML file."""
+    try:
+        text = path.read_text()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a text file") from None
+    if not text.strip():
+        raise InputError(f"{path} is empty; leave it out to run the defaults")
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+
+
+def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """Values with `a.b=c` settings on top; c is read as TOML, or else as text.
+
+    Setting a `name` to another one drops the options of what was named before.
+    """
+    result = _copy(values)
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path.strip():
+            raise InputError(f"{setting!r} is not a setting; write it as part.option=value")
+        *parents, last = path.strip().split(".")
+        place = result
+        for parent in parents:
+            inner = place.get(parent)
+            place[parent] = inner = {"name": inner} if isinstance(inner, str) else (inner or {})
+            place = inner
+        value = parse_value(text)
+        if last == "name" and parents and place.get("name") != value:
+            place.clear()
+        place[last] = value
+    return result
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML writes it; what is not TOML is text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Nested values as TOML; None is left out."""
+    plain, tables = [], []
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            tables.append(f"\n[{key}]\n" + "".join(_line(k, v) for k, v in value.items()))
+        else:
+            plain.append(_line(key, value))
+    return "".join(plain + tables)
+
+
+def _line(key: str, value: Any) -> str:
+    return "" if value is None else f"{key} = {_toml(value)}\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml(item) for item in value)}]"
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items() if v is not None) + "}"
+    escaped = "".join(
+        f"\\{c}" if c in '"\\' else c if c.isprintable() else f"\\u{ord(c):04x}" for c in str(value)
+    )
+    return f'"{escaped}"'
+
+
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def _explain(error: ValidationError) -> str:
+    first = error.errors()[0]
+    if first["type"] != "extra_forbidden":
+        return registry.explain(error)
+    *parents, key = (str(part) for part in first["loc"])
+    model: Any = Config
+    for parent in parents:
+        model = next((t for t in _models(model.model_fields[parent].annotation)), model)
+    where = f" in [{'.'.join(parents)}]" if parents else ""
+    return f"there is no {key!r}{where}; {nearest(key, model.model_fields)}"
+
+
+def _models(annotation: Any) -> list[Any]:
+    from typing import get_args
+
+    return [
+        t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
+    ]

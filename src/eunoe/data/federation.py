@@ -1,0 +1,215 @@
+"""The federation: who owns which samples, what is public, and the test set.
+
+Samples stay in one tensor in the type they came in. Clients are slices of one index array, so a
+million of them cost megabytes, and whatever is computed per client is computed when it is asked for.
+"""
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from safetensors.numpy import save_file
+from torch import Tensor
+
+from eunoe import registry
+from eunoe.data.feature_shift import FeatureShift
+from eunoe.data.preprocess import Preprocess
+from eunoe.data.public import Public, choose_public
+from eunoe.data.samples import DataSet, Samples
+from eunoe.data.split import split as split_clients
+from eunoe.errors import InputError
+from eunoe.options import Split
+from eunoe.randomness import generator
+
+Integers = NDArray[np.int64]
+Part = Literal["train", "validation", "test"]
+Source = Literal["clients", "public", "test"]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Clients with their parts of the data, a public set and a global test set.
+
+    Client k owns the rows `order[offsets[k]:offsets[k + 1]]` of the training samples: first its
+    training part (up to `train_end[k]`), then its validation part (up to `validation_end[k]`), then,
+    if there is one, a test part of its own.
+    """
+
+    data: DataSet
+    order: Integers
+    offsets: Integers
+    train_end: Integers
+    validation_end: Integers
+    public: Samples | None = None
+    public_train: Integers | None = None
+    public_validation: Integers | None = None
+    shift: FeatureShift | None = None
+    shift_seed: int = 0
+    dtype: torch.dtype = torch.float32
+
+    @classmethod
+    def build(
+        cls,
+        data: DataSet,
+        partition: Callable[..., tuple[Integers, Integers]],
+        *,
+        seed: int = 0,
+        split: Split | None = None,
+        public: Public | None = None,
+        public_data: DataSet | None = None,
+        shift: FeatureShift | None = None,
+        dtype: torch.dtype = torch.float32,
+    ) -> "Federation":
+        """Take the public part out, divide the rest among the clients, and split what each of them got."""
+        labels = data.train.y.numpy()
+        groups = None if data.writers_train is None else data.writers_train.numpy()
+        public, split = public or Public(), split or Split()
+        source, rest = None, np.arange(len(labels))
+        train = validation = None
+        if public_data is not None:
+            source = public_data.train
+            train, validation = _foreign(len(source), public, generator(seed, "public"))
+        elif public.share or public.count or public.groups:
+            source = data.train
+            train, validation, rest = choose_public(labels, generator(seed, "public"), public, groups)
+        left = None if groups is None else groups[rest]
+        order, offsets = partition(labels[rest], generator(seed, "partition"), left)
+        parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
+        return cls(data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype)
+
+    @classmethod
+    def from_arrays(
+        cls,
+        x: ArrayLike | Tensor,
+        y: ArrayLike | Tensor,
+        x_test: ArrayLike | Tensor | None = None,
+        y_test: ArrayLike | Tensor | None = None,
+        *,
+        client_ids: ArrayLike | Tensor | None = None,
+        partition: str = "dirichlet",
+        seed: int = 0,
+        test: float = 0.2,
+        validation: float = 0.1,
+        public: float = 0.0,
+        mean: tuple[float, ...] | None = None,
+        std: tuple[float, ...] | None = None,
+        **options: Any,
+    ) -> "Federation":
+        """A federation of your own arrays.
+
+        With `client_ids` (one per sample) the data are divided as they say; otherwise by the named
+        partition, whose options (such as clients and alpha) are further keyword arguments. Without
+        test arrays, a share `test` of the samples is set aside.
+        """
+        from eunoe.data.arrays import from_arrays, set_aside
+
+        if x_test is None or y_test is None:
+            x, y, client_ids, x_test, y_test = set_aside(x, y, client_ids, test, generator(seed, "test"))
+        data = from_arrays(x, y, x_test, y_test, writer_train=client_ids, mean=mean, std=std)
+        name = partition if client_ids is None else "natural"
+        made = registry.build("partition", name, options)
+        return cls.build(
+            data, made, seed=seed, split=Split(validation=validation), public=Public(share=public)
+        )
+
+    def __len__(self) -> int:
+        """The number of clients."""
+        return len(self.offsets) - 1
+
+    @property
+    def classes(self) -> int:
+        return self.data.classes
+
+    @cached_property
+    def sizes(self) -> Integers:
+        """How many training samples each client has."""
+        return self.train_end - self.offsets[:-1]
+
+    @cached_property
+    def preprocess(self) -> Preprocess:
+        return Preprocess(self.data, self.dtype)
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of one input as the model sees it."""
+        return tuple(self.preprocess(self.data.train.x[:1]).shape[1:])
+
+    def samples(self, source: Source) -> Samples:
+        """The samples that rows of this source mean."""
+        if source == "clients":
+            return self.data.train
+        if source == "test":
+            return self.data.test
+        if self.public is None:
+            raise InputError("there is no public set; set public.share above 0")
+        return self.public
+
+    def rows(self, client: int, part: Part = "train") -> Integers:
+        """The rows of a client's part."""
+        train, validation = self.train_end[client], self.validation_end[client]
+        first, last = {
+            "train": (self.offsets[client], train),
+            "validation": (train, validation),
+            "test": (validation, self.offsets[client + 1]),
+        }[part]
+        return self.order[first:last]
+
+    def pooled(self, part: Part) -> tuple[Integers, Integers]:
+        """The rows of this part of all clients, and which client owns each."""
+        first, last = {
+            "train": (self.offsets[:-1], self.train_end),
+            "validation": (self.train_end, self.validation_end),
+            "test": (self.validation_end, self.offsets[1:]),
+        }[part]
+        sizes = last - first
+        ends = np.cumsum(sizes)
+        positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - sizes), sizes)
+        return self.order[positions], np.repeat(np.arange(len(self)), sizes)
+
+    def counts(self, client: int, part: Part = "train") -> Tensor:
+        """How many samples of each class a client's part has."""
+        labels = self.data.train.y[torch.from_numpy(self.rows(client, part))]
+        return torch.bincount(labels, minlength=self.classes)
+
+    def inputs(self, source: Source, rows: Tensor, client: int | None = None) -> Tensor:
+        """Model inputs for rows of a source; for a client's rows as that client sees them."""
+        x = self.preprocess(self.samples(source).x.index_select(0, rows))
+        if self.shift is not None and client is not None:
+            x = self.shift.apply(x, self.shift.parameters(self.shift_seed, client))
+        return x
+
+    def checksum(self) -> str:
+        """A hash of who owns what."""
+        digest = hashlib.sha256()
+        for array in self._arrays().values():
+            digest.update(np.ascontiguousarray(array).tobytes())
+        return digest.hexdigest()
+
+    def save(self, path: Path) -> None:
+        """Write who owns what (not the samples) as safetensors."""
+        save_file(self._arrays(), path)
+
+    def _arrays(self) -> dict[str, Integers]:
+        arrays = {
+            "order": self.order,
+            "offsets": self.offsets,
+            "train_end": self.train_end,
+            "validation_end": self.validation_end,
+            "public_train": self.public_train,
+            "public_validation": self.public_validation,
+        }
+        return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _foreign(size: int, public: Public, chance: np.random.Generator) -> tuple[Integers, Integers]:
+    """Training and validation rows of a public set from elsewhere: all of it unless a size is asked for."""
+    wanted = public.count or (round(public.share * size) if public.share else size)
+    rows = chance.permutation(size)[: min(wanted, size)]
+    validating = round(len(rows) * public.validation)
+    return rows[validating:], rows[:validating]

@@ -1,0 +1,45 @@
+"""From samples as they are stored to what a model sees, a batch at a time.
+
+Bytes of two or more dimensions are images: they are scaled to [0, 1] and get their channels first.
+Floats are taken as they are, in the model's type. Other integers (token ids, say) stay integers.
+"""
+
+import torch
+from torch import Tensor
+
+from eunoe.data.samples import DataSet
+from eunoe.errors import InputError
+
+
+class Preprocess:
+    """Turns stored inputs of one data set into model inputs."""
+
+    def __init__(self, data: DataSet, dtype: torch.dtype = torch.float32) -> None:
+        stored = data.train.x
+        self.dtype = dtype
+        self._bytes = stored.dtype == torch.uint8
+        self._numeric = self._bytes or stored.is_floating_point()
+        self._add_channel = self._bytes and stored.ndim == 3
+        self._channels_first = self._bytes and stored.ndim == 4
+        if self._bytes and stored.ndim > 4:
+            raise InputError(f"images must be [n, height, width(, channels)], not {list(stored.shape)}")
+        mean = torch.tensor(data.mean or (0.0,), dtype=torch.float64)
+        std = torch.tensor(data.std or (1.0,), dtype=torch.float64)
+        if not bool((std > 0).all()):
+            raise InputError("the standard deviation to normalise by must be above 0")
+        # (x / 255 - mean) / std as one multiplication and one addition.
+        images = self._add_channel or self._channels_first
+        form = (-1, 1, 1) if images else (-1,)
+        self._scale = (1 / (std * (255 if self._bytes else 1))).to(dtype).view(form)
+        self._shift = (-mean / std).to(dtype).view(form)
+        self._plain = data.mean is None and not self._bytes
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if not self._numeric:
+            return x.long()
+        if self._add_channel:
+            x = x.unsqueeze(1)
+        elif self._channels_first:
+            x = x.permute(0, 3, 1, 2)
+        x = x.to(self.dtype, memory_format=torch.contiguous_format)
+        return x if self._plain else torch.addcmul(self._shift, x, self._scale)

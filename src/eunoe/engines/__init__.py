@@ -1,0 +1,1 @@
+"""Where clients train and models are evaluated."""

@@ -1,0 +1,98 @@
+"""What an engine is: it trains clients and evaluates models, always with the same results."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch.nn import functional as F
+
+from eunoe.data.federation import Source
+from eunoe.job import Job
+from eunoe.states import ClientStates
+from eunoe.training import Received, Update
+from eunoe.vector import Weights
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each."""
+
+    source: Source
+    rows: NDArray[np.int64]
+    owners: NDArray[np.int64] | None = None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of some samples: the class and the cross-entropy of each."""
+
+    classes: NDArray[np.int64]
+    losses: NDArray[np.float64]
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+class Engine(ABC):
+    """Trains clients and evaluates models."""
+
+    def __init__(self, job: Job, states: ClientStates) -> None:
+        self.job, self.states = job, states
+
+    @abstractmethod
+    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+        """Train these clients and give their updates in the order of the clients.
+
+        Each client's new state is saved for the round and counts once the round accepts it.
+        """
+
+    @abstractmethod
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        """What each model says of these samples."""
+
+    def close(self) -> None:  # noqa: B027 (most engines have started nothing)
+        """End whatever the engine has started."""
+
+    def __enter__(self) -> "Engine":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def chunks(job: Job, where: Rows) -> list[Rows]:
+    """Samples cut into the pieces that are evaluated at a time; the same pieces whatever the engine."""
+    cuts = range(job.evaluation_chunk, len(where.rows), job.evaluation_chunk)
+    rows = np.split(where.rows, cuts)
+    owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
+    return [Rows(where.source, part, owner) for part, owner in zip(rows, owners, strict=True)]
+
+
+def evaluate_chunk(job: Job, weights: Weights, where: Rows) -> Predictions:
+    """What a model says of one chunk."""
+    model, federation = job.model, job.federation
+    model.load(weights)
+    rows = torch.from_numpy(where.rows)
+    if federation.shift is None or where.owners is None:
+        x = federation.inputs(where.source, rows)
+    else:
+        # Each client sees its samples in its own way.
+        cuts = np.flatnonzero(np.diff(where.owners)) + 1
+        parts = zip(np.split(where.rows, cuts), np.split(where.owners, cuts), strict=True)
+        x = torch.cat([federation.inputs(where.source, torch.from_numpy(r), int(o[0])) for r, o in parts])
+    labels = federation.samples(where.source).y[rows]
+    with model.evaluating(), torch.no_grad():
+        logits = model.forward(x.to(model.device)).cpu().double()
+        losses = F.cross_entropy(logits, labels, reduction="none")
+    return Predictions(logits.argmax(1).numpy(), losses.numpy())
+
+
+def joined(parts: Sequence[Predictions]) -> Predictions:
+    """The predictions of consecutive chunks as one."""
+    return Predictions(
+        np.concatenate([part.classes for part in parts] or [np.empty(0, np.int64)]),
+        np.concatenate([part.losses for part in parts] or [np.empty(0)]),
+    )

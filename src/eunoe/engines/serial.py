@@ -1,0 +1,30 @@
+"""The reference engine: one client after the other in this process."""
+
+from collections.abc import Iterator, Sequence
+
+from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
+from eunoe.training import Received, Update, train_client
+from eunoe.vector import Weights
+
+
+def train_and_keep(engine: Engine, client: int, received: Received) -> Update:
+    """Train a client from its last state and save its new one; an exception says who failed when."""
+    try:
+        update, state = train_client(engine.job, client, received, engine.states.load(client))
+    except Exception as error:
+        error.add_note(f"This happened while client {client} trained in round {received.round}.")
+        raise
+    engine.states.save(client, received.round, state)
+    return update
+
+
+class Serial(Engine):
+    """One client after the other."""
+
+    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+        for client in clients:
+            yield train_and_keep(self, client, received)
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        parts = chunks(self.job, where)
+        return [joined([evaluate_chunk(self.job, model, part) for part in parts]) for model in models]

@@ -1,0 +1,67 @@
+"""Where a run happens: what may explain a difference between two machines."""
+
+import hashlib
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from eunoe.data.federation import Federation
+from eunoe.data.samples import DataSet
+
+
+def environment(federation: Federation) -> dict[str, Any]:
+    """Versions, CPU, git commit and the hashes of data and partition."""
+    from eunoe import __version__
+
+    return {
+        "eunoe": __version__,
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "system": platform.platform(),
+        "cpu": _cpu(),
+        "cores": torch.get_num_threads(),
+        "git_commit": _commit(),
+        "data": federation.data.name,
+        "data_sha256": data_checksum(federation.data),
+        "partition_sha256": federation.checksum(),
+    }
+
+
+def data_checksum(data: DataSet) -> str:
+    """A hash of all inputs and labels."""
+    digest = hashlib.sha256()
+    for tensor in (data.train.x, data.train.y, data.test.x, data.test.y):
+        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()
+
+
+def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Warnings for a run that goes on in an environment that may give other bits."""
+    return [
+        f"{key} was {then[key]!r} and is {now[key]!r} now: results may differ in the last bits"
+        for key in ("torch", "cpu")
+        if key in then and then[key] != now[key]
+    ]
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
+
+
+def _commit() -> str | None:
+    try:
+        result = subprocess.run(
+            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None

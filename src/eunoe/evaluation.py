@@ -1,0 +1,54 @@
+"""How good a model is: on the test set, and on the clients' validation parts together and one by one."""
+
+from typing import Any
+
+import numpy as np
+
+from eunoe.engines.base import Engine, Predictions, Rows
+from eunoe.forgetting import per_class_accuracy, spread
+from eunoe.job import Job
+from eunoe.vector import Weights
+
+
+class Evaluator:
+    """Evaluates models of one job on its test set and its pooled validation parts."""
+
+    def __init__(self, job: Job, validation: bool = True, test: bool = True) -> None:
+        federation = job.federation
+        self.job = job
+        self.places: dict[str, Rows] = {}
+        if validation:
+            rows, owners = federation.pooled("validation")
+            if len(rows):
+                self.places["validation"] = Rows("clients", rows, owners)
+        if test and len(federation.data.test):
+            self.places["test"] = Rows("test", np.arange(len(federation.data.test)))
+
+    def __call__(self, engine: Engine, weights: Weights) -> dict[str, dict[str, Any]]:
+        """Accuracy, cross-entropy and per-class accuracy by place; for clients also how they differ."""
+        return {
+            name: self.measures(place, engine.evaluate([weights], place)[0])
+            for name, place in self.places.items()
+        }
+
+    def measures(self, place: Rows, predictions: Predictions) -> dict[str, Any]:
+        """What the record of a round says of the predictions on a place."""
+        labels = self.job.federation.samples(place.source).y.numpy()[place.rows]
+        right = predictions.classes == labels
+        measures: dict[str, Any] = {
+            "accuracy": float(right.mean()),
+            "loss": float(predictions.losses.mean()),
+            "per_class": per_class_accuracy(
+                predictions.classes, labels, self.job.federation.classes
+            ).tolist(),
+        }
+        if place.owners is not None:
+            _, owner = np.unique(place.owners, return_inverse=True)
+            by_client = np.bincount(owner, right) / np.bincount(owner)
+            numbers = spread(by_client)
+            measures["clients"] = {
+                "mean": numbers.mean,
+                "deviation": numbers.deviation,
+                "worst_tenth": numbers.worst_tenth,
+            }
+        return measures

@@ -1,0 +1,211 @@
+"""The run folder: everything needed to repeat a run, to continue it, and to look at it.
+
+    config.toml         the resolved configuration
+    environment.json    versions, CPU, git commit, hashes of data and partition
+    partition.safetensors
+    metrics.jsonl       one line per round (schema in docs/metrics.md); the same bits for the same config
+    timings.jsonl       one line per round: seconds
+    status.json         running, finished, interrupted or failed, and why
+    checkpoints/        the last two
+    states/             what clients keep between rounds
+
+Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
+moment leaves a folder that can be resumed.
+"""
+
+import fcntl
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from eunoe.config import to_toml
+from eunoe.errors import InputError
+from eunoe.states import ClientStates
+from eunoe.vector import Weights
+
+if TYPE_CHECKING:
+    from eunoe.rounds import Course
+
+_KEPT = 2
+
+
+class RunFolder:
+    """A run's folder, opened by the one process that writes to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._checkpointed: list[int] = []
+        path.mkdir(parents=True, exist_ok=True)
+        self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise InputError(f"another process is running in {path}") from None
+
+    def close(self) -> None:
+        self._lock.close()
+
+    @property
+    def states(self) -> Path:
+        return self.path / "states"
+
+    def write_config(self, values: Mapping[str, Any]) -> None:
+        write_text(self.path / "config.toml", to_toml(values))
+
+    def write_environment(self, values: Mapping[str, Any]) -> None:
+        write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
+
+    def write_status(self, state: str, round: int, reason: str = "", seconds: float = 0.0) -> None:
+        values = {"state": state, "round": round, "reason": reason, "seconds": seconds}
+        write_text(self.path / "status.json", json.dumps(values) + "\n")
+
+    def record(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
+        """Add a round's line to the metrics and to the timings."""
+        for name, values in (("metrics.jsonl", record), ("timings.jsonl", timing)):
+            with open(self.path / name, "a") as file:
+                file.write(json.dumps(plain(values), allow_nan=False) + "\n")
+
+    def checkpoint(self, course: "Course", states: ClientStates) -> None:
+        """Save all that the next round depends on; then remove what is no longer needed."""
+        vectors = {f"server {name}": value for name, value in course.server.items()}
+        vectors |= _lanes("weights", course.weights)
+        if course.best is not None:
+            # A copy, since the last model is often the best one and a file must not hold a tensor twice.
+            vectors |= _lanes("best", course.best.copy())
+        accepted = sorted(states.accepted.items())
+        vectors["accepted"] = torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)
+        facts = {
+            "round": course.round,
+            "best_round": course.best_round,
+            "best_accuracy": course.best_accuracy,
+            "per_class": course.per_class,
+            "per_class_round": course.per_class_round,
+            "per_class_best": course.per_class_best,
+            "seconds": course.seconds,
+            "lengths": {name: _size(self.path / name) for name in ("metrics.jsonl", "timings.jsonl")},
+        }
+        folder = self.path / "checkpoints"
+        folder.mkdir(exist_ok=True)
+        target = folder / f"{course.round:08d}.safetensors"
+        partial = target.with_suffix(".part")
+        contiguous = {name: value.cpu().contiguous() for name, value in vectors.items()}
+        save_file(contiguous, partial, {"facts": json.dumps(plain(facts))})
+        _sync(partial)
+        partial.rename(target)
+        self.write_status("running", course.round, "", course.seconds)
+        kept = checkpoints(self.path)
+        for path in kept[:-_KEPT]:
+            path.unlink()
+        states.prune(int(kept[-_KEPT:][0].stem))
+
+    def restore(self, course: "Course", states: ClientStates) -> list[str]:
+        """Set a course to where the newest readable checkpoint left it; give warnings.
+
+        The metrics are cut back to the checkpoint's round, and what came after it is removed.
+        """
+        lengths, warnings = load_course(self.path, course, states)
+        for name in ("metrics.jsonl", "timings.jsonl"):
+            _cut_back(self.path / name, lengths.get(name, 0))
+        states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
+        for path in checkpoints(self.path):
+            # A later one cannot be read; an earlier one may need states that are gone now.
+            if int(path.stem) != course.round:
+                path.unlink()
+        return warnings
+
+
+def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[dict[str, int], list[str]]:
+    """Set a course by the newest readable checkpoint; give the lengths its files had then, and warnings."""
+    warnings = []
+    for path in reversed(checkpoints(folder)):
+        try:
+            vectors, facts = _read(path)
+        except Exception as error:
+            warnings.append(f"{path} cannot be read ({error}); the checkpoint before it is used")
+            continue
+        course.weights = _weights("weights", vectors)
+        course.server = {name[7:]: value for name, value in vectors.items() if name.startswith("server ")}
+        course.best = _weights("best", vectors) if "best parameters" in vectors else None
+        for name in ("round", "best_round", "best_accuracy", "per_class_round", "seconds"):
+            setattr(course, name, facts[name])
+        for name in ("per_class", "per_class_best"):
+            # JSON has no NaN; an absent class is null there.
+            values = facts[name]
+            setattr(course, name, values and [math.nan if value is None else value for value in values])
+        states.accepted = {int(client): int(round) for client, round in vectors["accepted"].tolist()}
+        return facts["lengths"], warnings
+    return {}, warnings
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a run folder, oldest first."""
+    return sorted((folder / "checkpoints").glob("*.safetensors"))
+
+
+def read_run_config(folder: Path) -> dict[str, Any]:
+    """The configuration in a run folder."""
+    try:
+        return tomllib.loads((folder / "config.toml").read_text())
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it: what is not finite becomes null."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file so that it is there whole or not at all."""
+    partial = path.with_name(path.name + ".part")
+    partial.write_text(text)
+    _sync(partial)
+    partial.rename(path)
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    with safe_open(path, "pt") as file:
+        facts = json.loads(file.metadata()["facts"])
+        return {name: file.get_tensor(name).clone() for name in file.keys()}, facts  # noqa: SIM118
+
+
+def _lanes(name: str, weights: Weights) -> dict[str, torch.Tensor]:
+    return {
+        f"{name} parameters": weights.parameters,
+        f"{name} floats": weights.floats,
+        f"{name} integers": weights.integers,
+    }
+
+
+def _weights(name: str, vectors: Mapping[str, torch.Tensor]) -> Weights:
+    return Weights(vectors[f"{name} parameters"], vectors[f"{name} floats"], vectors[f"{name} integers"])
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _cut_back(path: Path, length: int) -> None:
+    if _size(path) > length:
+        os.truncate(path, length)
+
+
+def _sync(path: Path) -> None:
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())

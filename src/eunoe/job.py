@@ -1,0 +1,27 @@
+"""All that is needed to train any client of a run and to evaluate any model, wherever that happens."""
+
+from dataclasses import dataclass, replace
+
+from eunoe.data.federation import Federation
+from eunoe.data.transforms import Augment
+from eunoe.losses import Loss
+from eunoe.methods.base import Method
+from eunoe.setting import Setting
+from eunoe.vector import FlatModel
+
+
+@dataclass(frozen=True)
+class Job:
+    """A run without its course: data, model, loss, method and settings."""
+
+    federation: Federation
+    model: FlatModel
+    loss: Loss
+    method: Method
+    augment: Augment
+    setting: Setting
+    evaluation_chunk: int = 500
+
+    def setting_in(self, round: int) -> Setting:
+        """The setting as it stands in a round."""
+        return replace(self.setting, round=round, lr=self.setting.training.lr_in(round))

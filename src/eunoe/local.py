@@ -1,0 +1,150 @@
+"""One client's local training, as a method sees it: weights, data, forward passes, gradients, steps."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from eunoe.losses import Loss
+from eunoe.options import Training
+from eunoe.setting import Setting
+from eunoe.vector import FlatModel, Weights
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of one step: inputs, labels and their positions in the client's training data.
+
+    `mask` marks the real samples where an engine pads batches to one size; None if all are real.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor
+    mask: Tensor | None = None
+
+
+@dataclass
+class Frozen:
+    """A network that does not train, and its outputs on the client's data if these never change."""
+
+    weights: Weights
+    features: bool
+    outputs: Tensor | None = None
+
+
+@dataclass
+class Local:
+    """A client in a round. Vectors have the layout of the model's trainable parameters."""
+
+    model: FlatModel
+    setting: Setting
+    client: int
+    size: int
+    counts: Tensor
+    loss: Loss
+    terms: Tensor
+    start: Weights
+    shared: Mapping[str, Tensor]
+    own: Mapping[str, Tensor]
+    steps: int
+    lr: float
+    weight_decay: float
+    data: "Callable[[Tensor], tuple[Tensor, Tensor]]"
+    generator: torch.Generator
+    cache: dict[str, Tensor] = field(default_factory=dict)
+    networks: dict[str, Frozen] = field(default_factory=dict)
+    last_loss: Tensor | None = None
+    moments: dict[str, Tensor] = field(default_factory=dict)
+    taken: int = 0
+    # Samples that went through the network, to tell what a method costs.
+    forwards: int = 0
+    backwards: int = 0
+
+    @property
+    def weights(self) -> Tensor:
+        """The parameters as they are now."""
+        return self.model.parameters
+
+    @property
+    def training(self) -> Training:
+        return self.setting.training
+
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+        """Logits at the client's current parameters, or at any others."""
+        self.forwards += len(x)
+        return self.model.forward(x) if at is None else self.model.forward_at(at, x)
+
+    def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Features before the classifier, and logits."""
+        self.forwards += len(x)
+        return self.model.features_at(at, x)
+
+    def criterion(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The chosen loss on the client's own labels, per sample."""
+        return self.loss.per_sample(logits, labels, self.terms)
+
+    def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
+        """The gradient of a mean loss at the current parameters, weight decay included."""
+        self.backwards += len(batch.y)
+        self.model.gradient.zero_()
+        value = loss().mean()
+        value.backward()  # type: ignore[no-untyped-call]
+        self.last_loss = value.detach()
+        if self.weight_decay and self.training.optimiser != "adamw":
+            self.model.gradient.add_(self.weights, alpha=self.weight_decay)
+        return self.model.gradient
+
+    def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+        """The gradient of a mean loss, a function of the parameters, at any parameters."""
+        self.backwards += len(batch.y)
+        point = at.detach().requires_grad_()
+        return torch.autograd.grad(loss(point).mean(), point)[0]
+
+    def descend(self, gradient: Tensor) -> None:
+        """Clip a gradient and let the optimiser take its step."""
+        if self.training.clip is not None:
+            norm = torch.linalg.vector_norm(gradient)
+            gradient = gradient * (self.training.clip / (norm + 1e-12)).clamp(max=1.0)
+        self.taken += 1
+        if self.training.optimiser == "sgd":
+            if self.training.momentum:
+                gradient = self._moment("momentum").mul_(self.training.momentum).add_(gradient)
+            self.weights.add_(gradient, alpha=-self.lr)
+            return
+        if self.training.optimiser == "adamw":
+            self.weights.mul_(1 - self.lr * self.weight_decay)
+        first = self._moment("first").lerp_(gradient, 0.1)
+        second = self._moment("second").mul_(0.999).addcmul_(gradient, gradient, value=0.001)
+        scale = (1 - 0.999**self.taken) ** 0.5
+        self.weights.addcdiv_(
+            first, second.sqrt().add_(1e-8 * scale), value=-self.lr * scale / (1 - 0.9**self.taken)
+        )
+
+    def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
+        """Set a network that does not train beside the client's own, to be asked by `frozen`."""
+        network = Frozen(weights, features)
+        if not self.setting.augmented:
+            # Un-augmented inputs never change, so one pass serves all epochs.
+            rows = torch.split(torch.arange(self.size), 500)
+            network.outputs = torch.cat([self._ask(network, self.data(part)[0]) for part in rows])
+        self.networks[name] = network
+
+    def frozen(self, name: str, batch: Batch) -> Tensor:
+        """What a frozen network gives for a batch: logits, or features if it was frozen for these."""
+        network = self.networks[name]
+        return self._ask(network, batch.x) if network.outputs is None else network.outputs[batch.index]
+
+    def _ask(self, network: Frozen, x: Tensor) -> Tensor:
+        self.forwards += len(x)
+        with self.model.evaluating(), torch.no_grad():
+            weights = network.weights
+            if network.features:
+                return self.model.features_at(weights.parameters, x, weights.floats)[0]
+            return self.model.forward_at(weights.parameters, x, weights.floats)
+
+    def _moment(self, name: str) -> Tensor:
+        if name not in self.moments:
+            self.moments[name] = torch.zeros_like(self.weights)
+        return self.moments[name]

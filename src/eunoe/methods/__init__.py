@@ -1,0 +1,1 @@
+"""Federated methods: one short file each, on top of `base.Method`."""

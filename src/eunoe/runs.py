@@ -1,0 +1,272 @@
+"""Running, resuming and reading runs: what a Python user calls."""
+
+import json
+import signal
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from eunoe.assembly import Given, assemble, resolved
+from eunoe.config import RESUMABLE, Config, make_config
+from eunoe.data.federation import Federation
+from eunoe.engines.base import Engine
+from eunoe.environment import differences, environment
+from eunoe.errors import InputError, RunFailed
+from eunoe.folder import RunFolder, load_course, read_run_config
+from eunoe.job import Job
+from eunoe.losses import Loss, adjust_for_prior
+from eunoe.methods.base import Method
+from eunoe.rounds import Record, run_rounds, start_course
+from eunoe.server_steps import ServerStep
+from eunoe.states import ClientStates
+from eunoe.vector import Weights
+
+Say = Callable[[str], None]
+
+
+class Run:
+    """A run: its metrics as arrays, its final model, its predictions."""
+
+    def __init__(self, folder: Path | str, given: Given | None = None) -> None:
+        self.folder = Path(folder)
+        self.values = read_run_config(self.folder)
+        self._given = given
+
+    @cached_property
+    def config(self) -> Config:
+        return make_config(self.values)
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """One record per round."""
+        path = self.folder / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    @cached_property
+    def status(self) -> dict[str, Any]:
+        path = self.folder / "status.json"
+        return (
+            json.loads(path.read_text()) if path.exists() else {"state": "running", "round": 0, "reason": ""}
+        )
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.status["state"] == "finished")
+
+    def series(self, path: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
+        rounds, values = [], []
+        for record in self.records:
+            value: Any = record
+            for key in path.split("."):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            if value is not None:
+                rounds.append(record["round"])
+                values.append(
+                    np.array([np.nan if v is None else v for v in np.atleast_1d(value)], np.float64)
+                )
+        flat = np.array([v[0] if len(v) == 1 else v for v in values]) if values else np.empty(0)
+        return np.array(rounds, np.int64), flat
+
+    def final(self, path: str) -> float:
+        """The mean of a metric over the last rounds, as many as `evaluation.last` says."""
+        rounds, values = self.series(path)
+        late = values[rounds > self.config.rounds - max(self.config.evaluation.last, 1)]
+        return float(late.mean()) if len(late) else float(values[-1]) if len(values) else float("nan")
+
+    @property
+    def accuracy(self) -> float:
+        """Mean test accuracy over the last rounds."""
+        return self.final("test.accuracy")
+
+    @property
+    def forgetting(self) -> float:
+        """Mean round forgetting over the whole run."""
+        values = self.series("forgetting.round")[1]
+        return float(values.mean()) if len(values) else float("nan")
+
+    @cached_property
+    def job(self) -> Job:
+        return assemble(self.config, self._given)[0]
+
+    def weights(self, which: str = "last") -> Weights:
+        """The last model, or the best on validation."""
+        job = self.job
+        course = start_course(job)
+        load_course(self.folder, course, ClientStates(self.folder / "states"))
+        if which == "best" and course.best is not None:
+            return course.best
+        return job.method.reported(course.server, course.weights)
+
+    def model(self, which: str = "last") -> nn.Module:
+        """The last model, or the best on validation, as an ordinary module in evaluation mode."""
+        self.job.model.load(self.weights(which))
+        return self.job.model.module.eval()
+
+    def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
+        """The class of each input (given as the training inputs were), by the last model.
+
+        With a `prior`, the class shares or counts at some client, the prediction is that client's own.
+        """
+        inputs = self.job.federation.preprocess(torch.as_tensor(np.asarray(x)))
+        model = self.model()
+        with torch.no_grad():
+            logits = torch.cat([model(part) for part in torch.split(inputs.to(self.job.model.device), 500)])
+        if prior is not None:
+            logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
+        classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
+        return classes
+
+    def __repr__(self) -> str:
+        state = self.status["state"]
+        return (
+            f"Run({self.config.title!r}, {state} after round {len(self.records)}, accuracy "
+            f"{self.accuracy:.3f}, round forgetting {self.forgetting:.4f}, folder {str(self.folder)!r})"
+        )
+
+
+def run(
+    config: Config | Mapping[str, Any] | None = None,
+    *,
+    federation: Federation | None = None,
+    out: Path | str | None = None,
+    on_round: Callable[[Record], None] | None = None,
+    say: Say = print,
+    **values: Any,
+) -> Run:
+    """Train a federation and give the run.
+
+    The configuration is a `Config`, nested values, or keyword arguments; `model`, `method`, `loss` and
+    `server_step` may be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your
+    own. A run folder that is there already is not overwritten.
+    """
+    objects, plain = _objects(values)
+    given = Given(federation=federation, **objects)
+    base = config.model_dump() if isinstance(config, Config) else dict(config or {})
+    for key, thing in objects.items():
+        plain[key] = {"name": f"given:{type(thing).__name__}"}
+    if federation is not None:
+        plain["data"] = {"name": "given"}
+        plain["partition"] = {"name": "given"}
+    checked = make_config({**base, **plain})
+    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="eunoe-"))
+    if (folder / "config.toml").exists():
+        raise InputError(f"{folder} holds a run already; resume it, or name another folder")
+    job, warnings = assemble(checked, given)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    return _execute(checked, given, job, folder, on_round, say)
+
+
+def resume(
+    folder: Path | str,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    given: Given | None = None,
+    on_round: Callable[[Record], None] | None = None,
+    say: Say = print,
+) -> Run:
+    """Go on with a run where its newest checkpoint left it; only what changes no result may be changed."""
+    folder = Path(folder)
+    old = make_config(read_run_config(folder))
+    new = make_config({**old.model_dump(), **(changes or {})})
+    for name in Config.model_fields:
+        if name not in RESUMABLE and getattr(new, name) != getattr(old, name):
+            allowed = ", ".join(sorted(RESUMABLE))
+            raise InputError(f"{name} cannot change when a run is resumed; what may change is {allowed}")
+    if (new.engine.name == "vectorised") != (old.engine.name == "vectorised"):
+        raise InputError(
+            "a run cannot change to or from the vectorised engine: its results differ in the last bits"
+        )
+    job, _ = assemble(new, given)
+    path = folder / "environment.json"
+    if path.exists():
+        then = json.loads(path.read_text())
+        now = environment(job.federation)
+        for key in ("data_sha256", "partition_sha256"):
+            if then.get(key) != now[key]:
+                raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")
+        for difference in differences(then, now):
+            say(f"warning: {difference}")
+    return _execute(new, given or Given(), job, folder, on_round, say)
+
+
+def make_engine(config: Config, job: Job, states: ClientStates) -> Engine:
+    """The engine of a configuration."""
+    choice = config.engine
+    if choice.name == "serial":
+        from eunoe.engines.serial import Serial
+
+        return Serial(job, states)
+    if choice.name == "process":
+        from eunoe.engines.process import Process
+
+        return Process(job, states, choice.workers)
+    raise InputError(f"engine {choice.name!r} is not there")
+
+
+def _execute(
+    config: Config,
+    given: Given,
+    job: Job,
+    path: Path,
+    on_round: Callable[[Record], None] | None,
+    say: Say,
+) -> Run:
+    folder = RunFolder(path)
+    threads = torch.get_num_threads()
+    # One thread everywhere: sums in another order would be other bits.
+    torch.set_num_threads(1)
+    course = start_course(job)
+    states = ClientStates(folder.states, device=job.model.device)
+    try:
+        for warning in folder.restore(course, states):
+            say(f"warning: {warning}")
+        folder.write_config(resolved(config, given))
+        folder.write_environment(environment(job.federation))
+        job.federation.save(path / "partition.safetensors")
+        folder.write_status("running", course.round, "", course.seconds)
+        with make_engine(config, job, states) as engine, _interruptible():
+            reason = run_rounds(job, config, engine, folder, course, on_round or (lambda record: None))
+        folder.write_status("finished", course.round, reason, course.seconds)
+    except KeyboardInterrupt:
+        # In the midst of a round: the last checkpoint is where the run goes on.
+        folder.write_status("interrupted", course.round, "interrupted", course.seconds)
+        raise
+    except RunFailed as error:
+        folder.checkpoint(course, states)
+        folder.write_status("failed", course.round, str(error), course.seconds)
+        raise
+    finally:
+        torch.set_num_threads(threads)
+        folder.close()
+    return Run(path, given)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Let SIGTERM end a run as Ctrl-C does."""
+    try:
+        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
+    except ValueError:  # Not the main thread.
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _objects(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    kinds = {"model": nn.Module, "method": Method, "loss": Loss, "server_step": ServerStep}
+    objects = {key: values[key] for key, kind in kinds.items() if isinstance(values.get(key), kind)}
+    return objects, {key: value for key, value in values.items() if key not in objects}

@@ -1,0 +1,30 @@
+"""What a method may know of the run besides the client or the updates at hand."""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from eunoe.options import Training
+
+if TYPE_CHECKING:
+    from eunoe.server_steps import ServerStep
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The facts of a run, and of the round it is in."""
+
+    clients: int
+    participants: int
+    classes: int
+    parameters: int
+    mean_size: float
+    training: Training
+    server_step: "ServerStep"
+    seed: int
+    augmented: bool = False
+    has_features: bool = False
+    has_batch_norm: bool = False
+    round: int = 0
+    lr: float = 0.0
+    # Only at the server: the public data and what trains on it.
+    trainer: object = field(default=None, repr=False)

@@ -1,0 +1,165 @@
+"""One client's participation: batches, steps, what goes back up."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eunoe.job import Job
+from eunoe.local import Batch, Local
+from eunoe.methods.base import Vectors
+from eunoe.options import Training
+from eunoe.randomness import generator, torch_generator, torch_seed
+from eunoe.vector import Weights
+
+
+@dataclass(frozen=True)
+class Received:
+    """What the server sends to every client of a round."""
+
+    round: int
+    weights: Weights
+    shared: Vectors = field(default_factory=dict)
+
+
+@dataclass
+class Update:
+    """What a client sends back. `loss_before` and `loss_after` are of its first batch."""
+
+    client: int
+    size: int
+    weights: Weights
+    uploads: Vectors
+    steps: int = 0
+    loss_before: float = float("nan")
+    loss_after: float = float("nan")
+    forwards: int = 0
+    backwards: int = 0
+    skipped: str | None = None
+
+
+def plan_batches(
+    size: int, training: Training, chance: np.random.Generator, at_least_two: bool = False
+) -> list[np.ndarray]:
+    """The positions of each step's samples in a client's data.
+
+    Epochs go through all samples in a new order each. `at_least_two` joins a last batch of a single
+    sample to the one before, which batch normalisation needs.
+    """
+    batch = min(training.batch_size or size, size)
+    least, most = training.epoch_range
+    epochs = int(chance.integers(least, most + 1)) if most > least else least
+    batches: list[np.ndarray] = []
+    while len(batches) < training.steps if training.steps else epochs > 0:
+        order = chance.permutation(size)
+        cuts = list(range(batch, size, batch))
+        parts = np.split(order, cuts)
+        if len(parts) > 1 and len(parts[-1]) < batch:
+            if training.last_batch == "drop":
+                parts.pop()
+            elif at_least_two and len(parts[-1]) == 1:
+                parts[-2:] = [np.concatenate(parts[-2:])]
+        batches += parts
+        epochs -= 1
+    return batches[: training.steps] if training.steps else batches
+
+
+def begin_client(
+    job: Job, client: int, received: Received, state: Mapping[str, Tensor]
+) -> tuple[Local, list[np.ndarray]]:
+    """A client that has received the model and is ready to train, and its batches."""
+    setting = job.setting_in(received.round)
+    federation, model, training = job.federation, job.model, setting.training
+    rows = torch.from_numpy(federation.rows(client, "train"))
+    counts = federation.counts(client).to(model.dtype)
+    batches = plan_batches(
+        len(rows),
+        training,
+        generator(setting.seed, "batches", received.round, client),
+        setting.has_batch_norm,
+    )
+
+    def data(index: Tensor) -> tuple[Tensor, Tensor]:
+        chosen = rows[index]
+        x = federation.inputs("clients", chosen, client=client)
+        return x.to(model.device), federation.samples("clients").y[chosen].to(model.device)
+
+    decays = training.unlearnable == "train" or job.loss.learns_from(counts)
+    local = Local(
+        model=model,
+        setting=setting,
+        client=client,
+        size=len(rows),
+        counts=counts.to(model.device),
+        loss=job.loss,
+        terms=job.loss.terms(counts).to(model.device),
+        start=received.weights,
+        shared=received.shared,
+        own=state
+        or {
+            name: torch.zeros(size, dtype=model.dtype)
+            for name, size in job.method.client_state(setting).items()
+        },
+        steps=len(batches),
+        lr=setting.lr,
+        weight_decay=training.weight_decay if decays else 0.0,
+        data=data,
+        generator=torch_generator(setting.seed, "method", received.round, client),
+    )
+    return local, batches
+
+
+def train_client(
+    job: Job, client: int, received: Received, state: Mapping[str, Tensor]
+) -> tuple[Update, Vectors]:
+    """Train one client from what it received; give its update and its new state."""
+    setting, model, method = job.setting, job.model, job.method
+    if setting.training.unlearnable == "skip" and not job.loss.learns_from(job.federation.counts(client)):
+        return Update(
+            client, 0, received.weights, {}, skipped="its single class teaches this loss nothing"
+        ), {}
+    # A model's own dropout draws from torch's global generator: the participation gets a stream of
+    # its own, and whoever else uses that generator does not notice.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(torch_seed(setting.seed, "model", received.round, client))
+        model.load(received.weights)
+        model.module.train()
+        local, batches = begin_client(job, client, received, state)
+        method.begin(local)
+        augmenting = torch_generator(setting.seed, "augmentation", received.round, client)
+        first: Batch | None = None
+        before = float("nan")
+        for positions in batches:
+            index = torch.from_numpy(positions)
+            x, y = local.data(index)
+            batch = Batch(job.augment(x, augmenting), y, index)
+            method.step(local, batch)
+            if first is None:
+                first, before = batch, float("nan") if local.last_loss is None else local.last_loss.item()
+        finished = method.finish(local)
+        forwards, backwards = local.forwards, local.backwards
+        after = float("nan") if first is None else loss_on(job, local, first)
+    update = Update(
+        client,
+        local.size,
+        model.weights.copy(),
+        {name: value.detach() for name, value in finished.uploads.items()},
+        len(batches),
+        before,
+        after,
+        forwards,
+        backwards,
+    )
+    return update, finished.state
+
+
+def loss_on(job: Job, local: Local, batch: Batch) -> float:
+    """A client's mean loss on a batch, leaving no trace in the model."""
+    floats, integers = job.model.floats.clone(), job.model.integers.clone()
+    with torch.no_grad():
+        value = job.method.loss(local, batch).mean().item()
+    job.model.floats.copy_(floats)
+    job.model.integers.copy_(integers)
+    return value

@@ -1,0 +1,189 @@
+"""A module's parameters, gradients and buffers as flat vectors.
+
+The module's tensors become views into these vectors, so every federated method is arithmetic on
+whole vectors. There are three lanes that are never mixed: trainable parameters, float buffers
+(normalisation statistics) and integer buffers (counters). Frozen parameters belong to none of
+them: they are neither trained nor sent.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from eunoe.errors import InputError
+
+
+@dataclass(frozen=True)
+class Weights:
+    """All that changes in a model: parameters, float buffers and integer buffers, one vector each."""
+
+    parameters: Tensor
+    floats: Tensor
+    integers: Tensor
+
+    def copy(self) -> "Weights":
+        return Weights(self.parameters.clone(), self.floats.clone(), self.integers.clone())
+
+
+class FlatModel:
+    """A module whose trainable parameters, gradients and buffers are views into flat vectors."""
+
+    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+        self.module = module.to(device=device, dtype=dtype)
+        self.dtype, self.device = dtype, torch.device(device)
+        trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
+        if not trainable:
+            raise InputError("the model has no trainable parameter")
+        self.names = [name for name, _ in trainable]
+        self.shapes = [p.shape for _, p in trainable]
+        self.sizes = [p.numel() for _, p in trainable]
+        self.parameters = torch.cat([p.detach().reshape(-1) for _, p in trainable])
+        self.gradient = torch.zeros_like(self.parameters)
+        for (_, parameter), value, gradient in zip(
+            trainable, self.views(self.parameters), self.views(self.gradient), strict=True
+        ):
+            parameter.data = value
+            parameter.grad = gradient
+        self.float_names, self.floats = self._flatten_buffers(floating=True)
+        self.integer_names, self.integers = self._flatten_buffers(floating=False)
+        # Only what exposes its features can be asked for them.
+        self.has_features = hasattr(module, "features") and hasattr(module, "classifier")
+        self._both = _FeaturesAndLogits(module) if self.has_features else None
+
+    def views(self, vector: Tensor) -> list[Tensor]:
+        """One tensor per trainable parameter, as differentiable views into a vector of the same layout."""
+        return [
+            part.view(shape) for part, shape in zip(torch.split(vector, self.sizes), self.shapes, strict=True)
+        ]
+
+    @property
+    def weights(self) -> Weights:
+        """The vectors the module lives in (not a copy)."""
+        return Weights(self.parameters, self.floats, self.integers)
+
+    def load(self, weights: Weights) -> None:
+        """Make the module equal to these weights."""
+        self.parameters.copy_(weights.parameters)
+        self.floats.copy_(weights.floats)
+        self.integers.copy_(weights.integers)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits at the module's own weights."""
+        return self.module(x)  # type: ignore[no-any-return]
+
+    def forward_at(self, parameters: Tensor, x: Tensor, floats: Tensor | None = None) -> Tensor:
+        """Logits at any parameter vector, differentiable in it; the buffers are the module's unless given."""
+        return functional_call(self.module, self._named(parameters, floats), (x,))  # type: ignore[no-any-return]
+
+    def features_at(
+        self, parameters: Tensor | None, x: Tensor, floats: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """Features before the classifier, and logits; at the module's own parameters if None is given."""
+        if self._both is None:
+            raise InputError("this model exposes no features: give it `features(x)` and `classifier`")
+        if parameters is None:
+            return self._both(x)  # type: ignore[no-any-return]
+        named = {f"model.{name}": value for name, value in self._named(parameters, floats).items()}
+        return functional_call(self._both, named, (x,))  # type: ignore[no-any-return]
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """Evaluation mode inside, the mode from before afterwards."""
+        training = self.module.training
+        self.module.eval()
+        try:
+            yield
+        finally:
+            self.module.train(training)
+
+    def state_dict(self, weights: Weights | None = None) -> dict[str, Tensor]:
+        """An ordinary state_dict of the module, at the given weights."""
+        state = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
+        if weights is not None:
+            state.update(zip(self.names, (v.clone() for v in self.views(weights.parameters)), strict=True))
+            for names, lane in ((self.float_names, weights.floats), (self.integer_names, weights.integers)):
+                for name, value in zip(names, _cut(lane, [state[n] for n in names]), strict=True):
+                    state[name] = value.clone()
+        return state
+
+    def _named(self, parameters: Tensor, floats: Tensor | None) -> dict[str, Tensor]:
+        named = dict(zip(self.names, self.views(parameters), strict=True))
+        if floats is not None:
+            buffers = [self.module.get_buffer(name) for name in self.float_names]
+            named.update(zip(self.float_names, _cut(floats, buffers), strict=True))
+        return named
+
+    def _flatten_buffers(self, floating: bool) -> tuple[list[str], Tensor]:
+        persistent = set(self.module.state_dict())
+        found = [
+            (name, buffer)
+            for name, buffer in self.module.named_buffers()
+            if name in persistent
+            and buffer.dtype is not torch.bool
+            and buffer.is_floating_point() == floating
+        ]
+        dtype = self.dtype if floating else torch.int64
+        empty = torch.empty(0, dtype=dtype, device=self.device)
+        lane = torch.cat([empty, *(buffer.reshape(-1).to(dtype) for _, buffer in found)])
+        for (name, _), view in zip(found, _cut(lane, [buffer for _, buffer in found]), strict=True):
+            owner, _, attribute = name.rpartition(".")
+            setattr(self.module.get_submodule(owner), attribute, view)
+        return [name for name, _ in found], lane
+
+
+class _FeaturesAndLogits(nn.Module):
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        features = self.model.features(x)  # type: ignore[operator]
+        return features, self.model.classifier(features)  # type: ignore[operator]
+
+
+def _cut(lane: Tensor, like: list[Tensor]) -> list[Tensor]:
+    parts = torch.split(lane, [tensor.numel() for tensor in like]) if like else ()
+    return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+
+
+def save_state(state: dict[str, Tensor], path: Path) -> None:
+    """Write a state_dict as safetensors."""
+    save_file({name: value.contiguous() for name, value in state.items()}, path)
+
+
+def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str]:
+    """Start a module from a state_dict file (.safetensors, or what torch.save wrote).
+
+    Give the names that the file left as they were. A partial file fills what it has (a backbone, say);
+    names or shapes that fit nowhere are refused unless `partial` is set.
+    """
+    try:
+        state: dict[str, Any] = (
+            load_file(path)
+            if path.suffix == ".safetensors"
+            else torch.load(path, map_location="cpu", weights_only=True)
+        )
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path} to start the model from") from None
+    except Exception as error:
+        raise InputError(f"{path} is not a state_dict file that can be read: {error}") from None
+    mine = module.state_dict()
+    fits = {name: value for name, value in state.items() if name in mine and value.shape == mine[name].shape}
+    left = sorted(set(mine) - set(fits))
+    strange = sorted(set(state) - set(fits))
+    if not fits or ((left or strange) and not partial):
+        odd = (strange or left)[0]
+        raise InputError(
+            f"{path} does not fit the model (first at {odd!r}): set model.partial = true to take what fits"
+            if fits
+            else f"nothing in {path} fits the model"
+        )
+    module.load_state_dict(fits, strict=False)
+    return left
