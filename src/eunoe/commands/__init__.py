@@ -1,0 +1,1 @@
+"""The commands of `eunoe`, one file each."""

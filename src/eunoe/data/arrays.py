@@ -1,0 +1,199 @@
+"""Data sets from arrays, tensors and torch Datasets, and the checks that every source of data shares."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor
+
+from eunoe.data.samples import DataSet, Samples
+from eunoe.errors import InputError
+
+Array = NDArray[Any]
+Bytes = NDArray[np.uint8]
+Labels = NDArray[np.int64]
+
+# torch computes with these; uint16 and its kin exist in torch but can do next to nothing.
+_INPUT_TYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"}
+# Enough to know two moments of a channel to three digits, few enough to take no time.
+_MEASURED_SAMPLES = 4096
+
+
+def from_arrays(
+    x_train: ArrayLike | Tensor,
+    y_train: ArrayLike | Tensor,
+    x_test: ArrayLike | Tensor,
+    y_test: ArrayLike | Tensor,
+    *,
+    writer_train: ArrayLike | Tensor | None = None,
+    writer_test: ArrayLike | Tensor | None = None,
+    name: str = "own",
+    classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> DataSet:
+    """A data set of the user's own arrays or tensors, which are not copied.
+
+    Inputs keep their type; images as bytes are [n, H, W] or [n, H, W, channels]. Labels are integers
+    0..classes-1. `writer_*` says which client each sample belongs to (integers or strings). Without
+    `classes` every class up to the largest label must occur. Without `mean` and `std` those of bytes
+    are measured and other types are left alone.
+    """
+    train, test = _inputs(x_train, f"{name}: x_train"), _inputs(x_test, f"{name}: x_test")
+    if train.shape[1:] != test.shape[1:] or train.dtype.name != test.dtype.name:
+        raise InputError(
+            f"{name}: x_train holds {train.dtype} {list(train.shape[1:])} and x_test {test.dtype} "
+            f"{list(test.shape[1:])}; samples must have one type and shape"
+        )
+    labels = [_labels(y, f"{name}: {key}") for y, key in ((y_train, "y_train"), (y_test, "y_test"))]
+    for x, y, part in ((train, labels[0], "train"), (test, labels[1], "test")):
+        if len(x) != len(y):
+            raise InputError(
+                f"{name}: x_{part} has {len(x)} samples and y_{part} {len(y)}; there must be one label each"
+            )
+    classes = _classes(name, labels, classes)
+    if class_names is not None and len(class_names) != classes:
+        raise InputError(f"{name}: {len(class_names)} class names for {classes} classes; one each is needed")
+    if (mean is None) != (std is None):
+        raise InputError(f"{name}: give both mean and std, or neither")
+    if mean is None and train.dtype == np.uint8:
+        mean, std = moments(train)
+    writers = _writers(name, writer_train, writer_test, len(train), len(test))
+    return DataSet(
+        name=name,
+        train=Samples(_tensor(train), _tensor(labels[0])),
+        test=Samples(_tensor(test), _tensor(labels[1])),
+        classes=classes,
+        writers_train=writers[0],
+        writers_test=writers[1],
+        class_names=None if class_names is None else tuple(str(label) for label in class_names),
+        mean=None if mean is None else tuple(float(value) for value in mean),
+        std=None if std is None else tuple(float(value) for value in std),
+    )
+
+
+def from_torch(
+    train: "torch.utils.data.Dataset[Any]",
+    test: "torch.utils.data.Dataset[Any]",
+    *,
+    name: str = "own",
+    classes: int | None = None,
+    class_names: Sequence[str] | None = None,
+) -> DataSet:
+    """A data set of two torch Datasets of (input, label) pairs, whose own transforms are applied once.
+
+    Inputs may be tensors, arrays or Pillow images. Random transforms belong into the config instead,
+    because here each sample is asked for only once.
+    """
+    arrays = [_stacked(part, f"{name}: {key}") for part, key in ((train, "train"), (test, "test"))]
+    return from_arrays(*arrays[0], *arrays[1], name=name, classes=classes, class_names=class_names)
+
+
+def moments(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation per channel of bytes scaled to [0, 1], from evenly spaced samples."""
+    some = x[:: -(-len(x) // _MEASURED_SAMPLES)].reshape(-1, x.shape[-1] if x.ndim == 4 else 1) / np.float32(
+        255
+    )
+    mean, std = some.mean(0, dtype=np.float64), some.std(0, dtype=np.float64)
+    std[std == 0] = 1.0  # a channel that never varies must not become a division by zero
+    return tuple(mean.round(4).tolist()), tuple(std.round(4).tolist())
+
+
+def number_ids(*parts: Array) -> list[Labels]:
+    """Ids of any kind as numbers 0, 1, ... in sorted order, the same number for the same id in all parts."""
+    _, numbers = np.unique(np.concatenate(parts), return_inverse=True)
+    return np.split(numbers.astype(np.int64), np.cumsum([len(part) for part in parts])[:-1])
+
+
+def _inputs(value: ArrayLike | Tensor, what: str) -> Array:
+    x = _array(value)
+    if x.dtype.name not in _INPUT_TYPES:
+        raise InputError(f"{what} has type {x.dtype}; it must be one of {', '.join(sorted(_INPUT_TYPES))}")
+    if x.ndim < 2 or x.size == 0:
+        raise InputError(f"{what} has shape {list(x.shape)}; it must be [samples, ...] and not empty")
+    if x.dtype == np.uint8 and x.ndim == 4 and x.shape[-1] > 4 and x.shape[1] <= 4:
+        raise InputError(
+            f"{what} has shape {list(x.shape)}; images must have their channels last, [n, H, W, C]"
+        )
+    return x
+
+
+def _labels(value: ArrayLike | Tensor, what: str) -> Labels:
+    y = _array(value)
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise InputError(f"{what} is {y.dtype} {list(y.shape)}; labels must be one integer per sample")
+    return y.astype(np.int64, copy=False)
+
+
+def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
+    low, high = (int(f(f(y) for y in labels if len(y))) for f in (min, max))
+    if low < 0:
+        raise InputError(f"{name}: there is the label {low}; labels must be integers from 0")
+    if classes is not None:
+        if high >= classes:
+            raise InputError(
+                f"{name}: there is the label {high}; {classes} classes have labels 0..{classes - 1}"
+            )
+        return classes
+    # Sorting, not counting: a label of 10^12 must give this error, not run out of memory.
+    present = np.unique(np.concatenate([np.unique(y) for y in labels]))
+    if len(present) != high + 1:
+        missing = int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0])
+        raise InputError(
+            f"{name}: labels go up to {high} but {missing} never occurs; number them 0..C-1, "
+            "or give classes if some are absent on purpose"
+        )
+    return high + 1
+
+
+def _writers(
+    name: str, train: ArrayLike | Tensor | None, test: ArrayLike | Tensor | None, n_train: int, n_test: int
+) -> tuple[Tensor | None, Tensor | None]:
+    given: dict[str, Array] = {}
+    for part, value, length in (("train", train, n_train), ("test", test, n_test)):
+        if value is None:
+            continue
+        ids = _array(value)
+        if ids.shape != (length,) or ids.dtype.kind not in "iuUS":
+            raise InputError(
+                f"{name}: writer_{part} is {ids.dtype} {list(ids.shape)}; it must be one integer or string "
+                f"for each of the {length} samples"
+            )
+        given[part] = ids
+    if len({ids.dtype.kind in "iu" for ids in given.values()}) > 1:
+        raise InputError(f"{name}: writer_train and writer_test must both be integers or both be strings")
+    if any(ids.dtype.kind not in "iu" for ids in given.values()):
+        given = dict(zip(given, number_ids(*given.values()), strict=True))
+    tensors = {part: _tensor(ids.astype(np.int64, copy=False)) for part, ids in given.items()}
+    return tensors.get("train"), tensors.get("test")
+
+
+def _stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Array]:
+    if isinstance(part, torch.utils.data.TensorDataset) and len(part.tensors) == 2:
+        return _array(part.tensors[0]), _array(part.tensors[1])
+    try:
+        pairs = [part[i] for i in range(len(part))]  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{what} must be a torch Dataset with a length and numbered samples") from None
+    if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
+        raise InputError(f"{what} must hold (input, label) pairs, at least one")
+    try:
+        return np.stack([_array(x) for x, _ in pairs]), np.asarray([int(y) for _, y in pairs])
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{what} does not stack into one array with integer labels: {error}") from None
+
+
+def _array(value: Any) -> Array:
+    if isinstance(value, Tensor):
+        return value.detach().cpu().numpy()
+    return np.asarray(value)
+
+
+def _tensor(array: Array) -> Tensor:
+    """A tensor on the same memory; torch takes neither foreign byte orders nor read-only arrays."""
+    if not array.dtype.isnative or not array.flags.writeable or any(step < 0 for step in array.strides):
+        array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(array)

@@ -1,0 +1,68 @@
+"""Encoded pictures to arrays of bytes, all of one size and either all grey or all coloured."""
+
+from typing import IO, TYPE_CHECKING, Any, Literal
+
+import numpy as np
+from pydantic import PositiveInt
+
+from eunoe.data.arrays import Bytes
+from eunoe.errors import InputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+Mode = Literal["L", "RGB"]
+Size = PositiveInt | tuple[PositiveInt, PositiveInt]
+_GREY = {"1", "L", "LA"}
+_COLOURED = {"RGB", "RGBA", "P", "CMYK", "YCbCr"}
+_NAMES: dict[Mode, str] = {"L": "grey", "RGB": "coloured"}
+
+
+class Pictures:
+    """Decodes one picture after the other; the first one sets what `mode` and `size` leave open.
+
+    `mode` L is grey [H, W] and RGB is coloured [H, W, 3]; `size` is (height, width), or one number for both.
+    """
+
+    def __init__(self, mode: Mode | None = None, size: Size | None = None) -> None:
+        self._mode = mode
+        self._resize = (size, size) if isinstance(size, int) else size
+        self._first: tuple[str, Mode, tuple[int, int]] | None = None
+
+    def decode(self, source: "Path | IO[bytes]", where: str) -> Bytes:
+        """The picture as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
+        from PIL import Image
+
+        try:
+            with Image.open(source) as picture:
+                return self._fitted(picture, where)
+        except OSError as error:
+            # Pillow's message would name a buffer in memory rather than the picture.
+            raise InputError(f"{where} is no picture that Pillow can read ({type(error).__name__})") from None
+
+    def _fitted(self, picture: Any, where: str) -> Bytes:
+        from PIL import Image
+
+        if picture.mode not in _GREY | _COLOURED:
+            raise InputError(
+                f"{where} has pixels of type {picture.mode}; only 8 bits a channel are known here"
+            )
+        mode: Mode = "L" if picture.mode in _GREY else "RGB"
+        size = self._resize or (picture.height, picture.width)
+        if self._first is None:
+            self._first = (where, mode, size)
+        first, first_mode, first_size = self._first
+        if self._mode is None and mode != first_mode:
+            raise InputError(
+                f"{where} is {_NAMES[mode]} and {first} is {_NAMES[first_mode]}; "
+                'give mode = "RGB" or mode = "L" to bring all to'
+            )
+        if size != first_size:
+            raise InputError(
+                f"{where} is {size[0]} x {size[1]} and {first} is {first_size[0]} x {first_size[1]}; "
+                "give a size to bring all to"
+            )
+        picture = picture.convert(self._mode or mode)
+        if (picture.height, picture.width) != size:
+            picture = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return np.asarray(picture, np.uint8)

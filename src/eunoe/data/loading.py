@@ -1,0 +1,40 @@
+"""Any data set by the name in a config: one known here, a file, a folder, hf:owner/name, one's own code."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from eunoe import registry
+from eunoe.data.samples import DataSet
+from eunoe.errors import InputError
+
+
+def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """The registered name and options that a name in a config stands for.
+
+    A path to a .npz is `npz`, a path to a folder is `folder`, hf:owner/name is `hub`; others are as they are.
+    """
+    for prefix, registered, option in (("hf:", "hub", "repo"), ("", *_path_kind(name))):
+        if registered and name.startswith(prefix):
+            if option in options:
+                raise InputError(f"data set {name!r}: the option {option!r} is given by the name already")
+            return registered, {option: name.removeprefix(prefix), **options}
+    return name, dict(options)
+
+
+def load(name: str, **options: Any) -> DataSet:
+    """The data set of this name, path or hub address, with these options."""
+    name, options = resolve(name, options)
+    data = registry.build("data set", name, options)
+    if not isinstance(data, DataSet):
+        raise InputError(f"data set {name!r} gave a {type(data).__name__}; it must give an eunoe DataSet")
+    return data
+
+
+def _path_kind(name: str) -> tuple[str, str]:
+    if name.endswith(".npz"):
+        return "npz", "path"
+    # A plain word is a name even if a folder of that name lies here; ./word is the folder.
+    if Path(name).expanduser().is_dir() and ("/" in name or "\\" in name or name in (".", "..")):
+        return "folder", "path"
+    return "", ""

@@ -1,0 +1,112 @@
+"""Data sets kept as .npz files: read without copying, written whole or not at all.
+
+The arrays of a .npz that is not compressed lie in the file as they lie in memory, so they are mapped
+from it: opening takes no time, and processes that open the same file share its memory. Pages are
+mapped copy-on-write, so nothing can change the file.
+"""
+
+import os
+import struct
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+
+from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.samples import DataSet
+from eunoe.errors import InputError, nearest
+
+NEEDED = ("x_train", "y_train", "x_test", "y_test")
+OPTIONAL = ("writer_train", "writer_test", "class_names")
+_ALIGNMENT = 64
+_PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program gives a meaning to
+_ZIP64_FIELD_BYTES = 20
+
+
+def npz(path: Path, *, classes: int | None = None) -> DataSet:
+    """A .npz file with x_train, y_train, x_test, y_test, optionally writer_train, writer_test."""
+    path = Path(path).expanduser()
+    return dataset_of(read_npz(path), path.stem, str(path), classes=classes)
+
+
+def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -> DataSet:
+    """The data set that a file's arrays make; errors name the file."""
+    for key in arrays:
+        if key not in NEEDED + OPTIONAL:
+            raise InputError(f"{where}: unknown array {key!r}; {nearest(key, NEEDED + OPTIONAL)}")
+    if missing := [key for key in NEEDED if key not in arrays]:
+        raise InputError(f"{where}: {', '.join(missing)} missing; it must hold {', '.join(NEEDED)}")
+    rest = {key: array for key, array in arrays.items() if key != "class_names"}
+    if "class_names" in arrays:
+        known.setdefault("class_names", [str(name) for name in arrays["class_names"]])
+    try:
+        return from_arrays(**rest, name=name, **known)
+    except InputError as error:
+        raise InputError(f"{where}: {str(error).removeprefix(f'{name}: ')}") from None
+
+
+def read_npz(path: Path) -> dict[str, Array]:
+    """All arrays of a .npz file, mapped where they are stored plainly, else read into memory."""
+    try:
+        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            return {
+                member.filename.removesuffix(".npy"): _member(archive, member, file, path)
+                for member in archive.infolist()
+            }
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}") from None
+    except (zipfile.BadZipFile, IsADirectoryError, struct.error) as error:
+        raise InputError(f"{path} is no readable .npz file ({error}); numpy.savez makes one") from None
+
+
+def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
+    """Write arrays so that `read_npz` can map them: not compressed, each starting at a multiple of 64 bytes.
+
+    numpy.savez aligns nothing, so that only its arrays of single bytes can be mapped. Equal arrays give
+    equal files, and the file appears under its name only when it is complete.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
+    try:
+        with partial.open("wb") as file:
+            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+                for key, array in arrays.items():
+                    member = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+                    start = file.tell() + 30 + len(member.filename) + _ZIP64_FIELD_BYTES + 4
+                    member.extra = struct.pack("<HH", _PADDING_FIELD, -start % _ALIGNMENT) + bytes(
+                        -start % _ALIGNMENT
+                    )
+                    with archive.open(member, "w", force_zip64=True) as out:
+                        np.lib.format.write_array(
+                            cast(Any, out), np.ascontiguousarray(array), allow_pickle=False
+                        )
+            file.flush()
+            os.fsync(file.fileno())
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: Path) -> Array:
+    try:
+        if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
+            file.seek(member.header_offset)
+            name_bytes, extra_bytes = struct.unpack("<26xHH", file.read(30))
+            file.seek(member.header_offset + 30 + name_bytes + extra_bytes)
+            shape, fortran_order, dtype = _array_header(file)
+            plain = dtype.isnative and not fortran_order and not dtype.hasobject and 0 not in shape
+            # Vector instructions may crash on numbers at odd addresses, so those are read instead.
+            if plain and file.tell() % dtype.alignment == 0:
+                return np.asarray(np.memmap(path, dtype, mode="c", offset=file.tell(), shape=shape))
+        with archive.open(member) as stream:
+            return np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
+    except (ValueError, EOFError) as error:
+        raise InputError(f"{path}: {member.filename} is no plain array ({error})") from None
+
+
+def _array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    version = np.lib.format.read_magic(file)
+    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    return read(file)
