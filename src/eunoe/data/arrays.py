@@ -92,6 +92,30 @@ def from_torch(
     return from_arrays(*arrays[0], *arrays[1], name=name, classes=classes, class_names=class_names)
 
 
+def set_aside(
+    x: ArrayLike | Tensor,
+    y: ArrayLike | Tensor,
+    writers: ArrayLike | Tensor | None,
+    share: float,
+    chance: np.random.Generator,
+) -> tuple[Array, Array, Array | None, Array, Array]:
+    """Inputs, labels and writers to train on, then inputs and labels of a random share of rows to test on."""
+    inputs, labels = _array(x), _array(y)
+    ids = None if writers is None else _array(writers)
+    if inputs.ndim == 0 or any(
+        array.shape[:1] != inputs.shape[:1] for array in (labels, ids) if array is not None
+    ):
+        raise InputError("inputs, labels and client ids must have one entry for each sample")
+    tested = round(share * len(inputs))
+    if not 0 < tested < len(inputs):
+        raise InputError(
+            f"a share of {share:g} of {len(inputs)} samples sets {tested} aside; some must be left on both sides"
+        )
+    rows = chance.permutation(len(inputs))
+    test, train = np.sort(rows[:tested]), np.sort(rows[tested:])
+    return inputs[train], labels[train], None if ids is None else ids[train], inputs[test], labels[test]
+
+
 def moments(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of bytes scaled to [0, 1], from evenly spaced samples."""
     some = x[:: -(-len(x) // _MEASURED_SAMPLES)].reshape(-1, x.shape[-1] if x.ndim == 4 else 1) / np.float32(
