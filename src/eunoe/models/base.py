@@ -36,8 +36,8 @@ def image_shape(model: str, shape: tuple[int, ...], least: int = 1) -> tuple[int
 def channels_last(x: Tensor) -> Tensor:
     """The same images [B, C, H, W] with each pixel's channels side by side in memory.
 
-    CPU convolutions are faster so. Written out because `contiguous(memory_format=...)` neither works under
-    vmap nor marks images of one channel.
+    CPU convolutions are faster so, and results have the same bits whatever layout came in. Written out as
+    `contiguous(memory_format=...)` neither works under vmap nor marks images of one channel.
     """
     batch, channels, height, width = x.shape
     by_pixel = x.permute(0, 2, 3, 1).flatten(1).reshape(batch, height, width, channels)
