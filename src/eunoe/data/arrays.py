@@ -102,14 +102,14 @@ def set_aside(
     """Inputs, labels and writers to train on, then inputs and labels of a random share of rows to test on."""
     inputs, labels = _array(x), _array(y)
     ids = None if writers is None else _array(writers)
-    if inputs.ndim == 0 or any(
-        array.shape[:1] != inputs.shape[:1] for array in (labels, ids) if array is not None
-    ):
+    given = [inputs, labels] if ids is None else [inputs, labels, ids]
+    if inputs.ndim == 0 or len({array.shape[:1] for array in given}) != 1:
         raise InputError("inputs, labels and client ids must have one entry for each sample")
     tested = round(share * len(inputs))
     if not 0 < tested < len(inputs):
         raise InputError(
-            f"a share of {share:g} of {len(inputs)} samples sets {tested} aside; some must be left on both sides"
+            f"a share of {share:g} of {len(inputs)} samples sets {tested} aside; "
+            "some must be left on both sides"
         )
     rows = chance.permutation(len(inputs))
     test, train = np.sort(rows[:tested]), np.sort(rows[tested:])
@@ -118,12 +118,11 @@ def set_aside(
 
 def moments(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Mean and standard deviation per channel of bytes scaled to [0, 1], from evenly spaced samples."""
-    some = x[:: -(-len(x) // _MEASURED_SAMPLES)].reshape(-1, x.shape[-1] if x.ndim == 4 else 1) / np.float32(
-        255
-    )
-    mean, std = some.mean(0, dtype=np.float64), some.std(0, dtype=np.float64)
+    some = x[:: -(-len(x) // _MEASURED_SAMPLES)]
+    scaled = some.reshape(-1, x.shape[-1] if x.ndim == 4 else 1) / np.float32(255)
+    mean, std = scaled.mean(0, dtype=np.float64).round(4), scaled.std(0, dtype=np.float64).round(4)
     std[std == 0] = 1.0  # a channel that never varies must not become a division by zero
-    return tuple(mean.round(4).tolist()), tuple(std.round(4).tolist())
+    return tuple(mean.tolist()), tuple(std.tolist())
 
 
 def number_ids(*parts: Array) -> list[Labels]:
@@ -153,7 +152,7 @@ def _labels(value: ArrayLike | Tensor, what: str) -> Labels:
 
 
 def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
-    low, high = (int(f(f(y) for y in labels if len(y))) for f in (min, max))
+    low, high = min(int(y.min()) for y in labels), max(int(y.max()) for y in labels)
     if low < 0:
         raise InputError(f"{name}: there is the label {low}; labels must be integers from 0")
     if classes is not None:
