@@ -40,6 +40,7 @@ def size(model: nn.Module) -> int:
         ("lenet", MNIST, 10, {}, 44_426),
         ("cnn", CIFAR, 10, {}, 2_156_490),
         ("cnn", MNIST, 10, {}, 1_663_370),
+        ("cnn", CIFAR, 10, {"width": 8}, 76 * 8 + 201 * 16 + 1025 * 128 + 129 * 10),
         ("cnn", MNIST, 62, {}, 1_690_046),
         ("mnist_cnn", MNIST, 10, {}, 431_080),
         ("resnet18", CIFAR, 10, {"norm": "mixed"}, 11_178_762),
