@@ -1,0 +1,97 @@
+"""One setting varied at a time: figure 4 of the TCE paper, 3.3 of the thesis, 6 of the WSM paper.
+
+The texts name the values of alpha and the range of the share of clients; the other values are chosen here."""
+
+from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, Values
+from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting
+from eunoe.recipes.measures import last_rounds
+
+ALPHAS = (0.01, 0.1, 0.2, 0.5, 1, 10, 100)
+SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6)
+EPOCHS = (1, 2, 3, 5, 10, 20)
+
+
+def settings(epochs: bool) -> dict[str, Config]:
+    """Every setting of the ablations, by name."""
+    found: dict[str, Config] = {f"alpha={alpha}": {"partition": {"alpha": alpha}} for alpha in ALPHAS}
+    found |= {f"share={share}": {"participation": share} for share in SHARES}
+    return found | (
+        {f"epochs={count}": {"training": {"epochs": count}} for count in EPOCHS} if epochs else {}
+    )
+
+
+def gap(first: str, second: str, base: str, better: str) -> Claim:
+    """The claim that the gain is larger in the first setting than in the second."""
+
+    def statistic(values: Values) -> float:
+        first_gain, second_gain = (
+            values[f"{at} {better}"] - values[f"{at} {base}"] for at in (first, second)
+        )
+        return first_gain - second_gain
+
+    return Claim(f"{better} gains more at {first} than at {second}", statistic)
+
+
+def recipe(
+    name: str,
+    common: Config,
+    columns: dict[str, Config],
+    small: Config,
+    epochs: bool = True,
+    exhibit: str = "",
+) -> Recipe:
+    """An ablation of FedAvg (the first column) and a remedy (the second)."""
+    base, better = columns
+    claims = [gap("alpha=0.01", "alpha=100", base, better), gap("share=0.02", "share=0.4", base, better)]
+    kept = ["alpha=0.01", "alpha=100", "share=0.02", "share=0.4"]
+    if epochs:
+        claims.append(gap("epochs=10", "epochs=1", base, better))
+        kept += ["epochs=1", "epochs=10"]
+    return Recipe(
+        name,
+        common,
+        tuple(
+            Variant(f"{setting} {column}", merge(changes, columns[column]))
+            for setting, changes in settings(epochs).items()
+            for column in columns
+        ),
+        {"": last_rounds("accuracy")},
+        tuple(claims),
+        small,
+        tuple(f"{setting} {column}" for setting in kept for column in columns),
+        exhibit_name=exhibit,
+    )
+
+
+RECIPES = (
+    recipe(
+        "tce-fig4",
+        reweighting("tce"),
+        {
+            "fedavg group": merge(GROUP, {"training": {"lr": 0.1}}),
+            "fedavg+tce group": merge(GROUP, TCE, {"training": {"lr": 0.03}}),
+        },
+        merge(SMALL_RESNET, {"rounds": 8}),
+        epochs=False,
+    ),
+    recipe(
+        "thesis-fig3.3",
+        reweighting("thesis"),
+        {"fedavg": {}, "fedavg+wsm": WSM},
+        merge(SMALL_RESNET, {"rounds": 8}),
+    ),
+    recipe(
+        "wsm-fig6",
+        reweighting("wsm"),
+        {"fedavg": GROUP, "fedavg+wsm": {**BATCH, **WSM}},
+        merge(SMALL_RESNET, {"rounds": 8}),
+    ),
+    recipe(
+        "wsm-fig6-lenet",
+        reweighting("wsm", LENET, {"training": {"lr": 0.01}}),
+        {"fedavg": {}, "fedavg+wsm": WSM},
+        {"rounds": 60, "data": {"limit": 20000}, "evaluation": {"every": 10, "last": 20}},
+        exhibit="wsm-fig6",
+    ),
+)

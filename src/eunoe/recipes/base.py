@@ -1,0 +1,175 @@
+"""What a recipe is: the runs behind a table or figure, what is read off them, the claims they test."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from eunoe.errors import InputError
+from eunoe.recipes.claims import Claim
+from eunoe.recipes.measures import Measure
+from eunoe.recipes.papers import Cell, Exhibit, library
+
+Config = dict[str, Any]
+Scale = Literal["full", "small"]
+SMALL_SEEDS = (0, 1, 2)
+
+PART = "eunoe.recipes.part:part"
+
+# What a small run may change: its length, its data, its width and what is watched, never the algorithm.
+MAY_SHRINK = frozenset(
+    {
+        "rounds",
+        "data.limit",
+        "data.test_limit",
+        "model.width",
+        "evaluation.every",
+        "evaluation.last",
+        "stop.target",
+        "probes.every",
+        "probes.rounds",
+    }
+)
+
+
+def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Config:
+    """The config with changes put over it; a section that has a `name` replaces the one before."""
+    merged = dict(base)
+    for change in changes:
+        for key, value in change.items():
+            old = merged.get(key)
+            if isinstance(value, Mapping) and isinstance(old, Mapping) and "name" not in value:
+                merged[key] = merge(old, value)
+            else:
+                merged[key] = dict(value) if isinstance(value, Mapping) else value
+    return merged
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One line of a table or figure: its name in the paper's data file, and what it changes."""
+
+    label: str
+    changes: Config
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training run of a recipe; `stand_in_for` names the data set that other data stand in for."""
+
+    label: str
+    seed: int
+    config: Config
+    stand_in_for: str | None = None
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What runs in the place of data that are absent."""
+
+    data: str
+    changes: Config
+
+
+STAND_INS = {
+    "femnist": StandIn(
+        "omniglot",
+        {"data": {"name": "omniglot"}, "partition": {"name": "natural", "clients": 0, "min_size": 10}},
+    ),
+    "cinic10": StandIn("cifar10", {"data": {"name": "cifar10"}}),
+}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """The runs of one table or figure.
+
+    `measures` are what is read off each run, by the column they fill ("" where a run fills one cell).
+    `small` shrinks every run, `small_variants` are the lines that a small scale keeps (all if empty).
+    `seeds` is how many the paper's setting is run with. `also` names a second table that labels may belong
+    to. `shares` names the recipe whose runs these are, so that they are made once. `derive` computes further
+    cells from the mean values, as text.
+    """
+
+    name: str
+    common: Config
+    variants: tuple[Variant, ...]
+    measures: Mapping[str, Measure]
+    claims: tuple[Claim, ...]
+    small: Config
+    small_variants: tuple[str, ...] = ()
+    seeds: int = 3
+    exhibit_name: str = ""
+    also: str = ""
+    shares: str = ""
+    derive: Callable[[Mapping[str, float]], dict[str, str]] | None = field(default=None, repr=False)
+
+    @property
+    def exhibit(self) -> Exhibit:
+        """The table or figure that this recipe repeats."""
+        return library().exhibit(self.exhibit_name or self.name)
+
+    def target(self, label: str) -> Cell | None:
+        """The paper's cell that a label should be compared with."""
+        found = self.exhibit.target(label)
+        return found or (library().exhibit(self.also).target(label) if self.also else None)
+
+    def runs(
+        self,
+        scale: Scale = "full",
+        seeds: Sequence[int] | None = None,
+        stand_in: bool = False,
+        only: str = "",
+    ) -> list[Run]:
+        """All runs, one for each variant and seed; `only` keeps the labels that have all its words."""
+        chosen = [
+            variant
+            for variant in self.variants
+            if (scale == "full" or not self.small_variants or variant.label in self.small_variants)
+            and set(only.split()) <= set(variant.label.split())
+        ]
+        if not chosen:
+            raise InputError(
+                f"{self.name} has no variant for {only!r} at {scale} scale: {self._labels(scale)}"
+            )
+        if seeds is None:
+            seeds = SMALL_SEEDS if scale == "small" else tuple(range(self.seeds))
+        return [self._run(variant, seed, scale, stand_in) for variant in chosen for seed in seeds]
+
+    def _run(self, variant: Variant, seed: int, scale: Scale, stand_in: bool) -> Run:
+        config = merge(self.common, variant.changes)
+        if scale == "small":
+            config = merge(config, self.small)
+        data = config["data"]["name"]
+        replaced = data if stand_in and data in STAND_INS else None
+        if replaced:
+            config = merge(config, STAND_INS[replaced].changes, {"data": {**limits(config["data"])}})
+        config["data"] = part_of(config["data"])
+        return Run(variant.label, seed, {"seed": seed, **config}, replaced)
+
+    def _labels(self, scale: Scale) -> str:
+        kept = self.small_variants if scale == "small" else ()
+        return ", ".join(kept or (variant.label for variant in self.variants))
+
+
+def limits(data: Mapping[str, Any]) -> Config:
+    """The options that shrink a data set."""
+    return {key: data[key] for key in ("limit", "test_limit") if key in data}
+
+
+def part_of(data: Mapping[str, Any]) -> Config:
+    """The data section of a config: the whole data set, or a part of it where limits are given."""
+    given = limits(data)
+    return {"name": PART, "of": data["name"], **given} if given else dict(data)
+
+
+def data_sets(runs: Iterable[Run]) -> list[str]:
+    """The data sets that runs need."""
+    return sorted({run.config["data"].get("of", run.config["data"]["name"]) for run in runs})
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The config as a flat table: "training.lr" -> 0.05."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat

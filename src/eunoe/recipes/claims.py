@@ -1,0 +1,141 @@
+"""A paper's claim as a number for each seed, positive where it holds, and the verdict over the seeds."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+Values = Mapping[str, float]
+
+# Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is kept, which is a little wide.
+_T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A sentence, and the statistic that is positive if it holds: from the values of one seed's runs."""
+
+    sentence: str
+    statistic: Callable[[Values], float]
+    unit: str = "points"
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What the seeds say about a claim: the mean of its statistic with a 95% interval, paired by seed."""
+
+    claim: Claim
+    by_seed: tuple[float, ...]
+    mean: float
+    low: float
+    high: float
+
+    @property
+    def seen(self) -> bool | None:
+        """Whether the whole interval is on the claim's side; None where it could not be tested."""
+        return None if math.isnan(self.low) else self.low > 0
+
+    def text(self) -> str:
+        """The verdict in a line."""
+        scale = 100 if self.claim.unit == "points" else 1
+        if self.seen is None:
+            found = f"{self.mean * scale:+.2f} {self.claim.unit}, " if not math.isnan(self.mean) else ""
+            return f"not tested ({found}{len(self.by_seed)} seeds; at least 2 are needed)"
+        numbers = (
+            f"{self.mean * scale:+.2f} {self.claim.unit} [{self.low * scale:+.2f}, {self.high * scale:+.2f}]"
+        )
+        return f"{'seen' if self.seen else 'not seen'}: {numbers}, {len(self.by_seed)} seeds"
+
+
+def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
+    """The verdict from each seed's values by label; seeds that lack a run of the claim are left out."""
+    found = []
+    for values in seeds:
+        try:
+            statistic = claim.statistic(values)
+        except KeyError:
+            continue
+        if not math.isnan(statistic):
+            found.append(statistic)
+    return Verdict(claim, tuple(found), *interval(found))
+
+
+def interval(values: Sequence[float]) -> tuple[float, float, float]:
+    """Mean and 95% confidence interval of a few numbers (Student's t)."""
+    n = len(values)
+    centre = sum(values) / n if n else math.nan
+    if n < 2:
+        return centre, math.nan, math.nan
+    deviation = math.sqrt(sum((value - centre) ** 2 for value in values) / (n - 1))
+    half = _T[min(n, len(_T)) - 1] * deviation / math.sqrt(n)
+    return centre, centre - half, centre + half
+
+
+def pairs(values: Values, better: str, base: str) -> list[tuple[float, float]]:
+    """The values of one column beside those of another, for all rows that have both."""
+    rows = [label.removesuffix(better) for label in values if _in_column(label, better)]
+    found = [(values[row + better], values[row + base]) for row in rows if row + base in values]
+    if not found:
+        raise KeyError(f"{better} beside {base}")
+    return found
+
+
+def mean_gain(better: str, base: str) -> Callable[[Values], float]:
+    """How much higher one column is than another, on average over the rows that have both."""
+
+    def statistic(values: Values) -> float:
+        both = pairs(values, better, base)
+        return sum(high - low for high, low in both) / len(both)
+
+    return statistic
+
+
+def mean_loss(better: str, base: str) -> Callable[[Values], float]:
+    """How much lower one column is than another, on average over the rows that have both."""
+    gain = mean_gain(better, base)
+    return lambda values: -gain(values)
+
+
+def best_gain(better: str, base: str) -> Callable[[Values], float]:
+    """How much higher the best row of one column is than that of another, averaged over the data sets."""
+
+    def statistic(values: Values) -> float:
+        gains = []
+        for data in sorted({label.split()[0] for label in values}):
+            mine = {label: value for label, value in values.items() if label.split()[0] == data}
+            high = [value for label, value in mine.items() if _in_column(label, better)]
+            low = [value for label, value in mine.items() if _in_column(label, base)]
+            if high and low:
+                gains.append(max(high) - max(low))
+        if not gains:
+            raise KeyError(f"{better} beside {base}")
+        return sum(gains) / len(gains)
+
+    return statistic
+
+
+def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
+    """How far one value is below the least of the others that were run."""
+
+    def statistic(values: Values) -> float:
+        rest = [values[label] for label in others if label in values]
+        if not rest:
+            raise KeyError("nothing to compare with")
+        return min(rest) - values[mine]
+
+    return statistic
+
+
+def highest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
+    """How far one value is above the largest of the others that were run."""
+
+    def statistic(values: Values) -> float:
+        rest = [values[label] for label in others if label in values]
+        if not rest:
+            raise KeyError("nothing to compare with")
+        return values[mine] - max(rest)
+
+    return statistic
+
+
+def _in_column(label: str, column: str) -> bool:
+    return label == column or label.endswith(f" {column}")

@@ -1,0 +1,66 @@
+"""What a run costs: samples that pass forward and backward, and about how long that takes on one core."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from eunoe.recipes.base import Run
+
+# Training samples, those of the public set and of the clients' validation parts included.
+SIZES = {
+    "cifar10": 50_000,
+    "cifar100": 50_000,
+    "cinic10": 180_000,
+    "mnist": 60_000,
+    "femnist": 695_000,
+    "omniglot": 3_872,
+}
+WRITERS = {"femnist": 3_432, "omniglot": 128}
+
+# Samples that one core trains on in a second, by model and width, measured on a machine of two cores.
+RATES = {
+    ("lenet", None): 6_000,
+    ("cnn", None): 490,
+    ("cnn", 8): 6_200,
+    ("mnist_cnn", None): 2_250,
+    ("resnet18", None): 25,
+    ("resnet18", 8): 540,
+}
+
+# Work of a local step in passes of FedAvg: a forward pass alone is a third of one.
+STEP_WORK = {"fedntd": 4 / 3, "flashback": 4 / 3, "moon": 5 / 3, "fedreg": 3.0, "fedcurv": 1.1}
+# Training at the server by round, in samples: FedDF's most batches of 128, Flashback's usual epochs.
+SERVER_SAMPLES = {"feddf": 10_000 * 128, "flashback": 15 * 1_125}
+
+
+def samples(config: Mapping[str, Any]) -> float:
+    """Samples that a run trains on, in units of one forward and backward pass."""
+    data = config["data"]
+    name = data.get("of", data["name"])
+    size = data.get("limit") or SIZES[name]
+    clients = config["partition"].get("clients") or WRITERS[name]
+    share = config["participation"]
+    participants = share if isinstance(share, int) else max(1, round(share * clients))
+    kept = (1 - config.get("split", {}).get("validation", 0.0)) * (
+        1 - config.get("public", {}).get("share", 0.0)
+    )
+    training, method = config["training"], config["method"]["name"]
+    epochs = training["epochs"]
+    passes = sum(epochs) / 2 if isinstance(epochs, list) else epochs
+    one = size * kept / clients * passes
+    if steps := training.get("steps"):
+        one = min(one, steps * training["batch_size"])
+    a_round = participants * one * STEP_WORK.get(method, 1.0) + SERVER_SAMPLES.get(method, 0)
+    return float(config["rounds"] * a_round)
+
+
+def core_seconds(config: Mapping[str, Any]) -> float:
+    """About how long a run trains on one core; evaluation and probes come on top."""
+    model = config["model"]
+    rate = RATES.get((model["name"], model.get("width"))) or RATES[(model["name"], None)]
+    return samples(config) / rate
+
+
+def total(runs: Iterable[Run]) -> tuple[float, float]:
+    """Samples and core-seconds of all runs together."""
+    runs = list(runs)
+    return sum(samples(run.config) for run in runs), sum(core_seconds(run.config) for run in runs)

@@ -1,0 +1,82 @@
+"""Accuracy over rounds at the best learning rates: figure 3 of the TCE paper, 3.2, 3.4, 3.5 of the thesis."""
+
+from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, mean_gain
+from eunoe.recipes.common import BATCH, GROUP, SMALL_RESNET, TCE, WSM, reweighting, reweighting_data
+from eunoe.recipes.measures import over_rounds
+
+
+def line(paper: str, data: str, name: str, lr: float, *changes: Config) -> Variant:
+    """One curve."""
+    return Variant(f"{data} {name}", merge({"training": {"lr": lr}}, reweighting_data(data, paper), *changes))
+
+
+NORMS = (
+    line("thesis", "cifar10", "fedavg group", 0.05, GROUP),
+    line("thesis", "cifar10", "fedavg+wsm group", 0.05, GROUP, WSM),
+    line("thesis", "cifar10", "fedavg batch", 0.3, BATCH),
+    line("thesis", "cifar10", "fedavg+wsm batch", 0.05, BATCH, WSM),
+)
+CURVE = {"": over_rounds("accuracy")}
+ABOVE = "WSM stays above FedAvg (mean accuracy over rounds)"
+
+RECIPES = (
+    Recipe(
+        "tce-fig3",
+        reweighting("tce"),
+        (
+            line("tce", "cifar10", "fedavg group", 0.1, GROUP),
+            line("tce", "cifar10", "fedavg+tce group", 0.03, GROUP, TCE),
+            line("tce", "cifar10", "fedavg+tce batch", 0.07, BATCH, TCE),
+            line("tce", "cifar100", "fedavg group", 0.07, GROUP),
+            line("tce", "cifar100", "fedavg+tce group", 0.01, GROUP, TCE),
+            line("tce", "cifar100", "fedavg+tce batch", 0.007, BATCH, TCE),
+        ),
+        CURVE,
+        (
+            Claim("TCE with batch norm stays above FedAvg", mean_gain("fedavg+tce batch", "fedavg group")),
+            Claim("TCE with group norm stays above FedAvg", mean_gain("fedavg+tce group", "fedavg group")),
+        ),
+        SMALL_RESNET,
+        ("cifar10 fedavg group", "cifar10 fedavg+tce group", "cifar10 fedavg+tce batch"),
+    ),
+    Recipe(
+        "thesis-fig3.2",
+        reweighting("thesis"),
+        (
+            line("thesis", "cifar10", "fedavg", 0.07),
+            line("thesis", "cifar10", "fedavg+wsm", 0.1, WSM),
+            line("thesis", "cifar100", "fedavg", 0.03),
+            line("thesis", "cifar100", "fedavg+wsm", 0.07, WSM),
+            line("thesis", "femnist", "fedavg", 0.01),
+            line("thesis", "femnist", "fedavg+wsm", 0.03, WSM),
+        ),
+        CURVE,
+        (Claim(ABOVE, mean_gain("fedavg+wsm", "fedavg")),),
+        SMALL_RESNET,
+        ("cifar10 fedavg", "cifar10 fedavg+wsm"),
+        seeds=1,
+    ),
+    Recipe(
+        "thesis-fig3.4",
+        reweighting("thesis"),
+        NORMS,
+        CURVE,
+        (
+            Claim(
+                "batch norm learns faster than group norm", mean_gain("fedavg+wsm batch", "fedavg+wsm group")
+            ),
+        ),
+        SMALL_RESNET,
+        seeds=1,
+    ),
+    Recipe(
+        "thesis-fig3.5",
+        reweighting("thesis", {"rounds": 8000}),
+        NORMS,
+        CURVE,
+        (Claim(f"with batch norm {ABOVE}", mean_gain("fedavg+wsm batch", "fedavg batch")),),
+        SMALL_RESNET,
+        seeds=1,
+    ),
+)

@@ -1,0 +1,168 @@
+"""The Flashback paper's comparison of methods: table 1, figures 1 to 5 and 14."""
+
+from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, highest, lowest
+from eunoe.recipes.common import FLASHBACK
+from eunoe.recipes.measures import Measure, over_rounds, rounds_to
+
+# The paper's target accuracies, of which rounds to 50, 75 and 95% are counted.
+TARGETS = {"cifar10": 0.482, "cinic10": 0.435, "femnist": 0.695}
+GAMMA = {"cifar10": 0.025, "cinic10": 0.1, "femnist": 0.1}
+DATA: dict[str, Config] = {
+    "cifar10": {"data": {"name": "cifar10"}},
+    "cinic10": {"data": {"name": "cinic10"}, "partition": {"clients": 200}},
+    "femnist": {
+        "data": {"name": "femnist"},
+        # Writers with fewer than 50 samples are left out; 150 writers are the public set.
+        "partition": {"name": "natural", "min_size": 43},
+        "public": {"share": 0.0, "groups": 150, "min_size": 43},
+        "participation": 32,
+    },
+}
+BASELINES: dict[str, Config] = {
+    "fedavg": {"method": {"name": "fedavg"}},
+    # FedDF's own local training; the paper names its 40 epochs.
+    "feddf": {
+        "method": {"name": "feddf"},
+        "training": {
+            "epochs": 40,
+            "batch_size": 64,
+            "lr": 0.1,
+            "lr_decay": 1.0,
+            "momentum": 0.0,
+            "weight_decay": 0.0,
+        },
+    },
+    "fedntd": {"method": {"name": "fedntd"}},
+    "fedprox": {"method": {"name": "fedprox", "mu": 0.1}},
+    "fedreg": {
+        "method": {"name": "fedreg", "gamma": 0.5, "ps_eta": 0.1},
+        "training": {"lr": 0.1, "lr_decay": 1.0, "momentum": 0.0, "weight_decay": 0.0},
+    },
+    "moon": {"method": {"name": "moon", "mu": 5.0}, "model": {"head": True}},
+}
+METHODS = (*BASELINES, "flashback")
+# A third of the width, on which two cores need seconds a round.
+SMALL: Config = {"rounds": 25, "model": {"width": 8}}
+
+
+def flashback(data: str) -> Config:
+    """The paper's method with the trust rate that it has on these data."""
+    return {"method": {"name": "flashback", "gamma": GAMMA[data]}}
+
+
+def methods(data: str, names: tuple[str, ...] = METHODS, prefix: str = "") -> tuple[Variant, ...]:
+    """A line for each method."""
+    return tuple(
+        Variant(
+            f"{prefix}{name}", merge(DATA[data], BASELINES[name] if name in BASELINES else flashback(data))
+        )
+        for name in names
+    )
+
+
+def table(data: str) -> Recipe:
+    """The columns of table 1 for a data set."""
+    shares = {"50%": 0.5, "75%": 0.75, "95%": 0.95}
+    column = "75%" if data == "cinic10" else "50%"
+    return Recipe(
+        f"flashback-table1-{data}",
+        FLASHBACK,
+        methods(data),
+        {name: rounds_to(share * TARGETS[data]) for name, share in shares.items()},
+        (
+            Claim(
+                f"Flashback reaches {column} of {TARGETS[data]:.1%} in fewer rounds than every baseline",
+                lowest(f"flashback {column}", tuple(f"{name} {column}" for name in BASELINES)),
+                "rounds",
+            ),
+        ),
+        SMALL,
+        ("fedavg", "flashback"),
+        seeds=1,
+    )
+
+
+def by_data(
+    figure: str, measure: Measure, claims: tuple[Claim, ...], probes: Config, seeds: int = 1
+) -> Recipe:
+    """A figure that shows all methods on all three data sets."""
+    return Recipe(
+        f"flashback-{figure}",
+        merge(FLASHBACK, probes),
+        tuple(variant for data in DATA for variant in methods(data, prefix=f"{data} ")),
+        {"": measure},
+        claims,
+        merge(SMALL, {"rounds": 8}),
+        ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback"),
+        seeds=seeds,
+        shares="flashback-fig3" if figure in ("fig4", "fig14") else "",
+    )
+
+
+def against_baselines(sentence: str, statistic: str) -> Claim:
+    """A claim on Flashback against all baselines on CIFAR-10."""
+    compare = lowest if statistic == "lowest" else highest
+    return Claim(sentence, compare("cifar10 flashback", tuple(f"cifar10 {name}" for name in BASELINES)))
+
+
+PER_CLASS: Config = {"probes": {"local_per_class": True, "every": 10}}
+SMALL_PROBES: Config = {"probes": {"every": 2}}
+
+RECIPES = (
+    *(table(data) for data in DATA),
+    Recipe(
+        "flashback-fig1",
+        FLASHBACK,
+        methods("cifar10", tuple(BASELINES)),
+        {"": over_rounds("round_forgetting")},
+        (Claim("a round of FedAvg takes more than 5 points from a class", lambda v: v["fedavg"] - 0.05),),
+        SMALL,
+        ("fedavg",),
+        seeds=1,
+        shares="flashback-table1-cifar10",
+    ),
+    Recipe(
+        "flashback-fig2",
+        merge(FLASHBACK, PER_CLASS),
+        methods("cifar10", ("fedavg", "fedntd", "feddf", "flashback")),
+        {"local": over_rounds("lost_locally", first=2), "merge": over_rounds("lost_in_merge", first=2)},
+        (
+            Claim(
+                "Flashback loses less than FedAvg in local training",
+                lambda v: v["fedavg local"] - v["flashback local"],
+            ),
+            Claim(
+                "Flashback loses less than FedAvg in the merge",
+                lambda v: v["fedavg merge"] - v["flashback merge"],
+            ),
+        ),
+        merge(SMALL, SMALL_PROBES, {"rounds": 6}),
+        ("fedavg", "flashback"),
+        seeds=1,
+    ),
+    by_data(
+        "fig3",
+        over_rounds("accuracy"),
+        (against_baselines("Flashback is the most accurate (mean over rounds)", "highest"),),
+        {},
+    ),
+    by_data(
+        "fig4",
+        over_rounds("round_forgetting"),
+        (against_baselines("Flashback forgets least in a round", "lowest"),),
+        {},
+    ),
+    by_data(
+        "fig5",
+        over_rounds("local_loss_rise", "loss", first=2),
+        (against_baselines("local training raises Flashback's loss least", "lowest"),),
+        PER_CLASS,
+    ),
+    by_data(
+        "fig14",
+        over_rounds("round_forgetting"),
+        (against_baselines("Flashback forgets least in a round", "lowest"),),
+        {},
+    ),
+)

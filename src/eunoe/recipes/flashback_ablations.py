@@ -1,0 +1,153 @@
+"""What makes Flashback work: figures 6, 8 to 13, 15 and 16 of its paper, all on CIFAR-10."""
+
+from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, highest
+from eunoe.recipes.common import FLASHBACK
+from eunoe.recipes.flashback import PER_CLASS, SMALL, SMALL_PROBES, flashback
+from eunoe.recipes.measures import drop_from_best, last_rounds, over_rounds
+
+OURS = flashback("cifar10")
+FINE_TUNED: Config = {"method": {"name": "fine_tuned"}}
+CLIENTS_ONLY = merge(OURS, {"method": {"server": "average"}})
+SERVER_ONLY = merge(OURS, {"method": {"local": "ce"}})
+NOT_TRUE = merge(OURS, {"method": {"local": "ntd"}})
+FEDNTD: Config = {"method": {"name": "fedntd"}}
+# Shares of the training data: 9000, 1125 and 450 samples after a tenth is put aside for validation.
+PUBLIC: dict[str, Config] = {
+    "9000": {"public": {"share": 0.2}},
+    "1125": {},
+    "450": {"public": {"share": 0.01}},
+}
+GAMMAS = (0.001, 0.01, 0.025, 0.1, 0.5, 1.0)
+FEW: Config = merge(SMALL, {"rounds": 8})
+
+RECIPES = (
+    Recipe(
+        "flashback-fig6",
+        FLASHBACK,
+        (Variant("fedavg+fine-tuning", FINE_TUNED), Variant("flashback", OURS)),
+        {"": over_rounds("accuracy"), "drop": drop_from_best()},
+        (
+            Claim(
+                "Flashback is more accurate than fine-tuning",
+                lambda v: v["flashback"] - v["fedavg+fine-tuning"],
+            ),
+        ),
+        FEW,
+    ),
+    Recipe(
+        "flashback-fig8",
+        merge(FLASHBACK, PER_CLASS, {"rounds": 30}),
+        (Variant("fedavg", {}),),
+        {"": over_rounds("count_accuracy", "correlation")},
+        (
+            Claim(
+                "accuracy on a class goes with a client's label count", lambda v: v["fedavg"], "correlation"
+            ),
+        ),
+        merge(SMALL, SMALL_PROBES, {"rounds": 4}),
+        seeds=1,
+    ),
+    Recipe(
+        "flashback-fig9",
+        merge(FLASHBACK, {"rounds": 30, "probes": {"probability": True, "every": 1}}),
+        (Variant("fedavg", {}),),
+        {"": over_rounds("count_probability", "correlation")},
+        (
+            Claim(
+                "the mean probability of a class goes with its label count",
+                lambda v: v["fedavg"],
+                "correlation",
+            ),
+        ),
+        merge(SMALL, SMALL_PROBES, {"rounds": 4}),
+        seeds=1,
+    ),
+    Recipe(
+        "flashback-fig10",
+        merge(FLASHBACK, PER_CLASS),
+        (
+            Variant("flashback", OURS),
+            Variant("clients only", CLIENTS_ONLY),
+            Variant("server only", SERVER_ONLY),
+        ),
+        {"": over_rounds("accuracy")},
+        (
+            Claim(
+                "either side alone falls short of both", highest("flashback", ("clients only", "server only"))
+            ),
+        ),
+        merge(FEW, SMALL_PROBES),
+        seeds=1,
+    ),
+    Recipe(
+        "flashback-fig15",
+        merge(FLASHBACK, PER_CLASS),
+        (
+            Variant("flashback", OURS),
+            Variant("clients only", CLIENTS_ONLY),
+            Variant("server only", SERVER_ONLY),
+        ),
+        {"": over_rounds("local_loss_rise", "loss", first=2)},
+        (
+            Claim(
+                "local training raises the loss less with distillation at the clients than without",
+                lambda v: v["server only"] - v["clients only"],
+                "loss",
+            ),
+        ),
+        merge(FEW, SMALL_PROBES),
+        seeds=1,
+        shares="flashback-fig10",
+    ),
+    Recipe(
+        "flashback-fig11",
+        FLASHBACK,
+        (Variant("flashback", OURS), Variant("flashback with ntd", NOT_TRUE), Variant("fedntd", FEDNTD)),
+        {"": over_rounds("accuracy")},
+        (
+            Claim(
+                "Flashback's own loss beats not-true distillation",
+                highest("flashback", ("flashback with ntd",)),
+            ),
+        ),
+        FEW,
+        seeds=1,
+    ),
+    Recipe(
+        "flashback-fig16",
+        FLASHBACK,
+        (Variant("flashback", OURS), Variant("flashback with ntd", NOT_TRUE), Variant("fedntd", FEDNTD)),
+        {"": over_rounds("round_forgetting")},
+        (
+            Claim(
+                "with not-true distillation a round forgets more than with Flashback's own loss",
+                lambda v: v["flashback with ntd"] - v["flashback"],
+            ),
+        ),
+        FEW,
+        seeds=1,
+        shares="flashback-fig11",
+    ),
+    Recipe(
+        "flashback-fig12",
+        FLASHBACK,
+        tuple(Variant(f"public={size}", merge(OURS, changes)) for size, changes in PUBLIC.items()),
+        {"": last_rounds("accuracy")},
+        (Claim("more public data help", lambda v: v["public=9000"] - v["public=450"]),),
+        FEW,
+        seeds=1,
+    ),
+    Recipe(
+        "flashback-fig13",
+        FLASHBACK,
+        tuple(
+            Variant(f"gamma={gamma}", {"method": {"name": "flashback", "gamma": gamma}}) for gamma in GAMMAS
+        ),
+        {"": over_rounds("accuracy")},
+        (Claim("gamma 0.025 does better than 1", lambda v: v["gamma=0.025"] - v["gamma=1.0"]),),
+        FEW,
+        ("gamma=0.001", "gamma=0.025", "gamma=1.0"),
+        seeds=1,
+    ),
+)

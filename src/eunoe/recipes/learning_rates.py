@@ -1,0 +1,190 @@
+"""Accuracy over learning rates, with and without a re-weighted loss: tables 1 and 2 of the TCE paper,
+3.1 and 3.3 of the thesis, 1, 3, 4 and 5 of the WSM paper."""
+
+from collections.abc import Mapping
+
+from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, Values, best_gain, mean_gain, pairs
+from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting, reweighting_data
+from eunoe.recipes.measures import last_rounds
+
+ACCURACY = {"": last_rounds("accuracy")}
+RESNET_RATES = (0.7, 0.5, 0.3, 0.1, 0.07, 0.05, 0.03, 0.01, 0.007)
+LENET_RATES = (0.07, 0.05, 0.03, 0.01, 0.007, 0.005, 0.003, 0.001)
+LENET_SMALL: Config = {"rounds": 150, "evaluation": {"every": 10, "last": 50}}
+
+
+def variants(
+    paper: str, data: tuple[str, ...], rates: tuple[float, ...], columns: Mapping[str, Config]
+) -> tuple[Variant, ...]:
+    """A line for each data set, learning rate and column."""
+    return tuple(
+        Variant(
+            f"{name} lr={rate} {column}",
+            merge({"training": {"lr": rate}}, reweighting_data(name, paper), changes),
+        )
+        for name in data
+        for rate in rates
+        for column, changes in columns.items()
+    )
+
+
+ALL = ("cifar10", "cifar100", "femnist")
+CIFAR = ("cifar10", "cifar100")
+TCE_COLUMNS: dict[str, Config] = {
+    "fedavg group": GROUP,
+    "fedavg+tce group": {**GROUP, **TCE},
+    "fedavg+tce batch": {**BATCH, **TCE},
+}
+NORM_COLUMNS: dict[str, Config] = {
+    "fedavg group": GROUP,
+    "fedavg+wsm group": {**GROUP, **WSM},
+    "fedavg batch": BATCH,
+    "fedavg+wsm batch": {**BATCH, **WSM},
+}
+LOSS_COLUMNS: dict[str, Config] = {"fedavg": {}, "fedavg+wsm": WSM}
+WSM_TABLE1_COLUMNS: dict[str, Config] = {"fedavg": GROUP, "fedavg+wsm": {**BATCH, **WSM}}
+
+
+def at(
+    rates: tuple[float, ...], columns: Mapping[str, Config], data: tuple[str, ...] = ("cifar10",)
+) -> tuple[str, ...]:
+    """The labels of some lines."""
+    return tuple(f"{name} lr={rate} {column}" for name in data for rate in rates for column in columns)
+
+
+def within(values: Values, points: float) -> dict[str, list[float]]:
+    """For each method on each data set, the learning rates that come within some points of its best."""
+    found: dict[str, dict[float, float]] = {}
+    for label, value in values.items():
+        data, rate, *method = label.split()
+        found.setdefault(" ".join([data, *method]), {})[float(rate.removeprefix("lr="))] = value
+    # A difference of exactly so many points counts in the paper, which prints three digits.
+    return {
+        row: [rate for rate, value in rates.items() if value >= max(rates.values()) - points / 100 - 1e-9]
+        for row, rates in found.items()
+    }
+
+
+def tolerance_table(values: Values) -> dict[str, str]:
+    """The cells of table 2 of the TCE paper: the best accuracy and the learning rates near it."""
+    cells = {}
+    for row, best in within(values, 0.0).items():
+        data, _, method = row.partition(" ")
+        cells[f"{row} best"] = f"{values[f'{data} lr={best[0]} {method}']:.3f}"
+        cells[f"{row} best lr"] = str(best[0])
+    for points in (2, 3, 5):
+        for row, rates in within(values, points).items():
+            cells[f"{row} within {points}"] = ", ".join(str(rate) for rate in rates)
+    return cells
+
+
+def more_rates(values: Values) -> float:
+    """How many more learning rates come within five points of the best with TCE (batch norm) than without."""
+    counts = {row: len(rates) for row, rates in within(values, 5).items()}
+    return mean_gain("fedavg+tce batch", "fedavg group")(counts)
+
+
+def least_gain(values: Values) -> float:
+    """How much WSM gains on FedAvg at the learning rate where it gains least."""
+    return min(high - low for high, low in pairs(values, "fedavg+wsm", "fedavg"))
+
+
+TCE_VARIANTS = variants("tce", ALL, RESNET_RATES, TCE_COLUMNS)
+WSM_RATES = (*RESNET_RATES[1:], 0.005)
+
+RECIPES = (
+    Recipe(
+        "tce-table1",
+        reweighting("tce"),
+        TCE_VARIANTS,
+        ACCURACY,
+        (
+            Claim(
+                "TCE with batch norm beats FedAvg at its best learning rate",
+                best_gain("fedavg+tce batch", "fedavg group"),
+            ),
+            Claim(
+                "TCE with group norm beats FedAvg at its best learning rate",
+                best_gain("fedavg+tce group", "fedavg group"),
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), TCE_COLUMNS),
+    ),
+    Recipe(
+        "tce-table2",
+        reweighting("tce"),
+        TCE_VARIANTS,
+        ACCURACY,
+        (
+            Claim(
+                "more learning rates come within 5 points of the best with TCE than without",
+                more_rates,
+                "rates",
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.3, 0.1, 0.03, 0.01), {"fedavg group": {}, "fedavg+tce batch": {}}),
+        shares="tce-table1",
+        derive=tolerance_table,
+    ),
+    Recipe(
+        "thesis-table3.1",
+        reweighting("thesis"),
+        variants("thesis", ALL, RESNET_RATES, LOSS_COLUMNS),
+        ACCURACY,
+        (Claim("WSM beats FedAvg at its best learning rate", best_gain("fedavg+wsm", "fedavg")),),
+        SMALL_RESNET,
+        at((0.1,), LOSS_COLUMNS),
+        seeds=1,
+    ),
+    Recipe(
+        "thesis-table3.3",
+        reweighting("thesis", {"rounds": 8000}),
+        variants("thesis", ("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
+        ACCURACY,
+        (Claim("with batch norm WSM beats FedAvg", mean_gain("fedavg+wsm batch", "fedavg batch")),),
+        SMALL_RESNET,
+        at((0.05,), NORM_COLUMNS),
+        seeds=1,
+    ),
+    Recipe(
+        "wsm-table1",
+        reweighting("wsm"),
+        variants("wsm", ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
+        ACCURACY,
+        (
+            Claim(
+                "WSM (batch norm) beats FedAvg (group norm) at its best learning rate",
+                best_gain("fedavg+wsm", "fedavg"),
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), WSM_TABLE1_COLUMNS),
+    ),
+    Recipe(
+        "wsm-table4",
+        reweighting("wsm"),
+        variants("wsm", ALL, WSM_RATES, NORM_COLUMNS),
+        ACCURACY,
+        (
+            Claim("with batch norm WSM beats FedAvg", mean_gain("fedavg+wsm batch", "fedavg batch")),
+            Claim(
+                "WSM does better with batch norm than with group norm",
+                mean_gain("fedavg+wsm batch", "fedavg+wsm group"),
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), NORM_COLUMNS),
+    ),
+    Recipe(
+        "wsm-table5",
+        reweighting("wsm", LENET),
+        variants("wsm", CIFAR, LENET_RATES, LOSS_COLUMNS),
+        ACCURACY,
+        (Claim("WSM beats FedAvg at every learning rate", least_gain),),
+        LENET_SMALL,
+        at((0.03, 0.01, 0.005), LOSS_COLUMNS, ("cifar100",)),
+    ),
+)

@@ -1,0 +1,37 @@
+"""Table 3 of the WSM paper: LeNet, each method at its best learning rate; also without augmentation."""
+
+from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, best_gain
+from eunoe.recipes.common import LENET, WSM, reweighting, reweighting_data
+from eunoe.recipes.measures import last_rounds
+
+CIFAR10 = reweighting_data("cifar10", "wsm")
+CIFAR100 = reweighting_data("cifar100", "wsm")
+PLAIN: Config = {"augment": {"crop_padding": 0, "flip": False}}
+
+
+def rate(lr: float) -> Config:
+    """A learning rate."""
+    return {"training": {"lr": lr}}
+
+
+RECIPES = (
+    Recipe(
+        "wsm-table3",
+        reweighting("wsm", LENET, rate(0.01)),
+        (
+            Variant("cifar10 fedavg", CIFAR10),
+            Variant("cifar10 fedavg+wsm", merge(CIFAR10, WSM)),
+            Variant("cifar100 fedavg", merge(CIFAR100, rate(0.005))),
+            Variant("cifar100 fedavg+wsm", merge(CIFAR100, WSM)),
+            Variant("cifar100 lr=0.01 fedavg", CIFAR100),
+            Variant("cifar100 unaugmented fedavg", merge(CIFAR100, PLAIN)),
+            Variant("cifar100 unaugmented fedavg+wsm", merge(CIFAR100, PLAIN, WSM)),
+        ),
+        {"": last_rounds("accuracy")},
+        (Claim("WSM beats FedAvg with LeNet", best_gain("fedavg+wsm", "fedavg")),),
+        {"rounds": 200, "evaluation": {"every": 10, "last": 50}},
+        ("cifar100 lr=0.01 fedavg", "cifar100 fedavg+wsm"),
+        also="wsm-table5",
+    ),
+)

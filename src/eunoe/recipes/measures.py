@@ -1,0 +1,104 @@
+"""What is read off a finished run: one number from the values that it recorded by round."""
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run recorded: its config, and for each quantity its value by round."""
+
+    config: Mapping[str, Any]
+    series: Mapping[str, Mapping[int, float]]
+
+    def of(self, quantity: str) -> dict[int, float]:
+        """The values of a quantity by round, in order, without those that are not numbers."""
+        known = self.series.get(quantity, {})
+        return {round: known[round] for round in sorted(known) if not math.isnan(known[round])}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that a run yields, and how it is written."""
+
+    read: Callable[[Outcome], float]
+    unit: str = "accuracy"
+
+    def text(self, value: float) -> str:
+        """The value as it is printed; infinity stands for a round that was not reached."""
+        if math.isnan(value):
+            return "-"
+        if self.unit == "rounds":
+            return (
+                "not reached"
+                if math.isinf(value)
+                else f"{value:.0f}"
+                if value == int(value)
+                else f"{value:.1f}"
+            )
+        return f"{value:+.1f}" if self.unit == "points" else f"{value:.3f}"
+
+
+def mean(values: Mapping[int, float]) -> float:
+    """The mean over rounds; not a number if there are none."""
+    return sum(values.values()) / len(values) if values else math.nan
+
+
+def last_rounds(quantity: str, unit: str = "accuracy") -> Measure:
+    """The mean over the rounds at the end of which the config says how many there are."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of(quantity)
+        window = outcome.config.get("evaluation", {}).get("last", 1)
+        return mean({round: value for round, value in values.items() if round > max(values) - window})
+
+    return Measure(read, unit)
+
+
+def at_end(quantity: str, unit: str = "accuracy") -> Measure:
+    """The value of the last round."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of(quantity)
+        return values[max(values)] if values else math.nan
+
+    return Measure(read, unit)
+
+
+def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
+    """The mean over all rounds from `first` on: the height of a curve."""
+    return Measure(lambda outcome: mean({r: v for r, v in outcome.of(quantity).items() if r >= first}), unit)
+
+
+def rounds_to(target: float) -> Measure:
+    """The first round whose accuracy reaches the target; infinity if none does."""
+
+    def read(outcome: Outcome) -> float:
+        # Products such as 0.75 * 0.482 are inexact; an accuracy that equals them must count.
+        return next(
+            (round for round, value in outcome.of("accuracy").items() if value >= target - 1e-12), math.inf
+        )
+
+    return Measure(read, "rounds")
+
+
+def drop_from_best() -> Measure:
+    """How far the accuracy at the end is below the best one: a collapse shows as a large drop."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of("accuracy")
+        return max(values.values()) - values[max(values)] if values else math.nan
+
+    return Measure(read)
+
+
+def nearest_round(quantity: str, round: int, unit: str = "accuracy") -> Measure:
+    """The value of the measured round nearest to this one (small runs are shorter than the papers')."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of(quantity)
+        return values[min(values, key=lambda measured: abs(measured - round))] if values else math.nan
+
+    return Measure(read, unit)

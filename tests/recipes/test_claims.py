@@ -1,0 +1,70 @@
+"""Verdicts: hand-worked intervals, pairing by seed, what is missing, what was not reached."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eunoe.recipes.claims import Claim, best_gain, interval, judge, lowest, mean_gain, pairs
+
+
+def test_interval_by_hand() -> None:
+    # Deviation of 1, 2, 3 is 1; t(2) = 4.303; 4.303 / sqrt(3) = 2.4844.
+    mean, low, high = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert low == pytest.approx(2 - 2.4843, abs=1e-3)
+    assert high == pytest.approx(2 + 2.4843, abs=1e-3)
+    assert math.isnan(interval([1.0])[1])
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=15), st.floats(-1, 1))
+def test_interval_moves_with_its_numbers(values: list[float], shift: float) -> None:
+    mean, low, high = interval(values)
+    assert low <= mean <= high
+    moved = interval([value + shift for value in values])
+    assert moved == pytest.approx((mean + shift, low + shift, high + shift), abs=1e-9)
+
+
+def test_pairing_by_seed_sees_what_means_hide() -> None:
+    claim = Claim("b is above a", mean_gain("b", "a"))
+    seeds = [{"x a": 0.1, "x b": 0.12}, {"x a": 0.5, "x b": 0.521}, {"x a": 0.9, "x b": 0.919}]
+    verdict = judge(claim, seeds)
+    assert verdict.seen
+    assert verdict.mean == pytest.approx(0.02)
+    assert "seen: +2.00 points" in verdict.text()
+    assert judge(claim, [{"x a": s["x b"], "x b": s["x a"]} for s in seeds]).seen is False
+
+
+def test_a_wide_interval_is_not_seen() -> None:
+    verdict = judge(Claim("", mean_gain("b", "a")), [{"a": 0.0, "b": gain} for gain in (0.01, 0.2, 0.0)])
+    assert verdict.mean > 0
+    assert verdict.seen is False
+
+
+def test_what_was_not_run_is_not_tested() -> None:
+    claim = Claim("", mean_gain("b", "a"))
+    assert judge(claim, [{"x a": 1.0}, {"x a": 2.0}]).seen is None
+    assert judge(claim, [{"x a": 1.0, "x b": 2.0}]).text().startswith("not tested")
+
+
+def test_columns_are_whole_words() -> None:
+    values = {"cifar10 lr=0.1 fedavg": 0.1, "cifar10 lr=0.1 fedavg+wsm": 0.3, "cifar10 lr=0.1 xfedavg": 9.0}
+    assert pairs(values, "fedavg+wsm", "fedavg") == [(0.3, 0.1)]
+
+
+def test_best_gain_is_by_data_set() -> None:
+    values = {
+        "a lr=1 base": 0.1,
+        "a lr=2 base": 0.4,
+        "a lr=1 new": 0.5,
+        "b lr=1 base": 0.2,
+        "b lr=1 new": 0.1,
+    }
+    assert best_gain("new", "base")(values) == pytest.approx((0.1 - 0.1) / 2)
+
+
+def test_lowest_takes_the_nearest_rival() -> None:
+    assert lowest("mine", ("p", "q", "absent"))({"mine": 2.0, "p": 5.0, "q": 9.0}) == 3.0
+    with pytest.raises(KeyError):
+        lowest("mine", ("absent",))({"mine": 2.0})

@@ -1,0 +1,137 @@
+"""Recipes and the papers' data file cover one another; small runs shrink but never change the algorithm."""
+
+from typing import Any
+
+import pytest
+
+from eunoe.errors import InputError
+from eunoe.randomness import generator
+from eunoe.recipes import find_recipe, recipes
+from eunoe.recipes.base import MAY_SHRINK, PART, Recipe, Run, leaves, merge
+from eunoe.recipes.cost import core_seconds, samples
+from eunoe.recipes.papers import library
+
+ALL = list(recipes().values())
+each = pytest.mark.parametrize("recipe", ALL, ids=[recipe.name for recipe in ALL])
+
+
+def test_every_exhibit_has_a_recipe_of_its_name_and_every_recipe_an_exhibit() -> None:
+    assert set(library().exhibits) <= set(recipes())
+    for recipe in ALL:
+        exhibit = recipe.exhibit_name or recipe.name
+        assert exhibit in library().exhibits
+        assert recipe.name == exhibit or recipe.name.startswith(f"{exhibit}-")
+
+
+@each
+def test_every_cell_of_a_table_has_a_run(recipe: Recipe) -> None:
+    filled = {f"{v.label} {column}".strip() for v in recipe.variants for column in recipe.measures}
+    if recipe.derive:
+        filled |= set(recipe.derive(dict.fromkeys(filled, 0.5)))
+    if recipe.name == recipe.exhibit_name or not recipe.exhibit_name:
+        assert set(recipe.exhibit.cells) <= filled
+    assert set(recipe.small_variants) <= {variant.label for variant in recipe.variants}
+    assert len({variant.label for variant in recipe.variants}) == len(recipe.variants)
+
+
+def flat(run: Run) -> dict[str, Any]:
+    """A run's config as a flat table, a part of a data set named by the whole."""
+    values = leaves(run.config)
+    if values["data.name"] == PART:
+        values["data.name"] = values.pop("data.of")
+    return values
+
+
+@each
+def test_small_shrinks_and_never_changes_the_algorithm(recipe: Recipe) -> None:
+    full = {run.label: flat(run) for run in recipe.runs("full", [0])}
+    for run in recipe.runs("small", [0]):
+        before, after = full[run.label], flat(run)
+        for key in before.keys() | after.keys():
+            assert before.get(key) == after.get(key) or key in MAY_SHRINK, key
+        assert after["rounds"] <= before["rounds"]
+        assert after.get("model.width", 0) <= before.get("model.width", 64)
+        assert samples(run.config) <= samples(recipe.runs("full", [0], only=run.label)[0].config)
+
+
+@each
+def test_claims_can_be_tested_and_can_fail_at_small_scale(recipe: Recipe) -> None:
+    labels = [f"{run.label} {c}".strip() for run in recipe.runs("small", [0]) for c in recipe.measures]
+    random = generator(0, "values of runs")
+    for claim in recipe.claims:
+        drawn = []
+        for scale in (0.001, 1.0, 10.0):
+            drawn += [
+                claim.statistic(dict(zip(labels, random.uniform(-scale, scale, len(labels)), strict=True)))
+                for _ in range(200)
+            ]
+        assert claim.sentence
+        assert min(drawn) < 0 < max(drawn)
+
+
+@each
+def test_shared_runs_are_the_same_runs(recipe: Recipe) -> None:
+    if not recipe.shares:
+        return
+    for scale in ("full", "small"):
+        owner = {(r.label, r.seed): r.config for r in recipes()[recipe.shares].runs(scale, [0])}  # type: ignore[arg-type]
+        for run in recipe.runs(scale, [0]):  # type: ignore[arg-type]
+            assert owner.get((run.label, 0), run.config) == run.config
+
+
+@each
+def test_stand_ins_replace_absent_data_only(recipe: Recipe) -> None:
+    for plain, other in zip(recipe.runs("full", [0]), recipe.runs("full", [0], stand_in=True), strict=True):
+        name = plain.config["data"]["name"]
+        if name in ("femnist", "cinic10"):
+            assert other.stand_in_for == name
+            assert other.config["data"]["name"] in ("omniglot", "cifar10")
+            assert other.config["method"] == plain.config["method"]
+        else:
+            assert other == plain
+
+
+def test_settings_of_the_papers() -> None:
+    run = find_recipe("wsm-table3").runs("full", [4], only="cifar100 lr=0.01 fedavg")[0]
+    assert run.config["seed"] == 4
+    assert run.config["participation"] == 0.02
+    assert run.config["rounds"] == 4000
+    assert run.config["model"] == {"name": "lenet"}
+    assert run.config["training"] == {
+        "epochs": 3,
+        "batch_size": 64,
+        "lr": 0.01,
+        "momentum": 0.0,
+        "weight_decay": 1e-4,
+    }
+    tce = {r.label: r.config for r in find_recipe("tce-table1").runs("full", [0])}
+    assert tce["cifar100 lr=0.1 fedavg+tce batch"]["participation"] == 0.01
+    assert tce["cifar100 lr=0.1 fedavg+tce batch"]["model"]["norm"] == "batch"
+    fedcurv = find_recipe("fedcurv-table1-e10").runs("full")
+    assert [run.config["method"].get("mu") for run in fedcurv] == [None, 1e-5, None]
+    assert {run.config["training"]["epochs"] for run in fedcurv} == {10}
+    flashback = {run.label: run.config for run in find_recipe("flashback-table1-cifar10").runs("full")}
+    assert flashback["feddf"]["training"]["epochs"] == 40
+    assert flashback["flashback"]["training"]["epochs"] == 5
+    assert flashback["flashback"]["method"]["gamma"] == 0.025
+
+
+def test_cost_by_hand() -> None:
+    run = find_recipe("wsm-table3").runs("full", [0], only="cifar100 lr=0.01")[0]
+    # 2 clients of 450 samples, 3 epochs, 4000 rounds.
+    assert samples(run.config) == pytest.approx(2 * 450 * 3 * 4000)
+    assert core_seconds(run.config) == pytest.approx(10_800_000 / 6000)
+
+
+def test_a_named_section_replaces_and_others_are_merged() -> None:
+    base = {"method": {"name": "fedprox", "mu": 1.0}, "training": {"lr": 0.1, "epochs": 3}}
+    changed = merge(base, {"method": {"name": "fedavg"}, "training": {"lr": 0.2}})
+    assert changed == {"method": {"name": "fedavg"}, "training": {"lr": 0.2, "epochs": 3}}
+    assert base["training"] == {"lr": 0.1, "epochs": 3}
+
+
+def test_unknown_names_and_variants_get_a_hint() -> None:
+    with pytest.raises(InputError, match="wsm-table3"):
+        find_recipe("wsm-tabl3")
+    with pytest.raises(InputError, match="no variant"):
+        find_recipe("wsm-table3").runs("small", only="mnist")
