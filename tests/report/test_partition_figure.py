@@ -18,8 +18,9 @@ def data_of(spec: dict[str, Any]) -> list[dict[str, Any]]:
 
 def test_shares_and_sizes_of_the_classes_that_clients_have() -> None:
     spec = partition_figure({"half": COUNTS}, [4, 9], ["cat", "dog", "owl"]).to_dict()
-    rows = [(row["client"], row["class"], row["samples"], row["share"]) for row in data_of(spec)]
-    assert rows == [(4, "cat", 3, 0.75), (4, "owl", 1, 0.25), (9, "dog", 5, 0.5), (9, "owl", 5, 0.5)]
+    rows = [(row["client"], row["class"], row["share"]) for row in data_of(spec)]
+    assert rows == [(4, "cat", 0.75), (4, "owl", 0.25), (9, "dog", 0.5), (9, "owl", 0.5)]
+    assert data_of(spec)[0]["label"] == "Client 4: 3 of class cat (75.0%)"
     assert spec["title"] == "half"
     assert "2.0 classes a client" in spec["description"]
     scale = spec["encoding"]["color"]["scale"]

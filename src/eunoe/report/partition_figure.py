@@ -60,12 +60,8 @@ def partition_figure(
             ),
             color=colour,
             order=alt.Order("number:Q", sort=downwards),
-            tooltip=[
-                alt.Tooltip("client:O", title="Client"),
-                alt.Tooltip("class:N", title="Class"),
-                alt.Tooltip("samples:Q", title="Samples", format=","),
-                alt.Tooltip("share:Q", title="Share", format=".1%"),
-            ],
+            tooltip=alt.Tooltip("label:N"),
+            description=alt.Description("label:N"),
         )
         .properties(width=width, height=height)
     )
@@ -96,14 +92,19 @@ def _rows(
         sizes[panel] = float((counts > 0).sum(1).mean())
         for client, row in zip(clients, counts, strict=True):
             for number in np.flatnonzero(row):
+                name, samples, share = (
+                    _name(int(number), class_names),
+                    int(row[number]),
+                    row[number] / row.sum(),
+                )
                 rows.append(
                     {
                         "panel": panel,
                         "client": int(client),
-                        "class": _name(int(number), class_names),
+                        "class": name,
                         "number": int(number),
-                        "samples": int(row[number]),
-                        "share": float(row[number] / row.sum()),
+                        "share": float(share),
+                        "label": f"Client {client}: {samples:,} of class {name} ({share:.1%})",
                     }
                 )
     return rows, sizes
