@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from eunoe.losses import Loss
+from eunoe.optimiser import descend
 from eunoe.options import Training
 from eunoe.setting import Setting
 from eunoe.vector import FlatModel, Weights
@@ -104,23 +105,8 @@ class Local:
 
     def descend(self, gradient: Tensor) -> None:
         """Clip a gradient and let the optimiser take its step."""
-        if self.training.clip is not None:
-            norm = torch.linalg.vector_norm(gradient)
-            gradient = gradient * (self.training.clip / (norm + 1e-12)).clamp(max=1.0)
         self.taken += 1
-        if self.training.optimiser == "sgd":
-            if self.training.momentum:
-                gradient = self._moment("momentum").mul_(self.training.momentum).add_(gradient)
-            self.weights.add_(gradient, alpha=-self.lr)
-            return
-        if self.training.optimiser == "adamw":
-            self.weights.mul_(1 - self.lr * self.weight_decay)
-        first = self._moment("first").lerp_(gradient, 0.1)
-        second = self._moment("second").mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-        scale = (1 - 0.999**self.taken) ** 0.5
-        self.weights.addcdiv_(
-            first, second.sqrt().add_(1e-8 * scale), value=-self.lr * scale / (1 - 0.9**self.taken)
-        )
+        descend(self.weights, gradient, self.training, self.lr, self.weight_decay, self.moments, self.taken)
 
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
         """Set a network that does not train beside the client's own, to be asked by `frozen`."""
@@ -143,8 +129,3 @@ class Local:
             if network.features:
                 return self.model.features_at(weights.parameters, x, weights.floats)[0]
             return self.model.forward_at(weights.parameters, x, weights.floats)
-
-    def _moment(self, name: str) -> Tensor:
-        if name not in self.moments:
-            self.moments[name] = torch.zeros_like(self.weights)
-        return self.moments[name]

@@ -93,14 +93,14 @@ def one_round(job: Job, engine: Engine, course: Course) -> Record:
     clients = choose(job, round)
     received = Received(round, course.weights, method.broadcast(course.server, setting))
     sums, norms, used, dropped = Sums(method, course.weights, setting), [], [], []
-    for update in engine.train(clients, received):
+    for update in engine.train(clients, received) if clients else ():
         if problem := sums.problem(update):
             dropped.append({"client": update.client, "reason": problem})
             engine.states.discard(update.client, round)
         else:
             norms.append(sums.add(update))
             used.append(stripped(update))
-    if not used:
+    if dropped and not used:
         first = dropped[0]
         raise RunFailed(
             f"every client of round {round} was dropped; client {first['client']}: {first['reason']}"
@@ -125,11 +125,14 @@ def one_round(job: Job, engine: Engine, course: Course) -> Record:
         "backwards": sum(update.backwards for update in used),
         "dropped": dropped,
         **traffic(job, received, len(clients)),
+        **({"server": merged.record} if merged.record else {}),
     }
 
 
 def choose(job: Job, round: int) -> list[int]:
     """The clients of a round, in the order in which they train and count: large ones first."""
+    if not job.method.trains_clients:
+        return []
     setting = job.setting
     chosen = generator(setting.seed, "clients", round).choice(
         setting.clients, setting.participants, replace=False, shuffle=False

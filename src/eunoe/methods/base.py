@@ -9,7 +9,7 @@ run them on many clients at once under `torch.func.vmap`; `begin` and `finish` m
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
@@ -53,10 +53,11 @@ class Finished:
 
 @dataclass(frozen=True)
 class Merged:
-    """The server after a round."""
+    """The server after a round, and what the round's record shall say of its work."""
 
     weights: Weights
     server: Vectors
+    record: dict[str, Any] = field(default_factory=dict)
 
 
 class Method(BaseModel):
@@ -71,6 +72,8 @@ class Method(BaseModel):
     cost: ClassVar[Cost] = Cost()
     # A method that computes the new weights by itself goes with no other server step than the average.
     takes_server_step: ClassVar[bool] = True
+    # Whether clients take part at all; without them merge has only the start to go on.
+    trains_clients: ClassVar[bool] = True
     # Whether merging needs every client's model at once, not only their mean.
     keeps_models: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
