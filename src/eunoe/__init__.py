@@ -1,3 +1,40 @@
 """Federated learning that does not forget."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from eunoe.config import Config as Config
+    from eunoe.data.federation import Federation as Federation
+    from eunoe.errors import EunoeError as EunoeError
+    from eunoe.errors import InputError as InputError
+    from eunoe.losses import client_loss as client_loss
+    from eunoe.methods.base import Method as Method
+    from eunoe.observer import Forgetting as Forgetting
+    from eunoe.runs import Run as Run
+    from eunoe.runs import resume as resume
+    from eunoe.runs import run as run
+
 __version__ = "0.1.0"
+
+# The public names and where they live; imported when first used, so that the command starts fast.
+_PUBLIC = {
+    "Config": "eunoe.config",
+    "EunoeError": "eunoe.errors",
+    "Federation": "eunoe.data.federation",
+    "Forgetting": "eunoe.observer",
+    "InputError": "eunoe.errors",
+    "Method": "eunoe.methods.base",
+    "Run": "eunoe.runs",
+    "client_loss": "eunoe.losses",
+    "resume": "eunoe.runs",
+    "run": "eunoe.runs",
+}
+
+__all__ = [*_PUBLIC, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _PUBLIC:
+        return getattr(import_module(_PUBLIC[name]), name)
+    raise AttributeError(f"module 'eunoe' has no attribute {name!r}")

@@ -41,5 +41,6 @@ class Preprocess:
             x = x.unsqueeze(1)
         elif self._channels_first:
             x = x.permute(0, 3, 1, 2)
-        x = x.to(self.dtype, memory_format=torch.contiguous_format)
+        # Images keep the layout they are stored in, which convolutions on a CPU like best.
+        x = x.to(self.dtype)
         return x if self._plain else torch.addcmul(self._shift, x, self._scale)

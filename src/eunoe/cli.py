@@ -1,0 +1,44 @@
+"""The eunoe command: its parts put together, and how errors are told."""
+
+import sys
+
+import typer
+
+from eunoe.commands import data
+from eunoe.commands.compare import compare
+from eunoe.commands.demo import demo
+from eunoe.commands.export import export
+from eunoe.commands.listing import list_things, options
+from eunoe.commands.run import run
+from eunoe.commands.sweep import sweep
+from eunoe.errors import EunoeError, InputError
+
+app = typer.Typer(
+    help="Federated learning that does not forget: measure it, mitigate it, show it.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(run)
+app.command()(sweep)
+app.command()(compare)
+app.command()(export)
+app.command("list")(list_things)
+app.command()(options)
+app.command()(demo)
+app.add_typer(data.app, name="data")
+
+
+def main() -> None:
+    """Run the command; bad input is one line on standard error and exit code 2."""
+    try:
+        app(standalone_mode=True)
+    except InputError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(2)
+    except EunoeError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        sys.exit(130)

@@ -1,0 +1,50 @@
+"""`eunoe compare`: runs side by side."""
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """How a table is written."""
+
+    table = "table"
+    md = "md"
+    csv = "csv"
+    latex = "latex"
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
+    format: Annotated[Format, typer.Option(help="How to write the table.")] = Format.table,
+) -> None:
+    """Compare runs: mean ± standard deviation over seeds; NC marks runs that diverged."""
+    from eunoe import comparison
+    from eunoe.tables import show
+
+    headings, rows = comparison.table(find_runs(runs))
+    if format is Format.table:
+        show(headings, rows)
+    else:
+        writers = {
+            Format.md: comparison.as_markdown,
+            Format.csv: comparison.as_csv,
+            Format.latex: comparison.as_latex,
+        }
+        print(writers[format](headings, rows))
+
+
+def find_runs(paths: list[Path]) -> list["Run"]:  # type: ignore[name-defined]  # noqa: F821
+    """The runs in these folders, at any depth."""
+    from eunoe.errors import InputError
+    from eunoe.runs import Run
+
+    found = []
+    for path in paths:
+        folders = sorted(config.parent for config in path.rglob("config.toml"))
+        if not folders:
+            raise InputError(f"{path} holds no run")
+        found += [Run(folder) for folder in folders]
+    return found

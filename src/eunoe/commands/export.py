@@ -1,0 +1,22 @@
+"""`eunoe export`: a run's model as a file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="The run folder.")],
+    best: Annotated[bool, typer.Option("--best/--last", help="Best on validation, or the last.")] = False,
+    to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
+) -> None:
+    """Write a run's model as a state_dict in safetensors."""
+    from eunoe.runs import Run
+    from eunoe.vector import save_state
+
+    which = "best" if best else "last"
+    opened = Run(run)
+    target = to or run / f"{which}.safetensors"
+    save_state(opened.job.model.state_dict(opened.weights(which)), target)
+    print(f"wrote the {which} model to {target}")

@@ -1,0 +1,80 @@
+"""`eunoe sweep`: the product of settings and seeds, or the search for one number."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(help="The config file that all runs share.")],
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="Values of a setting, such as loss.name=ce,tce,wsm; may be repeated."),
+    ] = None,
+    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
+    search: Annotated[
+        str | None,
+        typer.Option(help="A number to search from a start, such as training.lr=0.01: x10, then x2."),
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of all runs.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the sweep; by default runs/<config>.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 1,
+) -> None:
+    """Run the product of settings; what is finished is skipped, what was begun goes on."""
+    from eunoe import sweep as sweeping
+    from eunoe.comparison import table
+    from eunoe.config import apply_settings, parse_value, read_config
+    from eunoe.errors import InputError
+    from eunoe.progress import Bars
+    from eunoe.tables import show
+
+    values = apply_settings(read_config(config), set_ or [])
+    try:
+        numbers = [int(seed) for seed in seeds.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds {seeds!r} are no whole numbers separated by commas") from None
+    folder = out or Path("runs") / config.stem
+    product: dict[str, list[Any]] = {}
+    for setting in over or []:
+        path, equals, text = setting.partition("=")
+        if not equals or not text:
+            raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
+        product[path] = [parse_value(item) for item in split_values(text)]
+    with Bars() as bars:
+
+        def on_round(planned: sweeping.Planned, record: dict[str, Any] | None) -> None:
+            if record is None:
+                bars.start(planned.folder, f"{planned.label} seed {planned.values['seed']}", planned.rounds)
+            else:
+                bars.update(planned.folder, record)
+
+        if search is not None:
+            path, equals, start = search.partition("=")
+            if product or not equals or not isinstance(parse_value(start), int | float):
+                raise InputError(
+                    "--search takes one number to start from, as in training.lr=0.01, without --over"
+                )
+            best, scores = sweeping.search(values, path, float(start), numbers, folder, jobs, on_round)
+        else:
+            done = sweeping.sweep(values, product, numbers, folder, jobs, on_round)
+    if search is not None:
+        show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
+        print(f"best: {path}={best:g} (on validation); runs in {folder}")
+        return
+    show(*table(done))
+    print(f"runs in {folder}")
+
+
+def split_values(text: str) -> list[str]:
+    """Values separated by commas that stand outside brackets and quotes."""
+    parts, depth, quoted = [""], 0, False
+    for character in text:
+        if character == '"':
+            quoted = not quoted
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts

@@ -1,0 +1,121 @@
+"""Runs side by side: mean and spread over seeds, as a table."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from eunoe.runs import Run
+
+# What a table says of a run that diverged.
+NOT_CONVERGED = "NC"
+
+
+@dataclass(frozen=True)
+class Column:
+    """A number of a run and how it is written."""
+
+    title: str
+    metric: str
+    digits: int = 3
+
+
+COLUMNS = (
+    Column("accuracy", "accuracy"),
+    Column("forgetting", "forgetting", 4),
+    Column("FedNTD score", "fedntd"),
+    Column("worst tenth", "worst_tenth"),
+    Column("MB up", "up", 2),
+    Column("MB down", "down", 2),
+    Column("passes", "passes", 2),
+    Column("seconds", "seconds", 1),
+)
+
+
+def numbers(run: Run) -> dict[str, float]:
+    """The numbers of one run that are compared."""
+    records = run.records
+    steps = sum(
+        sum(size * _epochs(size, count, run) for size, count in zip(r["sizes"], r["steps"], strict=True))
+        for r in records
+    )
+    return {
+        "accuracy": run.accuracy,
+        "forgetting": run.forgetting,
+        "fedntd": run.final("forgetting.fedntd"),
+        "worst_tenth": run.final("validation.clients.worst_tenth"),
+        "up": sum(r["bytes_up"] for r in records) / 1e6 / max(len(records), 1),
+        "down": sum(r["bytes_down"] for r in records) / 1e6 / max(len(records), 1),
+        "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * steps)
+        if steps
+        else float("nan"),
+        "seconds": run.status.get("seconds", float("nan")),
+    }
+
+
+def _epochs(size: int, steps: int, run: Run) -> float:
+    batch = min(run.config.training.batch_size or size, size)
+    return steps / -(-size // batch)
+
+
+def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[list[str], list[list[str]]]:
+    """Headings and rows: one row per group of runs that differ in their seed only."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(run.config.title, []).append(run)
+    rows = []
+    for title, members in groups.items():
+        failed = [run for run in members if run.status["state"] == "failed"]
+        values = [numbers(run) for run in members]
+        cells = [
+            NOT_CONVERGED
+            if failed and column.metric != "seconds"
+            else written([value[column.metric] for value in values], column.digits)
+            for column in columns
+        ]
+        rows.append([title, str(len(members)), *cells])
+    return ["run", "seeds", *(column.title for column in columns)], rows
+
+
+def written(values: Sequence[float], digits: int) -> str:
+    """Mean ± standard deviation over seeds (n - 1), or the one number there is."""
+    known = np.array([value for value in values if np.isfinite(value)])
+    if not len(known):
+        return "–"
+    if len(known) == 1:
+        return f"{known[0]:.{digits}f}"
+    return f"{known.mean():.{digits}f} ± {known.std(ddof=1):.{digits}f}"
+
+
+def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def as_csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Comma-separated values."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([headings, *rows])
+    return text.getvalue().rstrip("\n")
+
+
+def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A LaTeX tabular."""
+    special = {c: f"\\{c}" for c in "&%$#_{}"} | {
+        "±": "$\\pm$",
+        "–": "--",
+        "·": "$\\cdot$",
+        "\\": "\\textbackslash{}",
+    }
+
+    def line(cells: Sequence[str]) -> str:
+        return " & ".join("".join(special.get(c, c) for c in cell) for cell in cells) + r" \\"
+
+    body = "\n".join(line(row) for row in rows)
+    spec = "l" + "r" * (len(headings) - 1)
+    return (
+        f"\\begin{{tabular}}{{{spec}}}\n\\hline\n{line(headings)}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}"
+    )

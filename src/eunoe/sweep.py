@@ -1,0 +1,216 @@
+"""Many runs: the product of settings and seeds, several at a time, skipping what is done.
+
+Each run has a folder of its own, named by its settings, so that a sweep that was interrupted goes on
+where it was, and one that is given more values or seeds runs only what is new.
+"""
+
+import itertools
+import multiprocessing
+import re
+import traceback
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from eunoe.config import apply_settings, make_config, to_toml
+from eunoe.errors import InputError, RunFailed
+from eunoe.rounds import Record
+from eunoe.runs import Run, resume, run
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep: a label for the group of seeds it belongs to, its values and its folder."""
+
+    label: str
+    values: dict[str, Any]
+    folder: Path
+
+    @property
+    def rounds(self) -> int:
+        return make_config(self.values).rounds
+
+
+# Called as a run starts (no record) and after each of its rounds.
+OnRound = Callable[[Planned, Record | None], None]
+
+
+def plan(
+    values: Mapping[str, Any], over: Mapping[str, Sequence[Any]], seeds: Sequence[int], out: Path
+) -> list[Planned]:
+    """All runs of the product of the settings in `over`, at each seed; every one is checked."""
+    runs = []
+    for combination in itertools.product(*over.values()):
+        settings = dict(zip(over, combination, strict=True))
+        text = [f"{path}={_as_setting(value)}" for path, value in settings.items()]
+        label = ", ".join(f"{path.removesuffix('.name')}={value}" for path, value in settings.items())
+        for seed in seeds:
+            full = {**apply_settings(values, text), "seed": seed}
+            if label:
+                full.setdefault("name", label)
+            make_config(full)
+            runs.append(Planned(label or "run", full, out / folder_name(label or "run") / f"seed-{seed}"))
+    return runs
+
+
+def folder_name(label: str) -> str:
+    """A label as a file name."""
+    return re.sub(r"[^\w.=+-]+", "_", label).strip("_") or "run"
+
+
+def execute(
+    runs: Iterable[Planned], jobs: int = 1, on_round: OnRound = lambda planned, record: None
+) -> list[Run]:
+    """Run what is not finished, `jobs` at a time; give all runs.
+
+    A run that diverges is left as it is (its status says so) and the others go on; any other
+    exception ends the sweep.
+    """
+    runs = list(runs)
+    waiting = [planned for planned in runs if not _finished(planned.folder)]
+    if jobs == 1:
+        for planned in waiting:
+            on_round(planned, None)
+            _go_on(planned, lambda record, planned=planned: on_round(planned, record))  # type: ignore[misc]
+    else:
+        _side_by_side(waiting, jobs, on_round)
+    return [Run(planned.folder) for planned in runs]
+
+
+def sweep(
+    values: Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    seeds: Sequence[int],
+    out: Path,
+    jobs: int = 1,
+    on_round: OnRound = lambda planned, record: None,
+) -> list[Run]:
+    """The product of runs, as `plan` and `execute` make it."""
+    return execute(plan(values, over, seeds, out), jobs, on_round)
+
+
+def search(
+    values: Mapping[str, Any],
+    path: str,
+    start: float,
+    seeds: Sequence[int],
+    out: Path,
+    jobs: int = 1,
+    on_round: OnRound = lambda planned, record: None,
+) -> tuple[float, dict[float, float]]:
+    """The best value of a number: steps of x10 until the best is inside, then of x2.
+
+    The best has the fewest rounds to `stop.target` if that is set, otherwise the highest final accuracy;
+    both on validation, never on the test set. Gives the best value and the score of each one tried.
+    """
+    scores: dict[float, float] = {}
+
+    def score(tried: Sequence[float]) -> None:
+        new = [value for value in dict.fromkeys(tried) if value not in scores]
+        for value in new:
+            runs = sweep(values, {path: [value]}, seeds, out, jobs, on_round)
+            scores[value] = sum(_score(run) for run in runs) / len(runs)
+
+    for factor in (10.0, 2.0):
+        best = max(scores, key=scores.__getitem__) if scores else start
+        score([best, _round(best / factor), _round(best * factor)])
+        for _ in range(6):
+            top = max(scores, key=scores.__getitem__)
+            score([_round(top / factor), _round(top * factor)])
+            if max(scores, key=scores.__getitem__) == top:
+                break
+    return max(scores, key=scores.__getitem__), dict(sorted(scores.items()))
+
+
+def _score(run: Run) -> float:
+    if run.status["state"] == "failed":
+        return float("-inf")
+    if run.config.stop.target is not None:
+        rounds, accuracy = run.series("validation.accuracy")
+        reached = rounds[accuracy >= run.config.stop.target]
+        # Runs that never get there come after all that do, by how far they got.
+        return -float(reached[0]) if len(reached) else -1e6 + run.final("validation.accuracy")
+    return run.final("validation.accuracy")
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def _as_setting(value: Any) -> str:
+    return to_toml({"v": value}).removeprefix("v = ").strip()
+
+
+def _finished(folder: Path) -> bool:
+    return (folder / "status.json").exists() and Run(folder).status["state"] in ("finished", "failed")
+
+
+def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
+    with suppress(RunFailed):
+        if (planned.folder / "config.toml").exists():
+            resume(planned.folder, on_round=on_round, say=_silent)
+        else:
+            run(planned.values, out=planned.folder, on_round=on_round, say=_silent)
+
+
+def _silent(message: str) -> None:
+    pass
+
+
+def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
+    """Runs in forked processes of their own, each with the serial engine unless another is named."""
+    context = multiprocessing.get_context("fork")
+    active: dict[Connection, tuple[Planned, BaseProcess]] = {}
+    queue = list(waiting)
+    try:
+        while queue or active:
+            while queue and len(active) < jobs:
+                planned = queue.pop(0)
+                values = {**planned.values}
+                values.setdefault("engine", {"name": "serial"})
+                ours, theirs = context.Pipe()
+                process: BaseProcess = context.Process(
+                    target=_child,
+                    args=(Planned(planned.label, values, planned.folder), theirs, [ours, *active]),
+                )
+                process.start()
+                theirs.close()
+                active[ours] = (planned, process)
+                on_round(planned, None)
+            for pipe in wait(list(active)):
+                assert isinstance(pipe, Connection)
+                planned, process = active[pipe]
+                try:
+                    record, error = pipe.recv()
+                except EOFError:
+                    process.join()
+                    del active[pipe]
+                    if process.exitcode:
+                        raise RunFailed(
+                            f"the process of {planned.folder} ended with {process.exitcode}"
+                        ) from None
+                    continue
+                if error is not None:
+                    raise RunFailed(f"{planned.folder}: {error}")
+                on_round(planned, record)
+    finally:
+        for _, process in active.values():
+            process.terminate()
+            process.join()
+
+
+def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
+    for connection in inherited:
+        connection.close()
+    with suppress(KeyboardInterrupt):
+        try:
+            _go_on(planned, lambda record: pipe.send((record, None)))
+        except InputError as error:
+            pipe.send((None, str(error)))
+        except Exception:
+            pipe.send((None, traceback.format_exc()))
+    pipe.close()
