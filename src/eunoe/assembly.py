@@ -37,7 +37,12 @@ class Given:
 
 def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]]:
     """The job of a configuration, and what it warns of before round 1."""
-    given = given or Given()
+    job = build_job(config, given or Given())
+    return job, [*_warnings(job), *job.method.check(job.setting)]
+
+
+def build_job(config: Config, given: Given) -> Job:
+    """The job of a configuration, not yet checked: a lone client does not have all that a run needs."""
     dtype = getattr(torch, config.model.dtype)
     federation = given.federation or build_federation(config)
     if federation.dtype != dtype:
@@ -65,8 +70,7 @@ def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]
         has_features=model.has_features,
         has_batch_norm=any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.module.modules()),
     )
-    job = Job(federation, model, loss, method, config.augment, setting, config.evaluation.chunk)
-    return job, [*_warnings(job), *method.check(setting)]
+    return Job(federation, model, loss, method, config.augment, setting, config.evaluation.chunk)
 
 
 def load_data(named: Named) -> DataSet:

@@ -26,10 +26,11 @@ class Evaluator:
 
     def __call__(self, engine: Engine, weights: Weights) -> dict[str, dict[str, Any]]:
         """Accuracy, cross-entropy and per-class accuracy by place; for clients also how they differ."""
-        return {
+        here = {
             name: self.measures(place, engine.evaluate([weights], place)[0])
             for name, place in self.places.items()
         }
+        return here | engine.measured_elsewhere(weights)
 
     def measures(self, place: Rows, predictions: Predictions) -> dict[str, Any]:
         """What the record of a round says of the predictions on a place."""

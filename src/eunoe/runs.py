@@ -164,7 +164,7 @@ def run(
     job, warnings = assemble(checked, given)
     for warning in warnings:
         say(f"warning: {warning}")
-    return _execute(checked, given, job, folder, on_round, say)
+    return execute(checked, given, job, folder, on_round, say)
 
 
 def resume(
@@ -177,8 +177,16 @@ def resume(
 ) -> Run:
     """Go on with a run where its newest checkpoint left it; only what changes no result may be changed."""
     folder = Path(folder)
+    new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {})})
+    check_config(folder, new)
+    job, _ = assemble(new, given)
+    check_data(folder, job, say)
+    return execute(new, given or Given(), job, folder, on_round, say)
+
+
+def check_config(folder: Path, new: Config) -> None:
+    """Refuse to go on with a run under a configuration that would change its results."""
     old = make_config(read_run_config(folder))
-    new = make_config({**old.model_dump(), **(changes or {})})
     for name in Config.model_fields:
         if name not in RESUMABLE and getattr(new, name) != getattr(old, name):
             allowed = ", ".join(sorted(RESUMABLE))
@@ -187,17 +195,19 @@ def resume(
         raise InputError(
             "a run cannot change to or from the vectorised engine: its results differ in the last bits"
         )
-    job, _ = assemble(new, given)
+
+
+def check_data(folder: Path, job: Job, say: Say) -> None:
+    """Refuse to go on with a run on other data; warn of another machine."""
     path = folder / "environment.json"
-    if path.exists():
-        then = json.loads(path.read_text())
-        now = environment(job.federation)
-        for key in ("data_sha256", "partition_sha256"):
-            if then.get(key) != now[key]:
-                raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")
-        for difference in differences(then, now):
-            say(f"warning: {difference}")
-    return _execute(new, given or Given(), job, folder, on_round, say)
+    if not path.exists():
+        return
+    then, now = json.loads(path.read_text()), environment(job.federation)
+    for key in ("data_sha256", "partition_sha256"):
+        if then.get(key) != now[key]:
+            raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")
+    for difference in differences(then, now):
+        say(f"warning: {difference}")
 
 
 def make_engine(config: Config, job: Job, states: ClientStates) -> Engine:
@@ -214,20 +224,22 @@ def make_engine(config: Config, job: Job, states: ClientStates) -> Engine:
     raise InputError(f"engine {choice.name!r} is not there")
 
 
-def _execute(
+def execute(
     config: Config,
     given: Given,
     job: Job,
     path: Path,
     on_round: Callable[[Record], None] | None,
     say: Say,
+    engine: Engine | None = None,
 ) -> Run:
+    """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one."""
     folder = RunFolder(path)
     threads = torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
     torch.set_num_threads(1)
     course = start_course(job)
-    states = ClientStates(folder.states, device=job.model.device)
+    states = engine.states if engine else ClientStates(folder.states, device=job.model.device)
     try:
         for warning in folder.restore(course, states):
             say(f"warning: {warning}")
@@ -235,8 +247,8 @@ def _execute(
         folder.write_environment(environment(job.federation))
         job.federation.save(path / "partition.safetensors")
         folder.write_status("running", course.round, "", course.seconds)
-        with make_engine(config, job, states) as engine, _interruptible():
-            reason = run_rounds(job, config, engine, folder, course, on_round or (lambda record: None))
+        with engine or make_engine(config, job, states) as running, _interruptible():
+            reason = run_rounds(job, config, running, folder, course, on_round or (lambda record: None))
         folder.write_status("finished", course.round, reason, course.seconds)
     except KeyboardInterrupt:
         # In the midst of a round: the last checkpoint is where the run goes on.

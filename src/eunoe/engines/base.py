@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -52,6 +53,10 @@ class Engine(ABC):
     @abstractmethod
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         """What each model says of these samples."""
+
+    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+        """What others say of a model on data that are not here, by place."""
+        return {}
 
     def close(self) -> None:  # noqa: B027 (most engines have started nothing)
         """End whatever the engine has started."""
