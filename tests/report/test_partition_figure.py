@@ -1,5 +1,6 @@
 """The partition figure's data, order and colours, and that it renders."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,12 @@ def test_it_renders() -> None:
     import vl_convert
 
     spec = partition_figure({"one": COUNTS, "two": COUNTS}, [0, 1]).to_json()
+    drawn = vl_convert.vegalite_to_svg(partition_figure({"wide": np.ones((96, 2), int)}, range(96)).to_json())
+    # Of 96 numbers that would run into each other only every second one is written.
+    hidden = [
+        re.search(rf'<text [^>]*opacity="0"[^>]*>{client}</text>', drawn) is not None for client in range(4)
+    ]
+    assert hidden == [False, True, False, True]
     assert vl_convert.vegalite_to_svg(spec).count('aria-roledescription="bar"') == 8
 
 

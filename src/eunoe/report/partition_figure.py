@@ -23,8 +23,6 @@ def partition_figure(
     clients: Sequence[int],
     class_names: Sequence[str] | None = None,
     columns: int = 2,
-    width: int = 300,
-    height: int = 180,
 ) -> "alt.TopLevelMixin":
     """Bars of class shares, a bar for each client and a panel for each partition.
 
@@ -44,13 +42,16 @@ def partition_figure(
         colour = alt.Color("number:Q", scale=alt.Scale(scheme="viridis"), title="Class")
     # From top to bottom as in the legend: names from the first, a scale from the largest number.
     downwards: Literal["ascending", "descending"] = "descending" if classes <= len(COLOURS) else "ascending"
+    # Bars wide enough to read as long as they fit on a page, in panels that do not look lost.
+    width = max(300 if len(panels) > 1 else 480, min(16 * len(clients), 960))
     # A gap of the page's colour separates neighbours of like colours; thin bars have no room for it.
-    gap = 0.6 if width / max(1, len(clients)) > 8 else 0
+    gap = 0.6 if width / len(clients) > 8 else 0
+    axis = alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4)
     chart = (
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(stroke="white", strokeWidth=gap)
         .encode(
-            x=alt.X("client:O", title="Client", sort=None, axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+            x=alt.X("client:O", title="Client", sort=None, axis=axis),
             y=alt.Y(
                 "share:Q",
                 title="Share of samples",
@@ -63,7 +64,7 @@ def partition_figure(
             tooltip=alt.Tooltip("label:N"),
             description=alt.Description("label:N"),
         )
-        .properties(width=width, height=height)
+        .properties(width=width, height=180)
     )
     text = f"Class shares of {len(clients)} clients. " + " ".join(
         f"{name}: {sizes[name]:.1f} classes a client." for name in panels
