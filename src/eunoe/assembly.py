@@ -16,7 +16,7 @@ from eunoe.job import Job
 from eunoe.losses import Loss
 from eunoe.methods.base import Method
 from eunoe.randomness import torch_seed
-from eunoe.server_steps import ServerStep
+from eunoe.server_steps import Average, ServerStep
 from eunoe.setting import Setting
 from eunoe.vector import FlatModel, load_state
 
@@ -38,7 +38,8 @@ class Given:
 def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]]:
     """The job of a configuration, and what it warns of before round 1."""
     job = build_job(config, given or Given())
-    return job, [*_warnings(job), *job.method.check(job.setting)]
+    setting = job.setting
+    return job, [*_warnings(job), *job.method.check(setting), *setting.server_step.check()]
 
 
 def build_job(config: Config, given: Given) -> Job:
@@ -53,15 +54,16 @@ def build_job(config: Config, given: Given) -> Job:
     step: ServerStep = given.server_step or registry.build(
         "server step", config.server_step.name, config.server_step.options
     )
-    if not method.takes_server_step and config.server_step.name != "average":
+    if not method.takes_server_step and step != Average():
         raise InputError(
-            f"method {config.method.name!r} computes the new weights itself: leave server_step at 'average'"
+            f"method {config.method.name!r} computes the new weights itself: leave server_step out"
         )
     setting = Setting(
         clients=len(federation),
         participants=config.participants(len(federation)),
         classes=federation.classes,
         parameters=model.parameters.numel(),
+        floats=model.floats.numel(),
         mean_size=float(federation.sizes.mean()),
         training=config.training,
         server_step=step,

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from eunoe import registry
 from eunoe.data.feature_shift import FeatureShift
@@ -109,6 +109,11 @@ class Config(Options):
         10.0, ge=0, description="Least time between checkpoints; 0 writes one every round."
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _method_and_step(cls, values: Any) -> Any:
+        return registry.unalias(values) if isinstance(values, Mapping) else values
+
     @field_validator("data", "partition", "model", "loss", "method", "server_step", mode="before")
     @classmethod
     def _name_alone(cls, value: Any) -> Any:
@@ -134,7 +139,8 @@ class Config(Options):
     def title(self) -> str:
         """The run's name, or what it does."""
         step = "" if self.server_step.name == "average" else f" + {self.server_step.name}"
-        return self.name or f"{self.method.name}{step} · {self.loss.name}"
+        mask = "" if self.server_step.options.get("gma") is None else " + gma"
+        return self.name or f"{self.method.name}{step}{mask} · {self.loss.name}"
 
 
 # What may differ when a run is resumed: none of it changes what a round computes.

@@ -54,7 +54,10 @@ class Local:
     weight_decay: float
     data: "Callable[[Tensor], tuple[Tensor, Tensor]]"
     generator: torch.Generator
+    # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with one
+    # row for each of the client's samples.
     cache: dict[str, Tensor] = field(default_factory=dict)
+    rows: dict[str, Tensor] = field(default_factory=dict)
     networks: dict[str, Frozen] = field(default_factory=dict)
     last_loss: Tensor | None = None
     moments: dict[str, Tensor] = field(default_factory=dict)
@@ -101,7 +104,9 @@ class Local:
         """The gradient of a mean loss, a function of the parameters, at any parameters."""
         self.backwards += len(batch.y)
         point = at.detach().requires_grad_()
-        return torch.autograd.grad(loss(point).mean(), point)[0]
+        value = loss(point).mean()
+        self.last_loss = value.detach()
+        return torch.autograd.grad(value, point)[0]
 
     def descend(self, gradient: Tensor) -> None:
         """Clip a gradient and let the optimiser take its step."""

@@ -34,7 +34,11 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "wsm": "eunoe.losses:WSM",
     },
     "server step": {
+        "adagrad": "eunoe.server_steps:Adagrad",
+        "adam": "eunoe.server_steps:Adam",
         "average": "eunoe.server_steps:Average",
+        "avgm": "eunoe.server_steps:AvgM",
+        "yogi": "eunoe.server_steps:Yogi",
     },
     "model": {
         "cnn": "eunoe.models.cnn:CNN",
@@ -69,6 +73,15 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 
+# Methods that are fedavg with a server step, by the names that the papers give them.
+STEPPED: dict[str, dict[str, Any]] = {
+    "fedadagrad": {"name": "adagrad"},
+    "fedadam": {"name": "adam"},
+    "fedavgm": {"name": "avgm"},
+    "fedyogi": {"name": "yogi"},
+    "gma": {"name": "average", "gma": 0.4},
+}
+
 
 def kinds() -> list[str]:
     """The kinds of things that have names."""
@@ -77,7 +90,28 @@ def kinds() -> list[str]:
 
 def names(kind: str) -> list[str]:
     """All names of this kind, built in or installed."""
-    return sorted({*_BUILT_IN[kind], *(point.name for point in _installed(kind))})
+    stepped = STEPPED if kind == "method" else {}
+    return sorted({*_BUILT_IN[kind], *stepped, *(point.name for point in _installed(kind))})
+
+
+def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Config values in which a name for fedavg with a server step is written out as method and server step.
+
+    Its options are those of both.
+    """
+    values = dict(values)
+    method = values.get("method")
+    section = {"name": method} if isinstance(method, str) else method
+    if not isinstance(section, Mapping) or section.get("name") not in STEPPED:
+        return values
+    step = STEPPED[section["name"]]
+    if values.get("server_step", "average") not in ("average", {"name": "average"}):
+        raise InputError(
+            f"method {section['name']!r} is fedavg with server step {step['name']!r}: leave server_step out"
+        )
+    own = {key: value for key, value in section.items() if key in options(find("method", "fedavg"))}
+    rest = {key: value for key, value in section.items() if key not in own and key != "name"}
+    return {**values, "method": {"name": "fedavg", **own}, "server_step": {**step, **rest}}
 
 
 def find(kind: str, name: str) -> Thing:
@@ -140,6 +174,10 @@ def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[
 
 def summary(kind: str, name: str) -> str:
     """The first line of a thing's docstring."""
+    if kind == "method" and name in STEPPED:
+        step = dict(STEPPED[name])
+        given = "".join(f", {key} = {value}" for key, value in step.items() if key != "name")
+        return f"fedavg with server step {step['name']}{given}"
     return (inspect.getdoc(find(kind, name)) or "").split("\n")[0]
 
 

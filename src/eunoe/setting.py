@@ -17,6 +17,8 @@ class Setting:
     participants: int
     classes: int
     parameters: int
+    # Numbers in float buffers, such as normalisation statistics.
+    floats: int
     mean_size: float
     training: Training
     server_step: "ServerStep"

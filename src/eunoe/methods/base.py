@@ -24,6 +24,16 @@ if TYPE_CHECKING:
 Vectors = dict[str, Tensor]
 
 
+class Neutral(NamedTuple):
+    """Where a method must equal FedAvg with the same weighting, for the tests to hold it to."""
+
+    options: Mapping[str, Any] = {}
+    # How many rounds the equality lasts; None is for ever.
+    rounds: int | None = None
+    # Largest difference of any parameter; 0 is bit for bit.
+    tolerance: float = 0.0
+
+
 class Upload(NamedTuple):
     """How the server combines something that every client sends besides its weights, and its size."""
 
@@ -78,6 +88,7 @@ class Method(BaseModel):
     keeps_models: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorises: ClassVar[bool] = True
+    neutral: ClassVar[Neutral | None] = None
 
     def check(self, setting: "Setting") -> list[str]:
         """Raise InputError if the setting lacks what the method needs; give warnings of what may go wrong."""
@@ -111,7 +122,7 @@ class Method(BaseModel):
         return local.criterion(local.forward(batch.x), batch.y)
 
     def correct(self, local: "Local", gradient: Tensor) -> Tensor:
-        """Change a gradient (weight decay included) before it is clipped and applied."""
+        """Change a gradient (weight decay included), in place too, before it is clipped and applied."""
         return gradient
 
     def step(self, local: "Local", batch: "Batch") -> None:

@@ -7,8 +7,10 @@ Decentralized Data").
 FedSGD is the setting epochs = 1 and batch_size = 0 (all of a client's data in one batch).
 """
 
-from eunoe.methods.base import Method
+from eunoe.methods.base import Method, Neutral
 
 
 class FedAvg(Method):
     """Federated averaging: the mean of the models that the clients trained."""
+
+    neutral = Neutral()

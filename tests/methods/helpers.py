@@ -1,0 +1,127 @@
+"""Small federations and a round loop that the tests of methods take apart."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from eunoe.assembly import Given, assemble
+from eunoe.config import make_config
+from eunoe.data.federation import Federation
+from eunoe.data.samples import DataSet, Samples
+from eunoe.engines.serial import Serial
+from eunoe.methods.base import Method
+from eunoe.rounds import one_round, start_course
+from eunoe.server_steps import ServerStep
+from eunoe.states import ClientStates
+from eunoe.training import Received, Update, train_client
+from eunoe.vector import Weights
+
+
+class Direct(nn.Module):
+    """Logits x W^T from W = 0: with one input, one parameter per class."""
+
+    def __init__(self, inputs: int = 1, classes: int = 2) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(inputs, classes, bias=False)
+        nn.init.zeros_(self.classifier.weight)
+
+    def features(self, x: Tensor) -> Tensor:
+        return x
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(x)
+
+
+def federation_of(parts: Sequence[tuple[Any, Any]], classes: int = 2) -> Federation:
+    """A federation whose clients have exactly these inputs and labels to train on, in float64."""
+    x = torch.cat([torch.as_tensor(part[0], dtype=torch.float64) for part in parts])
+    y = torch.cat([torch.as_tensor(part[1], dtype=torch.int64) for part in parts])
+    offsets = np.cumsum([0, *(len(part[1]) for part in parts)])
+    samples = Samples(x, y)
+    data = DataSet("tiny", samples, samples, classes)
+    ends = offsets[1:]
+    return Federation(data, np.arange(len(y)), offsets, ends, ends, dtype=torch.float64)
+
+
+def random_parts(
+    sizes: Sequence[int], inputs: int, classes: int, seed: int = 0
+) -> list[tuple[Tensor, Tensor]]:
+    """Inputs and labels of random clients."""
+    chance = torch.Generator().manual_seed(seed)
+    return [
+        (
+            torch.randn(size, inputs, dtype=torch.float64, generator=chance),
+            torch.randint(0, classes, (size,), generator=chance),
+        )
+        for size in sizes
+    ]
+
+
+class Trial:
+    """A run without a folder, round by round, in float64."""
+
+    def __init__(
+        self,
+        folder: Path,
+        parts: Sequence[tuple[Any, Any]],
+        method: Method | str | dict[str, Any],
+        *,
+        model: nn.Module | None = None,
+        classes: int = 2,
+        step: ServerStep | None = None,
+        **config: Any,
+    ) -> None:
+        federation = federation_of(parts, classes)
+        values = {"model": {"name": "given", "dtype": "float64"}, "participation": 1.0, **config}
+        values.setdefault("evaluation", {"every": 0, "last": 0})
+        given = Given(
+            federation=federation,
+            model=model or Direct(federation.shape[0], classes),
+            method=method if isinstance(method, Method) else None,
+            server_step=step,
+        )
+        if not isinstance(method, Method):
+            values["method"] = method
+        self.job, self.warnings = assemble(make_config(values), given)
+        self.states = ClientStates(folder / "states")
+        self.engine = Serial(self.job, self.states)
+        self.course = start_course(self.job)
+
+    @property
+    def parameters(self) -> Tensor:
+        return self.course.weights.parameters
+
+    @property
+    def server(self) -> dict[str, Tensor]:
+        return self.course.server
+
+    @property
+    def reported(self) -> Weights:
+        return self.job.method.reported(self.course.server, self.course.weights)
+
+    def received(self) -> Received:
+        """What the clients of the next round get."""
+        round = self.course.round + 1
+        shared = self.job.method.broadcast(self.course.server, self.job.setting_in(round))
+        return Received(round, self.course.weights, shared)
+
+    def client(self, client: int) -> tuple[Update, dict[str, Tensor]]:
+        """Train one client as the next round would, with no consequence."""
+        return train_client(self.job, client, self.received(), self.states.load(client))
+
+    def rounds(self, count: int = 1) -> "Trial":
+        for _ in range(count):
+            self.record = one_round(self.job, self.engine, self.course)
+        return self
+
+
+def softmax_gradient(weights: Tensor, x: Tensor, y: Tensor) -> Tensor:
+    """The gradient of the mean cross-entropy of `Direct`, written out; a flat vector like the weights."""
+    w = weights.view(-1, x.shape[1])
+    p = torch.softmax(x @ w.T, 1)
+    p[torch.arange(len(y)), y] -= 1
+    return (p.T @ x / len(y)).flatten()
