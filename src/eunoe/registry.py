@@ -115,7 +115,9 @@ def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find(kind: str, name: str) -> Thing:
-    """The thing of this name."""
+    """The thing of this name; for a name for fedavg with a server step, that step."""
+    if kind == "method" and name in STEPPED:
+        kind, name = "server step", STEPPED[name]["name"]
     path = _BUILT_IN[kind].get(name)
     if path is None and ":" in name:
         path = name

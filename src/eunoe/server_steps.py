@@ -25,10 +25,10 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from eunoe.methods.base import Cost, Vectors
+
 if TYPE_CHECKING:
     from eunoe.merging import Sums
-
-Vectors = dict[str, Tensor]
 
 
 class ServerStep(BaseModel):
@@ -41,8 +41,7 @@ class ServerStep(BaseModel):
         None, ge=0, le=1, description="Damp coordinates on whose sign fewer than this share agree."
     )
 
-    # What the server keeps, in the table of costs.
-    keeps: ClassVar[str] = "0"
+    cost: ClassVar[Cost] = Cost(server_extra="0 (gma: sign sums)")
     # Options at which the step is the plain average.
     neutral: ClassVar[Mapping[str, Any] | None] = None
 
@@ -81,7 +80,7 @@ class AvgM(ServerStep):
 
     beta: float = Field(0.9, ge=0, lt=1, description="How much of the momentum a round keeps.")
 
-    keeps = "1"
+    cost = Cost(server_extra="m")
     neutral = {"beta": 0.0}
 
     def start(self, parameters: Tensor) -> Vectors:
@@ -101,7 +100,7 @@ class Adaptive(ServerStep):
     tau: float = Field(1e-3, ge=0, allow_inf_nan=False, description="Added to the root of v.")
     v0: float | None = Field(None, ge=0, description="Where v starts; by default at tau squared.")
 
-    keeps = "2"
+    cost = Cost(server_extra="m, v")
 
     def check(self) -> list[str]:
         if self.tau >= 1e-5:

@@ -30,7 +30,6 @@ _KINDS = {
 def list_things(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
     """List methods, losses, server steps, models, data sets or partitions, one line each."""
     from eunoe import registry
-    from eunoe.methods.base import Method
     from eunoe.tables import show
 
     thing = _KINDS[kind]
@@ -38,9 +37,7 @@ def list_things(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> 
     for name in registry.names(thing):
         row = [name, registry.summary(thing, name)]
         if kind is Kind.methods:
-            found = registry.find(thing, name)
-            if isinstance(found, type) and issubclass(found, Method):
-                row += list(found.cost)
+            row += list(getattr(registry.find(thing, name), "cost", ()))
         rows.append(row)
     if kind is Kind.methods:
         headings += ["client state", "up", "down", "client compute", "server"]
