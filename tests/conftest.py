@@ -1,8 +1,24 @@
-"""Settings of all tests: one thread, repeatable examples."""
+"""Settings of all tests: one thread, repeatable examples, and no test that is skipped unnoticed in CI."""
+
+import os
 
 import hypothesis
+import pytest
 import torch
 
 hypothesis.settings.register_profile("eunoe", derandomize=True, deadline=None, max_examples=40)
 hypothesis.settings.load_profile("eunoe")
 torch.set_num_threads(1)
+
+skipped: list[str] = []
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    if report.skipped and not hasattr(report, "wasxfail"):
+        skipped.append(report.nodeid)
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    if os.environ.get("CI") and skipped:
+        print(f"\nskipped in CI, which counts as a failure: {', '.join(skipped)}")
+        session.exitstatus = 1

@@ -6,6 +6,7 @@ import typer
 
 from eunoe.commands import data
 from eunoe.commands.compare import compare
+from eunoe.commands.data_show import show
 from eunoe.commands.demo import demo
 from eunoe.commands.export import export
 from eunoe.commands.listing import list_things, options
@@ -26,6 +27,7 @@ app.command()(export)
 app.command("list")(list_things)
 app.command()(options)
 app.command()(demo)
+data.app.command()(show)
 app.add_typer(data.app, name="data")
 
 

@@ -5,7 +5,15 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from eunoe import registry
 from eunoe.data.feature_shift import FeatureShift
@@ -116,8 +124,13 @@ class Config(Options):
 
     @field_validator("data", "partition", "model", "loss", "method", "server_step", mode="before")
     @classmethod
-    def _name_alone(cls, value: Any) -> Any:
-        return {"name": value} if isinstance(value, str) else value
+    def _complete(cls, value: Any, info: ValidationInfo) -> Any:
+        """A name may stand alone; options without a name are those of the default thing."""
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and "name" not in value and info.field_name:
+            return {**cls.model_fields[info.field_name].default.model_dump(), **value}
+        return value
 
     @field_validator("participation")
     @classmethod

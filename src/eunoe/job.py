@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, replace
 
+import torch
+from torch import Tensor
+
 from eunoe.data.federation import Federation
 from eunoe.data.transforms import Augment
 from eunoe.losses import Loss
@@ -21,6 +24,10 @@ class Job:
     augment: Augment
     setting: Setting
     evaluation_chunk: int = 500
+
+    def augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """A training batch with its random changes; crops have black borders, as is usual."""
+        return self.augment(x, generator, self.federation.preprocess.black)
 
     def setting_in(self, round: int) -> Setting:
         """The setting as it stands in a round."""

@@ -134,7 +134,7 @@ def train_client(
         for positions in batches:
             index = torch.from_numpy(positions)
             x, y = local.data(index)
-            batch = Batch(job.augment(x, augmenting), y, index)
+            batch = Batch(job.augmented(x, augmenting), y, index)
             method.step(local, batch)
             if first is None:
                 first, before = batch, float("nan") if local.last_loss is None else local.last_loss.item()

@@ -81,3 +81,13 @@ def test_a_cut_out_square_has_the_side_asked_for() -> None:
 def test_samples_that_are_no_images_are_refused() -> None:
     with pytest.raises(InputError, match="need images"):
         Augment(flip=True)(torch.rand(2, 3), drawn(0))
+
+
+def test_a_crop_has_the_border_it_is_given() -> None:
+    x = torch.ones(50, 2, 4, 4)
+    border = torch.tensor([-1.0, -2.0]).view(2, 1, 1)
+    changed = Augment(crop_padding=2)(x, drawn(0), border)
+    assert set(changed[:, 0].unique().tolist()) == {1.0, -1.0}
+    assert set(changed[:, 1].unique().tolist()) == {1.0, -2.0}
+    plain = Augment(crop_padding=2)(x, drawn(0))
+    assert torch.equal(plain == 0, changed < 0)

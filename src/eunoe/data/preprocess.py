@@ -32,6 +32,8 @@ class Preprocess:
         form = (-1, 1, 1) if images else (-1,)
         self._scale = (1 / (std * (255 if self._bytes else 1))).to(dtype).view(form)
         self._shift = (-mean / std).to(dtype).view(form)
+        # What a black pixel becomes.
+        self.black = self._shift if self._bytes else None
         self._plain = data.mean is None and not self._bytes
 
     def __call__(self, x: Tensor) -> Tensor:

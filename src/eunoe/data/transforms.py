@@ -1,7 +1,8 @@
 """Random crop, flip and cutout of whole batches of images, with an offset for each image.
 
-What lies beyond the border of a crop and inside a cut-out square is zero in the values given: black
-for images that have not been normalised, the mean colour for images that have.
+What lies inside a cut-out square is zero in the values given: black for images that have not been
+normalised, the mean colour for images that have. Beyond the border of a crop it is zero too, unless
+another colour is given.
 """
 
 import torch
@@ -30,8 +31,11 @@ class Augment(BaseModel):
         """Whether anything is changed at all."""
         return bool(self.crop_padding or self.flip or self.cutout)
 
-    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """The batch of images [B, channels, H, W], each changed in its own way, in the same type."""
+    def __call__(self, x: Tensor, generator: torch.Generator, border: Tensor | None = None) -> Tensor:
+        """The batch of images [B, channels, H, W], each changed in its own way, in the same type.
+
+        `border` [channels, 1, 1] is the colour beyond a crop's border.
+        """
         if not self.active:
             return x
         if x.ndim != 4:
@@ -39,10 +43,10 @@ class Augment(BaseModel):
                 f"crop, flip and cutout need images [channels, H, W], not samples {tuple(x.shape[1:])}"
             )
         if self.crop_padding or self.flip:
-            x = self._crop_and_flip(x, generator)
+            x = self._crop_and_flip(x, generator, border)
         return self._cut_out(x, generator) if self.cutout else x
 
-    def _crop_and_flip(self, x: Tensor, generator: torch.Generator) -> Tensor:
+    def _crop_and_flip(self, x: Tensor, generator: torch.Generator, border: Tensor | None) -> Tensor:
         (images, channels, height, width), padding = x.shape, self.crop_padding
         top, left = torch.randint(2 * padding + 1, (2, images, 1), generator=generator)
         rows, columns = top + torch.arange(height), left + torch.arange(width)
@@ -52,8 +56,11 @@ class Augment(BaseModel):
         # One gather of pixels does both, and costs less than a copy each.
         pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
         pixels = pixels.reshape(images, 1, -1).expand(-1, channels, -1)
-        padded = pad(x, (padding,) * 4).flatten(2)
-        return padded.gather(2, pixels.to(x.device)).view(x.shape)
+        padded = pad(x, (padding,) * 4)
+        if padding and border is not None:
+            padded = border.to(x).expand(padded.shape).clone()
+            padded[:, :, padding:-padding, padding:-padding] = x
+        return padded.flatten(2).gather(2, pixels.to(x.device)).view(x.shape)
 
     def _cut_out(self, x: Tensor, generator: torch.Generator) -> Tensor:
         inside = []

@@ -1,0 +1,40 @@
+# make demo   sets everything up and shows what forgetting is and what cures it
+# make test   sets everything up and runs the checks and the tests
+
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+PYTEST := $(BIN)/python -m pytest
+
+.PHONY: demo test test-all check format benchmarks clean
+
+demo: .venv/installed
+	$(BIN)/eunoe demo
+
+test: .venv/installed-for-tests check
+	$(PYTEST) -m "not slow"
+
+test-all: .venv/installed-for-tests check
+	$(PYTEST)
+
+check: .venv/installed-for-tests
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/mypy
+
+format: .venv/installed-for-tests
+	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples
+
+clean:
+	rm -rf .venv dist site
+
+# Nothing is installed again, and no network is needed, unless what is asked for has changed.
+.venv/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(PIP) --editable .
+	touch $@
+
+.venv/installed-for-tests: .venv/installed
+	$(PIP) --editable '.[dev,ray,flower]'
+	touch $@

@@ -1,0 +1,53 @@
+"""Small federations, models and jobs that many tests start from."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from eunoe.assembly import Given, assemble
+from eunoe.config import make_config
+from eunoe.data.federation import Federation
+from eunoe.job import Job
+
+
+def blobs(
+    clients: int = 4, size: int = 40, classes: int = 3, dimensions: int = 5, seed: int = 0, **options: Any
+) -> Federation:
+    """Clients with points around one centre per class."""
+    chance = np.random.default_rng(seed)
+    labels = chance.integers(0, classes, clients * size + 60)
+    labels[:classes] = np.arange(classes)
+    centres = chance.normal(size=(classes, dimensions)) * 2
+    points = (centres[labels] + chance.normal(size=(len(labels), dimensions))).astype(np.float32)
+    options = {"partition": "dirichlet", "alpha": 0.5, **options}
+    return Federation.from_arrays(
+        points[60:], labels[60:], points[:60], labels[:60], clients=clients, seed=seed, **options
+    )
+
+
+class Net(nn.Module):
+    """A small network with features and a classifier."""
+
+    def __init__(self, inputs: int = 5, hidden: int = 8, classes: int = 3) -> None:
+        super().__init__()
+        self.body = nn.Linear(inputs, hidden)
+        self.classifier = nn.Linear(hidden, classes)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.relu(self.body(x))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classifier(self.features(x))
+
+
+def make_job(
+    federation: Federation | None = None, net: nn.Module | None = None, dtype: str = "float32", **values: Any
+) -> Job:
+    """A job of a small federation and network with these config values."""
+    torch.manual_seed(0)
+    given = Given(federation=federation or blobs(), model=net or Net())
+    base = {"data": "given", "partition": "given", "participation": 2, "rounds": 3}
+    model = {"name": "given", "dtype": dtype}
+    return assemble(make_config({**base, "model": model, **values}), given)[0]
