@@ -21,6 +21,7 @@ from eunoe.data.public import Public
 from eunoe.data.transforms import Augment
 from eunoe.errors import InputError, nearest
 from eunoe.options import Finite, Options, Split, Training
+from eunoe.probes import STANDARD, Probe
 
 
 class Named(BaseModel):
@@ -111,6 +112,7 @@ class Config(Options):
         Named(name="average"), description="What the server does with the mean update."
     )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
+    probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
     stop: Stop = Field(Stop(), description="What ends the run early.")
     engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")
     checkpoint_seconds: Finite = Field(
@@ -157,7 +159,7 @@ class Config(Options):
 
 
 # What may differ when a run is resumed: none of it changes what a round computes.
-RESUMABLE = {"name", "rounds", "stop", "engine", "checkpoint_seconds"}
+RESUMABLE = {"name", "rounds", "probes", "stop", "engine", "checkpoint_seconds"}
 
 
 def make_config(values: Mapping[str, Any]) -> Config:

@@ -2,9 +2,11 @@
 
     config.toml         the resolved configuration
     environment.json    versions, CPU, git commit, hashes of data and partition
-    partition.safetensors
+    partition.safetensors, partition.json
+                        who owns which rows, and how many of each class
     metrics.jsonl       one line per round (schema in docs/metrics.md); the same bits for the same config
     timings.jsonl       one line per round: seconds
+    probes.jsonl        one line per probe (schema in report/records.py)
     status.json         running, finished, interrupted or failed, and why
     checkpoints/        the last two
     states/             what clients keep between rounds
@@ -18,7 +20,7 @@ import json
 import math
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +29,7 @@ from safetensors import safe_open
 from safetensors.torch import save_file
 
 from eunoe.config import to_toml
+from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     from eunoe.rounds import Course
 
 _KEPT = 2
+_CELLS_SHOWN = 1_000_000
+_LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 
 
 class RunFolder:
@@ -63,15 +68,26 @@ class RunFolder:
     def write_environment(self, values: Mapping[str, Any]) -> None:
         write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
 
+    def write_partition(self, federation: Federation) -> None:
+        """Who owns what, and, unless the clients are too many to look at, how many of each class."""
+        federation.save(self.path / "partition.safetensors")
+        if len(federation) * federation.classes <= _CELLS_SHOWN:
+            counts, names = federation.all_counts().tolist(), federation.data.class_names
+            values = {"schema": 1, "label_counts": counts, "class_names": names}
+            write_text(self.path / "partition.json", json.dumps(values) + "\n")
+
     def write_status(self, state: str, round: int, reason: str = "", seconds: float = 0.0) -> None:
         values = {"state": state, "round": round, "reason": reason, "seconds": seconds}
         write_text(self.path / "status.json", json.dumps(values) + "\n")
 
-    def record(self, record: Mapping[str, Any], timing: Mapping[str, Any]) -> None:
-        """Add a round's line to the metrics and to the timings."""
-        for name, values in (("metrics.jsonl", record), ("timings.jsonl", timing)):
-            with open(self.path / name, "a") as file:
-                file.write(json.dumps(plain(values), allow_nan=False) + "\n")
+    def record(
+        self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Add a round's lines to the metrics, the timings and the probes."""
+        for name, lines in zip(_LINES, ([record], [timing], probes), strict=True):
+            if lines:
+                with open(self.path / name, "a") as file:
+                    file.writelines(json.dumps(plain(values), allow_nan=False) + "\n" for values in lines)
 
     def checkpoint(self, course: "Course", states: ClientStates) -> None:
         """Save all that the next round depends on; then remove what is no longer needed."""
@@ -90,7 +106,7 @@ class RunFolder:
             "per_class_round": course.per_class_round,
             "per_class_best": course.per_class_best,
             "seconds": course.seconds,
-            "lengths": {name: _size(self.path / name) for name in ("metrics.jsonl", "timings.jsonl")},
+            "lengths": {name: _size(self.path / name) for name in _LINES},
         }
         folder = self.path / "checkpoints"
         folder.mkdir(exist_ok=True)
@@ -112,7 +128,7 @@ class RunFolder:
         The metrics are cut back to the checkpoint's round, and what came after it is removed.
         """
         lengths, warnings = load_course(self.path, course, states)
-        for name in ("metrics.jsonl", "timings.jsonl"):
+        for name in _LINES:
             _cut_back(self.path / name, lengths.get(name, 0))
         states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
         for path in checkpoints(self.path):

@@ -17,6 +17,7 @@ from eunoe.forgetting import fedntd_score, round_forgetting
 from eunoe.job import Job
 from eunoe.merging import Sums
 from eunoe.methods.base import Vectors
+from eunoe.probes import Prober, Watch
 from eunoe.randomness import generator
 from eunoe.training import Received, Update
 from eunoe.vector import Weights
@@ -59,6 +60,7 @@ def run_rounds(
 ) -> str:
     """Go on with a run until it ends; give the reason why it ended."""
     evaluator = Evaluator(job, config.evaluation.validation, config.evaluation.test)
+    prober = Prober(job, config.probes, config.rounds)
     began, saved = time.monotonic(), time.monotonic()
     reason = ""
     while not reason:
@@ -66,17 +68,17 @@ def run_rounds(
             reason = f"all {config.rounds} rounds done"
             break
         clock = time.monotonic()
-        record = one_round(job, engine, course)
+        record, watch = one_round(job, engine, course, prober)
         trained = time.monotonic()
         if evaluated(course.round, config):
             record |= measure(job, engine, evaluator, course)
-        record_time = {
-            "round": course.round,
-            "train": trained - clock,
-            "evaluate": time.monotonic() - trained,
-        }
-        course.seconds += time.monotonic() - clock
-        folder.record(record, record_time)
+        measured = time.monotonic()
+        reported = job.method.reported(course.server, course.weights)
+        probed = prober.measure(engine, watch, reported) if watch else []
+        done = time.monotonic()
+        timing = {"train": trained - clock, "evaluate": measured - trained, "probe": done - measured}
+        course.seconds += done - clock
+        folder.record(record, {"round": course.round, **timing}, probed)
         reason = stop_reason(config, record, time.monotonic() - began)
         if time.monotonic() - saved >= config.checkpoint_seconds:
             folder.checkpoint(course, engine.states)
@@ -86,12 +88,13 @@ def run_rounds(
     return reason
 
 
-def one_round(job: Job, engine: Engine, course: Course) -> Record:
+def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple[Record, Watch | None]:
     """Choose clients, train them, merge what they learnt; the course then stands after the round."""
     round = course.round + 1
     setting, method = job.setting_in(round), job.method
     clients = choose(job, round)
     received = Received(round, course.weights, method.broadcast(course.server, setting))
+    watch = prober.watch(round, clients, course.weights)
     sums, norms, used, dropped = Sums(method, course.weights, setting), [], [], []
     for update in engine.train(clients, received) if clients else ():
         if problem := sums.problem(update):
@@ -99,6 +102,8 @@ def one_round(job: Job, engine: Engine, course: Course) -> Record:
             engine.states.discard(update.client, round)
         else:
             norms.append(sums.add(update))
+            if watch:
+                watch.see(update.client, update.weights)
             used.append(stripped(update))
     if dropped and not used:
         first = dropped[0]
@@ -111,7 +116,7 @@ def one_round(job: Job, engine: Engine, course: Course) -> Record:
     for update in used:
         engine.states.accept(update.client, round)
     course.weights, course.server, course.round = merged.weights, merged.server, round
-    return {
+    record = {
         "schema": SCHEMA,
         "round": round,
         "lr": setting.lr,
@@ -127,6 +132,7 @@ def one_round(job: Job, engine: Engine, course: Course) -> Record:
         **traffic(job, received, len(clients)),
         **({"server": merged.record} if merged.record else {}),
     }
+    return record, watch
 
 
 def choose(job: Job, round: int) -> list[int]:

@@ -245,7 +245,7 @@ def execute(
             say(f"warning: {warning}")
         folder.write_config(resolved(config, given))
         folder.write_environment(environment(job.federation))
-        job.federation.save(path / "partition.safetensors")
+        folder.write_partition(job.federation)
         folder.write_status("running", course.round, "", course.seconds)
         with engine or make_engine(config, job, states) as running, _interruptible():
             reason = run_rounds(job, config, running, folder, course, on_round or (lambda record: None))

@@ -177,6 +177,12 @@ class Federation:
         labels = self.data.train.y[torch.from_numpy(self.rows(client, part))]
         return torch.bincount(labels, minlength=self.classes)
 
+    def all_counts(self) -> Integers:
+        """How many training samples of each class each client has [clients, classes]."""
+        rows, owners = self.pooled("train")
+        cells = owners * self.classes + self.data.train.y.numpy()[rows]
+        return np.bincount(cells, minlength=len(self) * self.classes).reshape(len(self), self.classes)
+
     def inputs(self, source: Source, rows: Tensor, client: int | None = None) -> Tensor:
         """Model inputs for rows of a source; for a client's rows as that client sees them."""
         x = self.preprocess(self.samples(source).x.index_select(0, rows))

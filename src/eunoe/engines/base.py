@@ -28,10 +28,11 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of some samples: the class and the cross-entropy of each."""
+    """What a model says of some samples: class and cross-entropy of each, summed probabilities by class."""
 
     classes: NDArray[np.int64]
     losses: NDArray[np.float64]
+    probability: NDArray[np.float64]
 
     def __len__(self) -> int:
         return len(self.classes)
@@ -92,12 +93,14 @@ def evaluate_chunk(job: Job, weights: Weights, where: Rows) -> Predictions:
     with model.evaluating(), torch.no_grad():
         logits = model.forward(x.to(model.device)).cpu().double()
         losses = F.cross_entropy(logits, labels, reduction="none")
-    return Predictions(logits.argmax(1).numpy(), losses.numpy())
+        probability = logits.softmax(1).sum(0)
+    return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy())
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:
     """The predictions of consecutive chunks as one."""
     return Predictions(
-        np.concatenate([part.classes for part in parts] or [np.empty(0, np.int64)]),
-        np.concatenate([part.losses for part in parts] or [np.empty(0)]),
+        np.concatenate([part.classes for part in parts]),
+        np.concatenate([part.losses for part in parts]),
+        np.sum([part.probability for part in parts], axis=0),
     )
