@@ -1,6 +1,7 @@
 """Measures forgetting in anybody's PyTorch loop: show it the start, each local and the merged model."""
 
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -155,6 +156,12 @@ class Forgetting:
     def summary(self) -> Summary:
         """The numbers so far as a dict; printed, it says them in plain words."""
         return summarise(self.records)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the page with all figures of this loop, one HTML file that needs no network."""
+        from eunoe.report.page import write_page
+
+        return write_page([self.records], path)
 
     def _accuracy(self, per_class: Any) -> float:
         return float(forgetting.reweighted_accuracy(per_class, self._label_counts[None])[0])

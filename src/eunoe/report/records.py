@@ -1,7 +1,7 @@
 """The records of a run, as files and as arrays.
 
-A run folder has JSON Lines files, one object per line, each with "schema": 1 and "round". Numbers that do not
-exist are null (accuracy of a class without test samples, forgetting in the first round) and become NaN here.
+A run folder has JSON Lines files, one object per line and round or probe. Numbers that do not exist are null
+(accuracy of a class without test samples, forgetting in the first round) and become NaN here.
 
 metrics.jsonl, one line per round ("validation" or "test" is null in a round where it was not measured):
     {"schema": 1, "round": 7, "clients": [3, 5], "dropped": [], "bytes_up": 80, "bytes_down": 80,
@@ -20,13 +20,13 @@ probes.jsonl, one line per probe:
     {"schema": 1, "round": 7, "probe": "probability", "clients": [3, 5],
      "probability": [[per class] per client], "counts": [[train labels per class] per client]}
 
-timings.jsonl, one line per round:
-    {"schema": 1, "round": 7, "seconds": {"train": 0.8, "merge": 0.1, "evaluate": 0.2}}
+timings.jsonl, one line per round, seconds by step:
+    {"round": 7, "train": 0.8, "evaluate": 0.2}
 
 partition.json:
     {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null}
 
-config.json and environment.json are the run's settings and where it ran, any JSON object.
+config.toml and environment.json are the run's settings and where it ran.
 All but metrics.jsonl may be missing; the page leaves out what was not measured.
 """
 
@@ -39,7 +39,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eunoe.config import make_config
 from eunoe.errors import InputError
+from eunoe.folder import read_run_config
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -126,47 +128,46 @@ def read_lines(path: Path) -> list[Record]:
             raise InputError(
                 f"line {number} of {path} is not JSON; restore the file or resume the run"
             ) from None
-        if record.get("schema") != 1:
-            raise InputError(
-                f"line {number} of {path} has schema {record.get('schema')!r}; this version reads 1"
-            )
+        if record.get("schema", 1) != 1:
+            raise InputError(f"line {number} of {path} has schema {record['schema']!r}; this version reads 1")
         records.append(record)
     return records
 
 
 def read_run(folder: str | Path) -> RunRecords:
-    """Read a run folder; the label is the folder's name."""
+    """Read a run folder; the label is the run's name, or what it does."""
     folder = Path(folder)
     metrics = read_lines(folder / "metrics.jsonl")
     if not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
-
-    def read(name: str) -> dict[str, Any]:
-        path = folder / name
-        return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
-
-    partition = read("partition.json")
+    partition, config = _read_json(folder / "partition.json"), read_run_config(folder)
     counts = partition.get("label_counts")
     return RunRecords(
-        label=folder.resolve().name,
+        label=make_config(config).title,
         metrics=metrics,
         probes=read_lines(folder / "probes.jsonl"),
         timings=read_lines(folder / "timings.jsonl"),
-        config=read("config.json"),
-        environment=read("environment.json"),
+        config=config,
+        environment=_read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
     )
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
-    """Read several runs; those that differ in nothing but the seed get the same label, that of the first."""
-    runs, labels = [read_run(folder) for folder in folders], dict[str, str]()
-    for index, run in enumerate(runs):
-        if run.config:
-            setting = {
-                key: value for key, value in run.config.items() if key not in ("seed", "folder", "out")
-            }
-            label = labels.setdefault(json.dumps(setting, sort_keys=True, default=str), run.label)
-            runs[index] = replace(run, label=label)
+    """Read several runs; those that differ only in the seed get the same label, others never do."""
+    runs: list[RunRecords] = []
+    labels: dict[str, str] = {}
+    for folder in folders:
+        run = read_run(folder)
+        setting = {key: value for key, value in run.config.items() if key not in ("seed", "name", "engine")}
+        key = json.dumps([run.label, setting], sort_keys=True, default=str)
+        if key not in labels:
+            taken = run.label in labels.values()
+            labels[key] = f"{run.label} ({Path(folder).resolve().name})" if taken else run.label
+        runs.append(replace(run, label=labels[key]))
     return runs
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

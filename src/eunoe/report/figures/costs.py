@@ -1,0 +1,36 @@
+"""What a run costs: seconds by step and bytes by direction."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from eunoe.report.theme import PANEL, Row, described, table
+
+
+def costs(rows: Sequence[Row]) -> Any:
+    """Bars of seconds and bytes per run, split by kind."""
+    labels = list(dict.fromkeys(row["run"] for row in rows))
+    panels, words = [], []
+    for unit, number in (("seconds", ",.1f"), ("bytes", ".3s")):
+        mine = [row for row in rows if row["unit"] == unit]
+        if not mine:
+            continue
+        kinds = list(dict.fromkeys(row["kind"] for row in mine))
+        chart = alt.Chart().transform_filter(f"datum.unit === '{unit}'").mark_bar()
+        chart = chart.encode(
+            alt.X("amount:Q", title=unit, axis=alt.Axis(format="~s", tickCount=5)),
+            alt.Y("run:N", sort=labels, title=None, axis=alt.Axis(labelLimit=160)),
+            alt.Color(
+                "kind:N",
+                scale=alt.Scale(domain=kinds, range="category"),
+                legend=alt.Legend(title=None, orient="top"),
+            ),
+            tooltip=["run:N", "kind:N", alt.Tooltip("amount:Q", title=unit, format=number)],
+        )
+        panels.append(chart.properties(width=1.3 * PANEL, height=alt.Step(26), title=f"{unit}, whole run"))
+        for label in labels:
+            total = sum(row["amount"] for row in mine if row["run"] == label)
+            words.append(f"{label} {total:,.0f} {unit}")
+    chart = alt.concat(*panels, columns=2, spacing=24, data=table(rows)).resolve_scale(color="independent")
+    return described(chart, f"Bars of the costs of each run: {'; '.join(words)}.")

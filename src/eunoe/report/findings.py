@@ -1,0 +1,103 @@
+"""The page's words and numbers: a card per run, the comparison in one sentence, and rounds to accuracy."""
+
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from eunoe import forgetting
+from eunoe.report.records import RunRecords
+from eunoe.report.rows import accuracy
+from eunoe.report.summary import Summary, summarise
+
+SHARES = (0.5, 0.75, 0.95)
+NUMBERS = (
+    ("accuracy", "final accuracy", "%"),
+    ("round_forgetting", "lost per round and class", "points"),
+    ("lost_locally", "lost by local training (L)", "points"),
+    ("lost_in_merge", "lost in the merge (G)", "points"),
+)
+
+
+def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
+    """The summary of one setting: each number is the mean over its seeds."""
+    each = [summarise(run) for run in seeds]
+    mean = Summary(each[0])
+    for name, value in each[0].items():
+        if isinstance(value, float):
+            mean[name] = float(forgetting.known_mean([one[name] for one in each]))
+    if len(each) > 1:
+        mean["lost_per_class"] = []
+    return mean
+
+
+def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
+    """One setting's main numbers, with their deviation over seeds, and its summary in words."""
+    each = [summarise(run) for run in seeds]
+    cells = []
+    for name, title, unit in NUMBERS:
+        values = np.array([one[name] for one in each], dtype=np.float64)
+        if np.isnan(values).all():
+            continue
+        spread = f" ± {100 * np.nanstd(values):.1f}" if len(each) > 1 else ""
+        number = f"{100 * np.nanmean(values):.1f}<small>{spread} {unit}</small>"
+        cells.append(f"<div><dt>{title}</dt><dd>{number}</dd></div>")
+    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(seeds).sentences())
+    count = f"<small>mean of {len(seeds)} seeds</small>" if len(seeds) > 1 else ""
+    return (
+        f'<article class="run" style="--light: {light}; --dark: {dark}">'
+        f"<h3>{escape(seeds[0].label)} {count}</h3>"
+        f'<dl class="numbers">{"".join(cells)}</dl><ul class="words">{words}</ul></article>'
+    )
+
+
+def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
+    """Who forgets least and who is most accurate, in one sentence."""
+    if len(groups) < 2:
+        return ""
+    sums = {label: over_seeds(seeds) for label, seeds in groups.items()}
+    praise: dict[str, list[str]] = {}
+    for name, words, unit, best in (
+        ("round_forgetting", "forgets least per round", "points", min),
+        ("client_forgetting", "loses least on other clients' data", "points", min),
+        ("accuracy", "ends most accurate", "%", max),
+    ):
+        known = {label: one[name] for label, one in sums.items() if not np.isnan(one[name])}
+        if len(known) > 1:
+            first = best(known, key=lambda label: known[label])
+            others = ", ".join(f"{label} {100 * known[label]:.1f}" for label in known if label != first)
+            praise.setdefault(first, []).append(f"{words}: {100 * known[first]:.1f} {unit} ({others})")
+    sentences = [
+        f"<strong>{escape(label)}</strong> {escape('; '.join(words))}." for label, words in praise.items()
+    ]
+    return f'<p class="finding">{" ".join(sentences)}</p>' if sentences else ""
+
+
+def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
+    """Rounds until shares of the best accuracy that any run reached, as the Flashback paper counts them."""
+    curves: dict[str, list[dict[str, Any]]] = {label: accuracy(seeds) for label, seeds in groups.items()}
+    heights = [row["mean"] for rows in curves.values() for row in rows]
+    if not heights:
+        return ""
+    target = max(heights)
+    heads = "".join(
+        f'<th scope="col" class="number">{share:.0%} of it ({share * target:.1%})</th>' for share in SHARES
+    )
+    lines = []
+    for label, rows in curves.items():
+        means, rounds = [row["mean"] for row in rows], [row["round"] for row in rows]
+        found = forgetting.rounds_to_accuracy(means, rounds, SHARES, target)
+        cells = "".join(
+            f'<td class="number">{"never" if number is None else number}</td>' for number in found
+        )
+        area = forgetting.area_under_curve(means, rounds)
+        lines.append(
+            f'<tr><th scope="row">{escape(label)}</th>{cells}<td class="number">{area:.1%}</td></tr>'
+        )
+    return (
+        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy of all, {target:.1%}.</p>"
+        f'<div class="settings scroll"><table><thead><tr><th scope="col">run</th>{heads}'
+        f'<th scope="col" class="number">mean accuracy over rounds</th></tr></thead>'
+        f"<tbody>{''.join(lines)}</tbody></table></div>"
+    )

@@ -1,0 +1,122 @@
+// Draws the page's figures: fits them to the window, follows light and dark, and moves the sliders over rounds.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("eunoe-data").textContent);
+  const root = document.documentElement;
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
+  const views = new Map();
+  const positions = new Map();
+
+  const setTheme = (theme) => {
+    root.dataset.theme = theme;
+    document.getElementById("theme").textContent = theme === "dark" ? "Light" : "Dark";
+  };
+
+  // A figure of several panels gets as many columns as fit, and its panels share the width.
+  const fitted = (figure, width) => {
+    const spec = structuredClone(figure.spec);
+    if (spec.facet) {
+      spec.spec.width = Math.max(200, width - 150);
+      return spec;
+    }
+    if (!spec.concat) {
+      spec.width = Math.max(200, width - 10);
+      spec.height = Math.min(300, Math.max(220, width * 0.5));
+      spec.autosize = { type: "fit-x", contains: "padding" };
+      return spec;
+    }
+    const margin = 80;
+    const widest = Math.max(...spec.concat.map((panel) => panel.width));
+    const columns = Math.max(1, Math.min(spec.columns, Math.floor(width / (widest * 0.8 + margin))));
+    const inside = spec.concat.slice(0, columns).reduce((sum, panel) => sum + panel.width, 0);
+    const scale = Math.min(2.6, Math.max(0.5, (width - 30 - columns * margin) / inside));
+    spec.columns = columns;
+    for (const panel of spec.concat) {
+      const square = panel.width === panel.height;
+      panel.width = Math.round(panel.width * scale);
+      if (square) panel.height = Math.min(panel.width, 420);
+      if (square) panel.width = panel.height;
+    }
+    return spec;
+  };
+
+  const draw = async (figure) => {
+    const place = document.getElementById(`chart-${figure.name}`);
+    const spec = fitted(figure, place.clientWidth);
+    if (positions.has(figure.name)) {
+      spec.params.find((param) => param.name === "probe").value = positions.get(figure.name);
+    }
+    views.get(figure.name)?.finalize();
+    const result = await vegaEmbed(place, spec, {
+      mode: "vega-lite",
+      renderer: "svg",
+      config: data.config[root.dataset.theme],
+      tooltip: { theme: root.dataset.theme },
+      actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
+      downloadFileName: figure.name,
+      scaleFactor: { png: 3 },
+    });
+    views.set(figure.name, result);
+  };
+
+  const drawAll = async () => {
+    for (const figure of data.figures) await draw(figure);
+    root.dataset.drawn = "yes";
+  };
+
+  const connect = (figure) => {
+    const slider = document.getElementById(`slider-${figure.name}`);
+    if (!slider) return;
+    const shown = document.getElementById(`round-${figure.name}`);
+    const move = () => {
+      const at = Number(slider.value);
+      positions.set(figure.name, at);
+      shown.textContent = `round ${figure.rounds[at]}`;
+      slider.setAttribute("aria-valuetext", shown.textContent);
+      views.get(figure.name)?.view.signal("probe", at).runAsync();
+    };
+    slider.addEventListener("input", move);
+    let timer = null;
+    const play = document.getElementById(`play-${figure.name}`);
+    play.addEventListener("click", () => {
+      if (timer) {
+        clearInterval(timer);
+        timer = null;
+      } else {
+        if (slider.value === slider.max) slider.value = "0";
+        timer = setInterval(() => {
+          if (slider.value === slider.max) {
+            clearInterval(timer);
+            timer = null;
+            play.textContent = "Play";
+            return;
+          }
+          slider.value = String(Number(slider.value) + 1);
+          move();
+        }, 700);
+        move();
+      }
+      play.textContent = timer ? "Stop" : "Play";
+    });
+  };
+
+  setTheme(dark.matches ? "dark" : "light");
+  dark.addEventListener("change", (event) => {
+    setTheme(event.matches ? "dark" : "light");
+    drawAll();
+  });
+  document.getElementById("theme").addEventListener("click", () => {
+    setTheme(root.dataset.theme === "dark" ? "light" : "dark");
+    drawAll();
+  });
+  let width = window.innerWidth;
+  let waiting = null;
+  window.addEventListener("resize", () => {
+    if (window.innerWidth === width) return;
+    width = window.innerWidth;
+    clearTimeout(waiting);
+    waiting = setTimeout(drawAll, 150);
+  });
+  data.figures.forEach(connect);
+  drawAll();
+})();

@@ -1,0 +1,85 @@
+"""Every figure: valid, described, drawn offline, and left out where nothing was measured."""
+
+import csv
+import dataclasses
+import io
+import json
+
+import pytest
+import vl_convert
+
+from eunoe.report import rows
+from eunoe.report.figures import KINDS, all_figures
+from eunoe.report.figures.common import of_run
+from eunoe.report.records import RunRecords
+from eunoe.report.theme import config, table
+from tests.report.made_up import made_up_run
+
+RUNS = [made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)]
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return {figure.name: figure for figure in all_figures(RUNS)}
+
+
+def test_records_of_everything_fill_every_figure(figures):
+    assert list(figures) == [kind.name for kind in KINDS]
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in KINDS])
+def test_a_figure_is_valid_described_and_drawn(figures, name):
+    spec = figures[name].chart.to_dict(validate=True)
+    assert len(spec["description"]) > 30
+    assert "http" not in json.dumps({key: value for key, value in spec.items() if key != "$schema"})
+    assert "tooltip" in json.dumps(spec)
+    picture = vl_convert.vegalite_to_svg(spec, config=config("#000"))
+    assert picture.count("<path") > 5
+    assert "NaN" not in picture
+
+
+def test_what_was_not_measured_has_no_figure():
+    bare = dataclasses.replace(RUNS[0], probes=[], timings=[], label_counts=None)
+    names = [figure.name for figure in all_figures([bare])]
+    assert names == ["accuracy", "round-forgetting", "distribution", "per-class", "costs"]
+    empty = RunRecords("a", [{"schema": 1, "round": 1, "clients": []}])
+    assert all_figures([empty]) == []
+
+
+def test_sliders_go_over_the_probed_rounds(figures):
+    assert list(figures["client-matrices"].rounds) == [2, 4]
+    assert list(figures["accuracy"].rounds) == []
+    params = figures["client-matrices"].chart.to_dict()["params"]
+    assert [(param["name"], param["value"], param["bind"]["max"]) for param in params] == [("probe", 1, 1)]
+
+
+def test_compared_runs_share_the_colour_scale(figures):
+    panels = figures["client-matrices"].chart.to_dict()["concat"]
+    scales = [panel["layer"][0]["encoding"]["color"]["scale"] for panel in panels]
+    assert len(scales) == 6
+    assert scales[2] == scales[5]
+    assert scales[2]["domain"][0] == -scales[2]["domain"][1]
+    assert all(scale["domain"] == [0, 1] for scale in scales[0:2] + scales[3:5])
+
+
+def test_the_text_alternative_has_the_numbers(figures):
+    text = figures["accuracy"].chart.to_dict()["description"]
+    last = [row for row in rows.accuracy(RUNS) if row["run"] == "wsm"][-1]
+    assert f"wsm ends at {last['mean']:.1%}" in text
+
+
+def test_tables_survive_awkward_strings():
+    data = table([{"name": 'a,"b"\nc', "value": 0.123456}, {"name": "1", "value": float("nan")}])
+    found = list(csv.DictReader(io.StringIO(data.values, newline="")))
+    assert found == [{"name": 'a,"b"\nc', "value": "0.1235"}, {"name": "1", "value": ""}]
+    assert data.format.parse == {"name": "string", "value": "number"}
+
+
+@pytest.mark.parametrize("label", ["it's", "a\\b", "</script>", "é 中 😀", "a\nb"])
+def test_any_label_is_safe_in_an_expression(label):
+    expression = of_run(label)
+    assert expression.isascii()
+    inside = expression.removeprefix("datum.run === '").removesuffix("'")
+    assert not set(inside) & set("'\"<>\n")
+    # JavaScript's escapes of UTF-16 units are JSON's, so JSON reads the label back.
+    assert json.loads(f'"{inside}"') == label
