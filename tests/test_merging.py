@@ -86,3 +86,10 @@ def test_what_cannot_be_used_is_refused_with_its_reason(update, reason):
 def test_missing_uploads_are_refused():
     sums = Sums(Extra(), weights(0.0), make_job().setting)
     assert "'a' is missing" in sums.problem(Update(0, 1, weights(1.0), {"b": torch.tensor([1.0])}))
+
+
+def test_adding_an_update_leaves_its_model_as_it_was_in_float64_too():
+    start = Weights(torch.tensor([1.0, 1.0]).double(), torch.empty(0), torch.empty(0).long())
+    model = Weights(torch.tensor([2.0, 5.0]).double(), torch.empty(0), torch.empty(0).long())
+    sums_of(Method(), start, [Update(0, 3, model, {})])
+    assert model.parameters.tolist() == [2.0, 5.0]

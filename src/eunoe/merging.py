@@ -48,7 +48,7 @@ class Sums:
         """Take an update in; give the norm of its change."""
         self.clients.append(update.client)
         self.sizes.append(update.size)
-        change = update.weights.parameters.double().sub_(self._start)
+        change = update.weights.parameters.double() - self._start
         norm = float(torch.linalg.vector_norm(change))
         change = self.method.contribution(change, update.uploads)
         self._combine("change", change, self.method.weighting, update)

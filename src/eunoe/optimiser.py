@@ -1,4 +1,7 @@
-"""One step of an optimiser on a flat vector of parameters, at a client or at the server."""
+"""One step of an optimiser on a flat vector of parameters, at a client or at the server.
+
+All is arithmetic that also takes a matrix with a row per client.
+"""
 
 import torch
 from torch import Tensor
@@ -11,7 +14,7 @@ def descend(
     gradient: Tensor,
     options: Training,
     lr: float,
-    weight_decay: float,
+    weight_decay: float | Tensor,
     moments: dict[str, Tensor],
     taken: int,
 ) -> None:
@@ -20,7 +23,7 @@ def descend(
     What the optimiser remembers is kept in `moments`, empty before the first step.
     """
     if options.clip is not None:
-        norm = torch.linalg.vector_norm(gradient)
+        norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
         gradient = gradient * (options.clip / (norm + 1e-12)).clamp(max=1.0)
     if options.optimiser == "sgd":
         if options.momentum:

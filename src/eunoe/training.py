@@ -12,6 +12,7 @@ from eunoe.local import Batch, Local
 from eunoe.methods.base import Vectors
 from eunoe.options import Training
 from eunoe.randomness import generator, torch_generator, torch_seed
+from eunoe.setting import Setting
 from eunoe.vector import Weights
 
 
@@ -40,10 +41,10 @@ class Update:
     skipped: str | None = None
 
 
-def plan_batches(
+def plan_steps(
     size: int, training: Training, chance: np.random.Generator, at_least_two: bool = False
-) -> list[np.ndarray]:
-    """The positions of each step's samples in a client's data.
+) -> tuple[np.ndarray, list[int]]:
+    """The positions of all steps' samples in a client's data, one after the other, and each step's number.
 
     Epochs go through all samples in a new order each. `at_least_two` joins a last batch of a single
     sample to the one before, which batch normalisation needs.
@@ -51,19 +52,26 @@ def plan_batches(
     batch = min(training.batch_size or size, size)
     least, most = training.epoch_range
     epochs = int(chance.integers(least, most + 1)) if most > least else least
-    batches: list[np.ndarray] = []
-    while len(batches) < training.steps if training.steps else epochs > 0:
-        order = chance.permutation(size)
-        cuts = list(range(batch, size, batch))
-        parts = np.split(order, cuts)
-        if len(parts) > 1 and len(parts[-1]) < batch:
-            if training.last_batch == "drop":
-                parts.pop()
-            elif at_least_two and len(parts[-1]) == 1:
-                parts[-2:] = [np.concatenate(parts[-2:])]
-        batches += parts
-        epochs -= 1
-    return batches[: training.steps] if training.steps else batches
+    full, rest = divmod(size, batch)
+    lengths = [batch] * full
+    if rest == 1 and at_least_two and training.last_batch == "keep":
+        lengths[-1] += 1
+    elif rest and training.last_batch == "keep":
+        lengths.append(rest)
+    if training.steps:
+        epochs = -(-training.steps // len(lengths))
+    used = sum(lengths)
+    orders = [chance.permutation(size)[:used] for _ in range(epochs)]
+    lengths = (lengths * epochs)[: training.steps]
+    return np.concatenate(orders)[: sum(lengths)], lengths
+
+
+def plan_batches(
+    size: int, training: Training, chance: np.random.Generator, at_least_two: bool = False
+) -> list[np.ndarray]:
+    """The positions of each step's samples in a client's data."""
+    order, lengths = plan_steps(size, training, chance, at_least_two)
+    return np.split(order, np.cumsum(lengths)[:-1])
 
 
 def begin_client(
@@ -71,15 +79,22 @@ def begin_client(
 ) -> tuple[Local, list[np.ndarray]]:
     """A client that has received the model and is ready to train, and its batches."""
     setting = job.setting_in(received.round)
-    federation, model, training = job.federation, job.model, setting.training
-    rows = torch.from_numpy(federation.rows(client, "train"))
-    counts = federation.counts(client).to(model.dtype)
     batches = plan_batches(
-        len(rows),
-        training,
+        int(job.federation.sizes[client]),
+        setting.training,
         generator(setting.seed, "batches", received.round, client),
         setting.has_batch_norm,
     )
+    return make_local(job, setting, client, received, state, len(batches)), batches
+
+
+def make_local(
+    job: Job, setting: Setting, client: int, received: Received, state: Mapping[str, Tensor], steps: int
+) -> Local:
+    """A client that has received the model and will take so many steps."""
+    federation, model, training = job.federation, job.model, setting.training
+    rows = torch.from_numpy(federation.rows(client, "train"))
+    counts = federation.counts(client).to(model.dtype)
 
     def data(index: Tensor) -> tuple[Tensor, Tensor]:
         chosen = rows[index]
@@ -87,7 +102,7 @@ def begin_client(
         return x.to(model.device), federation.samples("clients").y[chosen].to(model.device)
 
     decays = training.unlearnable == "train" or job.loss.learns_from(counts)
-    local = Local(
+    return Local(
         model=model,
         setting=setting,
         client=client,
@@ -99,16 +114,15 @@ def begin_client(
         shared=received.shared,
         own=state
         or {
-            name: torch.zeros(size, dtype=model.dtype)
+            name: torch.zeros(size, dtype=model.dtype, device=model.device)
             for name, size in job.method.client_state(setting).items()
         },
-        steps=len(batches),
+        steps=steps,
         lr=setting.lr,
         weight_decay=training.weight_decay if decays else 0.0,
         data=data,
         generator=torch_generator(setting.seed, "method", received.round, client),
     )
-    return local, batches
 
 
 def train_client(
