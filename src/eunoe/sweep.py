@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from eunoe.config import apply_settings, make_config, to_toml
+from eunoe.config import RESUMABLE, apply_settings, make_config, to_toml
 from eunoe.errors import InputError, RunFailed
 from eunoe.rounds import Record
 from eunoe.runs import Run, resume, run
@@ -71,7 +71,7 @@ def execute(
     exception ends the sweep.
     """
     runs = list(runs)
-    waiting = [planned for planned in runs if not _finished(planned.folder)]
+    waiting = [planned for planned in runs if not _done(planned)]
     if jobs == 1:
         for planned in waiting:
             on_round(planned, None)
@@ -145,14 +145,20 @@ def _as_setting(value: Any) -> str:
     return to_toml({"v": value}).removeprefix("v = ").strip()
 
 
-def _finished(folder: Path) -> bool:
-    return (folder / "status.json").exists() and Run(folder).status["state"] in ("finished", "failed")
+def _done(planned: Planned) -> bool:
+    """Whether nothing is left to do: a run that ended early by its hours or its length may be to go on."""
+    if not (planned.folder / "status.json").exists():
+        return False
+    status = Run(planned.folder).status
+    enough = status["round"] >= planned.rounds or "accuracy reached" in status["reason"]
+    return bool(status["state"] == "failed" or (status["state"] == "finished" and enough))
 
 
 def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
     with suppress(RunFailed):
         if (planned.folder / "config.toml").exists():
-            resume(planned.folder, on_round=on_round, say=_silent)
+            changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
+            resume(planned.folder, changes, on_round=on_round, say=_silent)
         else:
             run(planned.values, out=planned.folder, on_round=on_round, say=_silent)
 
