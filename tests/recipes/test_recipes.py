@@ -4,13 +4,15 @@ from typing import Any
 
 import pytest
 
+from eunoe.config import make_config
 from eunoe.errors import InputError
 from eunoe.randomness import generator
 from eunoe.recipes import find_recipe, recipes
-from eunoe.recipes.base import MAY_SHRINK, PART, Recipe, Run, leaves, merge
+from eunoe.recipes.base import MAY_SHRINK, PART, Recipe, Run, Scale, leaves, merge
 from eunoe.recipes.cost import core_seconds, samples
 from eunoe.recipes.papers import library
 
+SCALES: tuple[Scale, ...] = ("full", "small")
 ALL = list(recipes().values())
 each = pytest.mark.parametrize("recipe", ALL, ids=[recipe.name for recipe in ALL])
 
@@ -55,6 +57,13 @@ def test_small_shrinks_and_never_changes_the_algorithm(recipe: Recipe) -> None:
 
 
 @each
+def test_configs_are_valid(recipe: Recipe) -> None:
+    for scale in SCALES:
+        for run in recipe.runs(scale, [0], stand_in=True):
+            make_config(run.config)
+
+
+@each
 def test_claims_can_be_tested_and_can_fail_at_small_scale(recipe: Recipe) -> None:
     labels = [f"{run.label} {c}".strip() for run in recipe.runs("small", [0]) for c in recipe.measures]
     random = generator(0, "values of runs")
@@ -73,9 +82,9 @@ def test_claims_can_be_tested_and_can_fail_at_small_scale(recipe: Recipe) -> Non
 def test_shared_runs_are_the_same_runs(recipe: Recipe) -> None:
     if not recipe.shares:
         return
-    for scale in ("full", "small"):
-        owner = {(r.label, r.seed): r.config for r in recipes()[recipe.shares].runs(scale, [0])}  # type: ignore[arg-type]
-        for run in recipe.runs(scale, [0]):  # type: ignore[arg-type]
+    for scale in SCALES:
+        owner = {(r.label, r.seed): r.config for r in recipes()[recipe.shares].runs(scale, [0])}
+        for run in recipe.runs(scale, [0]):
             assert owner.get((run.label, 0), run.config) == run.config
 
 

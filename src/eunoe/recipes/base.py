@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from eunoe.errors import InputError
 from eunoe.recipes.claims import Claim
 from eunoe.recipes.measures import Measure
 from eunoe.recipes.papers import Cell, Exhibit, library
+
+if TYPE_CHECKING:
+    from eunoe.runs import Run as FinishedRun
 
 Config = dict[str, Any]
 Scale = Literal["full", "small"]
@@ -25,8 +28,6 @@ MAY_SHRINK = frozenset(
         "evaluation.every",
         "evaluation.last",
         "stop.target",
-        "probes.every",
-        "probes.rounds",
     }
 )
 
@@ -87,7 +88,7 @@ class Recipe:
     `small` shrinks every run, `small_variants` are the lines that a small scale keeps (all if empty).
     `seeds` is how many the paper's setting is run with. `also` names a second table that labels may belong
     to. `shares` names the recipe whose runs these are, so that they are made once. `derive` computes further
-    cells from the mean values, as text.
+    cells from the mean values, as text; `after` measures further quantities on a run that has ended.
     """
 
     name: str
@@ -102,6 +103,7 @@ class Recipe:
     also: str = ""
     shares: str = ""
     derive: Callable[[Mapping[str, float]], dict[str, str]] | None = field(default=None, repr=False)
+    after: Callable[["FinishedRun"], dict[str, float]] | None = field(default=None, repr=False)
 
     @property
     def exhibit(self) -> Exhibit:

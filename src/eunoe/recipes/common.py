@@ -9,6 +9,9 @@ GROUP: Config = {"model": {"name": "resnet18", "norm": "group"}}
 BATCH: Config = {"model": {"name": "resnet18", "norm": "batch"}}
 LENET: Config = {"model": {"name": "lenet"}}
 
+# Training in one place on the public data alone, one epoch a round.
+CENTRAL: Config = {"method": {"name": "central", "on": "public"}, "training": {"epochs": 1}}
+
 # TCE paper, thesis, WSM paper: clients of equal size with label mixes drawn from Dirichlet(0.1).
 REWEIGHTING: Config = {
     "rounds": 4000,
@@ -19,7 +22,7 @@ REWEIGHTING: Config = {
     "augment": {"crop_padding": 4, "flip": True},
     "training": {"epochs": 3, "batch_size": 64, "lr": 0.05, "momentum": 0.0, "weight_decay": 1e-4},
     "server_step": {"name": "average"},
-    "evaluation": {"every": 20, "last": 100},
+    "evaluation": {"every": 50, "last": 100},
     **FEDAVG,
 }
 

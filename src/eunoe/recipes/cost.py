@@ -49,6 +49,9 @@ def samples(config: Mapping[str, Any]) -> float:
     one = size * kept / clients * passes
     if steps := training.get("steps"):
         one = min(one, steps * training["batch_size"])
+    if method == "central":
+        share = config["public"].get("share") or 0.04 if config["method"]["on"] == "public" else 1.0
+        return float(config["rounds"] * size * share * passes)
     a_round = participants * one * STEP_WORK.get(method, 1.0) + SERVER_SAMPLES.get(method, 0)
     return float(config["rounds"] * a_round)
 

@@ -2,7 +2,7 @@
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, highest, lowest
-from eunoe.recipes.common import FLASHBACK
+from eunoe.recipes.common import CENTRAL, FLASHBACK
 from eunoe.recipes.measures import Measure, over_rounds, rounds_to
 
 # The paper's target accuracies, of which rounds to 50, 75 and 95% are counted.
@@ -83,20 +83,19 @@ def table(data: str) -> Recipe:
     )
 
 
-def by_data(
-    figure: str, measure: Measure, claims: tuple[Claim, ...], probes: Config, seeds: int = 1
-) -> Recipe:
-    """A figure that shows all methods on all three data sets."""
+def by_data(figure: str, measure: Measure, claim: Claim, central: bool = False) -> Recipe:
+    """A figure that shows all methods on all three data sets, and central training on the public data."""
+    public = tuple(Variant(f"{data} central", merge(changes, CENTRAL)) for data, changes in DATA.items())
     return Recipe(
         f"flashback-{figure}",
-        merge(FLASHBACK, probes),
-        tuple(variant for data in DATA for variant in methods(data, prefix=f"{data} ")),
+        FLASHBACK,
+        tuple(variant for data in DATA for variant in methods(data, prefix=f"{data} ")) + public * central,
         {"": measure},
-        claims,
+        (claim,),
         merge(SMALL, {"rounds": 8}),
         ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback"),
-        seeds=seeds,
-        shares="flashback-fig3" if figure in ("fig4", "fig14") else "",
+        seeds=1,
+        shares="flashback-fig3" if figure != "fig3" else "",
     )
 
 
@@ -106,8 +105,9 @@ def against_baselines(sentence: str, statistic: str) -> Claim:
     return Claim(sentence, compare("cifar10 flashback", tuple(f"cifar10 {name}" for name in BASELINES)))
 
 
-PER_CLASS: Config = {"probes": {"local_per_class": True, "every": 10}}
-SMALL_PROBES: Config = {"probes": {"every": 2}}
+HIGHEST = against_baselines("Flashback is the most accurate (mean over rounds)", "highest")
+FORGETS_LEAST = against_baselines("Flashback forgets least in a round", "lowest")
+RISES_LEAST = against_baselines("local training raises Flashback's loss least", "lowest")
 
 RECIPES = (
     *(table(data) for data in DATA),
@@ -124,7 +124,7 @@ RECIPES = (
     ),
     Recipe(
         "flashback-fig2",
-        merge(FLASHBACK, PER_CLASS),
+        FLASHBACK,
         methods("cifar10", ("fedavg", "fedntd", "feddf", "flashback")),
         {"local": over_rounds("lost_locally", first=2), "merge": over_rounds("lost_in_merge", first=2)},
         (
@@ -137,32 +137,12 @@ RECIPES = (
                 lambda v: v["fedavg merge"] - v["flashback merge"],
             ),
         ),
-        merge(SMALL, SMALL_PROBES, {"rounds": 6}),
+        merge(SMALL, {"rounds": 6}),
         ("fedavg", "flashback"),
         seeds=1,
     ),
-    by_data(
-        "fig3",
-        over_rounds("accuracy"),
-        (against_baselines("Flashback is the most accurate (mean over rounds)", "highest"),),
-        {},
-    ),
-    by_data(
-        "fig4",
-        over_rounds("round_forgetting"),
-        (against_baselines("Flashback forgets least in a round", "lowest"),),
-        {},
-    ),
-    by_data(
-        "fig5",
-        over_rounds("local_loss_rise", "loss", first=2),
-        (against_baselines("local training raises Flashback's loss least", "lowest"),),
-        PER_CLASS,
-    ),
-    by_data(
-        "fig14",
-        over_rounds("round_forgetting"),
-        (against_baselines("Flashback forgets least in a round", "lowest"),),
-        {},
-    ),
+    by_data("fig3", over_rounds("accuracy"), HIGHEST, central=True),
+    by_data("fig4", over_rounds("round_forgetting"), FORGETS_LEAST),
+    by_data("fig5", over_rounds("local_loss_rise", "loss", first=2), RISES_LEAST),
+    by_data("fig14", over_rounds("round_forgetting"), FORGETS_LEAST),
 )

@@ -1,10 +1,10 @@
 """Heat-maps of local forgetting at one round: figures 2, 5, 6, 7 of the TCE paper, 2.2, A.1, A.2 of the
 thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same two runs."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, mean_loss
 from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting
-from eunoe.recipes.measures import nearest_round
+from eunoe.recipes.measures import at_fraction
 
 # For each paper: its loss, that loss with its norm, and the figures with their rounds.
 PAPERS: dict[str, tuple[str, Config, dict[str, int]]] = {
@@ -12,13 +12,15 @@ PAPERS: dict[str, tuple[str, Config, dict[str, int]]] = {
     "thesis": ("wsm", WSM, {"fig2.2": 2800, "figA.1": 1, "figA.2": 4000}),
     "wsm": ("wsm", {**BATCH, **WSM}, {"fig3": 1200, "fig7": 1, "fig8": 3600, "fig9": 4000}),
 }
-SMALL_PROBES: Config = {"probes": {"rounds": [1, 6, 12]}}
+ROUNDS = 4000
 
 
 def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Config = SMALL_RESNET) -> Recipe:
     """The heat-map of a paper's figure, for FedAvg and for the paper's loss."""
     loss, changed, rounds = PAPERS[paper]
-    probes: Config = {"probes": {"client_forgetting": True, "rounds": sorted(rounds.values())}}
+    # Rounds as fractions of the run, so that a shorter run is looked at in the same places.
+    places = sorted(round / ROUNDS for round in rounds.values())
+    probes: Config = {"probes": [{"metric": "client_matrix", "at": places}]}
     first = f"{paper}-{next(iter(rounds))}"
     exhibit = f"{paper}-{figure}"
     return Recipe(
@@ -28,14 +30,14 @@ def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Con
             Variant("cifar10 fedavg", {}),
             Variant(f"cifar10 fedavg+{loss}", WSM if LENET in changes else changed),
         ),
-        {"": nearest_round("local_forgetting", rounds[figure])},
+        {"": at_fraction("local_forgetting", rounds[figure] / ROUNDS)},
         (
             Claim(
-                f"{loss.upper()} forgets less of the other clients' data at round {rounds[figure]}",
+                f"{loss.upper()} forgets less of others' data at round {rounds[figure]} of {ROUNDS}",
                 mean_loss(f"fedavg+{loss}", "fedavg"),
             ),
         ),
-        merge(small, SMALL_PROBES),
+        small,
         exhibit_name=exhibit,
         shares="" if name or exhibit == first else first,
     )
@@ -49,6 +51,6 @@ RECIPES = (
         LENET,
         {"training": {"lr": 0.01}},
         name="wsm-fig3-lenet",
-        small={"rounds": 60, "evaluation": {"every": 10, "last": 20}},
+        small={"rounds": 60, "evaluation": {"every": 20, "last": 1}},
     ),
 )

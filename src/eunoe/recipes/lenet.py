@@ -30,7 +30,7 @@ RECIPES = (
         ),
         {"": last_rounds("accuracy")},
         (Claim("WSM beats FedAvg with LeNet", best_gain("fedavg+wsm", "fedavg")),),
-        {"rounds": 200, "evaluation": {"every": 10, "last": 50}},
+        {"rounds": 200, "evaluation": {"every": 25, "last": 10}},
         ("cifar100 lr=0.01 fedavg", "cifar100 fedavg+wsm"),
         also="wsm-table5",
     ),

@@ -1,17 +1,19 @@
 """What is read off a finished run: one number from the values that it recorded by round."""
 
 import math
-from collections.abc import Callable, Mapping
+import statistics
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run recorded: its config, and for each quantity its value by round."""
+    """What one run recorded: its config, for each quantity its value by round, and whether it diverged."""
 
     config: Mapping[str, Any]
     series: Mapping[str, Mapping[int, float]]
+    failed: bool = False
 
     def of(self, quantity: str) -> dict[int, float]:
         """The values of a quantity by round, in order, without those that are not numbers."""
@@ -26,19 +28,28 @@ class Measure:
     read: Callable[[Outcome], float]
     unit: str = "accuracy"
 
+    @property
+    def digits(self) -> int:
+        """Digits after the point."""
+        return {"rounds": 0, "points": 1, "classes": 2}.get(self.unit, 3)
+
     def text(self, value: float) -> str:
         """The value as it is printed; infinity stands for a round that was not reached."""
         if math.isnan(value):
-            return "-"
-        if self.unit == "rounds":
-            return (
-                "not reached"
-                if math.isinf(value)
-                else f"{value:.0f}"
-                if value == int(value)
-                else f"{value:.1f}"
-            )
-        return f"{value:+.1f}" if self.unit == "points" else f"{value:.3f}"
+            return "not measured"
+        return "not reached" if math.isinf(value) else f"{value:.{self.digits}f}"
+
+    def mean_text(self, values: Sequence[float]) -> str:
+        """The mean of values, and their standard deviation if there are several."""
+        centre = sum(values) / len(values)
+        if len(values) == 1:
+            return self.text(centre)
+        digits = max(self.digits, 1)
+        return f"{centre:.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+
+    def signed(self, difference: float) -> str:
+        """A difference of two values."""
+        return f"{difference:+.{self.digits}f}"
 
 
 def mean(values: Mapping[int, float]) -> float:
@@ -94,11 +105,11 @@ def drop_from_best() -> Measure:
     return Measure(read)
 
 
-def nearest_round(quantity: str, round: int, unit: str = "accuracy") -> Measure:
-    """The value of the measured round nearest to this one (small runs are shorter than the papers')."""
+def at_fraction(quantity: str, fraction: float, unit: str = "accuracy") -> Measure:
+    """The value of the measured round that is nearest to this fraction of the run."""
 
     def read(outcome: Outcome) -> float:
-        values = outcome.of(quantity)
-        return values[min(values, key=lambda measured: abs(measured - round))] if values else math.nan
+        values, place = outcome.of(quantity), fraction * outcome.config["rounds"]
+        return values[min(values, key=lambda measured: abs(measured - place))] if values else math.nan
 
     return Measure(read, unit)

@@ -15,8 +15,7 @@ METHODS: dict[str, Config] = {
 # The thesis lowers the learning rate of these two; the WSM paper's table is taken to do the same.
 CAUTIOUS: dict[str, Config] = {"scaffold": {"training": {"lr": 0.01}}, "fedprox": {"training": {"lr": 0.01}}}
 THIRTY: Config = {"rounds": 2000, "partition": {"clients": 30}}
-FEW_ROUNDS: Config = {"rounds": 60, "evaluation": {"every": 5, "last": 20}}
-LOCAL_FORGETTING: Config = {"probes": {"client_forgetting": True, "every": 100}}
+FEW_ROUNDS: Config = {"rounds": 60, "evaluation": {"every": 10, "last": 10}}
 
 
 def variants(methods: tuple[str, ...], data: tuple[str, ...]) -> tuple[Variant, ...]:
@@ -84,20 +83,20 @@ RECIPES = (
     ),
     Recipe(
         "wsm-fig4",
-        reweighting("wsm", THIRTY, LOCAL_FORGETTING),
+        reweighting("wsm", THIRTY),
         variants(FOUR, ("cifar10",)),
         {"": over_rounds("local_forgetting")},
         (every_method("forgetting", FOUR),),
-        merge(SMALL_RESNET, {"probes": {"every": 4}}),
+        SMALL_RESNET,
         SMALL,
     ),
     Recipe(
         "wsm-fig4-lenet",
-        reweighting("wsm", THIRTY, LENET, LOCAL_FORGETTING, {"training": {"lr": 0.01}}),
+        reweighting("wsm", THIRTY, LENET, {"training": {"lr": 0.01}}),
         variants(FOUR, ("cifar10",)),
         {"": over_rounds("local_forgetting")},
         (every_method("forgetting", FOUR),),
-        merge(FEW_ROUNDS, {"probes": {"every": 10}}),
+        FEW_ROUNDS,
         SMALL,
         exhibit_name="wsm-fig4",
     ),

@@ -20,8 +20,6 @@ def outcome_of(run: RunRecords, config: Mapping[str, Any]) -> Outcome:
         read = _PROBES.get(str(probe["probe"]))
         for quantity, value in (read(probe) if read else {}).items():
             series.setdefault(quantity, {})[int(probe["round"])] = value
-    if run.label_counts is not None:
-        series["classes_per_client"] = {0: float((run.label_counts > 0).sum(axis=1).mean())}
     return Outcome(config, series)
 
 

@@ -8,20 +8,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from eunoe.recipes.base import Recipe, Run, Scale
+from eunoe.recipes.base import Recipe, Run, Scale, data_sets
 from eunoe.recipes.claims import Verdict, judge
 from eunoe.recipes.measures import Measure, Outcome
 
 
 @dataclass(frozen=True)
 class Row:
-    """One cell: the paper's text and number, ours over the seeds, and the difference of the two."""
+    """One cell: the paper's text, ours over the seeds, the difference, and the fewest rounds of a run."""
 
     label: str
     paper: str
     ours: str
-    difference: str
-    seeds: int
+    difference: str = ""
+    seeds: int = 0
+    rounds: int = 0
     stand_in: str = ""
 
 
@@ -55,86 +56,62 @@ class Results:
 
 def folder_of(out: Path, recipe: Recipe, scale: Scale, run: Run) -> Path:
     """Where a run is kept: recipes that share runs share the folder."""
-    name = re.sub(r"[^a-z0-9.=+]+", "-", run.label.lower())
-    stand_in = (
-        f"-{run.config['data'].get('of', run.config['data']['name'])}-for-{run.stand_in_for}"
-        if run.stand_in_for
-        else ""
-    )
-    return out / (recipe.shares or recipe.name) / scale / f"{name}{stand_in}-seed{run.seed}"
+    name = re.sub(r"[^a-z0-9.=+]+", "-", f"{run.label} {stand_in(run)}".lower()).strip("-")
+    return out / (recipe.shares or recipe.name) / scale / name / f"seed-{run.seed}"
+
+
+def stand_in(run: Run) -> str:
+    """What stands in for what in a run, if anything does."""
+    return f"{data_sets([run])[0]} for {run.stand_in_for}" if run.stand_in_for else ""
 
 
 def collect(recipe: Recipe, scale: Scale, outcomes: Sequence[tuple[Run, Outcome]]) -> Results:
-    """Rows and verdicts from the outcomes of finished runs."""
-    found: dict[str, dict[int, float]] = {}
-    stand_ins: dict[str, str] = {}
-    lengths: dict[str, int] = {}
+    """Rows and verdicts from what the runs recorded."""
+    cells: dict[str, list[tuple[Run, Outcome, Measure]]] = {}
     for run, outcome in outcomes:
         for column, measure in recipe.measures.items():
-            label = f"{run.label} {column}".strip()
-            found.setdefault(label, {})[run.seed] = measure.read(outcome)
-            lengths[label] = max(lengths.get(label, 0), int(outcome.config["rounds"]))
-            if run.stand_in_for:
-                stand_ins[label] = (
-                    f"{run.config['data'].get('of', run.config['data']['name'])} for {run.stand_in_for}"
-                )
-    rows = [
-        _row(recipe, label, list(values.values()), stand_ins.get(label, ""))
-        for label, values in found.items()
-    ]
+            cells.setdefault(f"{run.label} {column}".strip(), []).append((run, outcome, measure))
+    values = {label: [m.read(o) for _, o, m in entries] for label, entries in cells.items()}
+    rows = [_row(recipe, label, values[label], entries) for label, entries in cells.items()]
     if recipe.derive:
         means = {
-            label: sum(values.values()) / len(values)
-            for label, values in found.items()
-            if label not in stand_ins
+            label: sum(values[label]) / len(values[label])
+            for label in cells
+            if not stand_in(cells[label][0][0])
         }
-        rows += [_derived(recipe, label, text) for label, text in recipe.derive(means).items()]
-    seeds = sorted({seed for values in found.values() for seed in values})
-    # A round that was not reached counts as the one after the last, which makes differences no larger.
-    by_seed = [
-        {label: min(values[seed], lengths[label] + 1) for label, values in found.items() if seed in values}
-        if any(measure.unit == "rounds" for measure in recipe.measures.values())
-        else {label: values[seed] for label, values in found.items() if seed in values}
-        for seed in seeds
-    ]
-    return Results(recipe, scale, tuple(rows), tuple(judge(claim, by_seed) for claim in recipe.claims))
+        rows += [Row(label, _paper(recipe, label), text) for label, text in recipe.derive(means).items()]
+    by_seed: dict[int, dict[str, float]] = {}
+    for label, entries in cells.items():
+        for (run, outcome, _), value in zip(entries, values[label], strict=True):
+            # A round that was not reached counts as the one after the last: differences are then no larger.
+            by_seed.setdefault(run.seed, {})[label] = min(value, outcome.config["rounds"] + 1)
+    verdicts = tuple(judge(claim, list(by_seed.values())) for claim in recipe.claims)
+    return Results(recipe, scale, tuple(rows), verdicts)
 
 
-def _row(recipe: Recipe, label: str, values: list[float], stand_in: str) -> Row:
-    measure = _measure(recipe, label)
-    mean = sum(values) / len(values)
-    spread = (
-        math.sqrt(sum((value - mean) ** 2 for value in values) / (len(values) - 1))
-        if len(values) > 1
-        else 0.0
-    )
-    ours = measure.text(mean)
-    if len(values) > 1 and math.isfinite(mean):
-        ours += f" ± {abs(spread):.1f}" if measure.unit in ("rounds", "points") else f" ± {spread:.3f}"
-    if stand_in:
-        return Row(label, "", ours, "", len(values), stand_in)
-    cell = recipe.target(label)
+def _row(recipe: Recipe, label: str, values: list[float], entries: list[tuple[Run, Outcome, Measure]]) -> Row:
+    run, _, measure = entries[0]
+    finite = [value for value in values if math.isfinite(value)]
+    failed = sum(outcome.failed for _, outcome, _ in entries)
+    ours = measure.mean_text(finite) if finite else "NC" if failed else measure.text(values[0])
+    if finite and len(finite) < len(values):
+        ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if failed else 'not reached'})"
+    rounds = min(max(outcome.of("accuracy"), default=0) for _, outcome, _ in entries)
+    if stood := stand_in(run):
+        return Row(label, "", ours, "", len(values), rounds, stood)
+    target = recipe.target(label)
     difference = ""
-    if cell is not None and cell.value is not None and math.isfinite(mean):
-        gap = mean - cell.value
-        difference = (
-            f"{gap:+.0f}"
-            if measure.unit == "rounds"
-            else f"{gap:+.1f}"
-            if measure.unit == "points"
-            else f"{gap:+.3f}"
-        )
-    return Row(label, cell.text if cell else "", ours, difference, len(values))
+    if target is not None and target.value is not None and len(finite) == len(values):
+        difference = measure.signed(sum(finite) / len(finite) - target.value)
+    return Row(label, _paper(recipe, label), ours, difference, len(values), rounds)
 
 
-def _measure(recipe: Recipe, label: str) -> Measure:
-    column = next((column for column in recipe.measures if column and label.endswith(f" {column}")), "")
-    return recipe.measures[column]
-
-
-def _derived(recipe: Recipe, label: str, text: str) -> Row:
-    cell = recipe.target(label)
-    return Row(label, cell.text if cell else "", text, "", 0)
+def _paper(recipe: Recipe, label: str) -> str:
+    """The paper's cell as it is shown."""
+    if label in recipe.exhibit.doubtful:
+        return f"{recipe.exhibit.cells[label].text} (doubtful)"
+    target = recipe.target(label)
+    return target.text if target else ""
 
 
 def write_summary(folder: Path, results: Results, extra: Mapping[str, Any]) -> Path:

@@ -1,0 +1,205 @@
+"""`eunoe papers` and `eunoe reproduce`: the papers' tables and figures, and running them again."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from eunoe.recipes.base import Recipe, Scale
+    from eunoe.recipes.results import Results
+
+app = typer.Typer(help="The papers' tables and figures, by name.", no_args_is_help=True)
+OUT = Path("results")
+
+
+@app.command("papers")
+def papers(
+    name: Annotated[str | None, typer.Argument(help="A recipe, to see all about it.")] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = OUT,
+) -> None:
+    """List every table and figure of the papers: its setting, its cost, what has been run."""
+    from eunoe.recipes import find_recipe, recipes
+
+    if name is not None:
+        _show_one(find_recipe(name), out)
+    else:
+        _show_all(list(recipes().values()), out)
+
+
+@app.command("reproduce")
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A table or figure, as `eunoe papers` lists it.")],
+    scale: Annotated[
+        str, typer.Option(help="full: the paper's setting; small: minutes on two cores.")
+    ] = "full",
+    seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas.")] = None,
+    stand_in: Annotated[
+        bool, typer.Option("--stand-in", help="Run on other data where the paper's are absent.")
+    ] = False,
+    only: Annotated[
+        str, typer.Option(help="Run only lines that have these words, such as 'cifar100 fedavg'.")
+    ] = "",
+    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
+    rounds: Annotated[int | None, typer.Option(help="Rounds to do for now; more go on from there.")] = None,
+    hours: Annotated[
+        float | None, typer.Option(help="Hours after which a run stops; it goes on when started again.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = OUT,
+) -> None:
+    """Run a table or figure again, skipping what is done; print the paper's numbers, ours, the difference."""
+    from eunoe.progress import Bars
+    from eunoe.recipes import find_recipe
+    from eunoe.recipes import reproduce as running
+    from eunoe.sweep import Planned
+
+    choice = running.Choice(
+        find_recipe(name), _scale(scale), out, _seeds(seeds), stand_in, only, rounds, hours
+    )
+    with Bars() as bars:
+
+        def on_round(planned: Planned, record: dict[str, Any] | None) -> None:
+            if record is None:
+                bars.start(
+                    planned.folder, f"{planned.values['name']} seed {planned.values['seed']}", planned.rounds
+                )
+            else:
+                bars.update(planned.folder, record)
+
+        results, absent = running.reproduce(choice, jobs, on_round)
+    _show_results(results)
+    for data, path in absent.items():
+        print(f"not run: what needs {data} ({path} is not there); --stand-in runs it on other data")
+    print(f"runs and summary in {out / name / scale}")
+
+
+def _show_all(listed: "list[Recipe]", out: Path) -> None:
+    from eunoe.recipes.base import data_sets
+    from eunoe.recipes.cost import total
+    from eunoe.recipes.reproduce import Choice, missing, progress
+    from eunoe.tables import show
+
+    rows = []
+    for recipe in listed:
+        full, small = recipe.runs("full"), recipe.runs("small")
+        samples, seconds = total(full)
+        absent = missing(full)
+        data = ", ".join(f"{name} (absent)" if name in absent else name for name in data_sets(full))
+        ran = [_ran(progress(Choice(recipe, scale, out))) for scale in ("full", "small")]
+        exhibit = recipe.exhibit
+        rows.append(
+            [
+                recipe.name,
+                f"{exhibit.paper}, {exhibit.where}",
+                exhibit.setting,
+                data,
+                f"{len(full)}",
+                f"{samples:.1e}",
+                duration(seconds),
+                duration(total(small)[1]),
+                *ran,
+            ]
+        )
+    headings = [
+        "name",
+        "source",
+        "setting",
+        "data",
+        "runs",
+        "samples",
+        "core time",
+        "small",
+        "full ran",
+        "small ran",
+    ]
+    show(headings, rows, "Tables and figures of the papers")
+    print("core time: training on one core, estimated; eunoe papers NAME shows one with its numbers")
+
+
+def _show_one(recipe: "Recipe", out: Path) -> None:
+    from eunoe.recipes.cost import total
+    from eunoe.recipes.papers import library
+    from eunoe.tables import show
+
+    exhibit = recipe.exhibit
+    print(f"{recipe.name}: {library().papers[exhibit.paper].title}, {exhibit.where}")
+    print(f"setting: {exhibit.setting}")
+    print(f"shows: {exhibit.shows}")
+    for claim in recipe.claims:
+        print(f"claim tested: {claim.sentence}")
+    for scale in ("full", "small"):
+        runs = recipe.runs(scale)
+        samples, seconds = total(runs)
+        print(f"{scale}: {len(runs)} runs, {samples:.1e} samples, about {duration(seconds)} of one core")
+    for note in library().notes(recipe.exhibit_name or recipe.name):
+        print(f"note ({note.about}): {note.says}. Used here: {note.resolved}.")
+    if exhibit.cells:
+        doubtful = dict.fromkeys(exhibit.doubtful, " (doubtful)")
+        rows = [[label, cell.text + doubtful.get(label, "")] for label, cell in exhibit.cells.items()]
+        show([exhibit.measure, "paper"], rows)
+
+
+def _show_results(results: "Results") -> None:
+    from eunoe.recipes.papers import library
+    from eunoe.tables import show
+
+    recipe, exhibit = results.recipe, results.recipe.exhibit
+    small = results.scale == "small"
+    scale = "SMALL SCALE, not the paper's setting: " if small else ""
+    title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {exhibit.measure}"
+    ours = "ours (small)" if small else "ours"
+    rows = [
+        [row.label, row.paper, row.ours, row.difference, str(row.seeds or ""), str(row.rounds or "")]
+        for row in results.rows
+        if not row.stand_in
+    ]
+    if rows:
+        show(["run", "paper", ours, "difference", "seeds", "rounds"], rows, title)
+    stood = [
+        [row.label, row.stand_in, row.ours, str(row.seeds), str(row.rounds)]
+        for row in results.rows
+        if row.stand_in
+    ]
+    if stood:
+        show(
+            ["run", "data", ours, "seeds", "rounds"],
+            stood,
+            f"STAND-IN DATA, not comparable with the paper: {title}",
+        )
+    for verdict in results.verdicts:
+        print(f"claim: {verdict.claim.sentence}\n  {verdict.text()}")
+    for note in library().notes(recipe.exhibit_name or recipe.name):
+        print(f"note ({note.about}): used here: {note.resolved}.")
+
+
+def _ran(state: dict[str, int]) -> str:
+    if not state["begun"]:
+        return ""
+    return f"{state['ended']} of {state['runs']}" + (" (running)" if state["begun"] > state["ended"] else "")
+
+
+def duration(seconds: float) -> str:
+    """A time in the unit that suits it."""
+    for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
+        if seconds >= size:
+            return f"{seconds / size:,.0f} {unit}" if seconds >= 10 * size else f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} s"
+
+
+def _scale(text: str) -> "Scale":
+    from eunoe.errors import InputError
+
+    if text not in ("full", "small"):
+        raise InputError(f"--scale is full or small, not {text!r}")
+    return text  # type: ignore[return-value]
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    from eunoe.errors import InputError
+
+    if text is None:
+        return None
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds {text!r} are no whole numbers separated by commas") from None

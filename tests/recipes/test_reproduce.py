@@ -1,0 +1,133 @@
+"""A tiny recipe from end to end: it runs, skips what is done, goes on, compares, and says what is missing."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eunoe.errors import InputError
+from eunoe.recipes.base import Recipe, Variant, merge
+from eunoe.recipes.claims import Claim, mean_gain
+from eunoe.recipes.measures import Outcome, last_rounds, rounds_to
+from eunoe.recipes.part import part
+from eunoe.recipes.reproduce import Choice, missing, progress, read, ready, reproduce
+from eunoe.recipes.results import collect
+
+COMMON: dict[str, Any] = {
+    "rounds": 3,
+    "data": {"name": "digits"},
+    "partition": {"name": "dirichlet", "clients": 5, "alpha": 0.5},
+    "participation": 2,
+    "model": {"name": "logistic"},
+    "training": {"epochs": 1, "batch_size": 16, "lr": 0.1},
+    "evaluation": {"every": 1, "last": 2},
+    "method": {"name": "fedavg"},
+    "loss": {"name": "ce"},
+}
+
+
+def tiny(**changes: Any) -> Recipe:
+    return Recipe(
+        "wsm-table3",
+        merge(COMMON, changes),
+        (Variant("cifar10 fedavg", {}), Variant("cifar10 fedavg+wsm", {"loss": {"name": "wsm"}})),
+        {"": last_rounds("accuracy")},
+        (Claim("WSM is better", mean_gain("fedavg+wsm", "fedavg")),),
+        {"rounds": 2, "data": {"limit": 300}},
+        after=lambda run: {"classes": float(run.job.federation.classes)},
+    )
+
+
+def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
+    seen: list[str] = []
+
+    def go(recipe: Recipe, rounds: int | None = None) -> Any:
+        seen.clear()
+        choice = Choice(recipe, "full", tmp_path, [0, 1], rounds=rounds)
+        results, absent = reproduce(
+            choice, 1, lambda planned, record: seen.append(planned.label) if record else None
+        )
+        assert not absent
+        return choice, results
+
+    choice, results = go(tiny(), rounds=2)
+    assert len(seen) == 4 * 2
+    assert {row.rounds for row in results.rows} == {2}
+    choice, results = go(tiny())
+    # Each of the four runs had one round left.
+    assert len(seen) == 4
+    row = results.rows[0]
+    assert (row.label, row.paper, row.seeds, row.rounds) == ("cifar10 fedavg", "0.608 ± 0.010", 2, 3)
+    assert float(row.difference) == pytest.approx(float(row.ours.split()[0]) - 0.608, abs=0.0011)
+    assert len(results.verdicts[0].by_seed) == 2
+    outcome = read(choice, choice.runs()[0])
+    assert outcome is not None
+    assert outcome.series["classes"] == {3: 10.0}
+    summary = json.loads((tmp_path / "wsm-table3/full/summary-wsm-table3.json").read_text())
+    assert summary["rows"][0]["ours"] == row.ours
+    go(tiny())
+    assert not seen
+    assert progress(choice) == {"runs": 4, "begun": 4, "ended": 4}
+    with pytest.raises(InputError, match=r"training.lr = 0.1, not 0.2"):
+        go(tiny(training={"lr": 0.2}))
+
+
+def test_small_runs_are_marked_and_kept_apart(tmp_path: Path) -> None:
+    choice = Choice(tiny(), "small", tmp_path, [0])
+    planned = choice.planned(choice.runs()[0])
+    assert planned.values["name"] == "cifar10 fedavg (small)"
+    assert planned.folder == tmp_path / "wsm-table3/small/cifar10-fedavg/seed-0"
+    reproduce(choice, 1)
+    assert progress(choice)["ended"] == 2
+    assert progress(Choice(tiny(), "full", tmp_path, [0]))["begun"] == 0
+
+
+def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUNOE_DATA", str(tmp_path))
+    recipe = tiny(data={"name": "femnist"})
+    runs = recipe.runs("full", [0])
+    assert missing(runs) == {"femnist": tmp_path / "femnist.npz"}
+    with pytest.raises(InputError, match=r"femnist.npz.*--stand-in"):
+        ready(runs, missing(runs), "wsm-table3")
+    assert missing(recipe.runs("full", [0], stand_in=True)) == {"omniglot": tmp_path / "omniglot.npz"}
+
+
+def test_stand_ins_never_stand_beside_the_papers_numbers() -> None:
+    recipe = tiny(data={"name": "femnist"})
+    run = recipe.runs("full", [0], stand_in=True)[0]
+    outcome = Outcome(run.config, {"accuracy": {3: 0.5}})
+    row = collect(recipe, "full", [(run, outcome)]).rows[0]
+    assert (row.paper, row.difference, row.stand_in) == ("", "", "omniglot for femnist")
+
+
+def test_runs_that_diverge_or_do_not_arrive() -> None:
+    recipe = tiny()
+    runs = recipe.runs("full", [0, 1])[:2]
+    failed = [(run, Outcome(run.config, {}, failed=True)) for run in runs]
+    assert collect(recipe, "full", failed).rows[0].ours == "NC"
+    reached = Recipe("wsm-table3", COMMON, recipe.variants, {"": rounds_to(0.5)}, recipe.claims, {})
+    half = [
+        (runs[0], Outcome(runs[0].config, {"accuracy": {2: 0.6}})),
+        (runs[1], Outcome(runs[1].config, {"accuracy": {2: 0.4}})),
+    ]
+    assert collect(reached, "full", half).rows[0].ours == "2 (1 of 2 not reached)"
+
+
+def test_a_round_that_was_not_reached_counts_as_the_one_after_the_last() -> None:
+    recipe = Recipe("wsm-table3", COMMON, tiny().variants, {"": rounds_to(0.5)}, tiny().claims, {})
+    fedavg, wsm = recipe.runs("full", [0])
+    outcomes = [
+        (fedavg, Outcome(COMMON, {"accuracy": {3: 0.6}})),
+        (wsm, Outcome(COMMON, {"accuracy": {3: 0.1}})),
+    ]
+    assert collect(recipe, "full", outcomes).verdicts[0].by_seed == (4 - 3,)
+
+
+def test_a_part_of_a_data_set_is_the_same_every_time() -> None:
+    first, second = part(of="digits", limit=300, test_limit=100), part(of="digits", limit=300, test_limit=100)
+    assert len(first.train) == 300
+    assert len(first.test) == 100
+    assert bool((first.train.x == second.train.x).all())
+    assert first.mean == part(of="digits").mean
+    assert len(part(of="digits").test) == 355
