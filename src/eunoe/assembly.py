@@ -17,6 +17,7 @@ from eunoe.losses import Loss
 from eunoe.methods.base import Method
 from eunoe.randomness import torch_seed
 from eunoe.server_steps import Average, ServerStep
+from eunoe.server_training import ServerTrainer
 from eunoe.setting import Setting
 from eunoe.vector import FlatModel, load_state
 
@@ -71,6 +72,7 @@ def build_job(config: Config, given: Given) -> Job:
         augmented=config.augment.active,
         has_features=model.has_features,
         has_batch_norm=any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.module.modules()),
+        trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
     return Job(federation, model, loss, method, config.augment, setting, config.evaluation.chunk)
 

@@ -21,7 +21,11 @@ Thing = Callable[..., Any]
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "method": {
+        "central": "eunoe.methods.central:Central",
         "fedavg": "eunoe.methods.fedavg:FedAvg",
+        "feddf": "eunoe.methods.feddf:FedDF",
+        "finetune": "eunoe.methods.finetune:FineTune",
+        "flashback": "eunoe.methods.flashback:Flashback",
     },
     "loss": {
         "balanced": "eunoe.losses:Balanced",

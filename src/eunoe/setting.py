@@ -7,6 +7,7 @@ from eunoe.options import Training
 
 if TYPE_CHECKING:
     from eunoe.server_steps import ServerStep
+    from eunoe.server_training import ServerTrainer
 
 
 @dataclass(frozen=True)
@@ -29,4 +30,4 @@ class Setting:
     round: int = 0
     lr: float = 0.0
     # Only at the server: the public data and what trains on it.
-    trainer: object = field(default=None, repr=False)
+    trainer: "ServerTrainer | None" = field(default=None, repr=False)

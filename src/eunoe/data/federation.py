@@ -52,6 +52,8 @@ class Federation:
     shift: FeatureShift | None = None
     shift_seed: int = 0
     dtype: torch.dtype = torch.float32
+    # Whether the labels of the public set mean the clients' classes.
+    public_labelled: bool = True
 
     @classmethod
     def build(
@@ -72,8 +74,14 @@ class Federation:
         public, split = public or Public(), split or Split()
         source, rest = None, np.arange(len(labels))
         train = validation = None
+        labelled = public_data is None or _same_classes(public_data, data)
         if public_data is not None:
             source = public_data.train
+            if source.x.shape[1:] != data.train.x.shape[1:] or source.x.dtype != data.train.x.dtype:
+                raise InputError(
+                    f"public samples of {public_data.name!r} are {_form(source)}, but the clients' are "
+                    f"{_form(data.train)}; take a public set of the same form"
+                )
             train, validation = _foreign(len(source), public, generator(seed, "public"))
         elif public.share or public.count or public.groups:
             source = data.train
@@ -81,7 +89,9 @@ class Federation:
         left = None if groups is None else groups[rest]
         order, offsets = partition(labels[rest], generator(seed, "partition"), left)
         parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
-        return cls(data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype)
+        return cls(
+            data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype, labelled
+        )
 
     @classmethod
     def from_arrays(
@@ -211,6 +221,16 @@ class Federation:
             "public_validation": self.public_validation,
         }
         return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _same_classes(one: DataSet, other: DataSet) -> bool:
+    """Whether a label means the same in both; a set without labels has negative ones."""
+    same = one.classes == other.classes and one.class_names == other.class_names
+    return same and bool((one.train.y >= 0).all())
+
+
+def _form(samples: Samples) -> str:
+    return f"{str(samples.x.dtype).removeprefix('torch.')} {tuple(samples.x.shape[1:])}"
 
 
 def _foreign(size: int, public: Public, chance: np.random.Generator) -> tuple[Integers, Integers]:

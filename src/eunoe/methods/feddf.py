@@ -1,0 +1,126 @@
+"""FedDF (Lin et al., 2020, "Ensemble Distillation for Robust Model Fusion in Federated Learning").
+
+    w  <-  mean of the clients' models y_k                       the student's start
+    w  <-  w trained on public inputs x to minimise  KL( P(x) || softmax(f(w; x)) )
+
+    P = softmax( mean_k f(y_k; x) )         ensemble = "logits", as in the authors' published commands
+    P = mean_k softmax( f(y_k; x) )         ensemble = "probabilities"
+
+by Adam with its learning rate annealed to zero along a cosine, until the public validation set has
+seen no better model for some time; the best model is kept. The start is a candidate, so there always
+is one, and a student that only gets worse leaves the average as it is.
+
+    symbol                                     argument
+    batches at most (10,000)                   steps      (0: plain averaging)
+    batch size, learning rate                  batch_size, lr
+    steps between looks, steps without gain    every, patience
+    largest norm of a gradient (5)             clip
+
+Departures. The authors' third ensemble, the mean over clients of KL(softmax(f(y_k)) || softmax(f(w))),
+differs from KL to the mean probabilities by a number that does not depend on w, so it trains the same
+model as "probabilities" and has no name of its own here. Public labels are used for nothing but
+validation; a public set of other classes (or none) is validated by its divergence from the ensemble.
+Teachers look at un-augmented inputs once. The authors' clients train with lr 0.1, no momentum, no
+weight decay, batch 64, 40 epochs: set that in [training].
+"""
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from eunoe.merging import Sums
+from eunoe.methods.base import Cost, Merged, Method, Neutral, Vectors
+from eunoe.options import Finite, Training
+from eunoe.server_training import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
+from eunoe.setting import Setting
+from eunoe.vector import Weights
+
+
+class FedDF(Method):
+    """The mean model, distilled at the server from the clients' models on public inputs."""
+
+    weighting: Literal["samples", "uniform"] = Field(
+        "uniform", description="Whether a client counts by its number of samples or all count alike."
+    )
+    ensemble: Literal["logits", "probabilities"] = Field(
+        "logits", description="What is averaged over the teachers to make the target."
+    )
+    steps: int = Field(10_000, ge=0, description="Most batches of distillation in a round; 0 only averages.")
+    batch_size: int = Field(128, ge=1, description="Public samples in a batch.")
+    lr: Finite = Field(1e-3, gt=0, description="Adam's learning rate at the first batch.")
+    every: int = Field(100, ge=1, description="Batches between looks at the public validation set.")
+    patience: int = Field(1000, ge=1, description="Batches without a better model after which to stop.")
+    clip: Finite | None = Field(5.0, gt=0, description="Largest norm of the gradient.")
+    freeze_statistics: bool = Field(
+        False, description="Leave batch normalisation statistics at the clients' mean while distilling."
+    )
+    previous_teaches: bool = Field(False, description="Let the model of the round before teach too.")
+    least_accuracy: Finite = Field(
+        0.0,
+        ge=0,
+        description="Clients below this multiple of chance on public validation data do not teach.",
+    )
+
+    cost: ClassVar[Cost] = Cost(server_extra="up to 10,000 batches: 1 fwd+bwd; m fwd of the public set")
+    takes_server_step: ClassVar[bool] = False
+    keeps_models: ClassVar[bool] = True
+    neutral = Neutral({"steps": 0})
+
+    def check(self, setting: Setting) -> list[str]:
+        if self.steps:
+            public_trainer(setting, "feddf", labels=self.least_accuracy > 0)
+        return []
+
+    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
+        average = super().merge(server, sums, setting)
+        if not self.steps:
+            return average
+        trainer = public_trainer(setting, "feddf")
+        pool, validation = trainer.public("train"), trainer.public("validation")
+        teachers = self.teachers(trainer, sums, setting)
+        targets = self.targets(trainer, teachers, pool)
+        judge = trainer.accuracy(validation)
+        if not trainer.federation.public_labelled:
+            seen = self.targets(trainer, teachers, validation)
+
+            def judge(logits: Tensor) -> float:
+                return -float(seen.divergence(logits).double().mean())
+
+        trained = trainer.train(
+            average.weights,
+            targets.divergence,
+            pool,
+            Training(
+                optimiser="adam", lr=self.lr, steps=self.steps, batch_size=self.batch_size, clip=self.clip
+            ),
+            setting.round,
+            stopping=Stopping(judge, math.ceil(self.patience / self.every), self.every, start_counts=True),
+            anneal=True,
+            freeze_statistics=self.freeze_statistics,
+        )
+        return Merged(trained.weights, average.server, {**trained.record, "teachers": len(teachers)})
+
+    def teachers(self, trainer: ServerTrainer, sums: Sums, setting: Setting) -> list[Weights]:
+        """The models that teach in this round."""
+        models = [*sums.models, sums.start] if self.previous_teaches else list(sums.models)
+        if not self.least_accuracy:
+            return models
+        validation = trainer.public("validation")
+        accuracy, least = trainer.accuracy(validation), self.least_accuracy / setting.classes
+        good = [model for model in models if accuracy(trainer.outputs(model, validation)) >= least]
+        # An ensemble of nobody would teach nothing: then all of them do.
+        return good or models
+
+    def targets(self, trainer: ServerTrainer, teachers: list[Weights], pool: Pool) -> SoftTargets:
+        """What the ensemble says of each public sample."""
+        outputs = (trainer.outputs(teacher, pool) for teacher in teachers)
+        dtype, classes = trainer.model.dtype, trainer.federation.classes
+        if self.ensemble == "probabilities":
+            return SoftTargets.of(outputs, torch.full((len(teachers), classes), 1 / len(teachers)).double())
+        total = torch.zeros((), dtype=torch.float64)
+        for logits in outputs:
+            total = total + logits.double()
+        return SoftTargets.of([(total / len(teachers)).to(dtype)], torch.ones(1, classes, dtype=dtype))

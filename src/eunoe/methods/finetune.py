@@ -1,0 +1,42 @@
+"""FedAvg with fine-tuning on the public set: the naive baseline of the Flashback paper (figure 6).
+
+    w  <-  sum_k p_k y_k                                 as in FedAvg
+    w  <-  w trained on the labelled public set by cross-entropy
+
+It tells how much of a method's gain comes from the public labels alone. The paper says only that the model
+is fine-tuned after each aggregation. Here that is done as Flashback's distillation is, so that the two
+differ in nothing but the loss.
+
+    symbol                     argument
+    E_s (a cap), patience      server_epochs (0: plain FedAvg), server_patience
+    eta, B at the server       server_lr, server_momentum, server_batch_size
+"""
+
+from typing import ClassVar
+
+from eunoe.merging import Sums
+from eunoe.methods.base import Cost, Merged, Neutral, Vectors
+from eunoe.methods.public_epochs import PublicEpochs
+from eunoe.server_training import public_trainer
+from eunoe.setting import Setting
+
+
+class FineTune(PublicEpochs):
+    """Federated averaging, then supervised training of the average on the public set."""
+
+    cost: ClassVar[Cost] = Cost(server_extra="epochs on public data")
+    neutral = Neutral({"server_epochs": 0})
+
+    def check(self, setting: Setting) -> list[str]:
+        if self.server_epochs:
+            public_trainer(setting, "finetune", labels=True)
+        return []
+
+    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
+        average = super().merge(server, sums, setting)
+        if not self.server_epochs:
+            return average
+        trainer = public_trainer(setting, "finetune", labels=True)
+        loss = trainer.cross_entropy(trainer.public("train"))
+        trained = self.train_on_public(trainer, average.weights, loss, setting.round)
+        return Merged(trained.weights, average.server, trained.record)

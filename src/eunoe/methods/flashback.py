@@ -1,0 +1,150 @@
+"""Flashback ("Flashback: Understanding and Mitigating Forgetting in Federated Learning").
+
+Whoever teaches is trusted in a class as far as it has seen that class. With label counts nu of the student
+and mu_i of teacher i, per class c,
+
+    alpha_i[c] = mu_i[c] / (nu[c] + sum_j mu_j[c])         alpha_s[c] = 1 - sum_i alpha_i[c]
+    dKD(x, y)  = alpha_s[y] CE(student(x), y) + sum_i sum_c alpha_i[c] p_i[c] log(p_i[c] / q[c])
+
+where p_i and q are the outputs of teacher i and of the student at temperature T. Clients minimise dKD with
+the model they received as the only teacher (mu = pi, nu = their own counts). The server averages their
+models and trains the average by dKD on the public set: teachers are the round's local models (mu_k) and the
+model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each client at most 1/gamma times.
+
+    symbol                        argument
+    gamma, T                      gamma (0.025 for CIFAR-10, 0.1 for CINIC-10 and FEMNIST), temperature
+    E_s, until early stopping     server_epochs (a cap), server_patience
+    eta, B at the server          server_lr, server_momentum, server_batch_size
+    one-sided (figure 10)         local = "ce": at the server only; server_epochs = 0: at the clients only
+    NTD at clients (figure 11)    local = "ntd": FedNTD's loss with its beta = 1, temperature 1
+    appendix B                    knowledge = "probabilities"
+
+Departures and what the paper leaves open. A class nobody has seen has alpha_s = 1. "Relative" counts are
+taken as absolute ones, which the argument compares; knowledge = "relative" divides by a client's size. With
+"probabilities" clients send no counts: the server takes the mean output of each local model on the public
+set, and clients weigh pi against their own class shares; gamma must be chosen anew. There is no factor T^2
+(t_squared adds it). How the server trains and stops is not given: see public_epochs.py.
+"""
+
+import math
+from typing import ClassVar, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from eunoe.distillation import divergence, not_true_divergence, trust
+from eunoe.local import Batch, Local
+from eunoe.merging import Sums
+from eunoe.methods.base import Cost, Finished, Merged, Neutral, Upload, Vectors
+from eunoe.methods.public_epochs import PublicEpochs
+from eunoe.options import Finite
+from eunoe.server_training import PositionLoss, ServerTrainer, SoftTargets, public_trainer
+from eunoe.setting import Setting
+from eunoe.vector import Weights
+
+
+class Flashback(PublicEpochs):
+    """Distillation at clients and server, in which teachers count by how much of a class they have seen."""
+
+    gamma: Finite = Field(
+        0.025, ge=0, le=1, description="Share of a client's counts that a participation adds to the model's."
+    )
+    temperature: Finite = Field(3.0, gt=0, description="Temperature of all outputs in the distillation.")
+    local: Literal["dynamic", "ntd", "ce"] = Field(
+        "dynamic", description="Clients minimise Flashback's loss, FedNTD's, or the chosen loss alone."
+    )
+    knowledge: Literal["counts", "relative", "probabilities"] = Field(
+        "counts", description="What a model knows of classes: label counts, their shares, or its mean output."
+    )
+    t_squared: bool = Field(False, description="Multiply the distillation by the temperature squared.")
+
+    cost: ClassVar[Cost] = Cost(
+        up="1 + C",
+        down="1 + C",
+        client_compute="+1 fwd/step",
+        server_extra="(m+1) fwd + student epochs on public data; pi, r",
+    )
+    takes_server_step: ClassVar[bool] = False
+    keeps_models: ClassVar[bool] = True
+    neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
+
+    def check(self, setting: Setting) -> list[str]:
+        if self.server_epochs:
+            public_trainer(setting, "flashback", labels=True)
+        elif self.knowledge == "probabilities":
+            public_trainer(setting, "flashback with knowledge = 'probabilities'", validation=False)
+        return []
+
+    def start(self, weights: Weights, setting: Setting) -> Vectors:
+        return {
+            "pi": torch.zeros(setting.classes, dtype=torch.float64),
+            "participations": torch.zeros(setting.clients, dtype=torch.int64),
+        }
+
+    def broadcast(self, server: Vectors, setting: Setting) -> Vectors:
+        return {"pi": server["pi"]}
+
+    def uploads(self, setting: Setting) -> dict[str, Upload]:
+        return {} if self.knowledge == "probabilities" else {"counts": Upload("keep", setting.classes)}
+
+    def begin(self, local: Local) -> None:
+        if self.local != "ce":
+            local.freeze("received", local.start)
+        student, teacher = trust(self._own(local), local.shared["pi"].to(local.counts)[None])
+        local.cache |= {"student": student, "teacher": teacher[0]}
+
+    def loss(self, local: Local, batch: Batch) -> Tensor:
+        logits = local.forward(batch.x)
+        plain = local.criterion(logits, batch.y)
+        if self.local == "ce":
+            return plain
+        received = local.frozen("received", batch)
+        if self.local == "ntd":
+            return plain + not_true_divergence(received, logits, batch.y)
+        distance = divergence(received, logits, self.temperature, local.cache["teacher"])
+        return local.cache["student"][batch.y] * plain + self._scale * distance
+
+    def finish(self, local: Local) -> Finished:
+        return Finished({} if self.knowledge == "probabilities" else {"counts": self._own(local)})
+
+    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
+        merged, outputs = super().merge(server, sums, setting), []
+        if self.server_epochs or self.knowledge == "probabilities":
+            trainer = public_trainer(setting, "flashback", validation=False)
+            outputs = [trainer.outputs(model, trainer.public("train")) for model in sums.models]
+        if self.knowledge == "probabilities":
+            counts = torch.stack([F.softmax(logits.double(), 1).mean(0) for logits in outputs])
+        else:
+            counts = sums.kept("counts").double()
+        if self.server_epochs:
+            outputs.append(trainer.outputs(sums.start, trainer.public("train")))
+            loss = self.server_loss(trainer, outputs, counts, server["pi"])
+            trained = self.train_on_public(trainer, merged.weights, loss, setting.round)
+            merged = Merged(trained.weights, merged.server, trained.record)
+        clients, times = torch.tensor(sums.clients), server["participations"].clone()
+        times[clients] += 1
+        # Whole numbers are compared, since gamma * times would miss the last time by rounding.
+        counted = times[clients] <= (math.floor(1 / self.gamma + 1e-9) if self.gamma else 0)
+        pi = server["pi"] + self.gamma * counts[counted].sum(0)
+        return Merged(merged.weights, {**merged.server, "pi": pi, "participations": times}, merged.record)
+
+    def server_loss(
+        self, trainer: ServerTrainer, outputs: list[Tensor], counts: Tensor, pi: Tensor
+    ) -> PositionLoss:
+        """dKD on the public set; the outputs are those of the local models, then that of the model sent."""
+        student, teachers = trust(pi, torch.cat([counts, pi[None]]))
+        targets = SoftTargets.of(outputs, teachers, self.temperature)
+        public = trainer.public("train")
+        plain, share = trainer.cross_entropy(public), student.to(outputs[0])[public.labels]
+        return lambda logits, positions: (
+            share[positions] * plain(logits, positions) + self._scale * targets.divergence(logits, positions)
+        )
+
+    def _own(self, local: Local) -> Tensor:
+        return local.counts if self.knowledge == "counts" else local.counts / local.counts.sum()
+
+    @property
+    def _scale(self) -> float:
+        return self.temperature**2 if self.t_squared else 1.0

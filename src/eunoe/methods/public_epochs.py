@@ -1,0 +1,38 @@
+"""What methods share that train the averaged model for some epochs on the labelled public set.
+
+Sgd with momentum, until the public validation ACCURACY has not risen for `server_patience` epochs; the best
+epoch is kept. The average itself is no candidate: under distillation its validation loss first rises, so a
+rule that watches the loss and may keep the average would always keep it and learn nothing.
+"""
+
+from pydantic import Field
+
+from eunoe.methods.base import Method
+from eunoe.options import Finite, Training
+from eunoe.server_training import PositionLoss, ServerTrainer, Stopping, Trained
+from eunoe.vector import Weights
+
+
+class PublicEpochs(Method):
+    """Base of methods that train the average on the public set."""
+
+    server_epochs: int = Field(
+        30, ge=0, description="Most epochs on the public set in a round; 0 leaves the average as it is."
+    )
+    server_patience: int = Field(8, ge=1, description="Epochs without a better model after which to stop.")
+    server_lr: Finite = Field(0.01, gt=0, description="Learning rate of sgd at the server.")
+    server_momentum: Finite = Field(0.9, ge=0, lt=1, description="Momentum of sgd at the server.")
+    server_batch_size: int = Field(50, ge=1, description="Public samples in a batch.")
+
+    def train_on_public(
+        self, trainer: ServerTrainer, average: Weights, loss: PositionLoss, round: int
+    ) -> Trained:
+        """The average after its epochs on the public set; the loss is given positions in that set."""
+        options = Training(
+            epochs=self.server_epochs,
+            batch_size=self.server_batch_size,
+            lr=self.server_lr,
+            momentum=self.server_momentum,
+        )
+        stopping = Stopping(trainer.accuracy(trainer.public("validation")), self.server_patience)
+        return trainer.train(average, loss, trainer.public("train"), options, round, stopping=stopping)

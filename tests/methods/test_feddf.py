@@ -1,0 +1,136 @@
+"""FedDF: distillation of the mean model from the clients' models."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from eunoe.data.samples import Samples
+from eunoe.errors import InputError
+from eunoe.merging import Sums
+from eunoe.methods.feddf import FedDF
+from eunoe.training import Received
+from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_job
+
+TRAINING: dict[str, Any] = {"epochs": 3, "batch_size": 4, "lr": 0.3}
+SHORT: dict[str, Any] = {"name": "feddf", "steps": 60, "every": 10, "patience": 30, "lr": 0.01}
+
+
+def random_outputs(teachers: int = 3) -> Tensor:
+    return 2 * torch.randn(teachers, 20, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+def test_without_steps_it_is_fedavg_with_equal_weights(tmp_path: Path) -> None:
+    ours = after(3, tmp_path, federation(), {"name": "feddf", "steps": 0}, training=TRAINING)
+    uniform = {"name": "fedavg", "weighting": "uniform"}
+    assert torch.equal(ours, after(3, tmp_path, federation(), uniform, training=TRAINING))
+    assert not torch.equal(ours, after(3, tmp_path, federation(), "fedavg", training=TRAINING))
+
+
+@pytest.mark.parametrize("ensemble", ["logits", "probabilities"])
+def test_a_single_client_teaches_its_own_mean_nothing(ensemble: str, tmp_path: Path) -> None:
+    on, method = federation(sizes=(27,)), {**SHORT, "ensemble": ensemble}
+    ours = after(2, tmp_path, on, method, training=TRAINING)
+    torch.testing.assert_close(ours, after(2, tmp_path, on, "fedavg", training=TRAINING), atol=1e-9, rtol=0)
+
+
+def test_clients_that_are_alike_teach_nothing(tmp_path: Path) -> None:
+    on = federation(sizes=(9, 9, 9))
+    same = on.data.train.x.clone(), on.data.train.y.clone()
+    for part in same:
+        part[9:18], part[18:27] = part[:9], part[:9]
+    object.__setattr__(on.data, "train", Samples(*same))
+    whole = {**TRAINING, "batch_size": 0}
+    ours = after(2, tmp_path, on, SHORT, training=whole)
+    torch.testing.assert_close(ours, after(2, tmp_path, on, "fedavg", training=whole), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("ensemble", ["logits", "probabilities"])
+def test_targets_are_the_ensembles(ensemble: str) -> None:
+    outputs, job = random_outputs(), make_job(federation(), SHORT)
+    trainer = job.setting.trainer
+    assert trainer is not None
+    trainer.outputs = lambda teacher, pool: outputs[teacher]  # type: ignore[method-assign, assignment, index]
+    targets = FedDF(ensemble=ensemble).targets(trainer, [0, 1, 2], trainer.public("train"))  # type: ignore[arg-type, list-item]
+    mean = torch.softmax(outputs.mean(0), 1)
+    if ensemble == "probabilities":
+        mean = torch.softmax(outputs, 2).mean(0)
+    torch.testing.assert_close(targets.mass, mean)
+
+
+def test_the_mean_of_the_losses_trains_as_the_loss_to_the_mean_probabilities() -> None:
+    outputs = random_outputs()
+    gradients, values = [], []
+    for many in (True, False):
+        student = random_outputs(4)[3].requires_grad_()
+        logs, p = torch.log_softmax(student, 1), torch.softmax(outputs, 2)
+        if many:
+            value = (p * (p.log() - logs)).sum(2).mean(0)
+        else:
+            value = (p.mean(0) * (p.mean(0).log() - logs)).sum(1)
+        value.sum().backward()
+        gradients.append(student.grad)
+        values.append(value.detach())
+    torch.testing.assert_close(gradients[0], gradients[1])
+    assert bool((values[0] > values[1]).all())
+
+
+def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> None:
+    foreign = blobs(28, 7)
+    job = make_job(federation(foreign=foreign), SHORT, training=TRAINING)
+    rounds = Rounds(job, tmp_path).go()
+    trainer, setting = job.setting.trainer, job.setting_in(1)
+    assert trainer is not None
+    fresh = Rounds(make_job(federation(foreign=foreign), SHORT, training=TRAINING), tmp_path)
+    sums = Sums(job.method, fresh.course.weights, setting)
+    for update in fresh.engine.train(rounds.records[0]["clients"], Received(1, fresh.course.weights)):
+        sums.add(update)
+    assert isinstance(job.method, FedDF)
+    targets = job.method.targets(trainer, sums.models, trainer.public("validation"))
+    distances = [
+        float(targets.divergence(trainer.outputs(weights, trainer.public("validation"))).mean())
+        for weights in (
+            rounds.course.weights,
+            sums.with_mean_buffers(
+                after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
+            ),
+        )
+    ]
+    assert distances[0] < 0.8 * distances[1]
+    assert rounds.records[0]["server"]["validation"] == pytest.approx(-distances[0])
+
+
+def test_foreign_labels_are_never_looked_at(tmp_path: Path) -> None:
+    foreign = blobs(28, 7)
+    unlabelled = Samples(foreign.x, torch.full_like(foreign.y, -1))
+    both = [after(2, tmp_path, federation(foreign=samples), SHORT) for samples in (foreign, unlabelled)]
+    assert torch.equal(*both)
+
+
+def test_poor_teachers_can_be_left_out_and_the_last_model_added(tmp_path: Path) -> None:
+    def teachers(**options: Any) -> int:
+        job = make_job(federation(), {**SHORT, **options}, training=TRAINING)
+        return int(Rounds(job, tmp_path).go().records[0]["server"]["teachers"])
+
+    assert teachers() == 3
+    assert teachers(previous_teaches=True) == 4
+    # Nobody is three times as good as chance among three classes, unless all its predictions are right.
+    assert teachers(least_accuracy=3.5) == 3
+    assert teachers(previous_teaches=True, least_accuracy=1.2) < 4
+
+
+def test_fewer_steps_than_an_interval_still_give_a_model(tmp_path: Path) -> None:
+    rounds = Rounds(make_job(federation(), {"name": "feddf", "steps": 3}, training=TRAINING), tmp_path).go()
+    assert rounds.records[0]["server"]["steps"] == 3
+    assert bool(torch.isfinite(rounds.parameters).all())
+
+
+def test_what_it_needs() -> None:
+    foreign = federation(foreign=Samples(torch.zeros(28, INPUTS).double(), torch.full((28,), -1)))
+    make_job(foreign, "feddf")
+    with pytest.raises(InputError, match="labels"):
+        make_job(foreign, {"name": "feddf", "least_accuracy": 1.2})
+    with pytest.raises(InputError, match=r"public\.validation"):
+        make_job(federation(validation=0), "feddf")

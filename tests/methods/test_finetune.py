@@ -1,0 +1,39 @@
+"""FedAvg with fine-tuning of the average on the public set."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eunoe.errors import InputError
+from tests.public_helpers import Rounds, after, blobs, federation, make_job
+
+TRAINING: dict[str, Any] = {"epochs": 2, "batch_size": 4, "lr": 0.2}
+
+
+def test_without_epochs_it_is_fedavg(tmp_path: Path) -> None:
+    ours = after(3, tmp_path, federation(), {"name": "finetune", "server_epochs": 0}, training=TRAINING)
+    assert torch.equal(ours, after(3, tmp_path, federation(), "fedavg", training=TRAINING))
+
+
+def test_it_is_fedavg_and_then_central_training_on_the_public_set(tmp_path: Path) -> None:
+    method = {"name": "finetune", "server_epochs": 1, "server_lr": 0.1, "server_batch_size": 6}
+    ours = after(1, tmp_path, federation(), method, training=TRAINING)
+    central = Rounds(
+        make_job(
+            federation(),
+            {"name": "central", "on": "public"},
+            training={"epochs": 1, "lr": 0.1, "momentum": 0.9, "batch_size": 6},
+        ),
+        tmp_path,
+    )
+    central.course.weights = (
+        Rounds(make_job(federation(), "fedavg", training=TRAINING), tmp_path).go().course.weights
+    )
+    assert torch.equal(ours, central.go().parameters)
+
+
+def test_what_it_needs() -> None:
+    with pytest.raises(InputError, match="labels"):
+        make_job(federation(foreign=blobs(40, 7)), "finetune")

@@ -1,0 +1,81 @@
+"""A small federation with a public set, and runs on it that the tests of server training compare."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from eunoe.assembly import Given, assemble
+from eunoe.config import make_config
+from eunoe.data.federation import Federation
+from eunoe.data.samples import DataSet, Samples
+from eunoe.engines.serial import Serial
+from eunoe.job import Job
+from eunoe.probes import Prober
+from eunoe.rounds import Record, one_round, start_course
+from eunoe.states import ClientStates
+
+CLASSES, INPUTS = 3, 4
+
+
+def blobs(size: int, seed: int, classes: int = CLASSES) -> Samples:
+    """Points around one centre per class."""
+    chance = torch.Generator().manual_seed(seed)
+    y = torch.randint(0, classes, (size,), generator=chance)
+    centres = torch.randn(classes, INPUTS, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+    return Samples(centres[y] + torch.randn(size, INPUTS, generator=chance, dtype=torch.float64), y)
+
+
+def federation(
+    sizes: Sequence[int] = (9, 6, 12), public: int = 20, validation: int = 8, foreign: Samples | None = None
+) -> Federation:
+    """Clients of these sizes, then the public samples to train and to validate on; all in float64."""
+    clients = sum(sizes)
+    samples = blobs(clients + public + validation, 0)
+    data = DataSet("blobs", samples, blobs(30, 1), CLASSES)
+    offsets = np.cumsum([0, *sizes])
+    first = clients if foreign is None else 0
+    return Federation(
+        data,
+        np.arange(clients),
+        offsets,
+        offsets[1:],
+        offsets[1:],
+        samples if foreign is None else foreign,
+        np.arange(first, first + public),
+        np.arange(first + public, first + public + validation),
+        dtype=torch.float64,
+        public_labelled=foreign is None,
+    )
+
+
+def make_job(on: Federation, method: Any, **config: Any) -> Job:
+    """A job of a linear model in float64 on this federation."""
+    values = {"model": {"name": "logistic", "dtype": "float64"}, "participation": 1.0, "method": method}
+    return assemble(make_config({**values, **config}), Given(federation=on))[0]
+
+
+class Rounds:
+    """A run without a folder."""
+
+    def __init__(self, job: Job, folder: Path) -> None:
+        self.job, self.engine = job, Serial(job, ClientStates(folder / "states"))
+        self.course = start_course(job)
+        self.records: list[Record] = []
+
+    def go(self, rounds: int = 1) -> "Rounds":
+        for _ in range(rounds):
+            self.records.append(one_round(self.job, self.engine, self.course, Prober(self.job, (), 1))[0])
+        return self
+
+    @property
+    def parameters(self) -> Tensor:
+        return self.course.weights.parameters
+
+
+def after(rounds: int, folder: Path, on: Federation, method: Any, **config: Any) -> Tensor:
+    """The parameters after some rounds."""
+    return Rounds(make_job(on, method, **config), folder).go(rounds).parameters
