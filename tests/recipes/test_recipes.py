@@ -11,6 +11,7 @@ from eunoe.recipes import find_recipe, recipes
 from eunoe.recipes.base import MAY_SHRINK, PART, Recipe, Run, Scale, leaves, merge
 from eunoe.recipes.cost import core_seconds, samples
 from eunoe.recipes.papers import library
+from eunoe.report.figures import KINDS
 
 SCALES: tuple[Scale, ...] = ("full", "small")
 ALL = list(recipes().values())
@@ -54,6 +55,14 @@ def test_small_shrinks_and_never_changes_the_algorithm(recipe: Recipe) -> None:
         assert after["rounds"] <= before["rounds"]
         assert after.get("model.width", 0) <= before.get("model.width", 64)
         assert samples(run.config) <= samples(recipe.runs("full", [0], only=run.label)[0].config)
+
+
+@each
+def test_figures_exist(recipe: Recipe) -> None:
+    assert recipe.draws in {"settings", *(kind.name for kind in KINDS)}
+    assert (
+        recipe.exhibit.kind != "figure" or recipe.draws != "accuracy" or "accuracy" in recipe.exhibit.measure
+    )
 
 
 @each

@@ -1,6 +1,7 @@
 """A tiny recipe from end to end: it runs, skips what is done, goes on, compares, and says what is missing."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from eunoe.errors import InputError
 from eunoe.recipes.base import Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, mean_gain
+from eunoe.recipes.drawing import draw
 from eunoe.recipes.measures import Outcome, last_rounds, rounds_to
 from eunoe.recipes.part import part
 from eunoe.recipes.reproduce import Choice, missing, progress, read, ready, reproduce
@@ -24,6 +26,7 @@ COMMON: dict[str, Any] = {
     "evaluation": {"every": 1, "last": 2},
     "method": {"name": "fedavg"},
     "loss": {"name": "ce"},
+    "engine": {"name": "serial"},
 }
 
 
@@ -68,6 +71,11 @@ def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
     assert summary["rows"][0]["ours"] == row.ours
     go(tiny())
     assert not seen
+    for figure in ("accuracy", "client-matrices", "partition"):
+        drawn = draw(replace(choice, recipe=replace(tiny(), draws=figure)), choice.runs())
+        assert drawn is not None
+        assert "WSM beats FedAvg with LeNet" in drawn.read_text()
+    assert draw(replace(choice, recipe=replace(tiny(), draws="probabilities")), choice.runs()) is None
     assert progress(choice) == {"runs": 4, "begun": 4, "ended": 4}
     with pytest.raises(InputError, match=r"training.lr = 0.1, not 0.2"):
         go(tiny(training={"lr": 0.2}))

@@ -51,6 +51,7 @@ def reproduce(
     from eunoe.progress import Bars
     from eunoe.recipes import find_recipe
     from eunoe.recipes import reproduce as running
+    from eunoe.recipes.drawing import draw
     from eunoe.sweep import Planned
 
     choice = running.Choice(
@@ -68,9 +69,10 @@ def reproduce(
 
         results, absent = running.reproduce(choice, jobs, on_round)
     _show_results(results)
+    figure = draw(choice, running.ready(choice.runs(), absent, name))
     for data, path in absent.items():
         print(f"not run: what needs {data} ({path} is not there); --stand-in runs it on other data")
-    print(f"runs and summary in {out / name / scale}")
+    print(f"runs and summary in {out / name / scale}" + (f", figure in {figure}" if figure else ""))
 
 
 def _show_all(listed: "list[Recipe]", out: Path) -> None:

@@ -61,6 +61,7 @@ def recipe(
         small,
         tuple(f"{setting} {column}" for setting in kept for column in columns),
         exhibit_name=exhibit,
+        draws="settings",
     )
 
 

@@ -89,6 +89,8 @@ class Recipe:
     `seeds` is how many the paper's setting is run with. `also` names a second table that labels may belong
     to. `shares` names the recipe whose runs these are, so that they are made once. `derive` computes further
     cells from the mean values, as text; `after` measures further quantities on a run that has ended.
+    `draws` names the figure of the report that shows the runs ("settings": accuracy over what is varied), and
+    `draws_at` the fraction of the run at which a figure of one round is drawn.
     """
 
     name: str
@@ -102,6 +104,8 @@ class Recipe:
     exhibit_name: str = ""
     also: str = ""
     shares: str = ""
+    draws: str = "accuracy"
+    draws_at: float = 1.0
     derive: Callable[[Mapping[str, float]], dict[str, str]] | None = field(default=None, repr=False)
     after: Callable[["FinishedRun"], dict[str, float]] | None = field(default=None, repr=False)
 

@@ -83,6 +83,9 @@ def table(data: str) -> Recipe:
     )
 
 
+FIGURES = {"fig3": "accuracy", "fig4": "distribution", "fig5": "saw-tooth", "fig14": "round-forgetting"}
+
+
 def by_data(figure: str, measure: Measure, claim: Claim, central: bool = False) -> Recipe:
     """A figure that shows all methods on all three data sets, and central training on the public data."""
     public = tuple(Variant(f"{data} central", merge(changes, CENTRAL)) for data, changes in DATA.items())
@@ -96,6 +99,7 @@ def by_data(figure: str, measure: Measure, claim: Claim, central: bool = False) 
         ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback"),
         seeds=1,
         shares="flashback-fig3" if figure != "fig3" else "",
+        draws=FIGURES[figure],
     )
 
 
@@ -121,6 +125,7 @@ RECIPES = (
         ("fedavg",),
         seeds=1,
         shares="flashback-table1-cifar10",
+        draws="per-class",
     ),
     Recipe(
         "flashback-fig2",
@@ -140,6 +145,7 @@ RECIPES = (
         merge(SMALL, {"rounds": 6}),
         ("fedavg", "flashback"),
         seeds=1,
+        draws="local-models",
     ),
     by_data("fig3", over_rounds("accuracy"), HIGHEST, central=True),
     by_data("fig4", over_rounds("round_forgetting"), FORGETS_LEAST),

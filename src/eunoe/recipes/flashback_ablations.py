@@ -49,6 +49,7 @@ RECIPES = (
         ),
         merge(SMALL, {"rounds": 4}),
         seeds=1,
+        draws="one-client",
     ),
     Recipe(
         "flashback-fig9",
@@ -64,6 +65,7 @@ RECIPES = (
         ),
         merge(SMALL, {"rounds": 4}),
         seeds=1,
+        draws="probabilities",
     ),
     Recipe(
         "flashback-fig10",
@@ -100,6 +102,7 @@ RECIPES = (
         ),
         FEW,
         seeds=1,
+        draws="saw-tooth",
         shares="flashback-fig10",
     ),
     Recipe(
@@ -129,6 +132,7 @@ RECIPES = (
         ),
         FEW,
         seeds=1,
+        draws="distribution",
         shares="flashback-fig11",
     ),
     Recipe(

@@ -39,6 +39,8 @@ def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Con
         ),
         small,
         exhibit_name=exhibit,
+        draws="client-matrices",
+        draws_at=rounds[figure] / ROUNDS,
         shares="" if name or exhibit == first else first,
     )
 

@@ -89,6 +89,7 @@ RECIPES = (
         (every_method("forgetting", FOUR),),
         SMALL_RESNET,
         SMALL,
+        draws="client-means",
     ),
     Recipe(
         "wsm-fig4-lenet",
@@ -99,6 +100,7 @@ RECIPES = (
         FEW_ROUNDS,
         SMALL,
         exhibit_name="wsm-fig4",
+        draws="client-means",
     ),
     Recipe(
         "fednova-identity",

@@ -49,7 +49,9 @@ SETTING = reweighting("wsm", LENET, ONE_STEP)
 def recipe(name: str, common: Config, variants: tuple[Variant, ...], claims: tuple[Claim, ...]) -> Recipe:
     """A figure of label mixes; small scale keeps what is on CIFAR-10."""
     kept = tuple(variant.label for variant in variants if variant.label.startswith("cifar10"))
-    return Recipe(name, common, variants, CLASSES, claims, {}, kept, after=classes_per_client)
+    return Recipe(
+        name, common, variants, CLASSES, claims, {}, kept, after=classes_per_client, draws="partition"
+    )
 
 
 FEW = "a client lacks most of the ten classes"
