@@ -1,6 +1,7 @@
 """From a configuration to a job: build every named thing and check that they fit together."""
 
-from collections.abc import Mapping
+import copy
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -40,21 +41,20 @@ def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]
     """The job of a configuration, and what it warns of before round 1."""
     job = build_job(config, given or Given())
     setting = job.setting
-    return job, [*_warnings(job), *job.method.check(setting), *setting.server_step.check()]
+    _check_clients(job)
+    return job, [*job.method.check(setting), *setting.server_step.check()]
 
 
 def build_job(config: Config, given: Given) -> Job:
     """The job of a configuration, not yet checked: a lone client does not have all that a run needs."""
     dtype = getattr(torch, config.model.dtype)
-    federation = given.federation or build_federation(config)
+    federation = build_federation(config) if given.federation is None else given.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
     model = build_model(config, federation, given.model)
-    method: Method = given.method or registry.build("method", config.method.name, config.method.options)
-    loss: Loss = given.loss or registry.build("loss", config.loss.name, config.loss.options)
-    step: ServerStep = given.server_step or registry.build(
-        "server step", config.server_step.name, config.server_step.options
-    )
+    method = given.method or _build("method", config.method, Method)
+    loss = given.loss or _build("loss", config.loss, Loss)
+    step = given.server_step or _build("server step", config.server_step, ServerStep)
     if not method.takes_server_step and step != Average():
         raise InputError(
             f"method {config.method.name!r} computes the new weights itself: leave server_step out"
@@ -87,9 +87,10 @@ def load_data(named: Named) -> DataSet:
 def build_federation(config: Config) -> Federation:
     """Load the data and divide them."""
     public = config.public
+    _not_given("federation", config.data)
     return Federation.build(
         load_data(config.data),
-        registry.build("partition", config.partition.name, config.partition.options),
+        _build("partition", config.partition, Callable),
         seed=config.seed,
         split=config.split,
         public=public,
@@ -101,25 +102,33 @@ def build_federation(config: Config) -> Federation:
 
 def build_model(config: Config, federation: Federation, given: nn.Module | None) -> FlatModel:
     """The model at its start, tried on one sample."""
-    section = config.model
+    section, device = config.model, usable_device(config.engine.device)
     supplied = {"shape": federation.shape, "classes": federation.classes}
     # A model draws its start from torch's global generator: it gets a stream of its own.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(torch_seed(config.seed, "model start"))
-        module = given or registry.build("model", section.name, section.options, **supplied)
+        # A copy of the user's own, which stays as it is and may begin another run.
+        module = _build("model", section, nn.Module, **supplied) if given is None else copy.deepcopy(given)
         if section.head:
             from eunoe.models.head import with_head
 
             module = with_head(module, federation.classes)
-    if not isinstance(module, nn.Module):
-        raise InputError(f"model {section.name!r} gave a {type(module).__name__}, not a torch.nn.Module")
     if section.start_from is not None:
         from pathlib import Path
 
         load_state(module, Path(section.start_from), section.partial)
-    model = FlatModel(module, federation.dtype, config.engine.device)
+    model = FlatModel(module, federation.dtype, device)
     _try(model, federation, section)
     return model
+
+
+def usable_device(name: str) -> str:
+    """The name of a torch device, if it can be used here."""
+    try:
+        torch.zeros(1, device=name).cpu()
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        raise InputError(f"engine.device: {name!r} cannot be used: {str(error).splitlines()[0]}") from None
+    return name
 
 
 def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
@@ -134,10 +143,8 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)
-        if (
-            given is not None
-            and getattr(given, "federation" if key == "partition" else key, None) is not None
-        ):
+        handed = getattr(given, "federation" if key == "partition" else key, None)
+        if handed is not None or _is_given(section):
             continue
         own = {
             name: values[key][name] for name in values[key] if name not in section.options and name != "name"
@@ -157,6 +164,8 @@ def _try(model: FlatModel, federation: Federation, section: Model) -> None:
             raise InputError(
                 f"model {section.name!r} cannot take inputs of shape {federation.shape}: {first}"
             ) from None
+    if not isinstance(logits, torch.Tensor):
+        raise InputError(f"model {section.name!r} gives a {type(logits).__name__}; it must give a tensor")
     if logits.ndim != 2 or logits.shape[1] != federation.classes:
         raise InputError(
             f"model {section.name!r} gives outputs of shape {tuple(logits.shape[1:])}, "
@@ -164,8 +173,51 @@ def _try(model: FlatModel, federation: Federation, section: Model) -> None:
         )
 
 
-def _warnings(job: Job) -> list[str]:
-    empty = int((job.federation.sizes == 0).sum())
-    if empty:
+def _check_clients(job: Job) -> None:
+    """Refuse clients that cannot train."""
+    sizes, training = job.federation.sizes, job.setting.training
+    if empty := int((sizes == 0).sum()):
         raise InputError(f"{empty} clients have no training sample; take fewer clients or another partition")
-    return []
+    alone = training.batch_size == 1 or int(sizes.min()) == 1
+    if alone and job.setting.has_batch_norm and not _trains_alone(job):
+        raise InputError(
+            "batch normalisation cannot train on a single sample: take a larger batch_size, "
+            "a partition with larger clients or a model with another normalisation"
+        )
+
+
+def _trains_alone(job: Job) -> bool:
+    """Whether a batch of one sample can train, as it can where normalisation is over many pixels."""
+    model = job.model
+    before = model.weights.copy()
+    with torch.random.fork_rng(devices=[]), torch.no_grad():
+        model.module.train()
+        try:
+            model.forward(
+                job.federation.inputs("clients", torch.zeros(1, dtype=torch.int64)).to(model.device)
+            )
+        except ValueError:
+            return False
+        finally:
+            model.load(before)
+    return True
+
+
+def _build(kind: str, section: Named, wanted: Any, **supplied: Any) -> Any:
+    """The named thing of a section, if it is one of its kind."""
+    _not_given(kind.replace(" ", "_"), section)
+    made = registry.build(kind, section.name, section.options, **supplied)
+    if not isinstance(made, wanted):
+        raise InputError(
+            f"{kind} {section.name!r} gave a {type(made).__name__}; it must give a {wanted.__name__}"
+        )
+    return made
+
+
+def _is_given(section: Named) -> bool:
+    return section.name.split(":")[0] == "given"
+
+
+def _not_given(key: str, section: Named) -> None:
+    if _is_given(section):
+        raise InputError(f"this run's {key} was an object of your own: hand it over again as {key}=...")

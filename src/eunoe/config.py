@@ -1,5 +1,6 @@
 """The configuration of a run: what is in config.toml, checked, with a sentence for every field."""
 
+import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -49,6 +50,11 @@ class PublicPart(Public):
     """The public set: a part of the training samples, or another data set."""
 
     data: Named | None = Field(None, description="Another data set to take the public set from.")
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
 
 class Evaluation(Options):
@@ -124,7 +130,7 @@ class Config(Options):
     def _method_and_step(cls, values: Any) -> Any:
         return registry.unalias(values) if isinstance(values, Mapping) else values
 
-    @field_validator("data", "partition", "model", "loss", "method", "server_step", mode="before")
+    @field_validator("data", "partition", "model", "loss", "method", "server_step", "engine", mode="before")
     @classmethod
     def _complete(cls, value: Any, info: ValidationInfo) -> Any:
         """A name may stand alone; options without a name are those of the default thing."""
@@ -173,17 +179,17 @@ def make_config(values: Mapping[str, Any]) -> Config:
 def read_config(path: Path) -> dict[str, Any]:
     """The values in a TOML file."""
     try:
-        text = path.read_text()
+        # TOML is UTF-8 whatever the locale; some editors begin a file with a byte order mark.
+        values = tomllib.loads(path.read_text("utf-8-sig"))
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:
         raise InputError(f"{path} is not a text file") from None
-    if not text.strip():
-        raise InputError(f"{path} is empty; leave it out to run the defaults")
-    try:
-        return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise InputError(f"{path} is not valid TOML: {error}") from None
+    if not values:
+        raise InputError(f"{path} is empty; leave it out to run the defaults")
+    return values
 
 
 def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
@@ -200,7 +206,11 @@ def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[s
         place = result
         for parent in parents:
             inner = place.get(parent)
-            place[parent] = inner = {"name": inner} if isinstance(inner, str) else (inner or {})
+            place[parent] = inner = (
+                {"name": inner} if isinstance(inner, str) else ({} if inner is None else inner)
+            )
+            if not isinstance(inner, dict):
+                raise InputError(f"{setting!r} sets an option of {parent}, which is {inner!r} and has none")
             place = inner
         value = parse_value(text)
         if last == "name" and parents and place.get("name") != value:
@@ -222,29 +232,37 @@ def to_toml(values: Mapping[str, Any]) -> str:
     plain, tables = [], []
     for key, value in values.items():
         if isinstance(value, Mapping):
-            tables.append(f"\n[{key}]\n" + "".join(_line(k, v) for k, v in value.items()))
+            tables.append(f"\n[{_key(key)}]\n" + "".join(_line(k, v) for k, v in value.items()))
         else:
             plain.append(_line(key, value))
     return "".join(plain + tables)
 
 
 def _line(key: str, value: Any) -> str:
-    return "" if value is None else f"{key} = {_toml(value)}\n"
+    return "" if value is None else f"{_key(key)} = {_toml(value)}\n"
+
+
+def _key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
 
 
 def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        return repr(value)
+        # Numbers of NumPy's own types write themselves otherwise.
+        return repr(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, list | tuple):
         return f"[{', '.join(_toml(item) for item in value)}]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{k} = {_toml(v)}" for k, v in value.items() if v is not None) + "}"
-    escaped = "".join(
-        f"\\{c}" if c in '"\\' else c if c.isprintable() else f"\\u{ord(c):04x}" for c in str(value)
-    )
-    return f'"{escaped}"'
+        return "{" + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None) + "}"
+    return f'"{"".join(_escaped(character) for character in str(value))}"'
+
+
+def _escaped(character: str) -> str:
+    if character in '"\\':
+        return f"\\{character}"
+    return character if character.isprintable() else f"\\U{ord(character):08x}"
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -258,7 +276,9 @@ def _explain(error: ValidationError) -> str:
     *parents, key = (str(part) for part in first["loc"])
     model: Any = Config
     for parent in parents:
-        model = next((t for t in _models(model.model_fields[parent].annotation)), model)
+        # A number is a place in a list.
+        if parent in model.model_fields:
+            model = next((t for t in _models(model.model_fields[parent].annotation)), model)
     where = f" in [{'.'.join(parents)}]" if parents else ""
     return f"there is no {key!r}{where}; {nearest(key, model.model_fields)}"
 

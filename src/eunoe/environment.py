@@ -1,6 +1,7 @@
 """Where a run happens: what may explain a difference between two machines."""
 
 import hashlib
+import os
 import platform
 import subprocess
 from pathlib import Path
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 
 from eunoe.data.federation import Federation
-from eunoe.data.samples import DataSet
+from eunoe.data.samples import Samples
 
 
 def environment(federation: Federation) -> dict[str, Any]:
@@ -24,18 +25,19 @@ def environment(federation: Federation) -> dict[str, Any]:
         "numpy": np.__version__,
         "system": platform.platform(),
         "cpu": _cpu(),
-        "cores": torch.get_num_threads(),
+        "cores": os.cpu_count(),
         "git_commit": _commit(),
         "data": federation.data.name,
-        "data_sha256": data_checksum(federation.data),
+        "data_sha256": samples_checksum(federation.data.train, federation.data.test),
+        **({"public_sha256": samples_checksum(federation.public)} if _foreign(federation) else {}),
         "partition_sha256": federation.checksum(),
     }
 
 
-def data_checksum(data: DataSet) -> str:
+def samples_checksum(*parts: Samples | None) -> str:
     """A hash of all inputs and labels."""
     digest = hashlib.sha256()
-    for tensor in (data.train.x, data.train.y, data.test.x, data.test.y):
+    for tensor in (tensor for part in parts if part is not None for tensor in (part.x, part.y)):
         digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()
 
@@ -47,6 +49,10 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
         for key in ("torch", "cpu")
         if key in then and then[key] != now[key]
     ]
+
+
+def _foreign(federation: Federation) -> bool:
+    return federation.public is not None and federation.public is not federation.data.train
 
 
 def _cpu() -> str:

@@ -48,19 +48,28 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self._checkpointed: list[int] = []
-        path.mkdir(parents=True, exist_ok=True)
-        self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
+        except OSError as error:
+            raise InputError(f"cannot write to the folder {path}: {error.strerror}") from None
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
+            self._lock.close()
             raise InputError(f"another process is running in {path}") from None
 
-    def close(self) -> None:
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    @property
-    def states(self) -> Path:
-        return self.path / "states"
+    def last_record(self) -> dict[str, Any]:
+        """The record of the last round; empty before the first."""
+        path = self.path / "metrics.jsonl"
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
+        return json.loads(lines[-1]) if lines else {}
 
     def write_config(self, values: Mapping[str, Any]) -> None:
         write_text(self.path / "config.toml", to_toml(values))
@@ -130,6 +139,8 @@ class RunFolder:
         lengths, warnings = load_course(self.path, course, states)
         for name in _LINES:
             _cut_back(self.path / name, lengths.get(name, 0))
+        if warnings and not course.round:
+            warnings.append("no checkpoint can be read: the run begins again")
         states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
         for path in checkpoints(self.path):
             # A later one cannot be read; an earlier one may need states that are gone now.
@@ -145,7 +156,7 @@ def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[d
         try:
             vectors, facts = _read(path)
         except Exception as error:
-            warnings.append(f"{path} cannot be read ({error}); the checkpoint before it is used")
+            warnings.append(f"{path} cannot be read ({error}); the one before it is used")
             continue
         course.weights = _weights("weights", vectors)
         course.server = {name[7:]: value for name, value in vectors.items() if name.startswith("server ")}
@@ -169,7 +180,7 @@ def checkpoints(folder: Path) -> list[Path]:
 def read_run_config(folder: Path) -> dict[str, Any]:
     """The configuration in a run folder."""
     try:
-        return tomllib.loads((folder / "config.toml").read_text())
+        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
     except FileNotFoundError:
         raise InputError(f"{folder} is no run folder: it has no config.toml") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
@@ -190,7 +201,7 @@ def plain(value: Any) -> Any:
 def write_text(path: Path, text: str) -> None:
     """Write a file so that it is there whole or not at all."""
     partial = path.with_name(path.name + ".part")
-    partial.write_text(text)
+    partial.write_text(text, "utf-8")
     _sync(partial)
     partial.rename(path)
 

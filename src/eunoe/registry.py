@@ -7,6 +7,7 @@ by a built-in name, by an installed entry point of the group `eunoe.<kind>s`, or
 
 import importlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib.metadata import entry_points
@@ -18,6 +19,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError, validate_call
 from eunoe.errors import InputError, nearest
 
 Thing = Callable[..., Any]
+
+# What pydantic adds to the place of an error where a field may be one of several types.
+_UNION_MEMBER = re.compile(r"int|float|str|bool|(tuple|list|constrained-|function-|literal).*")
 
 _BUILT_IN: dict[str, dict[str, str]] = {
     "method": {
@@ -105,13 +109,14 @@ def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
     """
     values = dict(values)
     method = values.get("method")
-    section = {"name": method} if isinstance(method, str) else method
-    if not isinstance(section, Mapping) or section.get("name") not in STEPPED:
+    section = method if isinstance(method, Mapping) else {"name": method}
+    name = section.get("name")
+    if not isinstance(name, str) or name not in STEPPED:
         return values
-    step = STEPPED[section["name"]]
+    step = STEPPED[name]
     if values.get("server_step", "average") not in ("average", {"name": "average"}):
         raise InputError(
-            f"method {section['name']!r} is fedavg with server step {step['name']!r}: leave server_step out"
+            f"method {name!r} is fedavg with server step {step['name']!r}: leave server_step out"
         )
     own = {key: value for key, value in section.items() if key in options(find("method", "fedavg"))}
     rest = {key: value for key, value in section.items() if key not in own and key != "name"}
@@ -161,19 +166,24 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
     try:
         if isinstance(thing, type) and issubclass(thing, BaseModel):
             return thing(**arguments)
-        maker = thing.__init__ if isinstance(thing, type) else thing  # type: ignore[misc]
         if isinstance(thing, type):
-            return thing(**_checked(maker, arguments))
+            maker = thing.__init__  # type: ignore[misc]
+            return thing(**_checked(maker, arguments, f"{kind} {name!r}"))
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(thing)(**arguments)
     except ValidationError as error:
         raise InputError(f"{kind} {name!r}: {explain(error)}") from None
 
 
 def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
-    """The options given, completed by the thing's own defaults, so that a config repeats a run for ever."""
+    """The options given, completed by the thing's own defaults, so that a config repeats a run for ever.
+
+    A default that a config file cannot say (a class, say) is left out.
+    """
     full = {}
     for key, parameter in options(find(kind, name)).items():
-        if key not in supplied and key not in given and parameter.default is not parameter.empty:
+        if key not in supplied and isinstance(
+            parameter.default, bool | int | float | str | list | tuple | dict
+        ):
             full[key] = parameter.default
     return {**full, **given}
 
@@ -190,13 +200,13 @@ def summary(kind: str, name: str) -> str:
 def explain(error: ValidationError) -> str:
     """The first thing that pydantic found wrong, in one line."""
     first = error.errors()[0]
-    where = ".".join(str(part) for part in first["loc"])
+    where = ".".join(str(part) for part in first["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
     message = first["msg"].removeprefix("Value error, ")
     value = "" if first["type"] in ("missing", "value_error") else f" (not {first['input']!r})"
     return f"{where}: {message[0].lower()}{message[1:]}{value}" if where else message
 
 
-def _checked(maker: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, Any]:
+def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) -> dict[str, Any]:
     """The arguments of a class that is no pydantic model, checked and converted by its annotations."""
     from pydantic import TypeAdapter
 
@@ -212,7 +222,7 @@ def _checked(maker: Callable[..., Any], arguments: dict[str, Any]) -> dict[str, 
                 value
             )
         except ValidationError as error:
-            raise InputError(f"{key}: {explain(error)}") from None
+            raise InputError(f"{what}: {key}: {explain(error)}") from None
     return checked
 
 
@@ -222,6 +232,8 @@ def _installed(kind: str) -> Iterable[Any]:
 
 def _load(kind: str, path: str) -> Thing:
     module_name, _, attribute = path.partition(":")
+    if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
+        raise InputError(f"{path!r} names no {kind}; your own is named as package.module:name")
     here = str(Path.cwd())
     if here not in sys.path:
         # A user's own file beside the config is found as it would be by `python -m`.
@@ -229,10 +241,10 @@ def _load(kind: str, path: str) -> Thing:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
-        if error.name and not module_name.startswith(error.name):
+        if error.name and not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise InputError(f"no module {module_name!r} to take the {kind} {path!r} from") from None
-    try:
-        return getattr(module, attribute)  # type: ignore[no-any-return]
-    except AttributeError:
-        raise InputError(f"module {module_name!r} has nothing called {attribute!r}") from None
+    thing = getattr(module, attribute, None)
+    if not callable(thing):
+        raise InputError(f"module {module_name!r} has no class or function called {attribute!r}")
+    return thing  # type: ignore[no-any-return]

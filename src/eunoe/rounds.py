@@ -16,7 +16,7 @@ from eunoe.folder import RunFolder
 from eunoe.forgetting import fedntd_score, round_forgetting
 from eunoe.job import Job
 from eunoe.merging import Sums
-from eunoe.methods.base import Vectors
+from eunoe.methods.base import Merged, Vectors
 from eunoe.probes import Prober, Watch
 from eunoe.randomness import generator
 from eunoe.training import Received, Update
@@ -62,7 +62,8 @@ def run_rounds(
     evaluator = Evaluator(job, config.evaluation.validation, config.evaluation.test)
     prober = Prober(job, config.probes, config.rounds)
     began, saved = time.monotonic(), time.monotonic()
-    reason = ""
+    # A run that was killed right after its last round has nothing left to do.
+    reason = stop_reason(config, folder.last_record(), 0.0)
     while not reason:
         if course.round >= config.rounds:
             reason = f"all {config.rounds} rounds done"
@@ -95,22 +96,29 @@ def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple
     clients = choose(job, round)
     received = Received(round, course.weights, method.broadcast(course.server, setting))
     watch = prober.watch(round, clients, course.weights)
-    sums, norms, used, dropped = Sums(method, course.weights, setting), [], [], []
+    sums, norms, used = Sums(method, course.weights, setting), [], []
+    dropped: list[Record] = []
+    failed: list[Record] = []
     for update in engine.train(clients, received) if clients else ():
         if problem := sums.problem(update):
             dropped.append({"client": update.client, "reason": problem})
+            failed += [] if update.skipped else dropped[-1:]
             engine.states.discard(update.client, round)
         else:
             norms.append(sums.add(update))
             if watch:
                 watch.see(update.client, update.weights)
             used.append(stripped(update))
-    if dropped and not used:
-        first = dropped[0]
+    if failed and not used:
+        first = failed[0]
         raise RunFailed(
             f"every client of round {round} was dropped; client {first['client']}: {first['reason']}"
         )
-    merged = method.merge(course.server, sums, setting)
+    if used or not clients:
+        merged = method.merge(course.server, sums, setting)
+    else:
+        # None of them had anything to teach.
+        merged = Merged(course.weights, course.server)
     if not bool(torch.isfinite(merged.weights.parameters).all()):
         raise RunFailed(f"the merged model of round {round} is not finite; a smaller learning rate may help")
     for update in used:
@@ -189,7 +197,8 @@ def measure(job: Job, engine: Engine, evaluator: Evaluator, course: Course) -> R
     course.per_class, course.per_class_round = per_class, course.round
     best = np.fmax(course.per_class_best or per_class, per_class)
     course.per_class_best = [float(value) for value in best]
-    accuracy = record["validation" if "validation" in record else where]["accuracy"]
+    # The test set has no say in which model is best.
+    accuracy = record["validation"]["accuracy"] if "validation" in record else -1.0
     if accuracy > course.best_accuracy:
         course.best, course.best_round, course.best_accuracy = reported, course.round, accuracy
     return record

@@ -15,15 +15,17 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eunoe.assembly import Given, assemble, resolved
-from eunoe.config import RESUMABLE, Config, make_config
+from eunoe.config import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
-from eunoe.environment import differences, environment
+from eunoe.environment import environment
 from eunoe.errors import InputError, RunFailed
 from eunoe.folder import RunFolder, load_course, read_run_config
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
 from eunoe.methods.base import Method
+from eunoe.resuming import check_config as check_config
+from eunoe.resuming import check_data as check_data
 from eunoe.rounds import Record, run_rounds, start_course
 from eunoe.server_steps import ServerStep
 from eunoe.states import ClientStates
@@ -48,7 +50,7 @@ class Run:
     def records(self) -> list[Record]:
         """One record per round."""
         path = self.folder / "metrics.jsonl"
-        lines = path.read_text().splitlines() if path.exists() else []
+        lines = path.read_text("utf-8").splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     @cached_property
@@ -103,7 +105,11 @@ class Run:
         job = self.job
         course = start_course(job)
         load_course(self.folder, course, ClientStates(self.folder / "states"))
-        if which == "best" and course.best is not None:
+        if not course.round:
+            raise InputError(f"{self.folder} has no model yet: the run has no checkpoint")
+        if which == "best":
+            if course.best is None:
+                raise InputError(f"{self.folder} has no best model: nothing was evaluated on validation data")
             return course.best
         return job.method.reported(course.server, course.weights)
 
@@ -149,21 +155,15 @@ def run(
     `server_step` may be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your
     own. A run folder that is there already is not overwritten.
     """
-    objects, plain = _objects(values)
-    given = Given(federation=federation, **objects)
+    given, plain = _handed_over(federation, values)
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    for key, thing in objects.items():
-        plain[key] = {"name": f"given:{type(thing).__name__}"}
-    if federation is not None:
-        plain["data"] = {"name": "given"}
-        plain["partition"] = {"name": "given"}
     checked = make_config({**base, **plain})
-    folder = Path(out) if out is not None else Path(tempfile.mkdtemp(prefix="eunoe-"))
-    if (folder / "config.toml").exists():
-        raise InputError(f"{folder} holds a run already; resume it, or name another folder")
+    if out is not None and (Path(out) / "config.toml").exists():
+        raise InputError(f"{out} holds a run already; resume it, or name another folder")
     job, warnings = assemble(checked, given)
     for warning in warnings:
         say(f"warning: {warning}")
+    folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
     return execute(checked, given, job, folder, on_round, say)
 
 
@@ -172,42 +172,23 @@ def resume(
     changes: Mapping[str, Any] | None = None,
     *,
     given: Given | None = None,
+    federation: Federation | None = None,
     on_round: Callable[[Record], None] | None = None,
     say: Say = print,
+    **values: Any,
 ) -> Run:
-    """Go on with a run where its newest checkpoint left it; only what changes no result may be changed."""
+    """Go on with a run where its newest checkpoint left it; only what changes no result may be changed.
+
+    Changes are nested values or keyword arguments; objects of your own are handed over as to `run`.
+    """
     folder = Path(folder)
-    new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {})})
+    handed, plain = _handed_over(federation, values)
+    given = given or handed
+    new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})
     check_config(folder, new)
     job, _ = assemble(new, given)
     check_data(folder, job, say)
-    return execute(new, given or Given(), job, folder, on_round, say)
-
-
-def check_config(folder: Path, new: Config) -> None:
-    """Refuse to go on with a run under a configuration that would change its results."""
-    old = make_config(read_run_config(folder))
-    for name in Config.model_fields:
-        if name not in RESUMABLE and getattr(new, name) != getattr(old, name):
-            allowed = ", ".join(sorted(RESUMABLE))
-            raise InputError(f"{name} cannot change when a run is resumed; what may change is {allowed}")
-    if (new.engine.name == "vectorised") != (old.engine.name == "vectorised"):
-        raise InputError(
-            "a run cannot change to or from the vectorised engine: its results differ in the last bits"
-        )
-
-
-def check_data(folder: Path, job: Job, say: Say) -> None:
-    """Refuse to go on with a run on other data; warn of another machine."""
-    path = folder / "environment.json"
-    if not path.exists():
-        return
-    then, now = json.loads(path.read_text()), environment(job.federation)
-    for key in ("data_sha256", "partition_sha256"):
-        if then.get(key) != now[key]:
-            raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")
-    for difference in differences(then, now):
-        say(f"warning: {difference}")
+    return execute(new, given, job, folder, on_round, say)
 
 
 def make_engine(config: Config, job: Job, states: ClientStates) -> Engine:
@@ -234,33 +215,37 @@ def execute(
     engine: Engine | None = None,
 ) -> Run:
     """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one."""
-    folder = RunFolder(path)
     threads = torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
     torch.set_num_threads(1)
-    course = start_course(job)
-    states = engine.states if engine else ClientStates(folder.states, device=job.model.device)
+    states = engine.states if engine else ClientStates(path / "states", device=job.model.device)
     try:
-        for warning in folder.restore(course, states):
-            say(f"warning: {warning}")
-        folder.write_config(resolved(config, given))
-        folder.write_environment(environment(job.federation))
-        folder.write_partition(job.federation)
-        folder.write_status("running", course.round, "", course.seconds)
-        with engine or make_engine(config, job, states) as running, _interruptible():
-            reason = run_rounds(job, config, running, folder, course, on_round or (lambda record: None))
-        folder.write_status("finished", course.round, reason, course.seconds)
-    except KeyboardInterrupt:
-        # In the midst of a round: the last checkpoint is where the run goes on.
-        folder.write_status("interrupted", course.round, "interrupted", course.seconds)
-        raise
-    except RunFailed as error:
-        folder.checkpoint(course, states)
-        folder.write_status("failed", course.round, str(error), course.seconds)
-        raise
+        course = start_course(job)
+        # The engine comes first, so that nothing is written if it cannot be had.
+        with engine or make_engine(config, job, states) as running, RunFolder(path) as folder:
+            size = course.weights.parameters.numel()
+            for warning in folder.restore(course, states):
+                say(f"warning: {warning}")
+            if course.weights.parameters.numel() != size:
+                raise InputError(f"the model of {path} had {course.weights.parameters.numel()} parameters")
+            folder.write_config(resolved(config, given))
+            folder.write_environment(environment(job.federation))
+            folder.write_partition(job.federation)
+            folder.write_status("running", course.round, "", course.seconds)
+            try:
+                with _interruptible():
+                    reason = run_rounds(job, config, running, folder, course, on_round or (lambda _: None))
+            except KeyboardInterrupt:
+                # In the midst of a round: the last checkpoint is where the run goes on.
+                folder.write_status("interrupted", course.round, "interrupted", course.seconds)
+                raise
+            except RunFailed as error:
+                folder.checkpoint(course, states)
+                folder.write_status("failed", course.round, str(error), course.seconds)
+                raise
+            folder.write_status("finished", course.round, reason, course.seconds)
     finally:
         torch.set_num_threads(threads)
-        folder.close()
     return Run(path, given)
 
 
@@ -278,7 +263,14 @@ def _interruptible() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _objects(values: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+def _handed_over(federation: Federation | None, values: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
+    """Keyword arguments as the objects among them and config values, which say that they were given."""
     kinds = {"model": nn.Module, "method": Method, "loss": Loss, "server_step": ServerStep}
     objects = {key: values[key] for key, kind in kinds.items() if isinstance(values.get(key), kind)}
-    return objects, {key: value for key, value in values.items() if key not in objects}
+    plain = {**values, **{key: {"name": f"given:{type(it).__name__}"} for key, it in objects.items()}}
+    if federation is not None:
+        for key in ("data", "partition", "split", "public", "shift"):
+            if key in values:
+                raise InputError(f"{key} is part of the federation that was given; leave one of them out")
+        plain |= {"data": {"name": "given"}, "partition": {"name": "given"}}
+    return Given(federation=federation, **objects), plain
