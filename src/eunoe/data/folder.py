@@ -24,14 +24,15 @@ def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) ->
         raise InputError(f"{root / 'train'} holds no folder; there must be one for each class")
     pictures = Pictures(mode, size)
     (x_train, y_train), (x_test, y_test) = (
-        _read(root / part, class_names, pictures) for part in ("train", "test")
+        read_part(root / part, class_names, pictures) for part in ("train", "test")
     )
     return from_arrays(
         x_train, y_train, x_test, y_test, name=root.name, classes=len(class_names), class_names=class_names
     )
 
 
-def _read(part: Path, class_names: list[str], pictures: Pictures) -> tuple[Bytes, Labels]:
+def read_part(part: Path, class_names: list[str], pictures: Pictures) -> tuple[Bytes, Labels]:
+    """The pictures in part/<class>/ and their labels, by the order of the names; a class may be absent."""
     for name in _folders(part):
         if name not in class_names:
             raise InputError(

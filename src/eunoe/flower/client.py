@@ -1,0 +1,145 @@
+"""The client of a federation: a Flower ClientApp that trains here, on data and state of this machine.
+
+Every message finds a fresh process, so all that a client keeps lies on its disk: its states after the round
+it started from and after the round it trained in, one of which the server names in its next message.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
+from flwr.clientapp import ClientApp
+from pydantic import Field, ValidationError
+
+from eunoe import registry
+from eunoe.assembly import Given, build_job
+from eunoe.config import Config, make_config, read_config
+from eunoe.engines.base import Rows, chunks, evaluate_chunk, joined
+from eunoe.errors import InputError
+from eunoe.flower.own_data import Facts, client_federation, client_job
+from eunoe.flower.wire import order_in, update_out, weights_in
+from eunoe.job import Job
+from eunoe.options import Options
+from eunoe.states import ClientStates
+from eunoe.training import train_client
+
+
+class NodeOptions(Options):
+    """What a node's operator says in --node-config."""
+
+    client: int = Field(ge=0, description="The client's number, from 0; no other node has the same.")
+    state: Path = Field(description="A folder in which the client keeps its state between rounds.")
+    data: Path | None = Field(None, description="The client's own data: a .npz with x and y, or a folder.")
+    validates: bool = Field(
+        False, alias="validate", description="Whether it evaluates models on its validation part."
+    )
+
+
+def client_app(config_path: Path) -> ClientApp:
+    """The Flower app of the clients of a federation with this configuration."""
+    app = ClientApp()
+    answers: dict[Any, Callable[[Config, NodeOptions, RecordDict], RecordDict]] = {
+        app.query: join,
+        app.train: train,
+        app.evaluate: evaluate,
+    }
+    for register, answer in answers.items():
+        register()(_handler(config_path, answer))
+    return app
+
+
+def _handler(
+    config_path: Path, answer: Callable[[Config, NodeOptions, RecordDict], RecordDict]
+) -> Callable[[Message, Context], Message]:
+    def handle(message: Message, context: Context) -> Message:
+        # One thread, as everywhere: sums in another order would be other bits.
+        torch.set_num_threads(1)
+        config = make_config(read_config(config_path))
+        return Message(answer(config, node_options(context.node_config), message.content), reply_to=message)
+
+    return handle
+
+
+def node_options(values: Any) -> NodeOptions:
+    """The checked options of a node."""
+    try:
+        return NodeOptions.model_validate(dict(values))
+    except ValidationError as error:
+        raise InputError(f"--node-config: {registry.explain(error)}") from None
+
+
+def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
+    """Who this client is; with data of its own also how many samples it trains on."""
+    size = 0
+    if (facts := _facts(content)) is not None:
+        size = len(client_federation(config, facts, _own(node), node.client).rows(node.client))
+    numbers = {"client": node.client, "size": size, "validates": int(node.validates)}
+    return RecordDict({"numbers": MetricRecord(dict(numbers))})
+
+
+def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
+    """Train from what the server sent and from the state that it names; keep the new state."""
+    order, received = order_in(content)
+    job, client = _job(config, node, content), node.client
+    states = ClientStates(node.state / order.run)
+    try:
+        state = {} if order.start is None else states.load(client, order.start)
+    except FileNotFoundError:
+        raise InputError(
+            f"client {client} has no state of round {order.start} in {states.folder}; put it back"
+        ) from None
+    update, new = train_client(job, client, received, state)
+    states.save(client, received.round, new)
+    needed = {states.path(client, round) for round in (order.start, received.round) if round is not None}
+    for path in states.path(client, received.round).parent.glob(f"{client}-*"):
+        if path not in needed:
+            path.unlink()
+    return update_out(update, bool(new))
+
+
+def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
+    """How a model does on this client's validation part: counts only, nothing of a single sample."""
+    if not node.validates:
+        raise InputError(f"client {node.client} does not agree to evaluate models (validate=true would)")
+    job = _job(config, node, content)
+    where = Rows("clients", *_validation(job, node.client))
+    weights = weights_in(content.array_records["weights"])
+    said = joined([evaluate_chunk(job, weights, part) for part in chunks(job, where)])
+    labels = job.federation.samples("clients").y.numpy()[where.rows]
+    classes = job.federation.classes
+    counts = {
+        "samples": np.bincount(labels, minlength=classes).tolist(),
+        "right": np.bincount(labels[said.classes == labels], minlength=classes).tolist(),
+    }
+    loss = float(said.losses.sum())
+    return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})
+
+
+def _validation(job: Job, client: int) -> tuple[np.ndarray, np.ndarray]:
+    rows = job.federation.rows(client, "validation")
+    return rows, np.full(len(rows), client)
+
+
+def _job(config: Config, node: NodeOptions, content: RecordDict) -> Job:
+    """What this client needs to train: its own data, or its part of the partition."""
+    if (facts := _facts(content)) is not None:
+        return client_job(config, facts, _own(node), node.client)
+    job = build_job(config, Given())
+    if node.client >= len(job.federation):
+        raise InputError(
+            f"client={node.client}, but the partition has clients 0 to {len(job.federation) - 1} only"
+        )
+    return job
+
+
+def _facts(content: RecordDict) -> Facts | None:
+    return Facts.received(content.config_records["facts"]) if "facts" in content.config_records else None
+
+
+def _own(node: NodeOptions) -> Path:
+    if node.data is None:
+        raise InputError(f"client {node.client} names no data of its own; add data=PATH to --node-config")
+    return node.data

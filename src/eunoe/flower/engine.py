@@ -1,0 +1,140 @@
+"""The server's side of a round: clients train elsewhere, answers are awaited, whoever is late is left out."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from flwr.app import ConfigRecord, Message, RecordDict
+
+from eunoe.engines.serial import Serial
+from eunoe.errors import RunFailed
+from eunoe.flower.own_data import Facts
+from eunoe.flower.roster import Roster
+from eunoe.flower.wire import Order, absent, broadcast, lanes, order_out, update_in, vectors_out
+from eunoe.forgetting import spread
+from eunoe.job import Job
+from eunoe.states import ClientStates
+from eunoe.training import Received, Update
+from eunoe.vector import Weights
+
+
+class RemoteStates(ClientStates):
+    """Which of its states counts for each client; the states themselves are on the clients' disks."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder)
+        self.kept: set[tuple[int, int]] = set()
+
+    def accept(self, client: int, round: int) -> None:
+        if (client, round) in self.kept:
+            self.accepted[client] = round
+        self.kept.discard((client, round))
+
+    def discard(self, client: int, round: int) -> None:
+        self.kept.discard((client, round))
+
+    def prune(self, oldest_kept: int) -> None:
+        """Nothing: a client removes its old states itself."""
+
+    def remove_strays(self, wanted: set[Path]) -> None:
+        """Nothing, for the same reason."""
+
+
+class Remote(Serial):
+    """Trains clients on their own machines; evaluates here, and at the clients that agree."""
+
+    def __init__(
+        self,
+        job: Job,
+        states: RemoteStates,
+        roster: Roster,
+        run: str,
+        *,
+        timeout: float,
+        quorum: int,
+        facts: Facts | None = None,
+        validate_on_clients: bool = False,
+    ) -> None:
+        super().__init__(job, states)
+        self.remote_states, self.roster, self.run = states, roster, run
+        self.timeout, self.quorum, self.facts = timeout, quorum, facts
+        self.validate_on_clients = validate_on_clients
+
+    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+        common = broadcast(received) | self._common()
+
+        def order(client: int) -> RecordDict:
+            start = Order(self.run, self.states.accepted.get(client))
+            return RecordDict({**common, "order": order_out(start, received.round)})
+
+        left, answers, good = list(clients), dict[int, Update](), 0
+        for client, reply in self.roster.ask("train", clients, order, self.timeout):
+            answers[client] = update = self._update(client, reply, received)
+            good += update.skipped is None
+            while left and left[0] in answers:
+                yield answers.pop(left.pop(0))
+        if good < min(self.quorum, len(clients)):
+            silent = ", ".join(str(client) for client in left if client not in answers) or "none"
+            raise RunFailed(
+                f"{good} of {len(clients)} clients gave an update in round {received.round}, fewer than the "
+                f"quorum of {self.quorum}; no answer within {self.timeout:g} s from: {silent}"
+            )
+        for client in left:
+            reason = f"it did not answer within {self.timeout:g} s"
+            yield answers.get(client) or absent(client, received.weights, reason)
+
+    def _update(self, client: int, reply: Message, received: Received) -> Update:
+        if reply.has_error():
+            return absent(client, received.weights, f"it failed: {reply.error.reason}")
+        update, keeps = update_in(reply.content, client, received.weights)
+        size = int(self.job.federation.sizes[client])
+        if update.skipped is None and update.size != size:
+            return absent(client, received.weights, f"it trained on {update.size} samples, not on its {size}")
+        if keeps:
+            self.remote_states.kept.add((client, received.round))
+        return update
+
+    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+        """Accuracy on the validation parts of the clients that agree, from their counts."""
+        agree = sorted(client for client, member in self.roster.members.items() if member.validates)
+        if not self.validate_on_clients or not agree:
+            return {}
+        content = RecordDict({"weights": vectors_out(lanes(weights)), **self._common()})
+        answers = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
+        found = {client: self._counts(reply) for client, reply in sorted(answers.items())}
+        counts = {client: count for client, count in found.items() if count is not None and count[1].sum()}
+        if not counts:
+            return {}
+        right, samples = (np.sum([count[i] for count in counts.values()], axis=0) for i in (0, 1))
+        numbers = spread([count[0].sum() / count[1].sum() for count in counts.values()])
+        measures = {
+            "accuracy": float(right.sum() / samples.sum()),
+            "loss": sum(count[2] for count in counts.values()) / int(samples.sum()),
+            "per_class": np.where(samples > 0, right / np.maximum(samples, 1), np.nan).tolist(),
+            "clients": {
+                "mean": numbers.mean,
+                "deviation": numbers.deviation,
+                "worst_tenth": numbers.worst_tenth,
+            },
+            "by": list(counts),
+        }
+        return {"validation": measures}
+
+    def _counts(self, reply: Message) -> tuple[Any, Any, float] | None:
+        """Right answers and samples per class and the sum of losses; None if they make no sense."""
+        if reply.has_error():
+            return None
+        record: ConfigRecord = reply.content.config_records["counts"]
+        right, samples = (np.array(record[name], np.int64) for name in ("right", "samples"))
+        loss = float(str(reply.content.metric_records["numbers"]["loss"]))
+        shape = (self.job.federation.classes,)
+        fits = (
+            right.shape == shape
+            and samples.shape == shape
+            and bool(((right >= 0) & (right <= samples)).all())
+        )
+        return (right, samples, loss) if fits and np.isfinite(loss) else None
+
+    def _common(self) -> dict[str, ConfigRecord]:
+        return {} if self.facts is None else {"facts": self.facts.record()}

@@ -1,0 +1,214 @@
+"""A whole Flower federation on this machine: SuperLink, SuperNodes and the run, as processes on 127.0.0.1.
+
+For trials and tests. Every process has a Flower home of its own inside the folder, so that nothing is
+written elsewhere and nodes do not unpack the app into the same place at the same time; telemetry, update
+checks and installation of packages are off.
+"""
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+from eunoe.errors import InputError, RunFailed
+
+Process = subprocess.Popen[bytes]
+
+
+class Loopback:
+    """The processes of a federation whose app `eunoe flower init` wrote to `folder`.
+
+    `own_data` has the path of each node's own data; without it the nodes take the parts of the config's
+    partition. Node k listens on port + 1 + k for its own app.
+    """
+
+    def __init__(
+        self, folder: Path | str, nodes: int, port: int = 8443, own_data: Sequence[str] = ()
+    ) -> None:
+        self.folder = Path(folder).resolve()
+        self.count, self.port, self.own_data = nodes, port, own_data
+        if own_data and len(own_data) != nodes:
+            raise InputError(
+                f"there are {len(own_data)} data paths for {nodes} nodes; there must be one each"
+            )
+        self.commands = Path(sys.executable).parent
+        self.link: Process | None = None
+        self.nodes: dict[int, Process] = {}
+        self._logs = self.folder / "logs"
+
+    def __enter__(self) -> "Loopback":
+        self._logs.mkdir(exist_ok=True)
+        home = self._home("cli")
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
+            f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{self._secret("ca.crt")}"\n'
+        )
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def start_link(self) -> Process:
+        """Start the SuperLink and wait until it listens."""
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                raise InputError(f"port {self.port} is taken; name another one")
+        options = {
+            "ssl-ca-certfile": self._secret("ca.crt"),
+            "ssl-certfile": self._secret("server.crt"),
+            "ssl-keyfile": self._secret("server.key"),
+            "database": self.folder / "superlink.db",
+            "host": "127.0.0.1",
+            "port": self.port,
+        }
+        flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+        self.link = self._start("superlink", ["flower-superlink", *flags, *_options(options)])
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.link.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return self.link
+            time.sleep(0.2)
+        raise RunFailed(f"the SuperLink did not start; see {self._logs / 'superlink.log'}")
+
+    def register(self, node: int) -> None:
+        """Let the SuperLink know a node's public key; it remembers it in its database."""
+        done = self.flwr("supernode", "register", str(self._secret(f"node-{node}.pub", "keys")), "here")
+        if done.returncode and "already in use" not in done.stdout:
+            raise RunFailed(f"node {node} could not be registered: {done.stdout.strip()}")
+
+    def start_node(self, node: int) -> Process:
+        """Start a SuperNode; it connects by itself."""
+        settings = f'client={node} state="{self.folder / "state"}"'
+        if self.own_data:
+            settings += f' data="{Path(self.own_data[node]).resolve()}"'
+        options = {
+            "superlink": f"127.0.0.1:{self.port}",
+            "root-certificates": self._secret("ca.crt"),
+            "auth-supernode-private-key": self._secret(f"node-{node}.key", "keys"),
+            "node-config": settings,
+            "host": "127.0.0.1",
+            "port": self.port + 1 + node,
+        }
+        self.nodes[node] = self._start(f"node-{node}", ["flower-supernode", *_options(options)])
+        return self.nodes[node]
+
+    def flwr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run Flower's own command against this SuperLink."""
+        return subprocess.run(
+            [str(self.commands / "flwr"), *arguments],
+            env=self._environment("cli"),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+
+    def submit(self, settings: str = "", output: IO[bytes] | int | None = None) -> Process:
+        """Start the app and follow what its server prints, until it ends."""
+        command = ["run", ".", "here", "--stream", *(["--run-config", settings] if settings else [])]
+        return subprocess.Popen(
+            [str(self.commands / "flwr"), *command],
+            env=self._environment("cli"),
+            cwd=self.folder,
+            stdout=output,
+            stderr=subprocess.STDOUT if output is not None else None,
+            start_new_session=True,
+        )
+
+    def run(self) -> None:
+        """Start everything, wait for the run to end, stop everything.
+
+        A node that died is started again: after a kill the SuperLink takes it for alive, and refuses it,
+        until it has missed its heartbeats for a minute.
+        """
+        with self:
+            self.start_link()
+            for node in range(self.count):
+                self.register(node)
+                self.start_node(node)
+            following = self.submit()
+            try:
+                while following.poll() is None:
+                    self.revive()
+                    time.sleep(1)
+            finally:
+                _end([following])
+        status = self.status()
+        if status != "finished":
+            raise RunFailed(f"the run is {status}; see {self._logs}, then start it again: it will go on")
+
+    def revive(self) -> None:
+        """Start again the nodes that have ended."""
+        for node, process in list(self.nodes.items()):
+            if process.poll() is not None:
+                self.start_node(node)
+
+    def status(self) -> str:
+        """How the run stands by its folder."""
+        path = self.folder / "run" / "status.json"
+        return str(json.loads(path.read_text())["state"]) if path.exists() else "not started"
+
+    def stop(self) -> None:
+        """End every process, nodes first so that they can say good-bye."""
+        _end(list(self.nodes.values()))
+        self.nodes.clear()
+        _end([self.link] if self.link is not None else [])
+        self.link = None
+
+    def _start(self, name: str, command: list[str]) -> Process:
+        with open(self._logs / f"{name}.log", "ab") as log:
+            return subprocess.Popen(
+                [str(self.commands / command[0]), *command[1:]],
+                env=self._environment(name),
+                cwd=self.folder,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def _home(self, name: str) -> Path:
+        return self.folder / ".flwr" / name
+
+    def _secret(self, name: str, place: str = "certificates") -> Path:
+        return self.folder / place / name
+
+    def _environment(self, name: str) -> dict[str, str]:
+        return os.environ | {
+            "PATH": f"{self.commands}{os.pathsep}{os.environ.get('PATH', '')}",
+            "FLWR_HOME": str(self._home(name)),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
+            "OMP_NUM_THREADS": "1",
+        }
+
+
+def _options(values: dict[str, object]) -> list[str]:
+    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+
+
+def _end(processes: Sequence[Process], patience: float = 10.0) -> None:
+    """Ask processes to end, and after a while make them; each leads a group, which goes with it."""
+    for process in processes:
+        if process.poll() is None:
+            process.send_signal(signal.SIGTERM)
+    end = time.monotonic() + patience
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(max(0.1, end - time.monotonic()))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()

@@ -1,0 +1,170 @@
+"""Clients with data of their own: what server and clients know of each other's samples.
+
+The server has a data set of its own (in the config): its test part measures the model, its training part
+serves as public data where a method needs some, and its type, shape, class names and normalisation are sent
+to the clients, whose data must match. Of a client's data the server learns how many samples there are.
+"""
+
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ConfigRecord
+
+from eunoe.assembly import Given, build_job, load_data
+from eunoe.config import Config
+from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.federation import Federation, Integers, Part
+from eunoe.data.npz import read_npz
+from eunoe.data.samples import DataSet
+from eunoe.errors import InputError
+from eunoe.job import Job
+from eunoe.options import Options
+
+
+class Facts(Options):
+    """What clients must know of the server's data and of the others, so that their own data fit."""
+
+    classes: int
+    shape: tuple[int, ...]
+    dtype: str
+    clients: int
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    class_names: tuple[str, ...] | None = None
+    # Of all clients' training parts; known once all have joined.
+    mean_size: float = 0.0
+
+    @classmethod
+    def of(cls, data: DataSet, clients: int) -> "Facts":
+        return cls(
+            classes=data.classes,
+            shape=tuple(data.test.x.shape[1:]),
+            dtype=str(data.test.x.dtype).removeprefix("torch."),
+            clients=clients,
+            mean=data.mean,
+            std=data.std,
+            class_names=data.class_names,
+        )
+
+    @classmethod
+    def received(cls, record: ConfigRecord) -> "Facts":
+        return cls.model_validate(dict(record))
+
+    def record(self) -> ConfigRecord:
+        values = self.model_dump(exclude_none=True)
+        return ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
+
+
+@dataclass(frozen=True)
+class Scattered(Federation):
+    """A federation of which the samples of at most one client are here."""
+
+    here: int | None = None
+    # How many training samples each client says that it has.
+    declared: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+
+    def __len__(self) -> int:
+        return len(self.declared)
+
+    @cached_property
+    def sizes(self) -> Integers:
+        return self.declared
+
+    def rows(self, client: int, part: Part = "train") -> Integers:
+        return super().rows(0, part) if client == self.here else np.empty(0, np.int64)
+
+    def pooled(self, part: Part) -> tuple[Integers, Integers]:
+        rows = np.empty(0, np.int64) if self.here is None else self.rows(self.here, part)
+        return rows, np.full(len(rows), -1 if self.here is None else self.here)
+
+    def _arrays(self) -> dict[str, Integers]:
+        return {**super()._arrays(), "declared": self.declared}
+
+
+def _all_to_one(
+    labels: Integers, chance: np.random.Generator, groups: Integers | None = None
+) -> tuple[Integers, Integers]:
+    return np.arange(len(labels)), np.array([0, len(labels)])
+
+
+def server_federation(config: Config, declared: Integers) -> Federation:
+    """The federation as the server sees it: its own data, and how much the clients have."""
+    public = config.public
+    whole = Federation.build(
+        load_data(config.data),
+        _all_to_one,
+        seed=config.seed,
+        split=config.split,
+        public=public,
+        public_data=None if public.data is None else load_data(public.data),
+    )
+    return _scattered(whole, None, declared)
+
+
+def client_federation(config: Config, facts: Facts, path: Path, client: int) -> Federation:
+    """The federation as a client sees it: its own data, and how many clients there are."""
+    data = own_data(path, facts)
+    whole = Federation.build(data, _all_to_one, seed=config.seed, split=config.split, shift=config.shift)
+    return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
+
+
+def client_job(config: Config, facts: Facts, path: Path, client: int) -> Job:
+    """All that a client needs to train on its own data."""
+    job = build_job(config, Given(federation=client_federation(config, facts, path, client)))
+    return replace(job, setting=replace(job.setting, mean_size=facts.mean_size))
+
+
+def own_data(path: Path, facts: Facts) -> DataSet:
+    """A client's data, from a .npz with x and y or from a folder with one folder per class."""
+    x, y = _pictures(path, facts) if path.is_dir() else _arrays(path, facts)
+    if tuple(x.shape[1:]) != facts.shape or str(x.dtype) != facts.dtype:
+        raise InputError(
+            f"{path} holds {x.dtype} {list(x.shape[1:])}, "
+            f"but the federation works on {facts.dtype} {list(facts.shape)}"
+        )
+    # A data set has a test part; here the server's is the one that counts.
+    return from_arrays(
+        x,
+        y,
+        x[:1],
+        y[:1],
+        name=path.name,
+        classes=facts.classes,
+        class_names=facts.class_names,
+        mean=facts.mean,
+        std=facts.std,
+    )
+
+
+def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
+    arrays = read_npz(path)
+    for x, y in (("x", "y"), ("x_train", "y_train")):
+        if x in arrays and y in arrays:
+            break
+    else:
+        raise InputError(f"{path} holds {', '.join(arrays)}; it must hold x and y")
+    labels = arrays[y]
+    if facts.class_names is not None and "class_names" in arrays:
+        own = [str(name) for name in arrays["class_names"]]
+        if strange := sorted(set(own) - set(facts.class_names)):
+            raise InputError(f"{path} has the class {strange[0]!r}, which the federation does not know")
+        labels = np.array([facts.class_names.index(name) for name in own])[labels]
+    return arrays[x], labels
+
+
+def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
+    from eunoe.data.folder import read_part
+    from eunoe.data.images import Pictures
+
+    if facts.class_names is None:
+        raise InputError(f"{path} is a folder, but the server's data set has no class names; use a .npz file")
+    pictures = Pictures("L" if len(facts.shape) == 2 else "RGB", (facts.shape[0], facts.shape[1]))
+    place = path / "train" if (path / "train").is_dir() else path
+    return read_part(place, list(facts.class_names), pictures)
+
+
+def _scattered(whole: Federation, here: int | None, declared: Integers) -> Scattered:
+    values = {one.name: getattr(whole, one.name) for one in fields(Federation)}
+    return Scattered(**values, here=here, declared=declared)

@@ -1,0 +1,127 @@
+"""Which node is which client, and asking clients something with a time-out.
+
+Flower's node numbers are random; a node says which client it is when it is asked. A node that has left and
+come back may have lost what it was told, so it is asked again who it is and sent its message again: the same
+client in the same round gives the same bits.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from flwr.app import Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.serverapp import Grid
+
+from eunoe.errors import RunFailed
+
+Say = Callable[[str], None]
+POLL_SECONDS = 0.5
+# The message or its answer got lost on the way; the client did nothing wrong.
+LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
+
+
+class Member(NamedTuple):
+    """What a client said of itself when it joined."""
+
+    node: int
+    size: int
+    validates: bool
+
+
+class Roster:
+    """The clients that are connected."""
+
+    def __init__(self, grid: Grid, clients: int, question: RecordDict, say: Say) -> None:
+        self.grid, self.clients, self.say = grid, clients, say
+        self.members: dict[int, Member] = {}
+        self._question = question
+        # Nodes that are online, each with the message that asks it who it is until it has answered.
+        self._online: dict[int, str | None] = {}
+        self._problems: dict[int, str] = {}
+
+    def refresh(self) -> None:
+        """Note who has come and gone; ask newcomers who they are, without waiting for the answer."""
+        online = set(self.grid.get_node_ids())
+        for client, member in list(self.members.items()):
+            if member.node not in online:
+                del self.members[client]
+        self._online = {node: asked for node, asked in self._online.items() if node in online}
+        new = sorted(online - set(self._online))
+        messages = [Message(self._question, node, "query") for node in new]
+        self._online |= dict(zip(new, self.grid.push_messages(messages), strict=True)) if new else {}
+        waiting = {asked: node for node, asked in self._online.items() if asked is not None}
+        for reply in self.grid.pull_messages(list(waiting)) if waiting else ():
+            node = waiting[reply.metadata.reply_to_message_id]
+            self._online[node] = None
+            self._introduce(node, reply)
+
+    def _introduce(self, node: int, reply: Message) -> None:
+        if reply.has_error():
+            if reply.error.code in LOST:
+                del self._online[node]  # It is asked again if it is still there.
+                return
+            problem = f"a node could not join: {reply.error.reason}"
+        else:
+            said = reply.content.metric_records["numbers"]
+            client, size = int(str(said["client"])), int(str(said["size"]))
+            if client not in range(self.clients):
+                problem = f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
+            elif client in self.members:
+                problem = f"two nodes say that they are client {client}; the second is not used"
+            else:
+                self.members[client] = Member(node, size, bool(said["validates"]))
+                return
+        self._problems[node] = problem
+        self.say(f"warning: {problem}")
+
+    def wait(self, seconds: float, least: int) -> None:
+        """Wait until every client has joined; when the time is over, this many will do."""
+        end = time.monotonic() + seconds
+        while True:
+            self.refresh()
+            missing = [str(client) for client in range(self.clients) if client not in self.members]
+            if not missing:
+                return
+            if time.monotonic() >= end:
+                break
+            time.sleep(POLL_SECONDS)
+        reasons = "".join(f"; {problem}" for problem in self._problems.values())
+        text = f"after {seconds:g} s these clients have not joined: {', '.join(missing)}{reasons}"
+        if len(self.members) < least:
+            raise RunFailed(text)
+        self.say(f"warning: {text}")
+
+    def ask(
+        self, kind: str, clients: Sequence[int], content: Callable[[int], RecordDict], seconds: float
+    ) -> Iterator[tuple[int, Message]]:
+        """Send each client its message and give the answers as they come, until all or the time is there."""
+        end = time.monotonic() + seconds
+        missing, sent, asked = set(clients), dict[int, int](), dict[str, int]()
+        while missing:
+            self.refresh()
+            for client in [c for c, node in sent.items() if c in missing and not self._has(c, node)]:
+                del sent[client]
+            ready = sorted(client for client in missing if client in self.members and client not in sent)
+            left = max(1.0, end - time.monotonic())
+            messages = [
+                Message(content(client), self.members[client].node, kind, ttl=left) for client in ready
+            ]
+            for client, message in zip(
+                ready, self.grid.push_messages(messages) if ready else (), strict=True
+            ):
+                sent[client] = self.members[client].node
+                asked[message] = client
+            for reply in self.grid.pull_messages(list(asked)) if asked else ():
+                client = asked.pop(reply.metadata.reply_to_message_id)
+                if reply.has_error() and reply.error.code in LOST:
+                    sent.pop(client, None)
+                elif client in missing:
+                    missing.remove(client)
+                    yield client, reply
+            if not missing or time.monotonic() >= end:
+                return
+            time.sleep(POLL_SECONDS)
+
+    def _has(self, client: int, node: int) -> bool:
+        return client in self.members and self.members[client].node == node

@@ -1,0 +1,137 @@
+"""The server of a federation: a Flower ServerApp that runs Eunoe's round loop with clients elsewhere.
+
+It chooses, merges, measures and writes its run folder as any run does. Started again on the same folder it
+goes on at its last checkpoint.
+"""
+
+import json
+import secrets
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from flwr.app import Context, RecordDict
+from flwr.serverapp import Grid, ServerApp
+from pydantic import Field, ValidationError
+from safetensors.numpy import load_file
+
+from eunoe import registry
+from eunoe.assembly import Given, assemble, load_data, resolved
+from eunoe.config import Config, make_config, read_config
+from eunoe.data.federation import Integers
+from eunoe.errors import InputError
+from eunoe.flower.engine import Remote, RemoteStates
+from eunoe.flower.own_data import Facts, server_federation
+from eunoe.flower.roster import Roster, Say
+from eunoe.folder import write_text
+from eunoe.options import Finite, Options
+from eunoe.rounds import Record
+from eunoe.runs import Run, check_config, check_data, execute
+
+
+class RunOptions(Options):
+    """How the federation runs, in the section [tool.flwr.app.config] of pyproject.toml."""
+
+    folder: Path = Field(Path("run"), description="The run folder on the server.")
+    data: Literal["partition", "own"] = Field(
+        "partition", description="Whether clients train on parts of one data set or each on its own."
+    )
+    clients: int = Field(ge=1, description="Number of clients.")
+    quorum: int = Field(1, ge=1, description="Least number of updates that make a round.")
+    timeout: Finite = Field(600.0, gt=0, description="Seconds that a round waits for answers.")
+    join_timeout: Finite = Field(
+        600.0, gt=0, alias="join-timeout", description="Seconds to wait for all clients before round 1."
+    )
+    validate_on_clients: bool = Field(
+        False, alias="validate-on-clients", description="Evaluate also at the clients that agree."
+    )
+
+
+def server_app(config_path: Path) -> ServerApp:
+    """The Flower app of the server of a federation with this configuration."""
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        serve(grid, make_config(read_config(config_path)), run_options(context.run_config), _say)
+
+    return app
+
+
+def run_options(values: Any) -> RunOptions:
+    """The checked options of a federation."""
+    try:
+        return RunOptions.model_validate(dict(values))
+    except ValidationError as error:
+        raise InputError(f"[tool.flwr.app.config]: {registry.explain(error)}") from None
+
+
+def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
+    """Run a federation to its end, from its last checkpoint if it has one."""
+    # Clients keep two states, so the server must not fall behind them by more than one round.
+    config = config.model_copy(update={"checkpoint_seconds": 0.0})
+    facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
+    question = RecordDict({} if facts is None else {"facts": facts.record()})
+    roster = Roster(grid, options.clients, question, say)
+    say(f"waiting for {options.clients} clients")
+    sizes = declared_before(options.folder)
+    # How much data clients have of their own is known once they all have said it.
+    roster.wait(options.join_timeout, options.clients if facts and sizes is None else options.quorum)
+    given = Given()
+    if facts is not None:
+        if sizes is None:
+            sizes = np.array([roster.members[client].size for client in range(options.clients)])
+        given = Given(federation=server_federation(config, sizes))
+        facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
+    job, warnings = assemble(config, given)
+    if len(job.federation) != options.clients:
+        raise InputError(
+            f"the partition has {len(job.federation)} clients and pyproject.toml says {options.clients}"
+        )
+    if (options.folder / "config.toml").exists():
+        check_config(options.folder, make_config(resolved(config, given)))
+        check_data(options.folder, job, say)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    engine = Remote(
+        job,
+        RemoteStates(options.folder / "states"),
+        roster,
+        run_name(options.folder),
+        timeout=options.timeout,
+        quorum=options.quorum,
+        facts=facts,
+        validate_on_clients=options.validate_on_clients and facts is not None,
+    )
+    return execute(config, given, job, options.folder, lambda record: say(line(record)), say, engine)
+
+
+def declared_before(folder: Path) -> Integers | None:
+    """How many samples the clients of a run said that they have, if it has begun."""
+    path = folder / "partition.safetensors"
+    return load_file(path).get("declared") if path.exists() else None
+
+
+def run_name(folder: Path) -> str:
+    """A name that no other run has, so that clients do not take up another run's state."""
+    path = folder / "flower.json"
+    if not path.exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_text(path, json.dumps({"run": secrets.token_hex(16)}) + "\n")
+    return str(json.loads(path.read_text())["run"])
+
+
+def line(record: Record) -> str:
+    """A round in a line."""
+    parts = [f"round {record['round']}: {len(record['clients'])} clients"]
+    for place in ("test", "validation"):
+        if place in record:
+            parts.append(f"{place} accuracy {record[place]['accuracy']:.3f}")
+    if (lost := (record.get("forgetting") or {}).get("round")) is not None:
+        parts.append(f"round forgetting {lost:.4f}")
+    parts += [f"left out: client {one['client']} ({one['reason']})" for one in record["dropped"]]
+    return ", ".join(parts)
+
+
+def _say(text: str) -> None:
+    print(text, flush=True)

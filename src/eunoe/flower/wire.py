@@ -1,0 +1,143 @@
+"""What travels between server and clients, as Flower's records: vectors by name, and a few facts.
+
+Whatever comes from another party is checked before it is used, and none of it is unpickled.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from torch import Tensor
+
+from eunoe.training import Received, Update
+from eunoe.vector import Weights
+
+LANES = ("parameters", "floats", "integers")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a client is told besides vectors: of which run, and from which round's state it starts."""
+
+    run: str
+    start: int | None
+
+
+def vectors_out(vectors: Mapping[str, Tensor]) -> ArrayRecord:
+    """Named vectors as a record."""
+    return ArrayRecord({name: Array(value.detach().cpu().numpy()) for name, value in vectors.items()})
+
+
+def vectors_in(record: ArrayRecord) -> dict[str, Tensor]:
+    """A record's vectors, each in memory that torch has aligned as it aligns its own."""
+    return {name: torch.from_numpy(array.numpy()).clone() for name, array in record.items()}
+
+
+def lanes(weights: Weights) -> dict[str, Tensor]:
+    """A model's three vectors by name."""
+    return {lane: getattr(weights, lane) for lane in LANES}
+
+
+def broadcast(received: Received) -> dict[str, ArrayRecord]:
+    """The part of a round's message that is the same for every client."""
+    return {"weights": vectors_out(lanes(received.weights)), "shared": vectors_out(received.shared)}
+
+
+def order_out(order: Order, round: int) -> ConfigRecord:
+    """The part of a round's message that is for one client."""
+    return ConfigRecord(
+        {"run": order.run, "round": round, "start": -1 if order.start is None else order.start}
+    )
+
+
+def order_in(content: RecordDict) -> tuple[Order, Received]:
+    """What the server sent to a client."""
+    told = content.config_records["order"]
+    run, round, start = str(told["run"]), int(str(told["round"])), int(str(told["start"]))
+    # It becomes the name of a folder on the client's disk.
+    if not run.isalnum() or round < 1:
+        raise ValueError(f"the server's order has run {run!r} and round {round}")
+    weights = weights_in(content.array_records["weights"])
+    received = Received(round, weights, vectors_in(content.array_records["shared"]))
+    return Order(run, None if start < 0 else start), received
+
+
+def weights_in(record: ArrayRecord) -> Weights:
+    """A model's three vectors."""
+    found = vectors_in(record)
+    return Weights(*(found[lane] for lane in LANES))
+
+
+def update_out(update: Update, keeps_state: bool) -> RecordDict:
+    """A client's answer; one that sat out sends only why."""
+    if update.skipped is not None:
+        return RecordDict({"skipped": ConfigRecord({"reason": update.skipped})})
+    numbers = {
+        "size": update.size,
+        "steps": update.steps,
+        "loss_before": update.loss_before,
+        "loss_after": update.loss_after,
+        "forwards": update.forwards,
+        "backwards": update.backwards,
+        "keeps_state": int(keeps_state),
+    }
+    return RecordDict(
+        {
+            "weights": vectors_out(lanes(update.weights)),
+            "uploads": vectors_out(update.uploads),
+            "numbers": MetricRecord(dict(numbers)),
+        }
+    )
+
+
+def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
+    """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
+    if "skipped" in content:
+        return absent(client, start, str(content.config_records["skipped"]["reason"])), False
+    try:
+        weights = weights_in(content.array_records["weights"])
+        for lane, expected in lanes(start).items():
+            value: Tensor = getattr(weights, lane)
+            if value.shape != expected.shape or value.dtype != expected.dtype:
+                raise ValueError(
+                    f"{lane} are {value.dtype} {list(value.shape)}, "
+                    f"not {expected.dtype} {list(expected.shape)}"
+                )
+        uploads = vectors_in(content.array_records["uploads"])
+        if not all(value.is_floating_point() for value in uploads.values()):
+            raise ValueError("an upload is no vector of floats")
+        numbers = content.metric_records["numbers"]
+        update = Update(
+            client,
+            _count(numbers, "size"),
+            weights,
+            uploads,
+            _count(numbers, "steps"),
+            _number(numbers, "loss_before"),
+            _number(numbers, "loss_after"),
+            _count(numbers, "forwards"),
+            _count(numbers, "backwards"),
+        )
+        return update, bool(_count(numbers, "keeps_state"))
+    except Exception as error:
+        return absent(client, start, f"its answer cannot be read: {error}"), False
+
+
+def absent(client: int, start: Weights, reason: str) -> Update:
+    """The update of a client that has none."""
+    return Update(client, 0, start, {}, skipped=reason)
+
+
+def _number(record: MetricRecord, name: str) -> float:
+    value = record[name]
+    if not isinstance(value, int | float):
+        raise ValueError(f"{name} is no number")
+    return float(value)
+
+
+def _count(record: MetricRecord, name: str) -> int:
+    value = record[name]
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} is no count")
+    return value

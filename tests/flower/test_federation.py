@@ -1,0 +1,370 @@
+"""Server and clients of a federation, talking through Flower's records, against the serial engine."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.supercore.task_identity import TaskIdentity
+from safetensors.torch import load_file
+
+from eunoe.assembly import build_federation
+from eunoe.config import make_config, to_toml
+from eunoe.data.loading import load
+from eunoe.data.npz import write_npz
+from eunoe.errors import InputError, RunFailed
+from eunoe.flower import roster
+from eunoe.flower.client import node_options
+from eunoe.flower.server import RunOptions, run_options, serve
+from eunoe.runs import Run, run
+from tests.flower.grid import FakeGrid, Silence
+
+CLIENTS, ROUNDS = 4, 3
+DATA: dict[str, str] = {}
+METHODS = {
+    "fedavg": {"method": "fedavg"},
+    "state, uploads and broadcast": {"method": "tests.flower.methods:Remembers"},
+    "adam at the server": {"method": "fedavg", "server_step": {"name": "adam", "lr": 0.05}},
+    "batch norm": {"model": "tests.flower.methods:Normed"},
+}
+
+
+@pytest.fixture(autouse=True)
+def _inside_a_server_app(monkeypatch):
+    for name in ("task_id", "run_id", "node_id"):
+        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
+    monkeypatch.setattr(roster, "POLL_SECONDS", 0.01)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _data(tmp_path_factory):
+    """A part of the digits as a file, which every message's process would load anew."""
+    digits, folder = load("digits"), tmp_path_factory.mktemp("data")
+    arrays = {"x_train": digits.train.x[:400], "y_train": digits.train.y[:400]}
+    arrays |= {"x_test": digits.test.x[:100], "y_test": digits.test.y[:100]}
+    write_npz(folder / "some.npz", {name: value.numpy() for name, value in arrays.items()})
+    DATA["name"] = str(folder / "some.npz")
+
+
+def values(**more):
+    return {
+        "data": DATA,
+        "seed": 5,
+        "rounds": ROUNDS,
+        "participation": 3,
+        "partition": {"name": "dirichlet", "clients": CLIENTS, "alpha": 0.3},
+        "model": {"name": "mlp", "hidden": [16]},
+        "training": {"epochs": 1, "batch_size": 32},
+        "loss": "wsm",
+        "engine": {"name": "serial"},
+        **more,
+    }
+
+
+class Federation:
+    """A federation in a folder, without a network."""
+
+    def __init__(self, folder: Path, **more) -> None:
+        self.folder = folder
+        folder.mkdir(exist_ok=True)
+        self.config = make_config(values(**more))
+        (folder / "config.toml").write_text(to_toml(values(**more)))
+        nodes = {
+            1000 - client: {"client": client, "state": str(folder / "state")} for client in range(CLIENTS)
+        }
+        self.grid = FakeGrid(folder / "config.toml", nodes)
+        self.said: list[str] = []
+
+    def node(self, client: int) -> int:
+        return 1000 - client
+
+    def serve(self, **options) -> Run:
+        given = {"clients": CLIENTS, "folder": self.folder / "run", "timeout": 0.3, "join-timeout": 0.3}
+        checked = RunOptions.model_validate(given | options)
+        return serve(self.grid, self.config, checked, self.said.append)
+
+
+def final(run: Run) -> dict[str, torch.Tensor]:
+    path = sorted((run.folder / "checkpoints").glob("*.safetensors"))[-1]
+    vectors = load_file(path)
+    return {name: vectors[name] for name in vectors if name != "accepted"}
+
+
+def assert_same(one: Run, other: Run) -> None:
+    ours, theirs = final(one), final(other)
+    assert ours.keys() == theirs.keys()
+    assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+    lines = [(run.folder / "metrics.jsonl").read_text() for run in (one, other)]
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_bits_are_those_of_the_serial_engine(tmp_path, method):
+    serial = run(values(**METHODS[method]), out=tmp_path / "serial", say=lambda text: None)
+    assert_same(Federation(tmp_path / "flower", **METHODS[method]).serve(), serial)
+
+
+REMEMBERS = METHODS["state, uploads and broadcast"]
+
+
+@pytest.fixture(name="calm")
+def _calm(tmp_path):
+    return run(values(**REMEMBERS), out=tmp_path / "serial", say=lambda text: None)
+
+
+def test_a_killed_server_goes_on_with_the_same_bits(tmp_path, calm):
+    federation = Federation(tmp_path / "flower", **REMEMBERS)
+
+    class Killed(BaseException):
+        pass
+
+    def killed(node, message):
+        if message.metadata.message_type == "train" and message.content["order"]["round"] == 2:
+            raise Killed
+
+    # Not an exception that anybody handles: the first answer of round 2 is the end of the process.
+    federation.grid.tamper = killed
+    with pytest.raises(Killed):
+        federation.serve()
+    federation.grid.tamper = lambda node, message: None
+    federation.grid.replies.clear()
+    assert_same(federation.serve(), calm)
+
+
+def test_another_config_cannot_go_on(tmp_path):
+    federation = Federation(tmp_path / "flower")
+    federation.serve()
+    federation.config = federation.config.model_copy(update={"seed": 6})
+    with pytest.raises(InputError, match="seed cannot change"):
+        federation.serve()
+
+
+def test_a_client_keeps_two_states(tmp_path):
+    federation = Federation(tmp_path / "flower", **REMEMBERS, rounds=5)
+    federation.serve()
+    trained = {client: [r for c, r in federation.grid.trained if c == client] for client in range(CLIENTS)}
+    for client, rounds in trained.items():
+        files = (tmp_path / "flower" / "state").glob(f"*/*/{client}-*")
+        assert sorted(path.stem for path in files) == [f"{client}-{round}" for round in rounds[-2:]]
+
+
+def test_a_silent_client_is_left_out_and_named(tmp_path):
+    federation = Federation(tmp_path / "flower", participation=CLIENTS)
+
+    def silent(node, message):
+        if node == federation.node(2) and message.metadata.message_type == "train":
+            raise Silence
+
+    federation.grid.tamper = silent
+    for record in federation.serve().records:
+        assert sorted(record["clients"]) == [0, 1, 3]
+        assert record["dropped"] == [{"client": 2, "reason": "it did not answer within 0.3 s"}]
+    assert any("left out: client 2" in text for text in federation.said)
+
+
+def test_a_node_that_leaves_in_mid_round_and_comes_back_is_asked_again(tmp_path, calm):
+    federation = Federation(tmp_path / "flower", **REMEMBERS)
+    grid, node, polls = federation.grid, federation.node(1), iter(range(10**6))
+    lost: list[int] = []
+
+    def loses_the_first_order(asked, message):
+        if asked == node and message.metadata.message_type == "train" and not lost:
+            lost.append(next(polls))
+            raise Silence
+
+    def goes_and_comes() -> None:
+        now = next(polls)
+        away = bool(lost) and lost[0] + 2 < now < lost[0] + 6
+        grid.offline = {node} if away else set()
+
+    grid.tamper, grid.before_poll = loses_the_first_order, goes_and_comes
+    assert_same(federation.serve(timeout=20.0), calm)
+    assert lost
+
+
+def test_a_restarted_node_gets_a_new_number(tmp_path, calm):
+    """Without node authentication a node that starts again is another one to Flower."""
+    federation = Federation(tmp_path / "flower", **REMEMBERS)
+    grid, old = federation.grid, federation.node(1)
+
+    def dies(node, message):
+        if (
+            node == old
+            and message.metadata.message_type == "train"
+            and message.content["order"]["round"] >= 2
+        ):
+            grid.nodes[7] = grid.nodes[old]
+            grid.offline = {old}
+            raise Silence
+
+    grid.tamper = dies
+    assert_same(federation.serve(timeout=20.0), calm)
+
+
+def test_too_few_answers_stop_the_run_and_it_can_go_on(tmp_path, calm):
+    federation = Federation(tmp_path / "flower", **REMEMBERS)
+
+    def dead(node, message):
+        if message.metadata.message_type == "train" and message.content["order"]["round"] == 2:
+            raise Silence
+
+    federation.grid.tamper = dead
+    with pytest.raises(RunFailed, match="0 of 3 clients gave an update in round 2"):
+        federation.serve(quorum=2)
+    assert json.loads((federation.folder / "run" / "status.json").read_text())["state"] == "failed"
+    federation.grid.tamper = lambda node, message: None
+    assert_same(federation.serve(quorum=2), calm)
+
+
+def spoiled(**parts):
+    """A tampering that changes parts of client 0's answers in round 2."""
+
+    def tamper(federation):
+        def change(node, message):
+            train = message.metadata.message_type == "train"
+            if node != federation.node(0) or not train or message.content["order"]["round"] != 2:
+                return None
+            size = message.content["weights"]["parameters"].shape[0]
+            weights = {
+                "parameters": torch.zeros(size),
+                "floats": torch.zeros(0),
+                "integers": torch.zeros(0, dtype=torch.int64),
+            }
+            numbers = dict.fromkeys(("steps", "forwards", "backwards", "keeps_state"), 1)
+            numbers |= {"loss_before": 0.5, "loss_after": 0.5}
+            numbers["size"] = int(federation.sizes[0])
+            weights |= {k: f(weights[k]) for k, f in parts.get("weights", {}).items()}
+            return RecordDict(
+                {
+                    "weights": ArrayRecord(weights),
+                    "uploads": ArrayRecord({"sum": parts.get("upload", torch.zeros(size))}),
+                    "numbers": MetricRecord(numbers | parts.get("numbers", {})),
+                }
+            )
+
+        return change
+
+    return tamper
+
+
+@pytest.mark.parametrize(
+    ("tamper", "reason"),
+    [
+        (spoiled(weights={"parameters": lambda v: v * torch.nan}), "not finite"),
+        (spoiled(weights={"parameters": lambda v: v[1:]}), "cannot be read: parameters are"),
+        (spoiled(weights={"parameters": lambda v: v.double()}), "torch.float64"),
+        (spoiled(weights={"integers": lambda v: torch.ones(3, dtype=torch.int64)}), "integers are"),
+        (spoiled(upload=torch.zeros(3)), "'sum' is missing or has the wrong size"),
+        (spoiled(upload=torch.zeros(3, dtype=torch.int64)), "no vector of floats"),
+        (spoiled(numbers={"size": 10**12}), "samples, not on its"),
+        (spoiled(numbers={"steps": -1}), "steps is no count"),
+        (spoiled(numbers={"loss_after": [1.0]}), "loss_after is no number"),
+        (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
+        (lambda f: lambda node, message: _empty(f, node, message), "its answer cannot be read"),
+    ],
+)
+def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, reason):
+    federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
+    federation.sizes = build_federation(federation.config).sizes
+    federation.grid.tamper = tamper(federation)
+    first, second, third = federation.serve().records
+    assert not first["dropped"]
+    assert not third["dropped"]
+    assert [one["client"] for one in second["dropped"]] == [0]
+    assert reason in second["dropped"][0]["reason"]
+
+
+def _bad_round(federation, node, message):
+    train = message.metadata.message_type == "train"
+    return train and node == federation.node(0) and message.content["order"]["round"] == 2
+
+
+def _refuse(federation, node, message):
+    if _bad_round(federation, node, message):
+        raise ValueError("no")
+
+
+def _empty(federation, node, message):
+    return RecordDict() if _bad_round(federation, node, message) else None
+
+
+def test_a_refused_state_is_not_the_one_that_counts(tmp_path):
+    """After a dropped answer the server names the state of the round before."""
+    federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
+    starts = []
+
+    def watch(node, message):
+        if node == federation.node(0) and message.metadata.message_type == "train":
+            starts.append(message.content["order"]["start"])
+        return _refuse(federation, node, message)
+
+    federation.grid.tamper = watch
+    federation.serve()
+    assert starts == [-1, 1, 1]
+
+
+def test_a_lost_state_is_said(tmp_path):
+    federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
+
+    def removed(node, message):
+        if _bad_round(federation, node, message):
+            for path in (tmp_path / "flower" / "state").glob("*/*/0-1*"):
+                path.unlink()
+
+    federation.grid.tamper = removed
+    dropped = federation.serve().records[1]["dropped"]
+    assert "client 0 has no state of round 1" in dropped[0]["reason"]
+
+
+def test_who_does_not_join_is_named(tmp_path):
+    federation = Federation(tmp_path / "flower")
+    del federation.grid.nodes[federation.node(3)]["state"]
+    federation.grid.nodes[5] = {"client": 0, "state": "elsewhere"}
+    federation.grid.nodes[6] = {"client": 9, "state": "elsewhere"}
+    with pytest.raises(RunFailed, match=r"have not joined: 3;.*state: field required"):
+        federation.serve(quorum=CLIENTS)
+    said = "\n".join(federation.said)
+    assert "two nodes say that they are client 0" in said
+    assert "says that it is client 9" in said
+
+
+def test_a_quorum_may_begin(tmp_path):
+    federation = Federation(tmp_path / "flower", participation=CLIENTS)
+    federation.grid.offline = {federation.node(3)}
+    records = federation.serve(quorum=3).records
+    assert [one["client"] for record in records for one in record["dropped"]] == [3] * ROUNDS
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"clients": 0}, "clients"),
+        ({"clients": 2, "quorums": 3}, "quorums"),
+        ({"clients": 2, "timeout": float("inf")}, "timeout"),
+    ],
+)
+def test_wrong_run_options_are_said(options, message):
+    with pytest.raises(InputError, match=message):
+        run_options(options)
+
+
+def test_wrong_node_options_are_said():
+    with pytest.raises(InputError, match="client"):
+        node_options({"client": -1, "state": "x"})
+    assert node_options({"client": 1, "state": "x", "validate": True}).validates
+
+
+def test_the_number_of_clients_must_agree(tmp_path):
+    federation = Federation(tmp_path / "flower")
+    federation.grid.offline = {federation.node(3)}
+    with pytest.raises(InputError, match="the partition has 4 clients"):
+        federation.serve(clients=3)
+
+
+def test_update_norms_are_numbers(tmp_path):
+    assert np.isfinite(Federation(tmp_path / "flower").serve().records[0]["update_norms"]).all()

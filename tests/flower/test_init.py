@@ -1,0 +1,93 @@
+"""The app that `eunoe flower init` writes: complete, valid for Flower, and with its secrets kept."""
+
+import io
+import stat
+import tomllib
+import zipfile
+
+import pytest
+from typer.testing import CliRunner
+
+pytest.importorskip("flwr")
+
+from flwr.cli.build import build_fab_from_disk
+from flwr.cli.config_utils import load_and_validate
+
+from eunoe.commands.flower import app
+from eunoe.config import make_config, read_config
+from eunoe.errors import InputError
+from eunoe.flower.init import init
+from eunoe.flower.loopback import Loopback
+from eunoe.flower.server import run_options
+
+
+@pytest.fixture(name="folder")
+def _folder(tmp_path):
+    result = CliRunner().invoke(app, ["init", str(tmp_path / "app"), "--nodes", "2", "--port", "9000"])
+    assert result.exit_code == 0, result.output
+    assert "start.py" in result.output
+    return tmp_path / "app"
+
+
+def test_all_files_are_there(folder):
+    names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    assert names == {
+        *(".gitignore", "README.md", "pyproject.toml", "config.toml"),
+        *("server_app.py", "client_app.py", "start.py"),
+        *("certificates/ca.crt", "certificates/server.crt", "certificates/server.key"),
+        *("keys/node-0.key", "keys/node-0.pub", "keys/node-1.key", "keys/node-1.pub"),
+    }
+    for path in folder.rglob("*.key"):
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    for name in ("keys", "certificates"):
+        assert stat.S_IMODE((folder / name).stat().st_mode) == 0o700
+
+
+def test_configurations_are_valid(folder):
+    config = make_config(read_config(folder / "config.toml"))
+    assert config.partition.options["clients"] == 2
+    project = tomllib.loads((folder / "pyproject.toml").read_text())
+    options = run_options(project["tool"]["flwr"]["app"]["config"])
+    assert (options.clients, options.quorum, options.data) == (2, 1, "partition")
+    load_and_validate(folder / "pyproject.toml")
+
+
+def test_only_the_app_travels(folder):
+    """Flower would send any JSON or TOML it finds; keys, results and data must stay."""
+    (folder / "run").mkdir()
+    (folder / "run" / "status.json").write_text("{}")
+    (folder / "run" / "config.toml").write_text("")
+    (folder / "keys" / "secret.toml").write_text("")
+    bundle = zipfile.ZipFile(io.BytesIO(build_fab_from_disk(folder)))
+    assert {name for name in bundle.namelist() if not name.startswith(".info")} == {
+        *("pyproject.toml", "config.toml", "server_app.py", "client_app.py", "start.py"),
+    }
+
+
+def test_the_apps_can_be_loaded(folder):
+    for name, kind in (("server_app", "ServerApp"), ("client_app", "ClientApp")):
+        scope = {"__file__": str(folder / f"{name}.py")}
+        exec((folder / f"{name}.py").read_text(), scope)
+        assert type(scope["app"]).__name__ == kind
+
+
+def test_a_config_of_ones_own(tmp_path):
+    own = tmp_path / "own.toml"
+    own.write_text("rounds = 7\n")
+    init(tmp_path / "app", config=own)
+    assert (tmp_path / "app" / "config.toml").read_text() == "rounds = 7\n"
+    own.write_text("round = 7\n")
+    with pytest.raises(InputError, match="rounds"):
+        init(tmp_path / "other", config=own)
+    assert not (tmp_path / "other").exists()
+
+
+def test_what_cannot_be_is_refused(tmp_path, folder):
+    with pytest.raises(InputError, match="not empty"):
+        init(folder)
+    with pytest.raises(InputError, match="at least 1 node"):
+        init(tmp_path / "none", nodes=0)
+    with pytest.raises(InputError, match="port"):
+        init(tmp_path / "high", port=65535)
+    with pytest.raises(InputError, match="data paths"):
+        Loopback(folder, 2, own_data=["one.npz"])
