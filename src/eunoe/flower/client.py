@@ -105,10 +105,13 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     if not node.validates:
         raise InputError(f"client {node.client} does not agree to evaluate models (validate=true would)")
     job = _job(config, node, content)
-    where = Rows("clients", *_validation(job, node.client))
+    rows = job.federation.rows(node.client, "validation")
+    if not len(rows):
+        raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
+    where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = weights_in(content.array_records["weights"])
     said = joined([evaluate_chunk(job, weights, part) for part in chunks(job, where)])
-    labels = job.federation.samples("clients").y.numpy()[where.rows]
+    labels = job.federation.samples("clients").y.numpy()[rows]
     classes = job.federation.classes
     counts = {
         "samples": np.bincount(labels, minlength=classes).tolist(),
@@ -116,11 +119,6 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     }
     loss = float(said.losses.sum())
     return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})
-
-
-def _validation(job: Job, client: int) -> tuple[np.ndarray, np.ndarray]:
-    rows = job.federation.rows(client, "validation")
-    return rows, np.full(len(rows), client)
 
 
 def _job(config: Config, node: NodeOptions, content: RecordDict) -> Job:

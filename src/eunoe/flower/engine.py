@@ -11,7 +11,7 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
 from eunoe.flower.own_data import Facts
 from eunoe.flower.roster import Roster
-from eunoe.flower.wire import Order, absent, broadcast, lanes, order_out, update_in, vectors_out
+from eunoe.flower.wire import Order, absent, broadcast, lanes, order_out, sits_out, update_in, vectors_out
 from eunoe.forgetting import spread
 from eunoe.job import Job
 from eunoe.states import ClientStates
@@ -71,7 +71,8 @@ class Remote(Serial):
         left, answers, good = list(clients), dict[int, Update](), 0
         for client, reply in self.roster.ask("train", clients, order, self.timeout):
             answers[client] = update = self._update(client, reply, received)
-            good += update.skipped is None
+            # A client that had nothing to learn from has done its duty.
+            good += update.skipped is None or (reply.has_content() and sits_out(reply.content))
             while left and left[0] in answers:
                 yield answers.pop(left.pop(0))
         if good < min(self.quorum, len(clients)):

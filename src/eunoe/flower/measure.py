@@ -22,7 +22,9 @@ import numpy as np
 import torch
 from torch import nn
 
+from eunoe.config import to_toml
 from eunoe.errors import InputError
+from eunoe.folder import write_text
 from eunoe.observer import Batches, Forgetting
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -152,6 +154,7 @@ class _Watch:
             folder.mkdir(parents=True, exist_ok=True)
             if (folder / "metrics.jsonl").exists():
                 raise InputError(f"{folder} holds the records of another run; name a new folder")
+            write_text(folder / "config.toml", to_toml({"name": name}))
 
     def hide(self, reason: str) -> None:
         """From now on look at merged models only."""

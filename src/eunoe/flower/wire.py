@@ -91,9 +91,14 @@ def update_out(update: Update, keeps_state: bool) -> RecordDict:
     )
 
 
+def sits_out(content: RecordDict) -> bool:
+    """Whether a client says that there is nothing for it to learn."""
+    return "skipped" in content.config_records
+
+
 def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
-    if "skipped" in content:
+    if sits_out(content):
         return absent(client, start, str(content.config_records["skipped"]["reason"])), False
     try:
         weights = weights_in(content.array_records["weights"])
