@@ -1,0 +1,241 @@
+"""What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
+
+    python benchmarks/engine.py [process] [serial] [memory] [clients] [merge]      (default: all)
+
+Each pair is measured in turn, again and again, and compared by the 20th percentile of its times, since
+a shared machine is never faster than itself but often slower.
+"""
+
+import multiprocessing
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from eunoe.assembly import Given, assemble
+from eunoe.config import make_config
+from eunoe.data.arrays import from_arrays
+from eunoe.data.federation import Federation
+from eunoe.data.partitions.iid import Iid
+from eunoe.engines.process import Process
+from eunoe.engines.serial import Serial
+from eunoe.job import Job
+from eunoe.merging import Sums
+from eunoe.models.lenet import LeNet
+from eunoe.options import Split
+from eunoe.probes import Prober
+from eunoe.rounds import one_round, start_course
+from eunoe.states import ClientStates
+from eunoe.training import Update
+from eunoe.vector import Weights
+
+torch.set_num_threads(1)
+
+
+def images(clients: int, size: int, classes: int = 10) -> Federation:
+    """Random CIFAR-shaped images, as many for each client."""
+    chance = np.random.default_rng(0)
+    x = chance.integers(0, 256, (clients * size, 32, 32, 3), dtype=np.uint8)
+    y = np.arange(len(x)) % classes
+    data = from_arrays(x, y, x[:10], y[:10], classes=classes)
+    return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
+
+
+def points(clients: int, size: int, inputs: int = 64, classes: int = 10) -> Federation:
+    """Random vectors, as many for each client."""
+    chance = np.random.default_rng(0)
+    x = chance.normal(size=(clients * size, inputs)).astype(np.float32)
+    y = np.arange(len(x)) % classes
+    data = from_arrays(x, y, x[:10], y[:10], classes=classes)
+    return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def job_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Job:
+    base = {"data": "given", "partition": "given", "model": "given", "probes": []}
+    config = make_config({**base, "participation": participation, "training": training})
+    return assemble(config, Given(federation=federation, model=net))[0]
+
+
+def interleaved(pair: dict[str, Callable[[], None]], times: int) -> dict[str, list[float]]:
+    """Seconds of each of the pair, measured in turn."""
+    seconds: dict[str, list[float]] = {name: [] for name in pair}
+    for _ in range(times):
+        for name, work in pair.items():
+            began = time.perf_counter()
+            work()
+            seconds[name].append(time.perf_counter() - began)
+    return seconds
+
+
+def low(values: list[float]) -> float:
+    return float(np.percentile(values, 20))
+
+
+def report(what: str, seconds: dict[str, list[float]], limit: float) -> None:
+    (mine, ours), (other, theirs) = ((name, low(values)) for name, values in seconds.items())
+    print(
+        f"{what}: {mine} {ours:.4f} s, {other} {theirs:.4f} s, ratio {ours / theirs:.2f} (at most {limit:g})"
+    )
+
+
+def usual_client(
+    net: nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, batch: int, lr: float
+) -> None:
+    """A client's training as it is usually written."""
+    optimiser = torch.optim.SGD(net.parameters(), lr=lr)
+    for _ in range(epochs):
+        for rows in torch.randperm(len(x)).split(batch):
+            optimiser.zero_grad()
+            nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+            optimiser.step()
+
+
+def process(rounds: int = 12) -> None:
+    """Rounds of LeNet on two workers against two bare processes that do the same steps."""
+    federation = images(100, 448)
+    job = job_of(federation, LeNet((3, 32, 32), 10), 10, epochs=3, batch_size=64, lr=0.01)
+    course, prober = start_course(job), Prober(job, (), 1)
+    ready = [
+        federation.inputs("clients", torch.from_numpy(federation.rows(k))).contiguous() for k in range(10)
+    ]
+    labels = [federation.data.train.y[torch.from_numpy(federation.rows(k))] for k in range(10)]
+    context = multiprocessing.get_context("fork")
+    pipes = []
+    for worker in range(2):
+        ours, theirs = context.Pipe()
+        context.Process(
+            target=bare_worker, args=(theirs, ready[worker::2], labels[worker::2]), daemon=True
+        ).start()
+        pipes.append(ours)
+
+    def bare() -> None:
+        for pipe in pipes:
+            pipe.send("go")
+        for pipe in pipes:
+            pipe.recv()
+
+    with tempfile.TemporaryDirectory() as folder, Process(job, ClientStates(Path(folder)), 2) as engine:
+
+        def mine() -> None:
+            one_round(job, engine, course, prober)
+
+        interleaved({"eunoe": mine, "bare": bare}, 2)
+        report("process engine, LeNet", interleaved({"eunoe": mine, "bare": bare}, rounds), 1.10)
+
+
+def bare_worker(pipe: Any, xs: list[torch.Tensor], ys: list[torch.Tensor]) -> None:
+    torch.set_num_threads(1)
+    net = LeNet((3, 32, 32), 10)
+    start = [p.detach().clone() for p in net.parameters()]
+    while pipe.recv():
+        for x, y in zip(xs, ys, strict=True):
+            with torch.no_grad():
+                for p, s in zip(net.parameters(), start, strict=True):
+                    p.copy_(s)
+            usual_client(net, x, y, 3, 64, 0.01)
+        pipe.send("done")
+
+
+def serial(rounds: int = 40) -> None:
+    """Steps of a small network against the usual loop."""
+    federation = points(10, 160)
+    job = job_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
+    course, prober, net = start_course(job), Prober(job, (), 1), mlp()
+    x, y = federation.data.train.x, federation.data.train.y
+    parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(10))]
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Serial(job, ClientStates(Path(folder)))
+
+        def mine() -> None:
+            one_round(job, engine, course, prober)
+
+        def usual() -> None:
+            for inputs, labels in parts:
+                usual_client(net, inputs, labels, 5, 8, 0.01)
+
+        interleaved({"eunoe": mine, "usual": usual}, 2)
+        report(
+            "serial engine, 1,000 steps of an MLP", interleaved({"eunoe": mine, "usual": usual}, rounds), 0.75
+        )
+
+
+def memory() -> None:
+    """Memory after 300 rounds against that after 20."""
+    federation = points(50, 40)
+    job = job_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
+    course, prober = start_course(job), Prober(job, (), 1)
+    with tempfile.TemporaryDirectory() as folder, Process(job, ClientStates(Path(folder)), 2) as engine:
+        used = {}
+        for round in range(1, 301):
+            one_round(job, engine, course, prober)
+            used[round] = resident()
+        print(
+            f"memory: {used[20]:.0f} MB after 20 rounds, {used[300]:.0f} MB after 300, "
+            f"ratio {used[300] / used[20]:.3f} (at most 1.05)"
+        )
+
+
+def clients(rounds: int = 30) -> None:
+    """Rounds of a federation with a million clients against one with a hundred, the same work in both."""
+    engines: dict[str, Callable[[], None]] = {}
+    before = resident()
+    for count in (1_000_000, 100):
+        x = torch.randn(10_000, 64)
+        y = torch.arange(10_000) % 10
+        rows = np.tile(np.arange(10_000), max(1, count * 10 // 10_000))[: count * 10]
+        data = from_arrays(x.numpy(), y.numpy(), x[:10].numpy(), y[:10].numpy())
+        offsets = np.arange(count + 1) * 10
+        federation = Federation(data, rows, offsets, offsets[1:], offsets[1:])
+        job = job_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
+        if count > 100:
+            print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
+        engine = Serial(job, ClientStates(Path(tempfile.mkdtemp())))
+        course, prober = start_course(job), Prober(job, (), 1)
+        engines[f"{count:,} clients"] = lambda job=job, engine=engine, course=course, prober=prober: (
+            one_round(job, engine, course, prober)
+        )
+    interleaved(engines, 2)
+    report("a round", interleaved(engines, rounds), 1.2)
+
+
+def merge() -> None:
+    """Memory of merging a thousand updates of 1.7M parameters."""
+    size = 1_700_000
+    empty = torch.empty(0)
+    job = job_of(points(100, 10), mlp(), 10)
+    start = Weights(torch.zeros(size), empty, empty.long())
+    before = peak()
+    sums = Sums(job.method, start, job.setting)
+    for client in range(1000):
+        sums.add(Update(client, 10, Weights(torch.full((size,), float(client)), empty, empty.long()), {}))
+    job.method.merge({}, sums, job.setting)
+    used = (peak() - before) / (size * 4 / 1e6)
+    print(f"merging 1,000 updates: memory of {used:.0f} models")
+
+
+def resident() -> float:
+    """MB that this process holds."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6
+
+
+def peak() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+
+
+SECTIONS = {f.__name__: f for f in (process, serial, memory, clients, merge)}
+
+if __name__ == "__main__":
+    for name in sys.argv[1:] or SECTIONS:
+        SECTIONS[name]()
