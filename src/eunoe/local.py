@@ -59,12 +59,15 @@ class Local:
     cache: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
     networks: dict[str, Frozen] = field(default_factory=dict)
+    # Of the last step: its mean, or one for each sample.
     last_loss: Tensor | None = None
     moments: dict[str, Tensor] = field(default_factory=dict)
     taken: int = 0
     # Samples that went through the network, to tell what a method costs.
     forwards: int = 0
     backwards: int = 0
+    # What each sample of a batch of some size counts in its mean.
+    _shares: dict[int, Tensor] = field(default_factory=dict)
 
     @property
     def weights(self) -> Tensor:
@@ -77,12 +80,12 @@ class Local:
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """Logits at the client's current parameters, or at any others."""
-        self.forwards += len(x)
+        self.forwards += x.shape[0]
         return self.model.forward(x) if at is None else self.model.forward_at(at, x)
 
     def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits."""
-        self.forwards += len(x)
+        self.forwards += x.shape[0]
         return self.model.features_at(at, x)
 
     def criterion(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -91,18 +94,22 @@ class Local:
 
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
         """The gradient of a mean loss at the current parameters, weight decay included."""
-        self.backwards += len(batch.y)
+        self.backwards += batch.y.shape[0]
         self.model.gradient.zero_()
-        value = loss().mean()
-        value.backward()  # type: ignore[no-untyped-call]
-        self.last_loss = value.detach()
+        losses = loss()
+        # The gradient of the mean without a node of its own, which small steps would feel.
+        size = losses.shape[0]
+        if size not in self._shares:
+            self._shares[size] = losses.new_full((size,), 1 / size)
+        torch.autograd.backward((losses,), (self._shares[size],))
+        self.last_loss = losses.detach()
         if self.weight_decay and self.training.optimiser != "adamw":
             self.model.gradient.add_(self.weights, alpha=self.weight_decay)
         return self.model.gradient
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         """The gradient of a mean loss, a function of the parameters, at any parameters."""
-        self.backwards += len(batch.y)
+        self.backwards += batch.y.shape[0]
         point = at.detach().requires_grad_()
         value = loss(point).mean()
         self.last_loss = value.detach()
@@ -128,7 +135,7 @@ class Local:
         return self._ask(network, batch.x) if network.outputs is None else network.outputs[batch.index]
 
     def _ask(self, network: Frozen, x: Tensor) -> Tensor:
-        self.forwards += len(x)
+        self.forwards += x.shape[0]
         with self.model.evaluating(), torch.no_grad():
             weights = network.weights
             if network.features:

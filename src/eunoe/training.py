@@ -1,6 +1,6 @@
 """One client's participation: batches, steps, what goes back up."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -14,6 +14,9 @@ from eunoe.options import Training
 from eunoe.randomness import generator, torch_generator, torch_seed
 from eunoe.setting import Setting
 from eunoe.vector import Weights
+
+# Numbers that are gathered at a time for the steps to come (16 MB).
+_BLOCK = 4_000_000
 
 
 @dataclass(frozen=True)
@@ -145,13 +148,14 @@ def train_client(
         augmenting = torch_generator(setting.seed, "augmentation", received.round, client)
         first: Batch | None = None
         before = float("nan")
-        for positions in batches:
-            index = torch.from_numpy(positions)
-            x, y = local.data(index)
+        for index, x, y in in_blocks(local, batches):
             batch = Batch(job.augmented(x, augmenting), y, index)
             method.step(local, batch)
             if first is None:
-                first, before = batch, float("nan") if local.last_loss is None else local.last_loss.item()
+                first, before = (
+                    batch,
+                    float("nan") if local.last_loss is None else local.last_loss.mean().item(),
+                )
         finished = method.finish(local)
         forwards, backwards = local.forwards, local.backwards
         after = float("nan") if first is None else loss_on(job, local, first)
@@ -167,6 +171,18 @@ def train_client(
         backwards,
     )
     return update, finished.state
+
+
+def in_blocks(local: Local, batches: list[np.ndarray]) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+    """Positions, inputs and labels of every batch, gathered for many at once."""
+    sizes = [len(batch) for batch in batches]
+    width = local.data(torch.zeros(1, dtype=torch.int64))[0].numel()
+    most = max(1, _BLOCK // max(width * max(sizes, default=1), 1))
+    for first in range(0, len(batches), most):
+        cuts = sizes[first : first + most]
+        index = torch.from_numpy(np.concatenate(batches[first : first + most]))
+        x, y = local.data(index)
+        yield from zip(torch.split(index, cuts), torch.split(x, cuts), torch.split(y, cuts), strict=True)
 
 
 def loss_on(job: Job, local: Local, batch: Batch) -> float:
