@@ -2,11 +2,14 @@
 
 import csv
 import io
-from collections.abc import Sequence
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
+from eunoe.config import RESUMABLE
 from eunoe.runs import Run
 
 # What a table says of a run that diverged.
@@ -64,9 +67,9 @@ def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[lis
     """Headings and rows: one row per group of runs that differ in their seed only."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(run.config.title, []).append(run)
+        groups.setdefault(json.dumps([run.config.title, _settings(run)], sort_keys=True), []).append(run)
     rows = []
-    for title, members in groups.items():
+    for title, members in zip(_titles(list(groups.values())), groups.values(), strict=True):
         failed = [run for run in members if run.status["state"] == "failed"]
         values = [numbers(run) for run in members]
         cells = [
@@ -75,8 +78,30 @@ def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[lis
             else written([value[column.metric] for value in values], column.digits)
             for column in columns
         ]
-        rows.append([title, str(len(members)), *cells])
+        rows.append([title, str(len({run.config.seed for run in members})), *cells])
     return ["run", "seeds", *(column.title for column in columns)], rows
+
+
+def _settings(run: Run) -> dict[str, Any]:
+    """What decides a run's results besides its seed, as `section.option`."""
+    kept = {key: value for key, value in run.values.items() if key not in RESUMABLE - {"rounds"} | {"seed"}}
+    flat: dict[str, Any] = {}
+    for key, value in kept.items():
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
+def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
+    """A title for each group; those of one title are told apart by the settings in which they differ."""
+    titles = []
+    for group in groups:
+        mine, title = _settings(group[0]), group[0].config.title
+        alike = [_settings(other[0]) for other in groups if other[0].config.title == title]
+        keys = sorted(
+            {key for other in alike for key in {**mine, **other} if mine.get(key) != other.get(key)}
+        )
+        titles.append(", ".join([title, *(f"{key}={mine.get(key, 'none')}" for key in keys)]))
+    return titles
 
 
 def written(values: Sequence[float], digits: int) -> str:
@@ -109,6 +134,8 @@ def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         "–": "--",
         "·": "$\\cdot$",
         "\\": "\\textbackslash{}",
+        "~": "\\textasciitilde{}",
+        "^": "\\textasciicircum{}",
     }
 
     def line(cells: Sequence[str]) -> str:

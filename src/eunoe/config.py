@@ -1,11 +1,11 @@
 """The configuration of a run: what is in config.toml, checked, with a sentence for every field."""
 
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -23,6 +23,7 @@ from eunoe.data.transforms import Augment
 from eunoe.errors import InputError, nearest
 from eunoe.options import Finite, Options, Split, Training
 from eunoe.probes import STANDARD, Probe
+from eunoe.toml import to_toml as to_toml
 
 
 class Named(BaseModel):
@@ -148,6 +149,17 @@ class Config(Options):
             raise ValueError(f"it must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
         return value
 
+    @model_validator(mode="after")
+    def _targets_are_measured(self) -> "Config":
+        evaluation = self.evaluation
+        for key, target, on in (
+            ("target", self.stop.target, evaluation.validation),
+            ("test_target", self.stop.test_target, evaluation.test),
+        ):
+            if target is not None and not (on and (evaluation.every or evaluation.last)):
+                raise ValueError(f"stop.{key} needs what [evaluation] turns off")
+        return self
+
     def participants(self, clients: int) -> int:
         """How many clients take part in a round."""
         if isinstance(self.participation, int):
@@ -171,7 +183,7 @@ RESUMABLE = {"name", "rounds", "probes", "stop", "engine", "checkpoint_seconds"}
 def make_config(values: Mapping[str, Any]) -> Config:
     """A checked config from nested values; what is wrong is said in one line."""
     try:
-        return Config.model_validate(values)
+        return Config.model_validate(_plain(values))
     except ValidationError as error:
         raise InputError(_explain(error)) from None
 
@@ -227,42 +239,15 @@ def parse_value(text: str) -> Any:
         return text.strip()
 
 
-def to_toml(values: Mapping[str, Any]) -> str:
-    """Nested values as TOML; None is left out."""
-    plain, tables = [], []
-    for key, value in values.items():
-        if isinstance(value, Mapping):
-            tables.append(f"\n[{_key(key)}]\n" + "".join(_line(k, v) for k, v in value.items()))
-        else:
-            plain.append(_line(key, value))
-    return "".join(plain + tables)
-
-
-def _line(key: str, value: Any) -> str:
-    return "" if value is None else f"{_key(key)} = {_toml(value)}\n"
-
-
-def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        # Numbers of NumPy's own types write themselves otherwise.
-        return repr(float(value) if isinstance(value, float) else int(value))
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
+def _plain(value: Any) -> Any:
+    """Values without NumPy's own numbers and without paths, which no file could hold as they are."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None) + "}"
-    return f'"{"".join(_escaped(character) for character in str(value))}"'
-
-
-def _escaped(character: str) -> str:
-    if character in '"\\':
-        return f"\\{character}"
-    return character if character.isprintable() else f"\\U{ord(character):08x}"
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Path):
+        return str(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,7 +15,7 @@ class Bars:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
         self._progress = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
             TextColumn("{task.fields[numbers]}"),

@@ -5,9 +5,11 @@ where it was, and one that is given more values or seeds runs only what is new.
 """
 
 import itertools
+import math
 import multiprocessing
 import re
 import traceback
+import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,6 +20,7 @@ from typing import Any
 
 from eunoe.config import RESUMABLE, apply_settings, make_config, to_toml
 from eunoe.errors import InputError, RunFailed
+from eunoe.resuming import check_config
 from eunoe.rounds import Record
 from eunoe.runs import Run, resume, run
 
@@ -51,7 +54,8 @@ def plan(
         for seed in seeds:
             full = {**apply_settings(values, text), "seed": seed}
             if label:
-                full.setdefault("name", label)
+                # A name that all runs share would not tell them apart.
+                full["name"] = f"{values['name']}, {label}" if values.get("name") else label
             make_config(full)
             runs.append(Planned(label or "run", full, out / folder_name(label or "run") / f"seed-{seed}"))
     return runs
@@ -59,7 +63,9 @@ def plan(
 
 def folder_name(label: str) -> str:
     """A label as a file name."""
-    return re.sub(r"[^\w.=+-]+", "_", label).strip("_") or "run"
+    name = re.sub(r"[^\w.=+-]+", "_", label).strip("_") or "run"
+    # File systems take up to 255 bytes.
+    return name if len(name) <= 60 else f"{name[:50]}-{zlib.crc32(label.encode()):08x}"
 
 
 def execute(
@@ -68,9 +74,17 @@ def execute(
     """Run what is not finished, `jobs` at a time; give all runs.
 
     A run that diverges is left as it is (its status says so) and the others go on; any other
-    exception ends the sweep.
+    exception ends the sweep. A folder with a run of another configuration is refused.
     """
-    runs = list(runs)
+    by_folder: dict[Path, Planned] = {}
+    for planned in runs:
+        if by_folder.setdefault(planned.folder, planned).values != planned.values:
+            raise InputError(
+                f"two runs that differ would both be in {planned.folder}; sweep over one of them"
+            )
+        if (planned.folder / "config.toml").exists():
+            check_config(planned.folder, make_config(planned.values))
+    runs = list(by_folder.values())
     waiting = [planned for planned in runs if not _done(planned)]
     if jobs == 1:
         for planned in waiting:
@@ -107,6 +121,8 @@ def search(
     The best has the fewest rounds to `stop.target` if that is set, otherwise the highest final accuracy;
     both on validation, never on the test set. Gives the best value and the score of each one tried.
     """
+    if not 0 < start < math.inf:
+        raise InputError(f"a search by factors starts from a number above 0, not {start:g}")
     scores: dict[float, float] = {}
 
     def score(tried: Sequence[float]) -> None:
@@ -130,11 +146,14 @@ def _score(run: Run) -> float:
     if run.status["state"] == "failed":
         return float("-inf")
     if run.config.stop.target is not None:
-        rounds, accuracy = run.series("validation.accuracy")
-        reached = rounds[accuracy >= run.config.stop.target]
+        rounds, values = run.series("validation.accuracy")
+        reached = rounds[values >= run.config.stop.target]
         # Runs that never get there come after all that do, by how far they got.
         return -float(reached[0]) if len(reached) else -1e6 + run.final("validation.accuracy")
-    return run.final("validation.accuracy")
+    accuracy = run.final("validation.accuracy")
+    if math.isnan(accuracy):
+        raise InputError("a search needs the accuracy on validation data, and these runs have none")
+    return accuracy
 
 
 def _round(value: float) -> float:
@@ -201,7 +220,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
                         ) from None
                     continue
                 if error is not None:
-                    raise RunFailed(f"{planned.folder}: {error}")
+                    raise error
                 on_round(planned, record)
     finally:
         for _, process in active.values():
@@ -216,7 +235,7 @@ def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> N
         try:
             _go_on(planned, lambda record: pipe.send((record, None)))
         except InputError as error:
-            pipe.send((None, str(error)))
+            pipe.send((None, InputError(f"{planned.folder}: {error}")))
         except Exception:
-            pipe.send((None, traceback.format_exc()))
+            pipe.send((None, RunFailed(f"{planned.folder}: {traceback.format_exc()}")))
     pipe.close()

@@ -43,7 +43,7 @@ def find_runs(paths: list[Path]) -> list["Run"]:  # type: ignore[name-defined]  
 
     found = []
     for path in paths:
-        folders = sorted(config.parent for config in path.rglob("config.toml"))
+        folders = sorted(status.parent for status in path.rglob("status.json"))
         if not folders:
             raise InputError(f"{path} holds no run")
         found += [Run(folder) for folder in folders]

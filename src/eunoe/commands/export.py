@@ -12,11 +12,14 @@ def export(
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:
     """Write a run's model as a state_dict in safetensors."""
+    from eunoe.errors import InputError
     from eunoe.runs import Run
     from eunoe.vector import save_state
 
     which = "best" if best else "last"
     opened = Run(run)
     target = to or run / f"{which}.safetensors"
+    if not target.parent.is_dir():
+        raise InputError(f"there is no folder {target.parent} to write the model to")
     save_state(opened.job.model.state_dict(opened.weights(which)), target)
     print(f"wrote the {which} model to {target}")

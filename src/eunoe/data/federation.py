@@ -119,6 +119,8 @@ class Federation:
         """
         from eunoe.data.arrays import from_arrays, set_aside
 
+        if (x_test is None) != (y_test is None):
+            raise InputError("test inputs and test labels go together: give x_test and y_test, or neither")
         if x_test is None or y_test is None:
             x, y, client_ids, x_test, y_test = set_aside(x, y, client_ids, test, generator(seed, "test"))
         data = from_arrays(x, y, x_test, y_test, writer_train=client_ids, mean=mean, std=std)
