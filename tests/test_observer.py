@@ -189,3 +189,9 @@ def test_hidden_clients_leave_round_forgetting_only():
     assert watch.metrics[1]["forgetting"]["round"] == 0.25
     assert not watch.probes
     assert "Local training" not in str(watch.summary())
+
+
+def test_the_page_of_a_loop(tmp_path):
+    text = watched(name="toy").report(tmp_path / "page.html").read_text()
+    assert "<h3>toy" in text
+    assert "chart-client-matrices" in text

@@ -10,6 +10,7 @@ from eunoe.commands.data_show import show
 from eunoe.commands.demo import demo
 from eunoe.commands.export import export
 from eunoe.commands.listing import list_things, options
+from eunoe.commands.report import figures, report, watch
 from eunoe.commands.run import run
 from eunoe.commands.sweep import sweep
 from eunoe.errors import EunoeError, InputError
@@ -23,6 +24,9 @@ app = typer.Typer(
 app.command()(run)
 app.command()(sweep)
 app.command()(compare)
+app.command()(report)
+app.command()(figures)
+app.command()(watch)
 app.command()(export)
 app.command("list")(list_things)
 app.command()(options)

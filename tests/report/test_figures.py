@@ -50,7 +50,7 @@ def test_sliders_go_over_the_probed_rounds(figures):
     assert list(figures["client-matrices"].rounds) == [2, 4]
     assert list(figures["accuracy"].rounds) == []
     params = figures["client-matrices"].chart.to_dict()["params"]
-    assert [(param["name"], param["value"], param["bind"]["max"]) for param in params] == [("probe", 1, 1)]
+    assert [(param["name"], param["value"], param["bind"]["max"]) for param in params] == [("probe", 0, 1)]
 
 
 def test_compared_runs_share_the_colour_scale(figures):

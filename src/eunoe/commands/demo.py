@@ -30,6 +30,8 @@ def demo(
     """Train on handwritten digits with three losses at the same seeds and show what is forgotten."""
     from eunoe.comparison import COLUMNS, table
     from eunoe.progress import Bars
+    from eunoe.report.page import write_page
+    from eunoe.report.records import read_runs
     from eunoe.sweep import Planned, execute
     from eunoe.tables import show
 
@@ -52,4 +54,5 @@ def demo(
         *table(done, columns),
         title="20 clients with few digits each, 4 in a round; mean ± std over seeds 3-5",
     )
-    print(f"results in {out}")
+    page = write_page(read_runs([run.folder for run in done]), out / "page.html")
+    print(f"results in {out}; what was forgotten: {page.resolve().as_uri()}")

@@ -9,7 +9,7 @@ import numpy as np
 from eunoe import forgetting
 from eunoe.report.records import RunRecords, numbers
 from eunoe.report.rows import by_label, kept_classes
-from eunoe.report.theme import MOST_CELLS, MOST_CLIENTS, MOST_PROBES, Row, thinned
+from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_CLIENTS, MOST_PROBES, Row, thinned
 
 
 def probed(runs: Sequence[RunRecords], probe: str, most: int = MOST_PROBES) -> list[int]:
@@ -153,16 +153,16 @@ def probabilities(runs: Sequence[RunRecords]) -> list[Row]:
                             }
                             | {"share": share, "probability": probability}
                         )
-    return rows
+    return thinned(rows, MOST_CELLS // 8)
 
 
 def partition(runs: Sequence[RunRecords]) -> list[Row]:
-    """Train label counts of the first clients; each different partition once, under its first label."""
+    """Train label counts of the first clients; each of up to four partitions, under its first label."""
     rows, seen = list[Row](), list[Any]()
     for label, seeds in by_label(runs).items():
         counts = seeds[0].label_counts
         if counts is not None and not any(np.array_equal(counts, other) for other in seen):
             seen.append(counts)
-            first = counts[: 2 * MOST_CLIENTS].astype(np.int64)
+            first = counts[: 2 * MOST_CLIENTS if counts.shape[1] <= MOST_CLASSES else 10].astype(np.int64)
             rows.append({"run": label, "counts": first, "names": seeds[0].names(counts.shape[1])})
-    return rows
+    return rows[:4]

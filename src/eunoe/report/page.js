@@ -119,4 +119,10 @@
   });
   data.figures.forEach(connect);
   drawAll();
+  if (data.live) {
+    setInterval(async () => {
+      const answer = await fetch("version").catch(() => null);
+      if (answer?.ok && (await answer.text()) !== data.live) location.reload();
+    }, 2000);
+  }
 })();

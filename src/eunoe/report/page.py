@@ -20,6 +20,7 @@ POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
 )
+LIVE = "; connect-src 'self'"
 
 
 @cache
@@ -46,21 +47,19 @@ def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
     """A figure as HTML and as what the page's script draws."""
     spec = figure.chart.to_dict(validate=False)
     spec.pop("config", None)
-    rounds: list[int] = []
-    for param in spec.get("params", []):
-        if param.get("name") == "probe":
-            param.pop("bind", None)
-            rounds = list(figure.rounds)
-    name, last = figure.name, len(rounds) - 1
-    slider = (
-        f'<div class="slider"><label for="slider-{name}">Probed round</label>'
-        f'<input type="range" id="slider-{name}" min="0" max="{last}" step="1" value="{last}" '
-        f'aria-valuetext="round {rounds[-1]}">'
-        f'<output id="round-{name}" for="slider-{name}">round {rounds[-1]}</output>'
-        f'<button type="button" id="play-{name}">Play</button></div>'
-        if rounds
-        else ""
-    )
+    rounds = list(figure.rounds)
+    name, slider = figure.name, ""
+    if rounds:
+        param = next(param for param in spec["params"] if param["name"] == "probe")
+        del param["bind"]
+        now = f"round {rounds[param['value']]}"
+        slider = (
+            f'<div class="slider"><label for="slider-{name}">Probed round</label>'
+            f'<input type="range" id="slider-{name}" min="0" max="{len(rounds) - 1}" step="1" '
+            f'value="{param["value"]}" aria-valuetext="{now}">'
+            f'<output id="round-{name}" for="slider-{name}">{now}</output>'
+            f'<button type="button" id="play-{name}">Play</button></div>'
+        )
     kind = "wide" if figure.panels > 1 else "single"
     text = escape(str(spec.get("description", "")))
     html = (
@@ -108,15 +107,18 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def page(runs: Sequence[RunRecords]) -> str:
-    """The whole page of one run or of several compared."""
+def page(runs: Sequence[RunRecords], live: str = "") -> str:
+    """The whole page of one run or of several compared.
+
+    With `live`, the version of the records, it asks its server for a newer one and then loads itself again.
+    """
     groups = by_label(runs)
     sections: dict[str, list[str]] = {}
     drawn = []
     for figure in all_figures(runs):
-        html, data = _figure(figure)
+        html, drawing = _figure(figure)
         sections.setdefault(figure.section, []).append(html)
-        drawn.append(data)
+        drawn.append(drawing)
     links, body = [], []
     for title, figures in sections.items():
         anchor = title.lower().replace(" ", "-")
@@ -134,12 +136,13 @@ def page(runs: Sequence[RunRecords]) -> str:
         links.append('<a href="#settings">Settings</a>')
     config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}
     names = ", ".join(groups)
+    data = _script_data({"figures": drawn, "config": config, "live": live})
     return f"""<!doctype html>
 <html lang="en" data-theme="light">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY}">
+<meta http-equiv="Content-Security-Policy" content="{POLICY + LIVE * bool(live)}">
 <title>What was forgotten: {escape(names)}</title>
 <style>{_file("page.css")}</style>
 </head>
@@ -159,7 +162,7 @@ in which step it went.</p>
 </main>
 <footer>Made with Eunoe. Accuracy differences are in points (hundredths). Colours are safe for colour-blind
 readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differences.</footer>
-<script type="application/json" id="eunoe-data">{_script_data({"figures": drawn, "config": config})}</script>
+<script type="application/json" id="eunoe-data">{data}</script>
 <script>{_bundle()}</script>
 <script>{_file("page.js")}</script>
 </body>

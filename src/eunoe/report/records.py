@@ -169,5 +169,16 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
     return runs
 
 
+def find_folders(paths: Sequence[Path]) -> list[Path]:
+    """The run folders at or below these paths."""
+    found = []
+    for path in paths:
+        folders = sorted(config.parent for config in path.rglob("config.toml"))
+        if not folders:
+            raise InputError(f"{path} holds no run")
+        found += folders
+    return found
+
+
 def _read_json(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}

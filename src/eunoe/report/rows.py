@@ -82,9 +82,8 @@ def kept_classes(runs: Sequence[RunRecords]) -> list[int]:
     """The classes that are shown: all, or the forty that lose most per round in the first run."""
     history = runs[0].per_class
     if not len(history):
-        return list(range(max((len(p["start"]) for p in runs[0].probe("local_per_class")), default=0)))[
-            :MOST_CLASSES
-        ]
+        classes = max((len(record["start"]) for record in runs[0].probe("local_per_class")), default=0)
+        return list(range(min(classes, MOST_CLASSES)))
     lost = forgetting.known_mean(np.maximum(history[:-1] - history[1:], 0.0), axis=0)
     order = np.argsort(-np.nan_to_num(lost, nan=-1.0), kind="stable")
     return sorted(order[:MOST_CLASSES].tolist())
@@ -101,7 +100,7 @@ def per_class(runs: Sequence[RunRecords]) -> list[Row]:
         kept = thinned(range(len(history)), points)
         ends = [*(rounds[index] for index in kept[1:]), rounds[-1] + 1] if kept else []
         for index, end in zip(kept, ends, strict=True):
-            for c in shown:
+            for c in shown[: history.shape[1]]:
                 if not np.isnan(value := float(history[index, c])):
                     common = {"run": label, "round": rounds[index], "end": end}
                     rows.append({**common, "class": names[c], "accuracy": value})

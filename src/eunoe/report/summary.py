@@ -35,9 +35,9 @@ class Summary(dict[str, Any]):
                 f"and the merge {_change(self['merge_change'])}."
             )
         if "client_forgetting" in known:
-            lines.append(
-                f"A client's training costs {_points(self['client_forgetting'])} of accuracy on others' data."
-            )
+            cost = self["client_forgetting"]
+            word = "costs" if cost >= 0 else "adds"
+            lines.append(f"A client's training {word} {_points(abs(cost))} of accuracy on others' data.")
         drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
         if worst:

@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import class_names, of_run, round_slider, run_labels
+from eunoe.report.figures.common import class_names, columns_for, of_run, round_slider, run_labels
 from eunoe.report.theme import PALETTE, PANEL, Row, described, table
 
 ACCURACY = alt.Scale(domain=[0, 1])
@@ -38,7 +38,9 @@ def per_class(rows: Sequence[Row]) -> Any:
         )
         panels.append(chart.properties(width=1.5 * PANEL, height=max(PANEL, 9 * len(names)), title=label))
     text = f"Heat-map of accuracy per class over rounds for {', '.join(run_labels(rows))}. {_worst(rows)}"
-    return described(alt.concat(*panels, columns=2, spacing=24, data=table(rows)), text)
+    return described(
+        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
+    )
 
 
 def _worst(rows: Sequence[Row]) -> str:
@@ -51,7 +53,7 @@ def _worst(rows: Sequence[Row]) -> str:
     return f"{'; '.join(words)}."
 
 
-def local_models(rows: Sequence[Row], pick: int | None = None) -> Any:
+def local_models(rows: Sequence[Row]) -> Any:
     """Per-class accuracy of all models of a chosen round (Flashback paper, figure 2)."""
     names = class_names(rows)
     order = alt.EncodingSortField("order", op="min")
@@ -77,7 +79,9 @@ def local_models(rows: Sequence[Row], pick: int | None = None) -> Any:
         )
         size = {"width": 1.3 * PANEL, "height": alt.Step(17)}
         panels.append(alt.layer(filled, held).properties(title=label, **size))
-    chart = alt.concat(*panels, columns=2, spacing=24, data=table(rows)).add_params(round_slider(rows, pick))
+    chart = alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)).add_params(
+        round_slider(rows)
+    )
     chart = chart.resolve_scale(x="independent", y="independent")
     text = "Heat-map of accuracy per class of the model a round started from, of each client's trained model "
     return described(chart, text + f"and of the merged model, for {', '.join(run_labels(rows))}.")

@@ -39,16 +39,26 @@ def round_axis(field: str = "round:Q") -> alt.X:
     return alt.X(field, title="round", axis=alt.Axis(tickMinStep=1, format="d"))
 
 
-def round_slider(rows: Sequence[Row], pick: int | None = None) -> alt.Parameter:
-    """A slider over the probed rounds, named `probe`; it stands at the last one unless told otherwise."""
-    last = max(row["probe"] for row in rows)
-    slider = alt.binding_range(min=0, max=last, step=1, name="Probed round ")
-    return alt.param(name="probe", value=last if pick is None else pick, bind=slider)
-
-
 def slider_rounds(rows: Sequence[Row]) -> list[int]:
     """The round of each position of the slider."""
     return [number for _, number in sorted({(row["probe"], row["round"]) for row in rows})]
+
+
+def slider_start(rows: Sequence[Row]) -> int:
+    """Where the slider stands at first: at three tenths of the run, where the WSM paper looks."""
+    rounds = slider_rounds(rows)
+    return min(range(len(rounds)), key=lambda at: abs(rounds[at] - 0.3 * rounds[-1]))
+
+
+def round_slider(rows: Sequence[Row]) -> alt.Parameter:
+    """A slider over the probed rounds, named `probe`."""
+    slider = alt.binding_range(min=0, max=len(slider_rounds(rows)) - 1, step=1, name="Probed round ")
+    return alt.param(name="probe", value=slider_start(rows), bind=slider)
+
+
+def columns_for(panels: int) -> int:
+    """How many panels stand side by side."""
+    return 2 if panels in (1, 2, 4) else 3
 
 
 def in_points(values: Sequence[float]) -> str:

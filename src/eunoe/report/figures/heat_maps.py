@@ -6,16 +6,23 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import in_points, of_run, round_axis, round_slider, run_labels, slider_rounds
+from eunoe.report.figures.common import (
+    in_points,
+    of_run,
+    round_axis,
+    round_slider,
+    run_labels,
+    slider_rounds,
+    slider_start,
+)
 from eunoe.report.theme import PANEL, Row, described, run_colour, table
 
 
-def client_matrices(rows: Sequence[Row], pick: int | None = None) -> Any:
+def client_matrices(rows: Sequence[Row]) -> Any:
     """Accuracy before and after training and the difference, model by data; a line of panels per run."""
     labels = run_labels(rows)
     largest = max(abs(row["lost"]) for row in rows)
     limit = max(0.1, math.ceil(10 * largest) / 10)
-    slider = round_slider(rows, pick)
     accuracy = alt.Scale(domain=[0, 1])
     signed = alt.Scale(domain=[-limit, limit], domainMid=0, interpolate="rgb")
     # One data set for all panels: three panels per run would otherwise carry it three times.
@@ -28,7 +35,9 @@ def client_matrices(rows: Sequence[Row], pick: int | None = None) -> Any:
         ):
             panels.append(_panel(label, field, title, scale, legend=label == labels[-1]))
     chart = alt.concat(*panels, columns=3, spacing={"row": 28, "column": 24}, data=table(rows))
-    chart = chart.add_params(slider).resolve_scale(color="independent", x="independent", y="independent")
+    chart = chart.add_params(round_slider(rows)).resolve_scale(
+        color="independent", x="independent", y="independent"
+    )
     return described(chart, _matrix_text(rows, labels))
 
 
@@ -70,17 +79,17 @@ def _panel(label: str, field: str, title: str, scale: alt.Scale, legend: bool) -
 
 
 def _matrix_text(rows: Sequence[Row], labels: Sequence[str]) -> str:
-    last = max(row["probe"] for row in rows)
+    shown = slider_start(rows)
     words = []
     for label in labels:
         means = [
             row["lost"]
             for row in rows
-            if row["run"] == label and row["probe"] == last and row["data"] == "F_k"
+            if row["run"] == label and row["probe"] == shown and row["data"] == "F_k"
         ]
         if means:
             words.append(f"{label} {in_points(means)}")
-    number = slider_rounds(rows)[-1]
+    number = slider_rounds(rows)[shown]
     return (
         "Heat-maps of accuracy of each client's model (rows) on each client's data (columns), before and "
         "after local training, and the difference. Mean forgotten on others' data in round "

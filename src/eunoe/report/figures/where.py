@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import hover_points, of_run, round_axis, run_labels
+from eunoe.report.figures.common import columns_for, hover_points, of_run, round_axis, run_labels
 from eunoe.report.theme import PANEL, Row, described, run_colour, table
 
 
@@ -52,7 +52,9 @@ def signed_parts(rows: Sequence[Row]) -> Any:
         for label in run_labels(rows)
     ]
     text = f"Accuracy taken away per round, mean over rounds. {'; '.join(words)}."
-    return described(alt.concat(*panels, columns=2, spacing=24, data=table(rows)), text)
+    return described(
+        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
+    )
 
 
 def knowledge_lost(rows: Sequence[Row]) -> Any:
@@ -90,7 +92,9 @@ def knowledge_lost(rows: Sequence[Row]) -> Any:
         for label in run_labels(rows)
     ]
     text = f"Knowledge lost per round, mean over rounds. {'; '.join(words)}."
-    return described(alt.concat(*panels, columns=2, spacing=24, data=table(rows)), text)
+    return described(
+        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
+    )
 
 
 def saw_tooth(rows: Sequence[Row]) -> Any:
@@ -122,4 +126,6 @@ def saw_tooth(rows: Sequence[Row]) -> Any:
         merged = [row["loss"] for row in mine if row["model"].startswith("merged")]
         words.append(f"{label} {sum(local) / len(local):.2f} and {sum(merged) / len(merged):.2f}")
     text = f"Saw-tooth of loss. Mean loss of local models and of the merged model: {'; '.join(words)}."
-    return described(alt.concat(*panels, columns=2, spacing=24, data=table(rows)), text)
+    return described(
+        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
+    )

@@ -1,0 +1,72 @@
+"""Figures as files for papers: PDF, SVG or PNG, as wide as one or two columns."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from eunoe.report.figures import all_figures
+from eunoe.report.records import RunRecords
+from eunoe.report.theme import config
+
+Format = Literal["pdf", "svg", "png"]
+
+# Points of 1/72 inch: the columns of common paper styles, and what axes and their titles take of them.
+ONE_COLUMN, TWO_COLUMNS, AXES = 240, 504, 54
+
+
+def paper_spec(chart: Any) -> dict[str, Any]:
+    """A chart as it is printed: no slider, nothing to hover over, as wide as one or two columns."""
+    spec: dict[str, Any] = _printed(chart.to_dict(validate=False))
+    for param in spec.get("params", []):
+        param.pop("bind", None)
+    if "concat" in spec:
+        columns = min(spec["columns"], len(spec["concat"]))
+        wide = sum(panel["width"] for panel in spec["concat"][:columns])
+        scale = (TWO_COLUMNS - columns * AXES) / wide
+        for panel in spec["concat"]:
+            square = panel["width"] == panel["height"]
+            panel["width"] = round(panel["width"] * scale)
+            panel["height"] = panel["width"] if square else _lower(panel["height"])
+    elif "facet" in spec:
+        spec["spec"]["width"] = TWO_COLUMNS - 2 * AXES
+    else:
+        spec["width"], spec["height"] = ONE_COLUMN - AXES, 130
+    return spec
+
+
+def _printed(spec: dict[str, Any]) -> dict[str, Any]:
+    """Without the invisible points that only serve the mouse."""
+    for panel in spec.get("concat", [spec]):
+        if "layer" in panel:
+            panel["layer"] = [layer for layer in panel["layer"] if layer["mark"].get("opacity") != 0]
+    return spec
+
+
+def _lower(height: Any) -> Any:
+    return min(height, 130) if isinstance(height, int | float) else {"step": 10}
+
+
+def draw(chart: Any, format: Format) -> bytes:
+    """A chart as the bytes of a file."""
+    import vl_convert
+
+    spec, look = paper_spec(chart), {**config("#111111", font_size=8), "background": "#ffffff"}
+    look["line"] = {"strokeWidth": 1.2, "strokeJoin": "round"}
+    version = ".".join(spec["$schema"].rsplit("/v", 1)[1].split(".")[:2])
+    if format == "svg":
+        return str(vl_convert.vegalite_to_svg(spec, version, config=look)).encode()
+    if format == "pdf":
+        return bytes(vl_convert.vegalite_to_pdf(spec, version, config=look))
+    return bytes(vl_convert.vegalite_to_png(spec, version, config=look, ppi=300, scale=1))
+
+
+def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format = "pdf") -> list[Path]:
+    """Write every figure of these runs into a folder, named after the figure."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for figure in all_figures(runs):
+        path = folder / f"{figure.name}.{format}"
+        path.write_bytes(draw(figure.chart, format))
+        written.append(path)
+    return written

@@ -1,0 +1,40 @@
+"""eunoe report and eunoe figures on a run folder."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from eunoe.cli import app
+
+
+@pytest.fixture
+def run(tmp_path):
+    folder = tmp_path / "runs" / "a"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text('name = "my run"\n')
+    lines = [
+        {"schema": 1, "round": number, "test": {"accuracy": 0.5, "loss": 1.0, "per_class": [0.5, 0.5]}}
+        | {"forgetting": {"round": 0.1, "fedntd": 0.1}}
+        for number in (1, 2)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_report_writes_the_page_and_says_where(run, tmp_path):
+    done = CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "page.html")])
+    assert done.exit_code == 0
+    assert done.stdout.strip() == f"page: {(tmp_path / 'page.html').as_uri()}"
+    assert "my run" in (tmp_path / "page.html").read_text()
+
+
+def test_figures_writes_one_file_each(run, tmp_path):
+    done = CliRunner().invoke(app, ["figures", str(run), "--out", str(tmp_path / "f"), "--format", "svg"])
+    assert done.exit_code == 0
+    assert [line.rsplit("/", 1)[1] for line in done.stdout.split()] == [
+        "accuracy.svg",
+        "round-forgetting.svg",
+        "distribution.svg",
+        "per-class.svg",
+    ]
