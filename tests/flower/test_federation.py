@@ -10,15 +10,11 @@ import torch
 pytest.importorskip("flwr")
 
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
-from flwr.supercore.task_identity import TaskIdentity
 from safetensors.torch import load_file
 
 from eunoe.assembly import build_federation
 from eunoe.config import make_config, to_toml
-from eunoe.data.loading import load
-from eunoe.data.npz import write_npz
 from eunoe.errors import InputError, RunFailed
-from eunoe.flower import roster
 from eunoe.flower.client import node_options
 from eunoe.flower.server import RunOptions, run_options, serve
 from eunoe.runs import Run, run
@@ -35,20 +31,8 @@ METHODS = {
 
 
 @pytest.fixture(autouse=True)
-def _inside_a_server_app(monkeypatch):
-    for name in ("task_id", "run_id", "node_id"):
-        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
-    monkeypatch.setattr(roster, "POLL_SECONDS", 0.01)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _data(tmp_path_factory):
-    """A part of the digits as a file, which every message's process would load anew."""
-    digits, folder = load("digits"), tmp_path_factory.mktemp("data")
-    arrays = {"x_train": digits.train.x[:400], "y_train": digits.train.y[:400]}
-    arrays |= {"x_test": digits.test.x[:100], "y_test": digits.test.y[:100]}
-    write_npz(folder / "some.npz", {name: value.numpy() for name, value in arrays.items()})
-    DATA["name"] = str(folder / "some.npz")
+def _setting(server_process, some_digits):
+    DATA["name"] = str(some_digits)
 
 
 def values(**more):
@@ -140,7 +124,7 @@ def test_another_config_cannot_go_on(tmp_path):
     federation = Federation(tmp_path / "flower")
     federation.serve()
     federation.config = federation.config.model_copy(update={"seed": 6})
-    with pytest.raises(InputError, match="seed cannot change"):
+    with pytest.raises(InputError, match="seed is 5 in"):
         federation.serve()
 
 

@@ -17,13 +17,13 @@ from flwr.server import Server, SimpleClientManager
 from flwr.server import strategy as legacy
 from flwr.server.client_proxy import ClientProxy
 from flwr.serverapp import strategy as message_based
-from flwr.supercore.task_identity import TaskIdentity
 
 from eunoe.errors import InputError
 from eunoe.flower.measure import measure
 from eunoe.observer import Forgetting
 from eunoe.report.records import read_run
 
+pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3
 TEST = (torch.eye(CLASSES, dtype=torch.float64).repeat(4, 1) + 0.1, torch.arange(CLASSES).repeat(4))
 
@@ -126,12 +126,6 @@ CASES = {
     "fedavg before": (lambda: LegacyFedAvg(initial_parameters=initial(), **QUIET), run_legacy),
     "fedadam before": (lambda: LegacyFedAdam(initial_parameters=initial(), **QUIET), run_legacy),
 }
-
-
-@pytest.fixture(autouse=True)
-def _inside_a_server_app(monkeypatch):
-    for name in ("task_id", "run_id", "node_id"):
-        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
 
 
 @pytest.fixture(params=CASES, name="case")

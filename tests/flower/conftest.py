@@ -1,0 +1,32 @@
+"""What the tests of the federation share: a small data set, and Flower believing that an app runs here."""
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr")
+
+
+@pytest.fixture
+def server_process(monkeypatch):
+    """Let messages be made here as in a ServerApp, and polls follow each other at once."""
+    from flwr.supercore.task_identity import TaskIdentity
+
+    from eunoe.flower import roster
+
+    for name in ("task_id", "run_id", "node_id"):
+        monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
+    monkeypatch.setattr(roster, "POLL_SECONDS", 0.01)
+
+
+@pytest.fixture(scope="session")
+def some_digits(tmp_path_factory) -> Path:
+    """A part of the digits as a file, which every message's process would load anew."""
+    from eunoe.data.loading import load
+    from eunoe.data.npz import write_npz
+
+    digits, path = load("digits"), tmp_path_factory.mktemp("data") / "some.npz"
+    arrays = {"x_train": digits.train.x[:400], "y_train": digits.train.y[:400]}
+    arrays |= {"x_test": digits.test.x[:100], "y_test": digits.test.y[:100]}
+    write_npz(path, {name: value.numpy() for name, value in arrays.items()})
+    return path

@@ -1,0 +1,199 @@
+"""Clients with data of their own: the same bits as a partition of the same samples, and clear refusals."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+pytest.importorskip("flwr")
+
+from flwr.app import RecordDict
+
+from eunoe.assembly import build_federation
+from eunoe.config import make_config, to_toml
+from eunoe.data.npz import read_npz, write_npz
+from eunoe.errors import InputError, RunFailed
+from eunoe.flower.client import join, node_options
+from eunoe.flower.own_data import Facts, client_federation, own_data
+from eunoe.flower.server import RunOptions, serve
+from eunoe.runs import run
+from tests.flower.grid import FakeGrid, Silence
+
+pytestmark = pytest.mark.usefixtures("server_process")
+CLIENTS = 3
+
+
+def values(path, **more):
+    return {
+        "seed": 2,
+        "rounds": 2,
+        "participation": 1.0,
+        "data": str(path),
+        "partition": {"name": "dirichlet", "clients": CLIENTS, "alpha": 1.0},
+        "split": {"validation": 0.0},
+        "model": {"name": "mlp", "hidden": [16]},
+        "training": {"epochs": 1, "batch_size": 32},
+        "method": "tests.flower.methods:Remembers",
+        "engine": {"name": "serial"},
+        **more,
+    }
+
+
+@pytest.fixture(name="world")
+def _world(tmp_path, some_digits):
+    """The parts of a partition as files of their own, and a server that has none of them."""
+    config = make_config(values(some_digits))
+    whole = build_federation(config)
+    nodes = {}
+    for client in range(CLIENTS):
+        rows = whole.rows(client)
+        x, y = whole.data.train.x[rows].numpy(), whole.data.train.y[rows].numpy()
+        write_npz(tmp_path / f"{client}.npz", {"x": x, "y": y})
+        # A client shuffles its samples before the split: this undoes it, for the partition's order.
+        facts = Facts.of(whole.data, CLIENTS)
+        order = client_federation(config, facts, tmp_path / f"{client}.npz", client).rows(client)
+        write_npz(tmp_path / f"{client}.npz", {"x": x[np.argsort(order)], "y": y[np.argsort(order)]})
+        nodes[50 + client] = {
+            "client": client,
+            "state": str(tmp_path / "state"),
+            "data": str(tmp_path / f"{client}.npz"),
+            "validate": client != 1,
+        }
+    (tmp_path / "config.toml").write_text(to_toml(values(some_digits)))
+    return FakeGrid(tmp_path / "config.toml", nodes)
+
+
+def served(world, values, **options):
+    options = {"clients": CLIENTS, "data": "own", "timeout": 5.0, "join-timeout": 0.2, **options}
+    options["folder"] = world.config.parent / "run"
+    world.config.write_text(to_toml(values))
+    return serve(world, make_config(values), RunOptions.model_validate(options), lambda text: None)
+
+
+def test_the_same_bits_as_a_partition_of_the_same_samples(world, tmp_path, some_digits):
+    serial = run(values(some_digits), out=tmp_path / "serial", say=lambda text: None)
+    flower = served(world, values(some_digits))
+    assert torch.equal(serial.weights().parameters, flower.weights().parameters)
+    for ours, theirs in zip(flower.records, serial.records, strict=True):
+        for key in ("clients", "sizes", "loss_before", "loss_after", "test", "forgetting"):
+            assert ours[key] == theirs[key]
+
+
+def test_the_server_keeps_sizes_only(world, some_digits):
+    folder = served(world, values(some_digits)).folder
+    assert not list(folder.glob("states/*/*"))
+    environment = json.loads((folder / "environment.json").read_text())
+    assert environment["partition_sha256"]
+
+
+def test_a_run_goes_on_although_a_client_is_gone(world, some_digits):
+    def dead(node, message):
+        if message.metadata.message_type == "train" and message.content["order"]["round"] == 2:
+            raise Silence
+
+    world.tamper = dead
+    with pytest.raises(RunFailed, match="quorum"):
+        served(world, values(some_digits), timeout=0.2)
+    world.tamper = lambda node, message: None
+    world.offline = {51}
+    records = served(world, values(some_digits), timeout=0.2).records
+    assert [one["client"] for one in records[1]["dropped"]] == [1]
+
+
+def test_all_must_have_joined_before_the_first_round(world, some_digits):
+    world.offline = {51}
+    with pytest.raises(RunFailed, match="have not joined: 1"):
+        served(world, values(some_digits))
+
+
+def test_a_client_whose_data_changed_is_named(world, some_digits, tmp_path):
+    def shrink(node, message):
+        if node == 50 and message.metadata.message_type == "train":
+            arrays = read_npz(tmp_path / "0.npz")
+            write_npz(tmp_path / "0.npz", {name: array[:5].copy() for name, array in arrays.items()})
+
+    world.tamper = shrink
+    dropped = served(world, values(some_digits)).records[0]["dropped"]
+    assert dropped[0]["client"] == 0
+    assert "it trained on 5 samples, not on its" in dropped[0]["reason"]
+
+
+def test_validation_at_the_clients_that_agree(world, some_digits):
+    settings = values(some_digits, split={"validation": 0.25})
+    result = served(world, settings, **{"validate-on-clients": True})
+    for record in result.records:
+        assert record["validation"]["by"] == [0, 2]
+        assert 0 <= record["validation"]["accuracy"] <= 1
+        assert len(record["validation"]["per_class"]) == 10
+    # The counts are those of the final model on the two clients' validation parts.
+    model, right, count = result.model(), 0, 0
+    for client in (0, 2):
+        facts = Facts.of(result.job.federation.data, CLIENTS)
+        data = own_data(world.config.parent / f"{client}.npz", facts)
+        part = client_federation(make_config(settings), facts, world.config.parent / f"{client}.npz", client)
+        rows = torch.from_numpy(part.rows(client, "validation"))
+        answers = model(part.inputs("clients", rows)).argmax(1)
+        right, count = right + int((answers == data.train.y[rows]).sum()), count + len(rows)
+    assert result.records[-1]["validation"]["accuracy"] == right / count
+
+
+FACTS = Facts(classes=3, shape=(4, 4), dtype="uint8", clients=2, class_names=("ant", "bee", "cat"))
+
+
+def npz(path, **arrays):
+    write_npz(path, arrays)
+    return path
+
+
+def test_classes_are_matched_by_name(tmp_path):
+    x = np.zeros((4, 4, 4), np.uint8)
+    names = np.array(["cat", "ant"])
+    path = npz(tmp_path / "own.npz", x=x, y=np.array([0, 1, 1, 0]), class_names=names)
+    assert own_data(path, FACTS).train.y.tolist() == [2, 0, 0, 2]
+    path = npz(tmp_path / "odd.npz", x=x, y=np.array([0, 1, 1, 0]), class_names=np.array(["cat", "dog"]))
+    with pytest.raises(InputError, match="'dog', which the federation does not know"):
+        own_data(path, FACTS)
+
+
+def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
+    for name, count in (("bee", 2), ("cat", 1)):
+        (tmp_path / "pictures" / name).mkdir(parents=True)
+        for number in range(count):
+            picture = Image.fromarray(np.full((4, 4), 10 * number, np.uint8))
+            picture.save(tmp_path / "pictures" / name / f"{number}.png")
+    assert own_data(tmp_path / "pictures", FACTS).train.y.tolist() == [1, 1, 2]
+    with pytest.raises(InputError, match="class names"):
+        own_data(tmp_path / "pictures", FACTS.model_copy(update={"class_names": None}))
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros((2, 4, 5), np.uint8), "y": np.zeros(2, int)}, r"holds uint8 \[4, 5\], but"),
+        ({"x": np.zeros((2, 4, 4), np.float32), "y": np.zeros(2, int)}, "holds float32"),
+        ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.array([0, 3])}, "label 3"),
+        ({"a": np.zeros(2)}, "must hold x and y"),
+    ],
+)
+def test_data_that_do_not_fit_are_refused(tmp_path, arrays, message):
+    with pytest.raises(InputError, match=message):
+        own_data(npz(tmp_path / "own.npz", **arrays), FACTS)
+
+
+def test_normalisation_is_the_servers(tmp_path):
+    path = npz(tmp_path / "own.npz", x=np.zeros((2, 4, 4), np.uint8), y=np.zeros(2, int))
+    data = own_data(path, FACTS.model_copy(update={"mean": (0.25,), "std": (0.5,)}))
+    assert (data.mean, data.std) == ((0.25,), (0.5,))
+
+
+def test_facts_survive_the_wire():
+    assert Facts.received(FACTS.record()) == FACTS
+
+
+def test_a_node_without_data_says_so(tmp_path):
+    node = node_options({"client": 0, "state": str(tmp_path)})
+    content = RecordDict({"facts": FACTS.record()})
+    with pytest.raises(InputError, match="names no data of its own"):
+        join(make_config({}), node, content)
