@@ -1,0 +1,20 @@
+"""`eunoe diagnose`: what a run forgot, why, and what to try."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
+    """Say in plain words what was forgotten and where, and propose what to try next as ready commands."""
+    from eunoe.diagnosis import diagnose as find
+    from eunoe.report.records import read_run
+
+    found = find(read_run(run))
+    for sentence in found.sentences:
+        print(sentence)
+    if found.remedies:
+        print("\nTo try, in this order:")
+    for remedy in found.remedies:
+        print(f"  {remedy.command(str(run / 'config.toml'))}\n      {remedy.why}")

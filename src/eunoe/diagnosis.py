@@ -1,0 +1,175 @@
+"""What a run's measured forgetting means, in plain words, and what to try next.
+
+The rules, in order; each rests on what was measured, not on what the configuration promises:
+
+1. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure.
+2. L is at least half of the merge loss G, and the clients' class mixes differ (mean distance from the
+   whole of 0.2 or more): local training erases classes that a client lacks. The WSM and TCE papers find
+   that a softmax over a client's own classes prevents this: wsm, then FedNTD and FedProx.
+3. G is more than twice L: what some client knows is lost when the models are averaged. The Flashback
+   paper finds that distilling the clients' models into the average keeps it: flashback if there are
+   labelled public data, otherwise feddf.
+4. Something is forgotten and the class mixes are alike: no remedy for labels is promised. Fewer local
+   steps, then SCAFFOLD, which corrects the drift whatever its cause.
+
+Where few clients take part in a round or local training is long, more clients and fewer epochs are
+proposed as well: the WSM paper's ablations show forgetting grow with both.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eunoe.report.records import RunRecords
+from eunoe.report.summary import summarise
+
+LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
+ALIKE = 0.2
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of settings to try, and why."""
+
+    why: str
+    settings: tuple[str, ...]
+
+    def command(self, config: str) -> str:
+        """The command that runs the same setting with this change."""
+        return " ".join(["eunoe run", config, *(f"--set {setting}" for setting in self.settings)])
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The kind of forgetting, what was found in words, and the remedies in the order to try them."""
+
+    kind: str
+    sentences: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+
+
+@dataclass(frozen=True)
+class Clients:
+    """How labels differ: mean distance from the whole, classes a client, share of single-class clients."""
+
+    distance: float
+    classes: float
+    single: float
+
+
+def diagnose(run: RunRecords) -> Diagnosis:
+    """Apply the rules to a run."""
+    found, config = summarise(run), run.config
+    clients = describe_clients(run)
+    local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
+    facts = [*found.sentences(), *_setting(run, clients)]
+    if np.isnan(per_round) or np.isnan(local):
+        words = "Too little was measured: run with evaluation and with a local_per_class probe."
+        return Diagnosis("unmeasured", (*facts, words), ())
+    if per_round < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
+        return Diagnosis("little", (*facts, "Little is forgotten; there is nothing to cure."), ())
+    if clients.distance < ALIKE:
+        words = (
+            "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
+            "a loss that re-weights classes is not expected to help."
+        )
+        return Diagnosis("not labels", (*facts, words), (*_shorter(run), _scaffold(config)))
+    if merge > 2 * local:
+        words = (
+            "Most is lost in the merge: single clients still know what the average no longer does. "
+            "Distil the clients' models into the average."
+        )
+        return Diagnosis("merge", (*facts, words), (*_distillation(config), *_more(run)))
+    words = (
+        f"Local training is where it is lost: a client has {clients.classes:.1f} classes on average and "
+        "unlearns the others."
+    )
+    return Diagnosis("local", (*facts, words), (*_losses(config, clients), *_more(run), *_shorter(run)))
+
+
+def describe_clients(run: RunRecords) -> Clients:
+    """How the clients' labels differ; NaN if the label counts were not kept."""
+    counts = run.label_counts
+    if counts is None or not counts.sum():
+        return Clients(float("nan"), float("nan"), float("nan"))
+    counts = counts[counts.sum(1) > 0]
+    shares, whole = counts / counts.sum(1, keepdims=True), counts.sum(0) / counts.sum()
+    present = (counts > 0).sum(1)
+    return Clients(
+        float(np.abs(shares - whole).sum(1).mean() / 2), float(present.mean()), float((present == 1).mean())
+    )
+
+
+def _setting(run: RunRecords, clients: Clients) -> list[str]:
+    steps = [step for record in run.metrics for step in record.get("steps", ())]
+    taking = np.mean([len(record["clients"]) for record in run.metrics])
+    lines = []
+    if run.label_counts is not None:
+        lines.append(
+            f"{len(run.label_counts)} clients with {clients.classes:.1f} of {run.label_counts.shape[1]} "
+            f"classes each (distance of a client's mix from the whole {clients.distance:.2f}, "
+            f"{clients.single:.0%} with a single class), {taking:.0f} in a round."
+        )
+    if steps:
+        lines.append(f"A client takes {np.mean(steps):.0f} local steps.")
+    return lines
+
+
+def _losses(config: Mapping[str, Any], clients: Clients) -> list[Remedy]:
+    remedies = []
+    if config["loss"]["name"] != "wsm":
+        settings = ["loss.name=wsm"]
+        if clients.single > 0.1 and config["training"].get("weight_decay"):
+            settings.append("training.unlearnable=no_decay")
+        remedies.append(
+            Remedy(
+                "re-weight the softmax by the client's class shares, so absent classes are spared",
+                tuple(settings),
+            )
+        )
+    if config["method"]["name"] != "fedntd":
+        remedies.append(
+            Remedy("keep the received model's view of the other classes", ("method.name=fedntd",))
+        )
+    if config["method"]["name"] != "fedprox":
+        remedies.append(
+            Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1"))
+        )
+    return remedies
+
+
+def _distillation(config: Mapping[str, Any]) -> list[Remedy]:
+    public = config.get("public", {})
+    there = public.get("share") or public.get("count") or public.get("groups") or public.get("data")
+    share = () if there else ("public.share=0.05",)
+    name = config["method"]["name"]
+    return [
+        Remedy(why, (f"method.name={method}", *share))
+        for method, why in (
+            ("flashback", "distil the clients and the last model into the average, by what each has seen"),
+            ("feddf", "distil the mean of the clients' outputs into the average"),
+        )
+        if method != name
+    ]
+
+
+def _more(run: RunRecords) -> list[Remedy]:
+    taking = float(np.mean([len(record["clients"]) for record in run.metrics]))
+    clients = 0 if run.label_counts is None else len(run.label_counts)
+    if clients and taking / clients < 0.2:
+        more = min(clients, max(2 * round(taking), 2))
+        return [Remedy("more clients in a round cover more classes", (f"participation={more}",))]
+    return []
+
+
+def _shorter(run: RunRecords) -> list[Remedy]:
+    epochs = run.config["training"].get("epochs", 1)
+    if isinstance(epochs, int) and epochs > 1 and not run.config["training"].get("steps"):
+        return [Remedy("less local training drifts less", (f"training.epochs={max(1, epochs // 2)}",))]
+    return []
+
+
+def _scaffold(config: Mapping[str, Any]) -> Remedy:
+    return Remedy("correct each client's drift by what it did before", ("method.name=scaffold",))

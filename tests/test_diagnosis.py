@@ -1,0 +1,81 @@
+import numpy as np
+import pytest
+
+from eunoe.commands.demo import SETTING
+from eunoe.config import make_config
+from eunoe.diagnosis import diagnose
+from eunoe.report.records import RunRecords, read_run
+from eunoe.runs import run
+
+ALIKE = np.full((6, 4), 10.0)
+FEW = np.kron(np.eye(2), np.full((3, 2), 10.0))
+
+
+def records(start, local, merged, counts, before=None, **config):
+    """Two rounds whose second was probed; per-class accuracies are the same for all classes."""
+    before = start if before is None else before
+    values = make_config(config).model_dump(mode="json")
+    metrics = [
+        {"round": t, "clients": [0, 1], "steps": [5, 5], "test": {"accuracy": a, "per_class": [a] * 4},
+         "forgetting": {"round": max(0.0, before - a) if t == 2 else None, "fedntd": 0.0}}
+        for t, a in ((1, before), (2, merged))
+    ]  # fmt: skip
+    probe = {
+        "probe": "local_per_class", "round": 2, "clients": [0, 1],
+        "start": [start] * 4, "local": [[value] * 4 for value in local], "merged": [merged] * 4,
+    }  # fmt: skip
+    return RunRecords("run", metrics, [probe], config=values, label_counts=counts)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "first"),
+    [
+        # Local models forget 40 points each; the merge loses none that a client still had.
+        (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "loss.name=wsm"),
+        # The same loss of knowledge where all clients have the same classes.
+        (records(0.9, [0.5, 0.5], 0.8, ALIKE), "not labels", "training.epochs=1"),
+        # Local models keep nearly all; their average loses 30 points.
+        (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "merge", "method.name=flashback"),
+        (records(0.9, [0.88, 0.89], 0.89, FEW), "little", None),
+        (records(0.9, [0.5, 0.5], 0.8, FEW, loss="wsm"), "local", "method.name=fedntd"),
+    ],
+)
+def test_the_rules(found, kind, first):
+    diagnosis = diagnose(found)
+    assert diagnosis.kind == kind
+    settings = [setting for remedy in diagnosis.remedies for setting in remedy.settings]
+    assert (settings[0] if settings else None) == first
+    if kind in ("little", "not labels"):
+        assert "loss.name=wsm" not in settings
+
+
+def test_without_public_data_distillation_asks_for_some():
+    remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
+    assert remedy.settings == ("method.name=flashback", "public.share=0.05")
+    assert remedy.command("r/config.toml") == (
+        "eunoe run r/config.toml --set method.name=flashback --set public.share=0.05"
+    )
+
+
+def test_a_run_without_probes_is_not_judged():
+    found = records(0.9, [0.5, 0.5], 0.8, FEW)
+    assert (
+        diagnose(RunRecords("run", found.metrics, [], config=found.config, label_counts=FEW)).kind
+        == "unmeasured"
+    )
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds"),
+    [
+        ({"partition": {"name": "classes", "clients": 20, "classes": 2}}, {"local"}),
+        ({"partition": {"name": "dirichlet", "clients": 20, "alpha": 100.0}}, {"little"}),
+        (
+            {"partition": {"name": "iid", "clients": 20}, "shift": {"kind": "rotation", "strength": 90.0}},
+            {"not labels", "little"},
+        ),
+    ],
+)
+def test_real_runs_get_the_diagnosis_they_deserve(tmp_path, change, kinds):
+    done = run({**SETTING, **change, "participation": 4, "rounds": 20}, out=tmp_path / "run")
+    assert diagnose(read_run(done.folder)).kind in kinds
