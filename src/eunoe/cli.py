@@ -10,6 +10,7 @@ from eunoe.commands.data_show import show
 from eunoe.commands.demo import demo
 from eunoe.commands.export import export
 from eunoe.commands.listing import list_things, options
+from eunoe.commands.papers import papers, reproduce
 from eunoe.commands.report import figures, report, watch
 from eunoe.commands.run import run
 from eunoe.commands.sweep import sweep
@@ -31,6 +32,8 @@ app.command()(export)
 app.command("list")(list_things)
 app.command()(options)
 app.command()(demo)
+app.command()(papers)
+app.command()(reproduce)
 data.app.command()(show)
 app.add_typer(data.app, name="data")
 

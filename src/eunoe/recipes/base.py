@@ -74,7 +74,11 @@ class StandIn:
 STAND_INS = {
     "femnist": StandIn(
         "omniglot",
-        {"data": {"name": "omniglot"}, "partition": {"name": "natural", "clients": 0, "min_size": 10}},
+        {
+            "data": {"name": "omniglot"},
+            "partition": {"name": "natural", "clients": 0, "min_size": 10},
+            "public": {"groups": 12, "min_size": 10},
+        },
     ),
     "cinic10": StandIn("cifar10", {"data": {"name": "cifar10"}}),
 }
@@ -148,7 +152,9 @@ class Recipe:
         data = config["data"]["name"]
         replaced = data if stand_in and data in STAND_INS else None
         if replaced:
-            config = merge(config, STAND_INS[replaced].changes, {"data": {**limits(config["data"])}})
+            changes = STAND_INS[replaced].changes
+            kept = {key: value for key, value in changes.items() if key in config}
+            config = merge(config, kept, {"data": limits(config["data"])})
         config["data"] = part_of(config["data"])
         return Run(variant.label, seed, {"seed": seed, **config}, replaced)
 

@@ -16,6 +16,8 @@ DATA: dict[str, Config] = {
         # Writers with fewer than 50 samples are left out; 150 writers are the public set.
         "partition": {"name": "natural", "min_size": 43},
         "public": {"share": 0.0, "groups": 150, "min_size": 43},
+        # The data set's test part is 15% of each writer's samples; another 15% are to validate on.
+        "split": {"validation": 0.15 / 0.85},
         "participation": 32,
     },
 }
