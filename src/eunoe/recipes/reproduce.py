@@ -5,10 +5,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from eunoe.config import RESUMABLE
 from eunoe.data.named import path_of
 from eunoe.errors import InputError
-from eunoe.recipes.base import STAND_INS, Recipe, Run, Scale, data_sets, leaves
+from eunoe.recipes.base import STAND_INS, Recipe, Run, Scale, data_sets
 from eunoe.recipes.measures import Outcome
 from eunoe.recipes.outcomes import outcome_of
 from eunoe.recipes.results import Results, collect, folder_of, stand_in, write_summary
@@ -54,8 +53,6 @@ def reproduce(
     runs = choice.runs()
     absent = missing(runs)
     runs = ready(runs, absent, choice.recipe.name)
-    for run in runs:
-        check_same(run, choice.folder(run))
     execute([choice.planned(run) for run in runs], jobs, on_round)
     outcomes = [(run, outcome) for run in runs if (outcome := read(choice, run)) is not None]
     results = collect(choice.recipe, choice.scale, outcomes)
@@ -77,18 +74,6 @@ def ready(runs: Sequence[Run], absent: dict[str, Path], name: str) -> list[Run]:
         hint = "; --stand-in runs it on other data" if set(absent) & set(STAND_INS) else ""
         raise InputError(f"{name} needs {', '.join(absent)}, which is not here: put {files} there{hint}")
     return found
-
-
-def check_same(run: Run, folder: Path) -> None:
-    """Refuse a folder whose run had other settings, left there by an earlier version of the recipe."""
-    if not (folder / "config.toml").exists():
-        return
-    before = leaves(FinishedRun(folder).values)
-    for key, value in leaves(run.config).items():
-        if key.split(".")[0] not in RESUMABLE and before.get(key, value) != value:
-            raise InputError(
-                f"{folder} was run with {key} = {before[key]}, not {value}; remove it or use --out"
-            )
 
 
 def read(choice: Choice, run: Run) -> Outcome | None:
