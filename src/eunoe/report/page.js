@@ -27,7 +27,9 @@
     }
     const margin = 80;
     const widest = Math.max(...spec.concat.map((panel) => panel.width));
-    const columns = Math.max(1, Math.min(spec.columns, Math.floor(width / (widest * 0.8 + margin))));
+    let columns = Math.max(1, Math.min(spec.columns, Math.floor(width / (widest * 0.7 + margin))));
+    // Three that belong together stay in a row or go below each other.
+    if (spec.columns === 3 && columns === 2) columns = 1;
     const inside = spec.concat.slice(0, columns).reduce((sum, panel) => sum + panel.width, 0);
     const scale = Math.min(2.6, Math.max(0.5, (width - 30 - columns * margin) / inside));
     spec.columns = columns;
