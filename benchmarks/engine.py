@@ -1,6 +1,6 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
-    python benchmarks/engine.py [process] [serial] [memory] [clients] [merge]      (default: all)
+    python benchmarks/engine.py [process] [serial] [vectorised] [memory] [clients] [merge]      (default: all)
 
 Each pair is measured in turn, again and again, and compared by the 20th percentile of its times, since
 a shared machine is never faster than itself but often slower.
@@ -26,6 +26,7 @@ from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
+from eunoe.engines.vectorised import Vectorised
 from eunoe.job import Job
 from eunoe.merging import Sums
 from eunoe.models.lenet import LeNet
@@ -59,6 +60,10 @@ def points(clients: int, size: int, inputs: int = 64, classes: int = 10) -> Fede
 
 def mlp() -> nn.Module:
     return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def logistic() -> nn.Module:
+    return nn.Linear(64, 10)
 
 
 def job_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Job:
@@ -170,6 +175,40 @@ def serial(rounds: int = 40) -> None:
         )
 
 
+def vectorised(rounds: int = 40) -> None:
+    """Rounds of small clients at once against the usual loop, that averages as well."""
+    small = {"10 clients of an MLP": (10, mlp, 4), "50 clients of logistic regression": (50, logistic, 10)}
+    for what, (count, net_of, times) in small.items():
+        federation = points(count, 16)
+        job = job_of(federation, net_of(), count, epochs=5, batch_size=8, lr=0.01)
+        course, prober, net = start_course(job), Prober(job, (), 1), net_of()
+        start = [p.detach().clone() for p in net.parameters()]
+        x, y = federation.data.train.x, federation.data.train.y
+        parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(count))]
+        with tempfile.TemporaryDirectory() as folder:
+            engine = Vectorised(job, ClientStates(Path(folder)))
+
+            def mine(job=job, engine=engine, course=course, prober=prober) -> None:  # type: ignore[no-untyped-def]
+                one_round(job, engine, course, prober)
+
+            def usual(net=net, start=start, parts=parts) -> None:  # type: ignore[no-untyped-def]
+                total = [torch.zeros_like(p) for p in start]
+                for inputs, labels in parts:
+                    with torch.no_grad():
+                        for p, s in zip(net.parameters(), start, strict=True):
+                            p.copy_(s)
+                    usual_client(net, inputs, labels, 5, 8, 0.01)
+                    for t, p in zip(total, net.parameters(), strict=True):
+                        t.add_(p.detach(), alpha=1 / len(parts))
+
+            began = time.perf_counter()
+            # Steps are recorded during the first rounds.
+            interleaved({"eunoe": mine}, 20)
+            print(f"the vectorised engine's first 20 rounds took {time.perf_counter() - began:.1f} s")
+            seconds = interleaved({"eunoe": mine, "usual": usual}, rounds)
+        report(f"vectorised engine, {what}, batch 8, 5 epochs of 16", seconds, 1 / times)
+
+
 def memory() -> None:
     """Memory after 300 rounds against that after 20."""
     federation = points(50, 40)
@@ -234,7 +273,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, memory, clients, merge)}
+SECTIONS = {f.__name__: f for f in (process, serial, vectorised, memory, clients, merge)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

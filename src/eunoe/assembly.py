@@ -154,6 +154,17 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
     return values
 
 
+def with_cohort(config: Config, job: Job) -> Config:
+    """The configuration with the number of clients that train at once, which follows from the model."""
+    engine = config.engine
+    if engine.name != "vectorised" or engine.cohort is not None:
+        return config
+    from eunoe.engines.vectorised import cohort_of
+
+    cohort = cohort_of(job.model.parameters.numel())
+    return config.model_copy(update={"engine": engine.model_copy(update={"cohort": cohort})})
+
+
 def _try(model: FlatModel, federation: Federation, section: Model) -> None:
     x = federation.inputs("clients", torch.zeros(2, dtype=torch.int64)).to(model.device)
     with model.evaluating(), torch.no_grad():

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eunoe.assembly import Given, assemble, resolved
+from eunoe.assembly import Given, assemble, resolved, with_cohort
 from eunoe.config import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
@@ -191,7 +191,7 @@ def resume(
     return execute(new, given, job, folder, on_round, say)
 
 
-def make_engine(config: Config, job: Job, states: ClientStates) -> Engine:
+def make_engine(config: Config, job: Job, states: ClientStates, say: Say = print) -> Engine:
     """The engine of a configuration."""
     choice = config.engine
     if choice.name == "serial":
@@ -202,6 +202,10 @@ def make_engine(config: Config, job: Job, states: ClientStates) -> Engine:
         from eunoe.engines.process import Process
 
         return Process(job, states, choice.workers)
+    if choice.name == "vectorised":
+        from eunoe.engines.vectorised import Vectorised
+
+        return Vectorised(job, states, choice.cohort, say)
     raise InputError(f"engine {choice.name!r} is not there")
 
 
@@ -215,14 +219,14 @@ def execute(
     engine: Engine | None = None,
 ) -> Run:
     """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one."""
-    threads = torch.get_num_threads()
+    config, threads = with_cohort(config, job), torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
     torch.set_num_threads(1)
     states = engine.states if engine else ClientStates(path / "states", device=job.model.device)
     try:
         course = start_course(job)
         # The engine comes first, so that nothing is written if it cannot be had.
-        with engine or make_engine(config, job, states) as running, RunFolder(path) as folder:
+        with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder:
             size = course.weights.parameters.numel()
             for warning in folder.restore(course, states):
                 say(f"warning: {warning}")

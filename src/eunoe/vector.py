@@ -78,20 +78,36 @@ class FlatModel:
         """Logits at the module's own weights."""
         return self.module(x)  # type: ignore[no-any-return]
 
-    def forward_at(self, parameters: Tensor, x: Tensor, floats: Tensor | None = None) -> Tensor:
-        """Logits at any parameter vector, differentiable in it; the buffers are the module's unless given."""
-        return functional_call(self.module, self._named(parameters, floats), (x,))  # type: ignore[no-any-return]
+    def forward_at(
+        self, parameters: Tensor, x: Tensor, floats: Tensor | None = None, integers: Tensor | None = None
+    ) -> Tensor:
+        """Logits at any parameter vector, differentiable in it; the buffers are the module's unless given.
+
+        In training mode, given buffers are updated as the module's would be.
+        """
+        named = self._named(parameters, floats, integers)
+        logits: Tensor = functional_call(self.module, named, (x,))
+        self._update(floats, named)
+        return logits
 
     def features_at(
-        self, parameters: Tensor | None, x: Tensor, floats: Tensor | None = None
+        self,
+        parameters: Tensor | None,
+        x: Tensor,
+        floats: Tensor | None = None,
+        integers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits; at the module's own parameters if None is given."""
         if self._both is None:
             raise InputError("this model exposes no features: give it `features(x)` and `classifier`")
         if parameters is None:
             return self._both(x)  # type: ignore[no-any-return]
-        named = {f"model.{name}": value for name, value in self._named(parameters, floats).items()}
-        return functional_call(self._both, named, (x,))  # type: ignore[no-any-return]
+        named = self._named(parameters, floats, integers)
+        both: tuple[Tensor, Tensor] = functional_call(
+            self._both, {f"model.{name}": value for name, value in named.items()}, (x,)
+        )
+        self._update(floats, named)
+        return both
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -113,12 +129,19 @@ class FlatModel:
                     state[name] = value.clone()
         return state
 
-    def _named(self, parameters: Tensor, floats: Tensor | None) -> dict[str, Tensor]:
+    def _named(self, parameters: Tensor, floats: Tensor | None, integers: Tensor | None) -> dict[str, Tensor]:
         named = dict(zip(self.names, self.views(parameters), strict=True))
-        if floats is not None:
-            buffers = [self.module.get_buffer(name) for name in self.float_names]
-            named.update(zip(self.float_names, _cut(floats, buffers), strict=True))
+        for names, lane in ((self.float_names, floats), (self.integer_names, integers)):
+            if lane is not None:
+                parts = _cut(lane, [self.module.get_buffer(name) for name in names])
+                # Under vmap, batch normalisation updates statistics of their own, not those in a lane.
+                parts = [part.clone() for part in parts] if lane is floats else parts
+                named.update(zip(names, parts, strict=True))
         return named
+
+    def _update(self, floats: Tensor | None, named: dict[str, Tensor]) -> None:
+        if floats is not None and self.float_names and self.module.training:
+            floats.copy_(torch.cat([named[name].reshape(-1) for name in self.float_names]))
 
     def _flatten_buffers(self, floating: bool) -> tuple[list[str], Tensor]:
         persistent = set(self.module.state_dict())
