@@ -4,10 +4,11 @@ import sys
 
 import typer
 
-from eunoe.commands import data
+from eunoe.commands import data, flower
 from eunoe.commands.compare import compare
 from eunoe.commands.data_show import show
 from eunoe.commands.demo import demo
+from eunoe.commands.diagnose import diagnose
 from eunoe.commands.export import export
 from eunoe.commands.listing import list_things, options
 from eunoe.commands.papers import papers, reproduce
@@ -25,17 +26,21 @@ app = typer.Typer(
 app.command()(run)
 app.command()(sweep)
 app.command()(compare)
+app.command()(diagnose)
 app.command()(report)
 app.command()(figures)
 app.command()(watch)
 app.command()(export)
 app.command("list")(list_things)
 app.command()(options)
+app.command()(papers)
+app.command()(reproduce)
 app.command()(demo)
 app.command()(papers)
 app.command()(reproduce)
 data.app.command()(show)
 app.add_typer(data.app, name="data")
+app.add_typer(flower.app, name="flower")
 
 
 def main() -> None:
