@@ -69,6 +69,7 @@ def build_job(config: Config, given: Given) -> Job:
         training=config.training,
         server_step=step,
         seed=config.seed,
+        dtype=dtype,
         augmented=config.augment.active,
         has_features=model.has_features,
         has_batch_norm=any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.module.modules()),

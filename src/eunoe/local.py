@@ -103,17 +103,21 @@ class Local:
             self._shares[size] = losses.new_full((size,), 1 / size)
         torch.autograd.backward((losses,), (self._shares[size],))
         self.last_loss = losses.detach()
-        if self.weight_decay and self.training.optimiser != "adamw":
-            self.model.gradient.add_(self.weights, alpha=self.weight_decay)
-        return self.model.gradient
+        return self.decayed(self.model.gradient)
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
-        """The gradient of a mean loss, a function of the parameters, at any parameters."""
+        """The gradient of a mean loss, a function of the parameters, at any parameters; without decay."""
         self.backwards += batch.y.shape[0]
         point = at.detach().requires_grad_()
         value = loss(point).mean()
         self.last_loss = value.detach()
         return torch.autograd.grad(value, point)[0]
+
+    def decayed(self, gradient: Tensor) -> Tensor:
+        """A gradient with weight decay at the current parameters added, unless adamw decays by itself."""
+        if self.weight_decay and self.training.optimiser != "adamw":
+            gradient.add_(self.weights, alpha=self.weight_decay)
+        return gradient
 
     def descend(self, gradient: Tensor) -> None:
         """Clip a gradient and let the optimiser take its step."""

@@ -27,9 +27,17 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "method": {
         "central": "eunoe.methods.central:Central",
         "fedavg": "eunoe.methods.fedavg:FedAvg",
+        "fedcurv": "eunoe.methods.fedcurv:FedCurv",
         "feddf": "eunoe.methods.feddf:FedDF",
+        "feddyn": "eunoe.methods.feddyn:FedDyn",
+        "fednova": "eunoe.methods.fednova:FedNova",
+        "fedntd": "eunoe.methods.fedntd:FedNTD",
+        "fedprox": "eunoe.methods.fedprox:FedProx",
+        "fedreg": "eunoe.methods.fedreg:FedReg",
         "finetune": "eunoe.methods.finetune:FineTune",
         "flashback": "eunoe.methods.flashback:Flashback",
+        "moon": "eunoe.methods.moon:Moon",
+        "scaffold": "eunoe.methods.scaffold:Scaffold",
     },
     "loss": {
         "balanced": "eunoe.losses:Balanced",

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+import torch
+
 from eunoe.options import Training
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ class Setting:
     training: Training
     server_step: "ServerStep"
     seed: int
+    dtype: torch.dtype = torch.float32
     augmented: bool = False
     has_features: bool = False
     has_batch_norm: bool = False

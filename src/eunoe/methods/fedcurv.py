@@ -1,0 +1,139 @@
+"""FedCurv (Shoham et al., 2019, "Overcoming Forgetting in Federated Learning on Non-IID Data").
+
+    client s:  minimise F_s(y) + lambda * sum over j != s of (y - y_j)^T diag(I_j) (y - y_j)
+    I_j, y_j   diagonal Fisher information of client j at its own last model, and that model
+
+With u = sum of I_j and v = sum of I_j y_j over all clients, the server needs to send no more, and a
+client takes its own terms out: gradient + 2 lambda ((u - I_s) y - (v - I_s y_s)). A client sends by how
+much its own two terms changed and the server adds that, so clients may take part as they like.
+
+    lambda   weight         1 in the paper, which has 96 clients; it is tied to how I is estimated and to N
+    I        labels         true labels (empirical Fisher) or labels drawn from the model
+             max_samples    samples of a client that I is estimated on
+    q        kept           share of the largest entries of I that a client sends; the others are 0
+             memory         u and v of all clients seen so far, or of the last round's alone
+
+The paper gives no recipe for I; here it is the mean over samples of squared gradients of cross-entropy,
+one per sample, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the
+paper.
+"""
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from eunoe.fisher import sum_of_squared_gradients
+from eunoe.methods.base import Cost, Finished, Merged, Method, Neutral, Upload, Vectors
+from eunoe.vector import Weights
+
+if TYPE_CHECKING:
+    from eunoe.local import Local
+    from eunoe.merging import Sums
+    from eunoe.setting import Setting
+
+
+class FedCurv(Method):
+    """FedCurv: parameters that matter to other clients are held where those left them."""
+
+    weighting: Literal["samples", "uniform"] = Field(
+        "uniform", description="Whether a client counts by its number of samples or all count alike."
+    )
+    weight: float = Field(
+        1.0, ge=0, allow_inf_nan=False, description="How hard parameters are held (lambda in the paper)."
+    )
+    labels: Literal["true", "sampled"] = Field(
+        "true", description="Fisher information by true labels or by labels drawn from the model."
+    )
+    max_samples: int | None = Field(
+        None, ge=1, description="Most samples of a client that it is estimated on; by default all."
+    )
+    kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that is sent.")
+    memory: Literal["all", "last_round"] = Field(
+        "all", description="Hold what all clients seen so far need, or only those of the last round."
+    )
+
+    cost = Cost("2", "3 (sparse: 1 + ~5 kept)", "3", "1 pass of per-sample gradients a round", "u, v")
+    neutral = Neutral({"weight": 0.0})
+
+    def start(self, weights: Weights, setting: "Setting") -> Vectors:
+        zeros = torch.zeros_like(weights.parameters, dtype=torch.float64)
+        return {"u": zeros, "v": zeros.clone()}
+
+    def broadcast(self, server: Vectors, setting: "Setting") -> Vectors:
+        return {name: server[name].to(setting.dtype) for name in ("u", "v")}
+
+    def client_state(self, setting: "Setting") -> dict[str, int]:
+        return {"fisher": setting.parameters, "weighted": setting.parameters, "round": 1}
+
+    def uploads(self, setting: "Setting") -> dict[str, Upload]:
+        size, number, index = setting.parameters, setting.dtype.itemsize, 4
+        # A change touches the entries kept before and those kept now; both terms share their indices.
+        entries = math.ceil(self.kept * size) * (2 if self.memory == "all" else 1)
+        sparse = entries * (2 * number + index) < 2 * size * number
+        return {
+            "fisher": Upload("sum", size, entries * (number + index) if sparse else None),
+            "weighted": Upload("sum", size, entries * number if sparse else None),
+        }
+
+    def begin(self, local: "Local") -> None:
+        fisher, weighted = self._own_terms(local)
+        others = local.shared["u"] - fisher
+        # Where this client's term is all there is, rounding may leave a trace of either sign.
+        local.cache["pull"] = 2 * self.weight * others.clamp(min=0)
+        local.cache["target"] = 2 * self.weight * (local.shared["v"] - weighted) * (others > 0)
+
+    def correct(self, local: "Local", gradient: Tensor) -> Tensor:
+        return gradient.addcmul_(local.cache["pull"], local.weights).sub_(local.cache["target"])
+
+    def finish(self, local: "Local") -> Finished:
+        fisher = self._fisher(local)
+        new = {"fisher": fisher, "weighted": fisher * local.weights}
+        uploads = dict(new)
+        if self.memory == "all":
+            uploads = {name: new[name] - local.own[name] for name in new}
+        round = torch.full((1,), float(local.setting.round), dtype=local.weights.dtype)
+        return Finished(uploads, {**new, "round": round})
+
+    def merge(self, server: Vectors, sums: "Sums", setting: "Setting") -> Merged:
+        merged = super().merge(server, sums, setting)
+        for name, upload in (("u", "fisher"), ("v", "weighted")):
+            before = server[name] if self.memory == "all" else 0.0
+            merged.server[name] = before + sums.sum(upload)
+        stiffness = [
+            setting.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)
+        ]
+        if stiffness[0] < 1 <= stiffness[1]:
+            warnings.warn(
+                f"fedcurv: after round {setting.round}, lr * weight * max(u) is {stiffness[1]:.3g}; from 1 "
+                "on training overshoots: lower method.weight or training.lr",
+                stacklevel=2,
+            )
+        return merged
+
+    def _own_terms(self, local: "Local") -> tuple[Tensor, Tensor]:
+        """What u and v hold of this client."""
+        held = self.memory == "all" or float(local.own["round"]) == local.setting.round - 1
+        return (local.own["fisher"] * held, local.own["weighted"] * held)
+
+    def _fisher(self, local: "Local") -> Tensor:
+        rows = torch.arange(local.size)
+        if self.max_samples is not None and self.max_samples < local.size:
+            rows = torch.randperm(local.size, generator=local.generator)[: self.max_samples].sort()[0]
+        fisher = torch.zeros_like(local.weights)
+        for part in torch.split(rows, 50):
+            x, y = local.data(part)
+            if self.labels == "sampled":
+                with local.model.evaluating(), torch.no_grad():
+                    chances = torch.softmax(local.forward(x), 1).cpu()
+                y = torch.multinomial(chances, 1, generator=local.generator).squeeze(1).to(y.device)
+            local.forwards, local.backwards = local.forwards + len(y), local.backwards + len(y)
+            fisher += sum_of_squared_gradients(local.model, x, y)
+        fisher /= len(rows)
+        if self.kept < 1:
+            largest = torch.topk(fisher, math.ceil(self.kept * len(fisher)), sorted=False).indices
+            fisher = torch.zeros_like(fisher).index_copy_(0, largest, fisher[largest])
+        return fisher

@@ -1,0 +1,60 @@
+"""FedNTD (Lee et al., 2022, "Preservation of the Global Knowledge by Not-True Distillation in Federated
+Learning").
+
+    loss = L(z, y) + beta tau^2 KL( softmax(zg' / tau) || softmax(z' / tau) )
+
+    L      the chosen loss (cross-entropy in the paper)
+    z, zg  logits of the client and of the model it received, which is frozen
+    '      the logit of the true class is taken out first, and the softmax is over the others alone
+    beta   beta    weight of the distillation
+    tau    tau     temperature
+
+Taking a logit out is giving it -inf before the softmax. The paper averages by samples.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from eunoe.errors import InputError
+from eunoe.methods.base import Cost, Method, Neutral
+
+if TYPE_CHECKING:
+    from eunoe.local import Batch, Local
+    from eunoe.setting import Setting
+
+
+def not_true_divergence(logits: Tensor, teacher: Tensor, labels: Tensor, tau: float) -> Tensor:
+    """KL(teacher || student) over the classes that are not the true one, per sample."""
+    true = labels.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)
+    student_log = torch.log_softmax((logits / tau).masked_fill(true, -torch.inf), 1)
+    teacher_log = torch.log_softmax((teacher / tau).masked_fill(true, -torch.inf), 1)
+    return (teacher_log.exp() * (teacher_log - student_log).masked_fill(true, 0.0)).sum(1)
+
+
+class FedNTD(Method):
+    """FedNTD: what the received model says of the classes that are not the true one is kept."""
+
+    beta: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the distillation.")
+    tau: float = Field(1.0, gt=0, allow_inf_nan=False, description="Temperature of the distillation.")
+
+    cost = Cost(client_compute="+ 1 forward a step (a round if un-augmented)")
+    neutral = Neutral({"beta": 0.0})
+
+    def check(self, setting: "Setting") -> list[str]:
+        if setting.classes > 2:
+            return []
+        raise InputError(
+            "fedntd needs more than two classes: without the true one a single class has nothing to say; "
+            "take fedavg or fedprox"
+        )
+
+    def begin(self, local: "Local") -> None:
+        local.freeze("received", local.start)
+
+    def loss(self, local: "Local", batch: "Batch") -> Tensor:
+        logits = local.forward(batch.x)
+        kept = not_true_divergence(logits, local.frozen("received", batch), batch.y, self.tau)
+        return local.criterion(logits, batch.y) + self.beta * self.tau**2 * kept

@@ -1,0 +1,115 @@
+"""FedReg (Xu et al., 2022, "Acceleration of Federated Learning with Alleviated Forgetting in Local
+Training").
+
+Once a participation, from the received model w and each sample (x, y), by steps of sign-gradient ascent
+on the cross-entropy with the true label:
+
+    pseudo data     x_s, steps of ps_eta; its target is the received model's own prediction on it
+    perturbed data  x_p, steps of pt_eta; its target is y
+
+One local step, with d = y - w the move so far:
+
+    y <- y - lr * gradient of L on the batch at gamma y + (1 - gamma) w
+    at beta y + (1 - beta) w:  g_s = gradient on the batch's pseudo data, g_p on its perturbed data
+    d <- d - max(0, <d, g_s> / ||g_s||^2) g_s ; then the same with g_p
+
+so that, to first order, neither loss has grown since the received model.
+
+    gamma, beta     gamma, beta     mixtures with the received model
+    eta_s, eta_p    ps_eta, pt_eta (by default a hundredth of ps_eta)
+    p_iters         ascent_steps
+
+The authors' code pairs a batch with generated data of other samples, in the order in which batches come;
+here a batch goes with the data generated from its own samples. They have no momentum; here any optimiser
+takes the first step. Nothing is clamped to the range of the data, as in their code. Generated data pass
+in evaluation mode, so that normalisation statistics are those of real data, and are made without
+augmentation.
+"""
+
+from typing import TYPE_CHECKING, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from eunoe.methods.base import Cost, Method, Neutral
+
+if TYPE_CHECKING:
+    from eunoe.local import Batch, Local
+
+
+class FedReg(Method):
+    """FedReg: each step is bent so that neither pseudo nor perturbed data are forgotten."""
+
+    weighting: Literal["samples", "uniform"] = Field(
+        "uniform", description="Whether a client counts by its number of samples or all count alike."
+    )
+    gamma: float = Field(0.5, ge=0, le=1, description="Share of the client's model where a batch is learnt.")
+    beta: float = Field(0.5, ge=0, le=1, description="Share of the client's model where forgetting is felt.")
+    ps_eta: float = Field(0.1, ge=0, description="Step of the ascent that makes pseudo data.")
+    pt_eta: float | None = Field(
+        None, ge=0, description="Step of the ascent that perturbs data; by default ps_eta / 100."
+    )
+    ascent_steps: int = Field(10, ge=0, description="Steps of both ascents.")
+    pseudo: bool = Field(True, description="Guard what the received model says of pseudo data.")
+    perturbed: bool = Field(True, description="Guard the labels of perturbed data.")
+
+    cost = Cost(client_compute="+ 2 passes forward and back a step, + 20 a round")
+    neutral = Neutral({"gamma": 1.0, "pseudo": False, "perturbed": False})
+
+    def begin(self, local: "Local") -> None:
+        kept: dict[str, list[Tensor]] = {"pseudo": [], "target": [], "perturbed": []}
+        slight = self.ps_eta / 100 if self.pt_eta is None else self.pt_eta
+        with local.model.evaluating():
+            for rows in torch.split(torch.arange(local.size), 500):
+                x, y = local.data(rows)
+                if self.pseudo:
+                    kept["pseudo"].append(self._ascend(local, x, y, self.ps_eta))
+                    with torch.no_grad():
+                        kept["target"].append(torch.softmax(local.forward(kept["pseudo"][-1]), 1))
+                if self.perturbed:
+                    kept["perturbed"].append(self._ascend(local, x, y, slight))
+        local.rows.update({name: torch.cat(values) for name, values in kept.items() if values})
+
+    def step(self, local: "Local", batch: "Batch") -> None:
+        start, rows = local.start.parameters, local.rows
+        mixed = torch.lerp(start, local.weights, self.gamma)
+        gradient = local.gradient_at(
+            mixed, lambda at: local.criterion(local.forward(batch.x, at), batch.y), batch
+        )
+        loss = local.last_loss
+        local.descend(local.decayed(gradient))
+        felt = torch.lerp(start, local.weights, self.beta)
+        with local.model.evaluating():
+            if self.pseudo:
+                x, target = rows["pseudo"][batch.index], rows["target"][batch.index]
+                self._project(
+                    local,
+                    local.gradient_at(
+                        felt, lambda at: -(target * local.forward(x, at).log_softmax(1)).sum(1), batch
+                    ),
+                )
+            if self.perturbed:
+                near = rows["perturbed"][batch.index]
+                self._project(
+                    local,
+                    local.gradient_at(
+                        felt, lambda at: local.criterion(local.forward(near, at), batch.y), batch
+                    ),
+                )
+        local.last_loss = loss
+
+    def _project(self, local: "Local", gradient: Tensor) -> None:
+        """Take out of the move so far what raises the loss that has this gradient."""
+        move = local.weights - local.start.parameters
+        share = torch.relu((move * gradient).sum() / (gradient.square().sum() + 1e-30))
+        local.weights.sub_(share * gradient)
+
+    def _ascend(self, local: "Local", x: Tensor, y: Tensor, eta: float) -> Tensor:
+        for _ in range(self.ascent_steps):
+            x = x.detach().requires_grad_()
+            local.backwards += len(y)
+            loss = F.cross_entropy(local.forward(x), y, reduction="sum")
+            x = x + eta * torch.autograd.grad(loss, x)[0].sign()
+        return x.detach()
