@@ -103,9 +103,7 @@ class FedCurv(Method):
         for name, upload in (("u", "fisher"), ("v", "weighted")):
             before = server[name] if self.memory == "all" else 0.0
             merged.server[name] = before + sums.sum(upload)
-        stiffness = [
-            setting.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)
-        ]
+        stiffness = [setting.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)]
         if stiffness[0] < 1 <= stiffness[1]:
             warnings.warn(
                 f"fedcurv: after round {setting.round}, lr * weight * max(u) is {stiffness[1]:.3g}; from 1 "

@@ -14,24 +14,16 @@ Taking a logit out is giving it -inf before the softmax. The paper averages by s
 
 from typing import TYPE_CHECKING
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.distillation import not_true_divergence
 from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Method, Neutral
 
 if TYPE_CHECKING:
     from eunoe.local import Batch, Local
     from eunoe.setting import Setting
-
-
-def not_true_divergence(logits: Tensor, teacher: Tensor, labels: Tensor, tau: float) -> Tensor:
-    """KL(teacher || student) over the classes that are not the true one, per sample."""
-    true = labels.unsqueeze(1) == torch.arange(logits.shape[1], device=logits.device)
-    student_log = torch.log_softmax((logits / tau).masked_fill(true, -torch.inf), 1)
-    teacher_log = torch.log_softmax((teacher / tau).masked_fill(true, -torch.inf), 1)
-    return (teacher_log.exp() * (teacher_log - student_log).masked_fill(true, 0.0)).sum(1)
 
 
 class FedNTD(Method):
@@ -56,5 +48,5 @@ class FedNTD(Method):
 
     def loss(self, local: "Local", batch: "Batch") -> Tensor:
         logits = local.forward(batch.x)
-        kept = not_true_divergence(logits, local.frozen("received", batch), batch.y, self.tau)
+        kept = not_true_divergence(local.frozen("received", batch), logits, batch.y, self.tau)
         return local.criterion(logits, batch.y) + self.beta * self.tau**2 * kept
