@@ -19,7 +19,10 @@ from eunoe.server_steps import ServerStep
 
 METHODS = registry.names("method")
 # What the default of an option would make long.
-SMALL: dict[str, dict[str, Any]] = {"feddf": {"steps": 20, "every": 10}, "fedreg": {"ascent_steps": 2}}
+SMALL: dict[str, dict[str, Any]] = {
+    "feddf": {"steps": 20, "every": 10},
+    "fedreg": {"ascent_steps": 3, "ps_eta": 0.4},
+}
 BROKEN = 2  # The client whose data are not numbers.
 
 
