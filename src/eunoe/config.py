@@ -255,10 +255,11 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError) -> str:
-    first = error.errors()[0]
-    if first["type"] != "extra_forbidden":
+    # A misspelt key often leaves another one missing: the former is what went wrong.
+    unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
+    if unknown is None:
         return registry.explain(error)
-    *parents, key = (str(part) for part in first["loc"])
+    *parents, key = (str(part) for part in unknown["loc"])
     model: Any = Config
     for parent in parents:
         # A number is a place in a list.
