@@ -16,7 +16,7 @@ from eunoe.errors import InputError
 from eunoe.job import Job
 from eunoe.losses import Loss
 from eunoe.methods.base import Method
-from eunoe.randomness import torch_seed
+from eunoe.randomness import global_stream
 from eunoe.server_steps import Average, ServerStep
 from eunoe.server_training import ServerTrainer
 from eunoe.setting import Setting
@@ -105,9 +105,7 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
     """The model at its start, tried on one sample."""
     section, device = config.model, usable_device(config.engine.device)
     supplied = {"shape": federation.shape, "classes": federation.classes}
-    # A model draws its start from torch's global generator: it gets a stream of its own.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(torch_seed(config.seed, "model start"))
+    with global_stream(torch.device("cpu"), config.seed, "model start"):
         # A copy of the user's own, which stays as it is and may begin another run.
         module = _build("model", section, nn.Module, **supplied) if given is None else copy.deepcopy(given)
         if section.head:

@@ -5,6 +5,8 @@ changes no other random number, and two methods at one seed see the same clients
 """
 
 import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -28,3 +30,21 @@ def torch_seed(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:
 def torch_generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
     """The torch generator (CPU) of this key."""
     return torch.Generator().manual_seed(torch_seed(seed, purpose, round, client))
+
+
+@contextmanager
+def global_stream(
+    device: torch.device, seed: int, purpose: str, round: int = 0, client: int = 0
+) -> Iterator[None]:
+    """Let torch's global generator, which a module's start and its dropout come from, be that of this key.
+
+    Whoever else uses the CPU's global generator does not notice.
+    """
+    with torch.random.fork_rng(devices=[]):
+        key = torch_seed(seed, purpose, round, client)
+        if device.type == "cpu":
+            # torch.manual_seed looks after all kinds of devices, which takes longer than a small step.
+            torch.default_generator.manual_seed(key)
+        else:
+            torch.manual_seed(key)
+        yield

@@ -19,7 +19,7 @@ from eunoe.data.transforms import Augment
 from eunoe.errors import InputError
 from eunoe.optimiser import descend
 from eunoe.options import Training
-from eunoe.randomness import generator, torch_generator, torch_seed
+from eunoe.randomness import generator, global_stream, torch_generator
 from eunoe.setting import Setting
 from eunoe.training import plan_batches
 from eunoe.vector import FlatModel, Weights
@@ -173,9 +173,8 @@ class ServerTrainer:
         """
         model, moments = self.model, {} if moments is None else moments
         decay = options.weight_decay if options.optimiser != "adamw" else 0.0
-        # A model's own dropout draws from torch's global generator.
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(torch_seed(self.seed, "server model", round))
+        # For a model's own dropout.
+        with global_stream(model.device, self.seed, "server model", round):
             chance = torch_generator(self.seed, "server augmentation", round)
             batches = plan_batches(
                 len(pool), options, generator(self.seed, "server batches", round), self._has_batch_norm

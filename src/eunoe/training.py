@@ -11,7 +11,7 @@ from eunoe.job import Job
 from eunoe.local import Batch, Local
 from eunoe.methods.base import Vectors
 from eunoe.options import Training
-from eunoe.randomness import generator, torch_generator, torch_seed
+from eunoe.randomness import generator, global_stream, torch_generator
 from eunoe.setting import Setting
 from eunoe.vector import Weights
 
@@ -137,10 +137,8 @@ def train_client(
         return Update(
             client, 0, received.weights, {}, skipped="its single class teaches this loss nothing"
         ), {}
-    # A model's own dropout draws from torch's global generator: the participation gets a stream of
-    # its own, and whoever else uses that generator does not notice.
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(torch_seed(setting.seed, "model", received.round, client))
+    # For a model's own dropout.
+    with global_stream(model.device, setting.seed, "model", received.round, client):
         model.load(received.weights)
         model.module.train()
         local, batches = begin_client(job, client, received, state)
