@@ -1,0 +1,232 @@
+"""The run folder: what is written, cut back, locked, and read again after anything that can happen."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eunoe.errors import InputError
+from eunoe.folder import RunFolder, checkpoints, load_course, plain, read_run_config, write_text
+from eunoe.rounds import Course, start_course
+from eunoe.states import ClientStates
+from eunoe.vector import Weights
+from tests.helpers import make_job
+
+
+def weights(number: float) -> Weights:
+    return Weights(torch.full((4,), number), torch.tensor([number]), torch.tensor([int(number)]))
+
+
+def course_at(round: int) -> Course:
+    return Course(
+        weights(round),
+        {"momentum": torch.full((4,), round / 2, dtype=torch.float64), "empty": torch.empty(0)},
+        round,
+        best=weights(round),
+        best_round=round,
+        best_accuracy=0.5,
+        per_class=[0.5, math.nan],
+        per_class_round=round,
+        per_class_best=[0.75, math.nan],
+        seconds=1.5,
+    )
+
+
+def write_rounds(folder: RunFolder, states: ClientStates, rounds: range, checkpoint: bool = True) -> None:
+    for round in rounds:
+        states.save(7, round, {"memory": torch.tensor([float(round)])})
+        states.accept(7, round)
+        folder.record({"round": round, "loss": math.nan}, {"round": round}, [{"round": round}])
+        if checkpoint:
+            folder.checkpoint(course_at(round), states)
+
+
+def restored(path: Path) -> tuple[Course, ClientStates, list[str]]:
+    course, states = Course(weights(0), {}), ClientStates(path / "states")
+    with RunFolder(path) as folder:
+        warnings = folder.restore(course, states)
+    return course, states, warnings
+
+
+def lines(path: Path, name: str = "metrics.jsonl") -> list[Any]:
+    return [json.loads(line) for line in (path / name).read_text().splitlines()]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A folder with five rounds, a checkpoint after each."""
+    states = ClientStates(tmp_path / "states")
+    with RunFolder(tmp_path) as folder:
+        write_rounds(folder, states, range(1, 6))
+    return tmp_path
+
+
+def test_a_course_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> None:
+    course, states, warnings = restored(begun)
+    assert warnings == []
+    assert states.accepted == {7: 5}
+    assert states.load(7)["memory"].item() == 5
+    expected = course_at(5)
+    for name in ("round", "best_round", "best_accuracy", "per_class_round", "seconds"):
+        assert getattr(course, name) == getattr(expected, name)
+    assert course.per_class is not None
+    assert course.per_class_best is not None
+    assert course.per_class[0] == 0.5
+    assert math.isnan(course.per_class[1])
+    assert course.per_class_best[0] == 0.75
+    assert set(course.server) == {"momentum", "empty"}
+    assert course.server["momentum"].dtype == torch.float64
+    for mine, theirs in ((course.weights, expected.weights), (course.best, expected.best)):
+        assert mine is not None
+        assert theirs is not None
+        assert torch.equal(mine.parameters, theirs.parameters)
+        assert torch.equal(mine.floats, theirs.floats)
+        assert torch.equal(mine.integers, theirs.integers)
+
+
+def test_the_last_two_checkpoints_and_what_they_need_are_kept(begun: Path) -> None:
+    assert [path.stem for path in checkpoints(begun)] == ["00000004", "00000005"]
+    assert {path.name for path in begun.glob("states/*/*")} == {"7-4.safetensors", "7-5.safetensors"}
+    assert not list(begun.rglob("*.part"))
+
+
+def test_what_came_after_the_checkpoint_is_cut_off(begun: Path) -> None:
+    before = {
+        name: (begun / name).read_bytes() for name in ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
+    }
+    states = ClientStates(begun / "states", {7: 5})
+    with RunFolder(begun) as folder:
+        write_rounds(folder, states, range(6, 8), checkpoint=False)
+    with open(begun / "metrics.jsonl", "a") as file:
+        file.write('{"round": 8, "los')
+    course, states, _ = restored(begun)
+    assert course.round == 5
+    assert {name: (begun / name).read_bytes() for name in before} == before
+    assert {path.name for path in begun.glob("states/*/*")} == {"7-5.safetensors"}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "nonsense"])
+def test_a_broken_newest_checkpoint_gives_way_to_the_one_before(begun: Path, damage: str) -> None:
+    newest = checkpoints(begun)[-1]
+    whole = newest.read_bytes()
+    newest.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "nonsense": b"x" * 99}[damage])
+    course, states, warnings = restored(begun)
+    assert course.round == 4
+    assert len(warnings) == 1
+    assert "00000005" in warnings[0]
+    assert "the one before it is used" in warnings[0]
+    assert [line["round"] for line in lines(begun)] == [1, 2, 3, 4]
+    assert states.accepted == {7: 4}
+    assert states.load(7)["memory"].item() == 4
+    assert [path.stem for path in checkpoints(begun)] == ["00000004"]
+
+
+def test_without_any_readable_checkpoint_the_run_begins_again(begun: Path) -> None:
+    for path in checkpoints(begun):
+        path.write_bytes(b"")
+    course, states, warnings = restored(begun)
+    assert course.round == 0
+    assert states.accepted == {}
+    assert warnings[-1] == "no checkpoint can be read: the run begins again"
+    assert lines(begun) == []
+    assert not list(begun.glob("states/*/*"))
+
+
+def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
+    states = ClientStates(tmp_path / "states")
+    with RunFolder(tmp_path) as folder:
+        write_rounds(folder, states, range(1, 3), checkpoint=False)
+    course, states, warnings = restored(tmp_path)
+    assert (course.round, warnings, lines(tmp_path)) == (0, [], [])
+
+
+def test_a_half_written_checkpoint_is_not_looked_at(begun: Path) -> None:
+    (begun / "checkpoints" / "00000006.part").write_bytes(b"half")
+    assert restored(begun)[0].round == 5
+
+
+def test_reading_a_course_changes_nothing(begun: Path) -> None:
+    with open(begun / "metrics.jsonl", "a") as file:
+        file.write("more")
+    before = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+    load_course(begun, Course(weights(0), {}), ClientStates(begun / "states"))
+    assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_not_finite_is_null_in_json(begun: Path) -> None:
+    assert lines(begun)[0] == {"round": 1, "loss": None}
+    assert plain({"a": (math.inf, [math.nan, 1.0]), "b": {"c": -math.inf}}) == {
+        "a": [None, [None, 1.0]],
+        "b": {"c": None},
+    }
+
+
+def test_the_last_record(begun: Path, tmp_path: Path) -> None:
+    with RunFolder(begun) as folder:
+        assert folder.last_record()["round"] == 5
+    with RunFolder(tmp_path / "new") as folder:
+        assert folder.last_record() == {}
+
+
+def test_two_cannot_write_to_one_folder(tmp_path: Path) -> None:
+    with RunFolder(tmp_path), pytest.raises(InputError, match="another process is running in"):
+        RunFolder(tmp_path)
+    with RunFolder(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("where", ["file", "file/run", "/proc/run"])
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to the folder"):
+        RunFolder(tmp_path / where)
+
+
+def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "alt")
+
+    def fail(*_: object) -> None:
+        raise OSError("no space left")
+
+    monkeypatch.setattr("os.fsync", fail)
+    with pytest.raises(OSError, match="no space"):
+        write_text(path, "neu")
+    assert path.read_text() == "alt"
+
+
+def test_config_and_partition_can_be_read_by_others(tmp_path: Path) -> None:
+    job = make_job()
+    with RunFolder(tmp_path) as folder:
+        folder.write_config({"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}})
+        folder.write_partition(job.federation)
+        folder.write_status("running", 3, "", 1.0)
+    assert read_run_config(tmp_path) == {"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}}
+    counts = json.loads((tmp_path / "partition.json").read_text())["label_counts"]
+    assert [sum(row) for row in counts] == job.federation.sizes.tolist()
+    assert json.loads((tmp_path / "status.json").read_text())["round"] == 3
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no run folder"):
+        read_run_config(tmp_path)
+    (tmp_path / "config.toml").write_bytes(b"\xff")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_run_config(tmp_path)
+    (tmp_path / "config.toml").write_text("a = ")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_run_config(tmp_path)
+
+
+def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
+    job = make_job(server_step="adam")
+    course = start_course(job)
+    course.round = 1
+    with RunFolder(tmp_path) as folder:
+        folder.checkpoint(course, ClientStates(tmp_path / "states"))
+    again = restored(tmp_path)[0]
+    assert set(again.server) == set(course.server) != set()
+    assert all(torch.equal(again.server[name], course.server[name]) for name in course.server)
