@@ -158,6 +158,9 @@ def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[d
         except Exception as error:
             warnings.append(f"{path} cannot be read ({error}); the one before it is used")
             continue
+        mine, theirs = course.weights.parameters.numel(), vectors["weights parameters"].numel()
+        if mine != theirs:
+            raise InputError(f"the model of {folder} has {theirs} parameters and the one given {mine}")
         course.weights = _weights("weights", vectors)
         course.server = {name[7:]: value for name, value in vectors.items() if name.startswith("server ")}
         course.best = _weights("best", vectors) if "best parameters" in vectors else None

@@ -227,11 +227,8 @@ def execute(
         course = start_course(job)
         # The engine comes first, so that nothing is written if it cannot be had.
         with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder:
-            size = course.weights.parameters.numel()
             for warning in folder.restore(course, states):
                 say(f"warning: {warning}")
-            if course.weights.parameters.numel() != size:
-                raise InputError(f"the model of {path} had {course.weights.parameters.numel()} parameters")
             folder.write_config(resolved(config, given))
             folder.write_environment(environment(job.federation))
             folder.write_partition(job.federation)
