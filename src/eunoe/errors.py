@@ -13,14 +13,7 @@ class InputError(EunoeError):
 
 
 class ClientError(EunoeError):
-    """An exception raised while one client trained; the original is its cause."""
-
-    def __init__(self, client: int, round: int, trace: str) -> None:
-        super().__init__(f"client {client} failed in round {round}:\n{trace}")
-        self.client, self.round, self.trace = client, round, trace
-
-    def __reduce__(self) -> tuple[type, tuple[int, int, str]]:
-        return ClientError, (self.client, self.round, self.trace)
+    """An exception that cannot leave the worker it was raised in; the message is its trace."""
 
 
 class RunFailed(EunoeError):

@@ -206,7 +206,9 @@ def make_engine(config: Config, job: Job, states: ClientStates, say: Say = print
         from eunoe.engines.vectorised import Vectorised
 
         return Vectorised(job, states, choice.cohort, say)
-    raise InputError(f"engine {choice.name!r} is not there")
+    from eunoe.engines.ray import Ray
+
+    return Ray(job, states, choice.address, choice.workers)
 
 
 def execute(

@@ -57,6 +57,10 @@ class FlatModel:
         self.has_features = hasattr(module, "features") and hasattr(module, "classifier")
         self._both = _FeaturesAndLogits(module) if self.has_features else None
 
+    def __reduce__(self) -> tuple[type["FlatModel"], tuple[nn.Module, torch.dtype, str]]:
+        # A copy flattens its module anew: pickled as they are, the views would lose their vectors.
+        return FlatModel, (self.module, self.dtype, str(self.device))
+
     def views(self, vector: Tensor) -> list[Tensor]:
         """One tensor per trainable parameter, as differentiable views into a vector of the same layout."""
         return [

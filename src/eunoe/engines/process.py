@@ -8,9 +8,7 @@ again: the same client in the same round gives the same bits.
 
 import multiprocessing
 import os
-import pickle
 import signal
-import traceback
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -22,9 +20,10 @@ from typing import Any
 import torch
 
 from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
+from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, named, shapes, weights_of
-from eunoe.errors import ClientError, InputError, RunFailed
+from eunoe.errors import InputError, RunFailed
 from eunoe.job import Job
 from eunoe.states import ClientStates
 from eunoe.training import Received, Update
@@ -189,7 +188,7 @@ def _work(engine: Process, worker: _Worker, pipe: Connection, inherited: list[Co
         try:
             answer = _do(engine, worker, task)
         except Exception as error:
-            answer = ("error", _portable(error, task))
+            answer = ("error", portable(error))
         try:
             pipe.send(answer)
         except OSError:
@@ -213,14 +212,3 @@ def _do(engine: Process, worker: _Worker, task: tuple[Any, ...]) -> tuple[str, A
     empty = torch.empty(0)
     update.weights, update.uploads = Weights(empty, empty, empty), {}
     return "update", update
-
-
-def _portable(error: Exception, task: tuple[Any, ...]) -> Exception:
-    """The exception with where it came from, in a form that can go through a pipe."""
-    error.add_note("".join(traceback.format_exception(error)))
-    try:
-        pickle.loads(pickle.dumps(error))
-        return error
-    except Exception:
-        client, round = task[1:3] if task[0] == "train" else (-1, 0)
-        return ClientError(client, round, traceback.format_exc())

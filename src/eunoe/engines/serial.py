@@ -1,19 +1,27 @@
 """The reference engine: one client after the other in this process."""
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
 from eunoe.training import Received, Update, train_client
 from eunoe.vector import Weights
 
 
+@contextmanager
+def noting(client: int, round: int) -> Iterator[None]:
+    """Let an exception say which client failed, and when."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"This happened while client {client} trained in round {round}.")
+        raise
+
+
 def train_and_keep(engine: Engine, client: int, received: Received) -> Update:
     """Train a client from its last state and save its new one; an exception says who failed when."""
-    try:
+    with noting(client, received.round):
         update, state = train_client(engine.job, client, received, engine.states.load(client))
-    except Exception as error:
-        error.add_note(f"This happened while client {client} trained in round {received.round}.")
-        raise
     engine.states.save(client, received.round, state)
     return update
 
