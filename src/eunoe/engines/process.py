@@ -9,6 +9,7 @@ again: the same client in the same round gives the same bits.
 import multiprocessing
 import os
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -179,6 +180,7 @@ def _work(engine: Process, worker: _Worker, pipe: Connection, inherited: list[Co
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    threading.Thread(target=_end_with_the_main_process, daemon=True).start()
     torch.set_num_threads(1)
     while True:
         try:
@@ -212,3 +214,11 @@ def _do(engine: Process, worker: _Worker, task: tuple[Any, ...]) -> tuple[str, A
     empty = torch.empty(0)
     update.weights, update.uploads = Weights(empty, empty, empty), {}
     return "update", update
+
+
+def _end_with_the_main_process() -> None:
+    """Leave no task running that nobody waits for; it would also hold the lock of the run folder."""
+    main = multiprocessing.parent_process()
+    assert main is not None
+    main.join()
+    os._exit(1)

@@ -1,0 +1,82 @@
+"""The process engine: the bits of the serial one, whatever happens to its workers."""
+
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eunoe.runs import Run, run
+from tests.faults import Faulty, OwnError, alive, children, results, until
+from tests.helpers import Net, blobs
+
+
+def run_with(engine: str, out: Path, workers: int = 2, **method: Any) -> Run:
+    torch.manual_seed(0)
+    return run(
+        federation=blobs(clients=8),
+        model=Net(),
+        method=Faulty(**method),
+        participation=6,
+        rounds=3,
+        engine={"name": engine, "workers": workers},
+        out=out,
+        say=pytest.fail,
+    )
+
+
+@pytest.fixture
+def serial(tmp_path: Path) -> dict[str, Any]:
+    return results(run_with("serial", tmp_path / "serial"))
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_it_gives_the_bits_of_the_serial_engine(tmp_path: Path, serial: dict[str, Any], workers: int) -> None:
+    assert results(run_with("process", tmp_path / "process", workers)) == serial
+
+
+def test_a_worker_killed_at_work_is_replaced_and_no_bit_changes(
+    tmp_path: Path, serial: dict[str, Any]
+) -> None:
+    clients = Run(tmp_path / "serial").records[1]["clients"]
+    faults = {f"2/{client}": "kill" for client in clients[::2]}
+    found = results(run_with("process", tmp_path / "process", faults=faults, marks=str(tmp_path)))
+    assert len(list(tmp_path.glob("2-*"))) == len(faults)
+    assert found == serial
+
+
+@pytest.mark.parametrize("engine", ["serial", "process"])
+def test_the_users_exception_says_who_failed_and_when(tmp_path: Path, engine: str) -> None:
+    client = run_with("serial", tmp_path / "calm").records[1]["clients"][1]
+    with pytest.raises(OwnError, match="it does not work") as caught:
+        run_with(engine, tmp_path / "run", faults={f"2/{client}": "error"})
+    assert caught.value.code == 7
+    assert any(f"client {client} trained in round 2" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("kind", ["nan", "inf", "wrong size"])
+def test_a_refused_update_is_refused_alike(tmp_path: Path, kind: str) -> None:
+    client = run_with("serial", tmp_path / "calm").records[1]["clients"][1]
+    runs = [run_with(e, tmp_path / e, faults={f"2/{client}": kind}) for e in ("serial", "process")]
+    assert [d["client"] for d in runs[1].records[1]["dropped"]] == [client]
+    assert results(runs[0]) == results(runs[1])
+
+
+def test_workers_end_when_the_main_process_is_killed(tmp_path: Path) -> None:
+    client = run_with("serial", tmp_path / "calm").records[0]["clients"][0]
+    main = multiprocessing.get_context("fork").Process(
+        target=run_with, args=("process", tmp_path / "run"), kwargs={
+            "faults": {f"1/{client}": "wait"}, "marks": str(tmp_path)
+        },
+    )  # fmt: skip
+    main.start()
+    until(lambda: (tmp_path / f"1-{client}").exists())
+    workers = children(main.pid)
+    assert workers
+    os.kill(main.pid or 0, signal.SIGKILL)
+    main.join(10)
+    # Even the one in the middle of a long task, which would otherwise hold the folder's lock.
+    until(lambda: not any(alive(pid) for pid in workers))

@@ -1,0 +1,219 @@
+"""The Ray engine: the bits of the serial one, on a cluster that loses workers and nodes."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from eunoe import registry
+from eunoe.errors import InputError
+from eunoe.runs import Run, run
+from tests.faults import OwnError, results, until
+from tests.helpers import Net, blobs
+
+ray = pytest.importorskip("ray")
+
+
+def run_with(
+    engine: str,
+    out: Path,
+    rounds: int = 2,
+    clients: int = 8,
+    address: str | None = None,
+    on_round: Any = None,
+    **values: Any,
+) -> Run:
+    torch.manual_seed(0)
+    return run(
+        {
+            "participation": clients - 2,
+            "rounds": rounds,
+            "engine": {"name": engine, "address": address},
+            **values,
+        },
+        federation=blobs(clients=clients, public=0.1),
+        model=Net(),
+        out=out,
+        say=lambda line: None,
+        on_round=on_round,
+    )
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_ray_is_left() -> Iterator[None]:
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def one_node() -> None:
+    """A Ray that is there before the engine."""
+    if not ray.is_initialized():
+        ray.init("local", num_cpus=2, include_dashboard=False, logging_level="ERROR")
+
+
+@pytest.fixture
+def no_ray() -> None:
+    """No Ray to join."""
+    ray.shutdown()
+
+
+def test_it_joins_the_ray_that_is_there_and_gives_the_bits_of_the_serial_engine(
+    one_node: None, tmp_path: Path
+) -> None:
+    # Hundreds of small clients go in groups.
+    for loss, clients in (("ce", 8), ("wsm", 200)):
+        pair = [run_with(e, tmp_path / e / loss, loss=loss, clients=clients) for e in ("serial", "ray")]
+        assert results(pair[0]) == results(pair[1])
+    assert ray.is_initialized()
+
+
+def test_states_follow_their_clients(one_node: None, tmp_path: Path) -> None:
+    pair = [run_with(e, tmp_path / e, method="tests.faults:Faulty", rounds=3) for e in ("serial", "ray")]
+    assert results(pair[0])["states"]
+    assert results(pair[0]) == results(pair[1])
+
+
+def test_a_killed_worker_is_replaced_and_no_bit_changes(one_node: None, tmp_path: Path) -> None:
+    calm = run_with("serial", tmp_path / "calm", method="tests.faults:Faulty")
+    faults = {f"2/{client}": "kill" for client in calm.records[1]["clients"][::2]}
+    method = {"name": "tests.faults:Faulty", "faults": faults, "marks": str(tmp_path)}
+    found = run_with("ray", tmp_path / "ray", method=method)
+    assert len(list(tmp_path.glob("2-*"))) == len(faults)
+    assert results(found) == results(calm)
+
+
+def test_the_users_exception_says_who_failed_and_when(one_node: None, tmp_path: Path) -> None:
+    client = run_with("serial", tmp_path / "calm").records[1]["clients"][1]
+    method = {"name": "tests.faults:Faulty", "faults": {f"2/{client}": "error"}}
+    with pytest.raises(OwnError, match="it does not work") as caught:
+        run_with("ray", tmp_path / "ray", method=method)
+    assert caught.value.code == 7
+    assert any(f"client {client} trained in round 2" in note for note in caught.value.__notes__)
+
+
+@pytest.mark.parametrize("kind", ["nan", "inf", "wrong size"])
+def test_a_refused_update_is_refused_alike(one_node: None, tmp_path: Path, kind: str) -> None:
+    client = run_with("serial", tmp_path / "calm").records[1]["clients"][1]
+    method = {"name": "tests.faults:Faulty", "faults": {f"2/{client}": kind}}
+    pair = [run_with(e, tmp_path / e, method=method) for e in ("serial", "ray")]
+    assert [d["client"] for d in pair[1].records[1]["dropped"]] == [client]
+    assert results(pair[0]) == results(pair[1])
+
+
+OWN_SCRIPT = """
+import sys, torch
+from eunoe.methods.base import Method
+from eunoe.runs import run
+from tests.faults import results
+from tests.helpers import blobs
+
+class Halved(Method):
+    def correct(self, local, gradient):
+        return gradient / 2
+
+class Own(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.BatchNorm1d(8), torch.nn.Dropout(0.2))
+        self.last = torch.nn.Linear(8, 3)
+    def forward(self, x):
+        return self.last(self.body(x).relu())
+
+found = []
+for engine in ("serial", "ray"):
+    torch.manual_seed(0)
+    done = run(federation=blobs(), model=Own(), method=Halved(), participation=3, rounds=2,
+               engine={"name": engine, "workers": 1}, out=f"{sys.argv[1]}/{engine}")
+    found.append(results(done))
+import ray
+assert not ray.is_initialized(), "the engine leaves its own Ray running"
+assert found[0] == found[1], "other bits"
+print("alike")
+"""
+
+
+def test_it_starts_and_ends_a_ray_of_its_own_and_knows_classes_of_the_users_script(tmp_path: Path) -> None:
+    script = tmp_path / "own.py"
+    script.write_text(OWN_SCRIPT)
+    done = subprocess.run(
+        [sys.executable, script, tmp_path],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])},
+        capture_output=True, text=True, timeout=180, check=False,
+    )  # fmt: skip
+    assert done.stdout.endswith("alike\n"), done.stderr
+
+
+def test_an_address_where_there_is_no_ray_is_an_error_of_input(no_ray: None, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot use Ray at 'no-port'"):
+        run_with("ray", tmp_path / "ray", address="no-port")
+
+
+@pytest.fixture
+def cluster(no_ray: None) -> Iterator[Any]:
+    """A head that trains nobody and three nodes of one core, on this machine."""
+    from ray.cluster_utils import Cluster
+
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    for _ in range(3):
+        cluster.add_node(num_cpus=1)
+    yield cluster
+    ray.shutdown()
+    cluster.shutdown()
+
+
+@pytest.mark.slow
+def test_a_node_killed_in_a_round_is_not_missed_and_one_that_joins_is_used(
+    cluster: Any, tmp_path: Path
+) -> None:
+    calm = run_with("serial", tmp_path / "calm", rounds=6, method="tests.faults:Faulty")
+    chosen = [record["clients"] for record in calm.records]
+    faults = {f"2/{chosen[1][0]}": "wait", **{f"{r}/{c}": "mark" for r in (5, 6) for c in chosen[r - 1]}}
+    method = {"name": "tests.faults:Faulty", "faults": faults, "marks": str(tmp_path), "pause": 0.2}
+
+    def lose_a_node() -> None:
+        # The client waits for ten minutes: without a kill this round does not end.
+        mark = tmp_path / f"2-{chosen[1][0]}"
+        until(lambda: mark.exists() and mark.read_text(), 120)
+        node = next(n for n in cluster.worker_nodes if raylet(n) == parent(mark))
+        os.kill(raylet(node), signal.SIGKILL)
+        cluster.remove_node(node, allow_graceful=False)
+
+    def win_a_node(record: dict[str, Any]) -> None:
+        if record["round"] == 3:
+            killer.join()
+            cluster.add_node(num_cpus=1)
+
+    killer = threading.Thread(target=lose_a_node)
+    killer.start()
+    found = run_with("ray", tmp_path / "ray", 6, address=cluster.address, method=method, on_round=win_a_node)
+    assert not ray.is_initialized()
+    assert results(found) == results(calm)
+    used = {parent(mark) for mark in tmp_path.glob("[56]-*")}
+    assert used == {raylet(node) for node in cluster.worker_nodes}
+
+
+def raylet(node: Any) -> int:
+    (started,) = node.all_processes["raylet"]
+    return int(started.process.pid)
+
+
+def parent(mark: Path) -> int:
+    return int(mark.read_text().split()[1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("loss", ["ce", "wsm"])
+@pytest.mark.parametrize("method", registry.names("method"))
+def test_every_method_has_the_same_bits_on_ray(
+    one_node: None, tmp_path: Path, method: str, loss: str
+) -> None:
+    pair = [run_with(e, tmp_path / e, method=method, loss=loss) for e in ("serial", "ray")]
+    assert results(pair[0]) == results(pair[1])

@@ -1,0 +1,118 @@
+"""A method whose clients meet planned faults, and what tests ask of runs that met them."""
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from eunoe.folder import load_course
+from eunoe.local import Local
+from eunoe.methods.base import Finished, Method, Upload
+from eunoe.rounds import start_course
+from eunoe.runs import Run
+from eunoe.setting import Setting
+from eunoe.states import ClientStates
+
+# Faults of a client that the server must refuse; they come again whenever the client trains again.
+EXCLUDING = ("nan", "inf", "wrong size")
+
+
+class OwnError(Exception):
+    """A user's own exception, which takes more than a message."""
+
+    def __init__(self, what: str, code: int) -> None:
+        super().__init__(what, code)
+        self.code = code
+
+
+class Faulty(Method):
+    """Averaging with a memory in every client, so that a lost or wrong state shows in the weights."""
+
+    faults: dict[str, str] = Field({}, description="What happens to a client: 'round/client' to kind.")
+    marks: str = Field("", description="Folder in which a fault that happens once leaves a mark.")
+    pause: float = Field(0.0, description="Seconds that every client takes on top.")
+
+    def client_state(self, setting: Setting) -> dict[str, int]:
+        return {"memory": setting.parameters}
+
+    def uploads(self, setting: Setting) -> dict[str, Upload]:
+        return {"age": Upload("sum", 1)}
+
+    def begin(self, local: Local) -> None:
+        time.sleep(self.pause)
+        match self.faults.get(f"{local.setting.round}/{local.client}"):
+            case "kill" if self._first(local):
+                os.kill(os.getpid(), signal.SIGKILL)
+            case "wait" if self._first(local):
+                time.sleep(600)
+            case "slow" if self._first(local):
+                time.sleep(0.5)
+            case "mark":
+                self._first(local)
+            case "error":
+                raise OwnError("it does not work", 7)
+
+    def correct(self, local: Local, gradient: Tensor) -> Tensor:
+        return gradient + 0.1 * local.own["memory"]
+
+    def finish(self, local: Local) -> Finished:
+        memory = local.weights - local.start.parameters
+        age = torch.ones(1, dtype=memory.dtype)
+        match self.faults.get(f"{local.setting.round}/{local.client}"):
+            case "nan":
+                local.weights[0] = float("nan")
+            case "inf":
+                local.weights[-1] = float("inf")
+            case "wrong size":
+                age = torch.ones(2, dtype=memory.dtype)
+        return Finished({"age": age}, {"memory": memory})
+
+    def _first(self, local: Local) -> bool:
+        """Whether this fault happens for the first time; from now on it has happened."""
+        try:
+            with open(Path(self.marks) / f"{local.setting.round}-{local.client}", "x") as mark:
+                mark.write(f"{os.getpid()} {os.getppid()}")
+        except FileExistsError:
+            return False
+        return True
+
+
+def results(run: Run) -> dict[str, Any]:
+    """All that two equal runs have in common: metrics, final weights and the clients' states."""
+    states = ClientStates(run.folder / "states")
+    load_course(run.folder, start_course(run.job), states)
+    weights = run.weights()
+    return {
+        "metrics": (run.folder / "metrics.jsonl").read_bytes(),
+        "weights": [
+            value.numpy().tobytes() for value in (weights.parameters, weights.floats, weights.integers)
+        ],
+        "states": {entry: states.path(*entry).read_bytes() for entry in states.accepted.items()},
+    }
+
+
+def children(pid: int | None) -> list[int]:
+    """The processes that a process has started."""
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
+    """Wait for something that must happen."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.01)
