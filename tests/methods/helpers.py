@@ -14,6 +14,7 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
+from eunoe.probes import Prober
 from eunoe.rounds import one_round, start_course
 from eunoe.server_steps import ServerStep
 from eunoe.states import ClientStates
@@ -90,6 +91,7 @@ class Trial:
         self.states = ClientStates(folder / "states")
         self.engine = Serial(self.job, self.states)
         self.course = start_course(self.job)
+        self.prober = Prober(self.job, (), 1)
 
     @property
     def parameters(self) -> Tensor:
@@ -115,7 +117,7 @@ class Trial:
 
     def rounds(self, count: int = 1) -> "Trial":
         for _ in range(count):
-            self.record = one_round(self.job, self.engine, self.course)
+            self.record = one_round(self.job, self.engine, self.course, self.prober)[0]
         return self
 
 

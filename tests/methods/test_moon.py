@@ -1,0 +1,118 @@
+"""MOON: the contrast by hand, whom it is made with, and the odd cases that break others."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eunoe.errors import InputError
+from eunoe.local import Batch
+from eunoe.methods.fedavg import FedAvg
+from eunoe.methods.moon import Moon
+from eunoe.training import begin_client, train_client
+from tests.methods.helpers import Trial, random_parts
+
+
+class Turned(nn.Module):
+    """Two features x W^T that the classifier takes as logits."""
+
+    def __init__(self, weight: Any = ((1.0, 0.0), (0.0, 1.0))) -> None:
+        super().__init__()
+        self.body = nn.Linear(2, 2, bias=False)
+        self.body.weight.data = torch.tensor(weight)
+        self.classifier = nn.Identity()
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.features(x))
+
+
+PARTS = random_parts([6, 9], 2, 2)
+TRAINING: dict[str, Any] = {"epochs": 3, "lr": 0.2, "batch_size": 4}
+
+
+def state_of(trial: Trial, weight: Any) -> dict[str, Tensor]:
+    return {
+        "parameters": torch.tensor(weight, dtype=torch.float64).flatten(),
+        "floats": torch.empty(0, dtype=torch.float64),
+        "seen": torch.ones(1, dtype=torch.float64),
+    }
+
+
+def test_loss_by_hand(tmp_path: Path) -> None:
+    # Received: x itself, (1, 0). Last: (0, 1). Now: (1, 1). Similarities sqrt(1/2) and sqrt(1/2) but for the
+    # second case, where now is (2, 0): 1 and 0.
+    trial = Trial(tmp_path, PARTS, Moon(mu=3.0, tau=0.5), model=Turned())
+    local, _ = begin_client(trial.job, 0, trial.received(), state_of(trial, [[0.0, 1.0], [1.0, 0.0]]))
+    local.data = lambda rows: (
+        torch.tensor([[1.0, 0.0]] * len(rows), dtype=torch.float64),
+        torch.zeros(len(rows)),
+    )  # type: ignore[assignment]
+    trial.job.method.begin(local)
+    batch = Batch(torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.tensor([0]), torch.tensor([0]))
+    for now, logits, contrast in (
+        ([1.0, 0.0, 1.0, 0.0], (1.0, 1.0), math.log(2)),
+        ([2.0, 0.0, 0.0, 0.0], (2.0, 0.0), -math.log(math.exp(2) / (math.exp(2) + 1))),
+    ):
+        local.weights.copy_(torch.tensor(now))
+        plain = -math.log(math.exp(logits[0]) / sum(math.exp(z) for z in logits))
+        value = trial.job.method.loss(local, batch)
+        assert value.shape == (1,)
+        assert value.item() == pytest.approx(plain + 3 * contrast, rel=1e-12)
+
+
+def test_first_participation_is_fedavg(tmp_path: Path) -> None:
+    contrasted = Trial(tmp_path / "a", PARTS, Moon(mu=5.0), model=Turned(), training=TRAINING).rounds()
+    plain = Trial(tmp_path / "b", PARTS, FedAvg(), model=Turned(), training=TRAINING).rounds()
+    assert torch.equal(contrasted.parameters, plain.parameters)
+    contrasted.rounds()
+    plain.rounds()
+    assert (contrasted.parameters - plain.parameters).abs().max() > 1e-4
+
+
+def test_last_model_like_the_received_one_pulls_nowhere(tmp_path: Path) -> None:
+    trial = Trial(tmp_path / "a", PARTS, Moon(mu=5.0), model=Turned(), training=TRAINING)
+    same = state_of(trial, [[1.0, 0.0], [0.0, 1.0]])
+    contrasted, _ = train_client(trial.job, 1, trial.received(), same)
+    plain, _ = Trial(tmp_path / "b", PARTS, FedAvg(), model=Turned(), training=TRAINING).client(1)
+    torch.testing.assert_close(contrasted.weights.parameters, plain.weights.parameters, rtol=0, atol=1e-14)
+
+
+def test_client_keeps_its_own_last_model(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, PARTS, Moon(), model=Turned(), training=TRAINING).rounds()
+    update, _ = trial.client(0)
+    trial.rounds()
+    state = trial.states.load(0)
+    assert torch.equal(state["parameters"], update.weights.parameters)
+    assert state["seen"].item() == 1
+
+
+def test_batches_of_one_and_features_of_zero(tmp_path: Path) -> None:
+    part = (torch.zeros(3, 2, dtype=torch.float64), torch.tensor([0, 1, 0]))
+    training = {"epochs": 1, "batch_size": 2, "lr": 0.1}
+    trial = Trial(tmp_path, [part], Moon(), model=Turned(), training=training).rounds(2)
+    assert trial.record["steps"] == [2]
+    assert bool(torch.isfinite(trial.parameters).all())
+
+
+def test_contrast_is_the_papers_cross_entropy() -> None:
+    pairs = torch.randn(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    expected = F.cross_entropy(pairs / 0.5, torch.zeros(20, dtype=torch.int64), reduction="none")
+    torch.testing.assert_close(F.softplus((pairs[:, 1] - pairs[:, 0]) / 0.5), expected)
+
+
+def test_frozen_networks_are_asked_once(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, PARTS, Moon(), model=Turned(), training=TRAINING)
+    assert trial.client(0)[0].forwards == 3 * 6 + 6
+    assert trial.rounds().client(0)[0].forwards == 3 * 6 + 2 * 6
+
+
+def test_models_without_features_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="features"):
+        Trial(tmp_path, PARTS, Moon(), model=nn.Linear(2, 2))
