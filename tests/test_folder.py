@@ -227,6 +227,12 @@ def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
     course.round = 1
     with RunFolder(tmp_path) as folder:
         folder.checkpoint(course, ClientStates(tmp_path / "states"))
-    again = restored(tmp_path)[0]
+    again = start_course(job)
+    load_course(tmp_path, again, ClientStates(tmp_path / "states"))
     assert set(again.server) == set(course.server) != set()
     assert all(torch.equal(again.server[name], course.server[name]) for name in course.server)
+
+
+def test_a_model_of_another_size_is_refused(begun: Path) -> None:
+    with pytest.raises(InputError, match="has 4 parameters and the one given 75"):
+        load_course(begun, start_course(make_job()), ClientStates(begun / "states"))

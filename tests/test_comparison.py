@@ -1,0 +1,132 @@
+"""Runs side by side: numbers by hand, groups of seeds, and three ways to write a table."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eunoe.comparison import COLUMNS, Column, as_csv, as_latex, as_markdown, numbers, table, written
+from eunoe.runs import Run
+from eunoe.toml import to_toml
+
+TWO = (Column("accuracy", "accuracy"), Column("forgetting", "forgetting", 4))
+
+
+def made_up(folder: Path, accuracies: list[float], state: str = "finished", **values: Any) -> Run:
+    """A run folder with these test accuracies, one per round."""
+    folder.mkdir(parents=True)
+    config = {"rounds": len(accuracies), "evaluation": {"last": 2}, "training": {"batch_size": 10}, **values}
+    (folder / "config.toml").write_text(to_toml(config))
+    (folder / "status.json").write_text(
+        json.dumps({"state": state, "round": len(accuracies), "reason": "", "seconds": 12.5})
+    )
+    lines = [
+        {
+            "round": round,
+            "sizes": [10, 15],
+            "steps": [2, 4],
+            "bytes_up": 2_000_000,
+            "bytes_down": 4_000_000,
+            "forwards": 100,
+            "backwards": 50,
+            "test": {"accuracy": accuracy},
+            "validation": {"accuracy": 0.0, "clients": {"worst_tenth": accuracy / 2}},
+            "forgetting": {"round": None if round == 1 else 0.1 * round, "fedntd": 0.25},
+        }
+        for round, accuracy in enumerate(accuracies, 1)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Run(folder)
+
+
+def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
+    found = numbers(made_up(tmp_path / "run", [0.2, 0.4, 0.8]))
+    # Client 1 takes 2 steps, 2 epochs of 10 samples; client 2 takes 4, 2 epochs of 15: 50 samples trained on.
+    assert found == {
+        "accuracy": pytest.approx(0.6),
+        "forgetting": pytest.approx(0.25),
+        "fedntd": pytest.approx(0.25),
+        "worst_tenth": pytest.approx(0.3),
+        "up": 2.0,
+        "down": 4.0,
+        "passes": pytest.approx((100 + 2 * 50) / (3 * 50)),
+        "seconds": 12.5,
+    }
+    assert {column.metric for column in COLUMNS} == set(found)
+
+
+def test_mean_and_standard_deviation_over_seeds() -> None:
+    # The deviation of a sample: 1, 2, 3 have 1.
+    assert written([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
+    assert written([0.5], 3) == "0.500"
+    assert written([float("nan"), 0.5], 1) == "0.5"
+    assert written([float("nan")], 1) == written([], 1) == "–"
+
+
+def test_seeds_make_one_row(tmp_path: Path) -> None:
+    runs = [
+        made_up(tmp_path / str(seed), [0.0, value, value], seed=seed) for seed, value in enumerate((0.4, 0.6))
+    ]
+    headings, rows = table(runs, TWO)
+    assert headings == ["run", "seeds", "accuracy", "forgetting"]
+    assert rows == [["fedavg · ce", "2", "0.500 ± 0.141", "0.2500 ± 0.0000"]]
+
+
+def test_only_runs_that_differ_in_their_seed_alone_are_averaged(tmp_path: Path) -> None:
+    runs = [
+        made_up(tmp_path / "a", [0.5, 0.5], training={"lr": 0.1}),
+        made_up(tmp_path / "b", [0.7, 0.7], training={"lr": 0.2}),
+        made_up(tmp_path / "c", [0.9, 0.9], loss={"name": "wsm"}),
+        made_up(tmp_path / "d", [0.5, 0.5], training={"lr": 0.1}, seed=1, engine={"name": "serial"}),
+    ]
+    rows = table(runs, TWO[:1])[1]
+    assert rows == [
+        ["fedavg · ce, training.lr=0.1", "2", "0.500 ± 0.000"],
+        ["fedavg · ce, training.lr=0.2", "1", "0.700"],
+        ["fedavg · wsm", "1", "0.900"],
+    ]
+
+
+def test_one_seed_run_twice_is_one_seed(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / name, [0.5, 0.5]) for name in "ab"]
+    assert table(runs, TWO[:1])[1][0][1] == "1"
+
+
+def test_a_run_that_diverged_is_not_converged(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / "0", [0.5, 0.5]), made_up(tmp_path / "1", [0.5, 0.5], "failed", seed=1)]
+    columns = (*TWO, Column("seconds", "seconds", 1))
+    assert table(runs, columns)[1] == [["fedavg · ce", "2", "NC", "NC", "12.5 ± 0.0"]]
+
+
+def test_a_run_that_has_not_begun_has_no_numbers(tmp_path: Path) -> None:
+    run = made_up(tmp_path / "run", [])
+    (run.folder / "config.toml").write_text("rounds = 5\n")
+    assert table([Run(run.folder)], TWO)[1] == [["fedavg · ce", "1", "–", "–"]]
+
+
+HEADINGS, ROWS = ["run", "a|b"], [["x_1 & 50% #{~^}\\", "0.5 ± 0.1"], ['comma, "quote"', "–"]]
+
+
+def test_markdown() -> None:
+    assert as_markdown(HEADINGS, ROWS).splitlines() == [
+        "| run | a\\|b |",
+        "| --- | --- |",
+        "| x_1 & 50% #{~^}\\ | 0.5 ± 0.1 |",
+        '| comma, "quote" | – |',
+    ]
+
+
+def test_csv_reads_back() -> None:
+    assert list(csv.reader(as_csv(HEADINGS, ROWS).splitlines())) == [HEADINGS, *ROWS]
+
+
+def test_latex_escapes_what_it_must() -> None:
+    lines = as_latex(HEADINGS, ROWS).splitlines()
+    assert lines[0] == r"\begin{tabular}{lr}"
+    assert lines[4] == (
+        r"x\_1 \& 50\% \#\{\textasciitilde{}\textasciicircum{}\}\textbackslash{} & 0.5 $\pm$ 0.1 \\"
+    )
+    assert lines[5] == r'comma, "quote" & -- \\'
+    assert lines[-1] == r"\end{tabular}"
