@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from eunoe import registry
 from eunoe.config import make_config
 from eunoe.errors import InputError
 from eunoe.randomness import generator
@@ -70,6 +71,16 @@ def test_configs_are_valid(recipe: Recipe) -> None:
     for scale in SCALES:
         for run in recipe.runs(scale, [0], stand_in=True):
             make_config(run.config)
+
+
+@each
+def test_named_things_exist_and_take_their_options(recipe: Recipe) -> None:
+    for run in recipe.runs("full", [0], stand_in=True):
+        for kind in ("method", "loss", "partition", "model", "server step"):
+            section = dict(run.config.get(kind.replace(" ", "_"), {"name": "average"}))
+            known = registry.options(registry.find(kind, section.pop("name")))
+            # A head is an option of every model, added by the library.
+            assert set(section) <= {*known, "head"}
 
 
 @each
