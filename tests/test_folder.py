@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from eunoe.errors import InputError
-from eunoe.folder import RunFolder, checkpoints, load_course, plain, read_run_config, write_text
+from eunoe.folder import RunFolder, checkpoints, load_course, plain, read_run_config
 from eunoe.rounds import Course, start_course
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
@@ -183,19 +183,6 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="cannot write to the folder"):
         RunFolder(tmp_path / where)
-
-
-def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.txt"
-    write_text(path, "alt")
-
-    def fail(*_: object) -> None:
-        raise OSError("no space left")
-
-    monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(OSError, match="no space"):
-        write_text(path, "neu")
-    assert path.read_text() == "alt"
 
 
 def test_config_and_partition_can_be_read_by_others(tmp_path: Path) -> None:

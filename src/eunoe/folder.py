@@ -31,6 +31,7 @@ from safetensors.torch import save_file
 from eunoe.config import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
+from eunoe.files import replacing, write_text, writing
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
 
@@ -79,7 +80,8 @@ class RunFolder:
 
     def write_partition(self, federation: Federation) -> None:
         """Who owns what, and, unless the clients are too many to look at, how many of each class."""
-        federation.save(self.path / "partition.safetensors")
+        with replacing(self.path / "partition.safetensors") as partial:
+            federation.save(partial)
         if len(federation) * federation.classes <= _CELLS_SHOWN:
             counts, names = federation.all_counts().tolist(), federation.data.class_names
             values = {"schema": 1, "label_counts": counts, "class_names": names}
@@ -95,7 +97,7 @@ class RunFolder:
         """Add a round's lines to the metrics, the timings and the probes."""
         for name, lines in zip(_LINES, ([record], [timing], probes), strict=True):
             if lines:
-                with open(self.path / name, "a") as file:
+                with writing(self.path / name), open(self.path / name, "a") as file:
                     file.writelines(json.dumps(plain(values), allow_nan=False) + "\n" for values in lines)
 
     def checkpoint(self, course: "Course", states: ClientStates) -> None:
@@ -119,12 +121,10 @@ class RunFolder:
         }
         folder = self.path / "checkpoints"
         folder.mkdir(exist_ok=True)
-        target = folder / f"{course.round:08d}.safetensors"
-        partial = target.with_suffix(".part")
+        target = folder / _checkpoint_name(course.round)
         contiguous = {name: value.cpu().contiguous() for name, value in vectors.items()}
-        save_file(contiguous, partial, {"facts": json.dumps(plain(facts))})
-        _sync(partial)
-        partial.rename(target)
+        with replacing(target) as partial:
+            save_file(contiguous, partial, {"facts": json.dumps(plain(facts))})
         self.write_status("running", course.round, "", course.seconds)
         kept = checkpoints(self.path)
         for path in kept[:-_KEPT]:
@@ -142,9 +142,10 @@ class RunFolder:
         if warnings and not course.round:
             warnings.append("no checkpoint can be read: the run begins again")
         states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
-        for path in checkpoints(self.path):
-            # A later one cannot be read; an earlier one may need states that are gone now.
-            if int(path.stem) != course.round:
+        for path in (self.path / "checkpoints").glob("*"):
+            # A later one cannot be read, an earlier one may need states that are gone now, and a kill
+            # leaves what was half written.
+            if path.name != _checkpoint_name(course.round):
                 path.unlink()
         return warnings
 
@@ -180,6 +181,10 @@ def checkpoints(folder: Path) -> list[Path]:
     return sorted((folder / "checkpoints").glob("*.safetensors"))
 
 
+def _checkpoint_name(round: int) -> str:
+    return f"{round:08d}.safetensors"
+
+
 def read_run_config(folder: Path) -> dict[str, Any]:
     """The configuration in a run folder."""
     try:
@@ -199,14 +204,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write a file so that it is there whole or not at all."""
-    partial = path.with_name(path.name + ".part")
-    partial.write_text(text, "utf-8")
-    _sync(partial)
-    partial.rename(path)
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -234,8 +231,3 @@ def _size(path: Path) -> int:
 def _cut_back(path: Path, length: int) -> None:
     if _size(path) > length:
         os.truncate(path, length)
-
-
-def _sync(path: Path) -> None:
-    with open(path, "rb") as file:
-        os.fsync(file.fileno())

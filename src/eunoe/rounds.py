@@ -69,7 +69,11 @@ def run_rounds(
             reason = f"all {config.rounds} rounds done"
             break
         clock = time.monotonic()
-        record, watch = one_round(job, engine, course, prober)
+        try:
+            record, watch = one_round(job, engine, course, prober)
+        except RunFailed:
+            folder.checkpoint(course, engine.states)
+            raise
         trained = time.monotonic()
         if evaluated(course.round, config):
             record |= measure(job, engine, evaluator, course)

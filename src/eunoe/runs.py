@@ -4,7 +4,7 @@ import json
 import signal
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from eunoe.config import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
 from eunoe.environment import environment
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import EunoeError, InputError, RunFailed
 from eunoe.folder import RunFolder, load_course, read_run_config
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
@@ -242,9 +242,10 @@ def execute(
                 # In the midst of a round: the last checkpoint is where the run goes on.
                 folder.write_status("interrupted", course.round, "interrupted", course.seconds)
                 raise
-            except RunFailed as error:
-                folder.checkpoint(course, states)
-                folder.write_status("failed", course.round, str(error), course.seconds)
+            except Exception as error:
+                reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
+                with suppress(RunFailed):  # The disk may be full, which the error then says.
+                    folder.write_status("failed", course.round, reason, course.seconds)
                 raise
             folder.write_status("finished", course.round, reason, course.seconds)
     finally:

@@ -11,6 +11,8 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from eunoe.files import replacing
+
 
 class ClientStates:
     """The states of all clients of a run."""
@@ -34,9 +36,8 @@ class ClientStates:
             return
         path = self.path(client, round)
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_suffix(".part")
-        save_file({name: value.contiguous() for name, value in state.items()}, partial)
-        partial.rename(path)
+        with replacing(path, sync=False) as partial:
+            save_file({name: value.contiguous() for name, value in state.items()}, partial)
 
     def accept(self, client: int, round: int) -> None:
         """Let the state of this round count, if the client wrote one."""

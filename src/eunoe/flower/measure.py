@@ -24,7 +24,7 @@ from torch import nn
 
 from eunoe.config import to_toml
 from eunoe.errors import InputError
-from eunoe.folder import write_text
+from eunoe.files import write_text
 from eunoe.observer import Batches, Forgetting
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]

@@ -20,10 +20,10 @@ from eunoe.assembly import Given, assemble, load_data, resolved
 from eunoe.config import Config, make_config, read_config
 from eunoe.data.federation import Integers
 from eunoe.errors import InputError
+from eunoe.files import write_text
 from eunoe.flower.engine import Remote, RemoteStates
 from eunoe.flower.own_data import Facts, server_federation
 from eunoe.flower.roster import Roster, Say
-from eunoe.folder import write_text
 from eunoe.options import Finite, Options
 from eunoe.rounds import Record
 from eunoe.runs import Run, check_config, check_data, execute

@@ -1,0 +1,42 @@
+"""Files that are there whole or not at all, whenever the process is killed or the disk is full."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from safetensors import SafetensorError
+
+from eunoe.errors import RunFailed
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Let what keeps a file from being written say which file that is."""
+    try:
+        yield
+    except (OSError, SafetensorError) as error:
+        # Safetensors' own error is the system's with its name around it.
+        raise RunFailed(f"cannot write {path}: {error}; once that is mended, resume the run") from error
+
+
+@contextmanager
+def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
+    """A name to write to, which becomes the file itself when all is written."""
+    partial = path.with_name(path.name + ".part")
+    with writing(path):
+        try:
+            yield partial
+            if sync:
+                with open(partial, "rb") as file:
+                    os.fsync(file.fileno())
+            partial.rename(path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a whole file."""
+    with replacing(path) as partial:
+        partial.write_text(text, "utf-8")
