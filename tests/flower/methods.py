@@ -1,5 +1,6 @@
 """A method and a model whose bits depend on everything that may travel or be kept."""
 
+import time
 from typing import Any
 
 import torch
@@ -33,6 +34,13 @@ class Remembers(Method):
     def merge(self, server: Any, sums: Any, setting: Any) -> Any:
         server = {**server, "mean": sums.mean("sum").float()}
         return super().merge(server, sums, setting)
+
+
+class Slow(Remembers):
+    """The same, in time for a kill."""
+
+    def begin(self, local: Any) -> None:
+        time.sleep(4)
 
 
 class Normed(nn.Sequential):

@@ -12,6 +12,7 @@ pytest.importorskip("flwr")
 from flwr.app import ArrayRecord, MetricRecord, RecordDict
 from safetensors.torch import load_file
 
+from eunoe import registry
 from eunoe.assembly import build_federation
 from eunoe.config import make_config, to_toml
 from eunoe.errors import InputError, RunFailed
@@ -22,8 +23,12 @@ from tests.flower.grid import FakeGrid, Silence
 
 CLIENTS, ROUNDS = 4, 3
 DATA: dict[str, str] = {}
+SMALL = {"feddf": {"steps": 20, "every": 10}, "fedreg": {"ascent_steps": 3, "ps_eta": 0.4}}
 METHODS = {
-    "fedavg": {"method": "fedavg"},
+    **{
+        name: {"method": {"name": name, **SMALL.get(name, {})}, "public": {"share": 0.1}}
+        for name in registry.names("method")
+    },
     "state, uploads and broadcast": {"method": "tests.flower.methods:Remembers"},
     "adam at the server": {"method": "fedavg", "server_step": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},

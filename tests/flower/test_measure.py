@@ -268,6 +268,17 @@ def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
         measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
 
 
+@pytest.mark.parametrize("private", [False, True])
+def test_the_page_is_made_of_what_was_measured(tmp_path, private):
+    strategy = measure(
+        message_based.FedAvg(**QUIET), new_model(), TEST, private=private, name="their project"
+    )
+    run_message_based(strategy)
+    page = strategy.forgetting.report(tmp_path / "page.html").read_text()
+    assert "their project" in page
+    assert ("Local training loses" in page) != private
+
+
 def test_extra_records_in_a_reply_do_not_confuse():
     class Both(message_based.FedAvg):
         def aggregate_train(self, server_round, replies):

@@ -81,6 +81,13 @@ def test_the_same_bits_as_a_partition_of_the_same_samples(world, tmp_path, some_
             assert ours[key] == theirs[key]
 
 
+def test_a_method_that_trains_at_the_server_uses_the_servers_public_data(world, some_digits):
+    settings = values(some_digits, method="flashback", loss="wsm", public={"share": 0.2})
+    first, second = served(world, settings).records
+    assert first["test"]["accuracy"] > 0.1
+    assert not first["dropped"] + second["dropped"]
+
+
 def test_the_server_keeps_sizes_only(world, some_digits):
     folder = served(world, values(some_digits)).folder
     assert not list(folder.glob("states/*/*"))

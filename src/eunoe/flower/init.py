@@ -8,7 +8,7 @@ from eunoe.errors import InputError
 from eunoe.flower.credentials import LOOPBACK, make_node_key, make_server_certificate
 
 CONFIG = """\
-# What the federation computes, as in any run of Eunoe: `eunoe train --config config.toml` does the same
+# What the federation computes, as in any run of Eunoe: `eunoe run config.toml` does the same
 # without a network.
 seed = 0
 rounds = 5

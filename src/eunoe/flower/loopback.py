@@ -116,9 +116,9 @@ class Loopback:
             check=False,
         )
 
-    def submit(self, settings: str = "", output: IO[bytes] | int | None = None) -> Process:
-        """Start the app and follow what its server prints, until it ends."""
-        command = ["run", ".", "here", "--stream", *(["--run-config", settings] if settings else [])]
+    def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
+        """Start an app and follow what its server prints, until it ends."""
+        command = ["run", app, "here", "--stream", *(["--run-config", settings] if settings else [])]
         return subprocess.Popen(
             [str(self.commands / "flwr"), *command],
             env=self._environment("cli"),

@@ -1,0 +1,177 @@
+"""A federation for real: server and nodes as processes of their own on 127.0.0.1, over TLS, with node keys.
+
+A round takes about ten seconds on an idle machine, since Flower starts a process per message and nodes poll
+every three seconds; one federation serves all tests.
+"""
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from eunoe.config import to_toml
+from eunoe.flower.credentials import make_node_key
+from eunoe.flower.init import init
+from eunoe.flower.loopback import Loopback
+from eunoe.runs import Run, run
+
+pytestmark = pytest.mark.slow
+NODES, ROUNDS, PATIENCE = 3, 3, 600.0
+ROOT = Path(__file__).parents[2]
+METHODS = {
+    "fedavg": {"method": "fedavg", "loss": "ce"},
+    "scaffold": {"method": "scaffold", "loss": "ce"},
+    "fedcurv": {"method": "fedcurv", "loss": "ce"},
+    "flashback-wsm": {"method": "flashback", "loss": "wsm", "public": {"share": 0.1}},
+}
+
+
+def values(**more):
+    return {
+        "seed": 3,
+        "rounds": ROUNDS,
+        "participation": 1.0,
+        "partition": {"name": "dirichlet", "clients": NODES, "alpha": 0.3},
+        "model": {"name": "mlp", "hidden": [16]},
+        "training": {"epochs": 1, "batch_size": 32},
+        "engine": {"name": "serial"},
+        **more,
+    }
+
+
+def free_port() -> int:
+    """The first of enough free ports in a row."""
+    for port in range(21000, 29000, 10):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)):
+                return port
+    raise RuntimeError("no free port")
+
+
+@pytest.fixture(scope="module", name="here")
+def _here(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("flower") / "app"
+    port = free_port()
+    init(folder, NODES, port=port)
+    before = os.environ.get("PYTHONPATH", "")
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT), before])
+    try:
+        with Loopback(folder, NODES, port) as here:
+            here.start_link()
+            for node in range(NODES):
+                here.register(node)
+                here.start_node(node)
+            yield here
+    finally:
+        os.environ["PYTHONPATH"] = before
+
+
+def app(here: Loopback, name: str, settings: dict) -> Path:
+    """Another app of the same federation, with its own configuration."""
+    folder = here.folder.parent / name
+    folder.mkdir()
+    for file in ("pyproject.toml", "server_app.py", "client_app.py"):
+        shutil.copy(here.folder / file, folder)
+    (folder / "config.toml").write_text(to_toml(settings))
+    return folder
+
+
+class Submitted:
+    """A run that was handed to the federation."""
+
+    def __init__(self, here: Loopback, folder: Path, timeout: float = 300.0) -> None:
+        self.here, self.folder = here, folder / "run"
+        self.output = folder / "output.log"
+        settings = f'folder="{self.folder}" timeout={timeout} quorum=2'
+        with open(self.output, "ab") as output:
+            self.process = here.submit(str(folder), settings, output)
+
+    def until(self, condition, revive: bool = False) -> None:
+        end = time.monotonic() + PATIENCE
+        while not condition():
+            assert time.monotonic() < end, self.output.read_text()[-3000:]
+            if revive:
+                self.here.revive()
+            time.sleep(0.2)
+
+    def rounds(self) -> int:
+        path = self.folder / "metrics.jsonl"
+        return len(path.read_text().splitlines()) if path.exists() else 0
+
+    def wait(self, revive: bool = False) -> Run:
+        self.until(lambda: self.process.poll() is not None, revive)
+        result = Run(self.folder)
+        assert result.finished, self.output.read_text()[-3000:]
+        return result
+
+
+def in_training(here: Loopback, node: int) -> int:
+    """How many orders to train a node has taken."""
+    return (here.folder / "logs" / f"node-{node}.log").read_text().count("Receiving: train")
+
+
+def assert_same(one: Run, other: Run) -> None:
+    for lane in ("parameters", "floats", "integers"):
+        assert torch.equal(getattr(one.weights(), lane), getattr(other.weights(), lane))
+    lines = [(run.folder / "metrics.jsonl").read_text() for run in (one, other)]
+    assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_bits_are_those_of_the_serial_engine(here, tmp_path, name):
+    settings = values(**METHODS[name])
+    serial = run(settings, out=tmp_path / "serial", say=lambda text: None)
+    assert_same(Submitted(here, app(here, name, settings)).wait(), serial)
+
+
+def test_an_unregistered_node_is_refused(here):
+    make_node_key(here.folder / "keys", f"node-{NODES}")
+    stranger = here.start_node(NODES)
+    del here.nodes[NODES]
+    try:
+        assert stranger.wait(120) != 0
+    finally:
+        # What it has started may outlive it.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(stranger.pid, signal.SIGKILL)
+    log = (here.folder / "logs" / f"node-{NODES}.log").read_text()
+    assert "Failed to activate SuperNode" in log
+    assert "SuperNode ID" not in log
+
+
+SLOW = {"method": "tests.flower.methods:Slow", "loss": "wsm"}
+
+
+@pytest.fixture(scope="module", name="calm")
+def _calm(tmp_path_factory):
+    calm = {**SLOW, "method": "tests.flower.methods:Remembers"}
+    return run(values(**calm), out=tmp_path_factory.mktemp("calm") / "run", say=lambda text: None)
+
+
+def test_a_node_killed_in_mid_round_comes_back_and_the_run_goes_on(here, calm):
+    before = in_training(here, 1)
+    running = Submitted(here, app(here, "killed-node", values(**SLOW)))
+    running.until(lambda: in_training(here, 1) > before + 1)  # in its second round
+    here.nodes[1].kill()
+    here.nodes[1].wait()
+    assert_same(running.wait(revive=True), calm)
+
+
+def test_a_killed_server_goes_on_where_it_was(here, calm):
+    folder = app(here, "killed-server", values(**SLOW))
+    running, before = Submitted(here, folder), in_training(here, 0)
+    running.until(lambda: running.rounds() == 1 and in_training(here, 0) == before + 2)
+    here.link.kill()
+    here.link.wait()
+    running.until(lambda: running.process.poll() is not None)
+    assert running.rounds() == 1
+    here.start_link()
+    assert_same(Submitted(here, folder).wait(revive=True), calm)
