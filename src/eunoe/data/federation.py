@@ -14,6 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
+from pydantic import ValidationError
 from safetensors.numpy import save_file
 from torch import Tensor
 
@@ -126,9 +127,11 @@ class Federation:
         data = from_arrays(x, y, x_test, y_test, writer_train=client_ids, mean=mean, std=std)
         name = partition if client_ids is None else "natural"
         made = registry.build("partition", name, options)
-        return cls.build(
-            data, made, seed=seed, split=Split(validation=validation), public=Public(share=public)
-        )
+        try:
+            split, taken = Split(validation=validation), Public(share=public)
+        except ValidationError as error:
+            raise InputError(registry.explain(error)) from None
+        return cls.build(data, made, seed=seed, split=split, public=taken)
 
     def __len__(self) -> int:
         """The number of clients."""
@@ -205,7 +208,8 @@ class Federation:
     def checksum(self) -> str:
         """A hash of who owns what."""
         digest = hashlib.sha256()
-        for array in self._arrays().values():
+        for name, array in self._arrays().items():
+            digest.update(f"{name} {len(array)} ".encode())
             digest.update(np.ascontiguousarray(array).tobytes())
         return digest.hexdigest()
 

@@ -27,8 +27,12 @@ class Preprocess:
         std = torch.tensor(data.std or (1.0,), dtype=torch.float64)
         if not bool((std > 0).all()):
             raise InputError("the standard deviation to normalise by must be above 0")
-        # (x / 255 - mean) / std as one multiplication and one addition.
         images = self._add_channel or self._channels_first
+        numbers = 1 if self._add_channel else stored.shape[-1]
+        for name, value in (("mean", mean), ("std", std)):
+            if len(value) not in (1, numbers):
+                raise InputError(f"{name} must be 1 or {numbers} numbers for these inputs, not {len(value)}")
+        # (x / 255 - mean) / std as one multiplication and one addition.
         form = (-1, 1, 1) if images else (-1,)
         self._scale = (1 / (std * (255 if self._bytes else 1))).to(dtype).view(form)
         self._shift = (-mean / std).to(dtype).view(form)

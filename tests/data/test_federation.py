@@ -1,0 +1,207 @@
+"""The federation: parts, counts, pools, the public set, a million clients, checksums, own arrays."""
+
+import tracemalloc
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from safetensors.numpy import load_file
+
+from eunoe.data.federation import Federation
+from eunoe.data.named import digits
+from eunoe.data.partitions.dirichlet import Dirichlet
+from eunoe.data.partitions.iid import Iid
+from eunoe.data.public import Public
+from eunoe.data.samples import DataSet, Samples
+from eunoe.errors import InputError
+from eunoe.options import Split
+
+
+def numbered(samples: int = 100, classes: int = 5) -> DataSet:
+    """Samples whose input is their row."""
+    x = torch.arange(samples, dtype=torch.float32).reshape(-1, 1)
+    y = torch.arange(samples) % classes
+    return DataSet("numbered", Samples(x, y), Samples(x[:10], y[:10]), classes)
+
+
+@given(
+    clients=st.integers(1, 30),
+    validation=st.floats(0, 0.6),
+    test=st.floats(0, 0.39),
+    public=st.floats(0, 0.6),
+    seed=st.integers(0, 3),
+)
+def test_every_sample_has_one_place(
+    clients: int, validation: float, test: float, public: float, seed: int
+) -> None:
+    federation = Federation.build(
+        numbered(),
+        Iid(clients=clients),
+        seed=seed,
+        split=Split(validation=validation, test=test),
+        public=Public(share=public),
+    )
+    places = [federation.rows(k, part) for k in range(clients) for part in ("train", "validation", "test")]
+    places += [rows for rows in (federation.public_train, federation.public_validation) if rows is not None]
+    rows = np.concatenate(places)
+    assert len(set(rows.tolist())) == len(rows)
+    assert set(rows.tolist()) <= set(range(100))
+    assert (federation.sizes >= 1).all()
+    assert len(federation) == clients
+
+
+def test_parts_counts_and_pools_agree() -> None:
+    federation = Federation.build(
+        numbered(), Dirichlet(clients=4, alpha=0.5), split=Split(validation=0.2, test=0.1)
+    )
+    assert federation.sizes.tolist() == [len(federation.rows(k)) for k in range(4)]
+    for part in ("train", "validation", "test"):
+        rows, owners = federation.pooled(part)
+        assert rows.tolist() == [row for k in range(4) for row in federation.rows(k, part)]
+        assert owners.tolist() == [k for k in range(4) for _ in federation.rows(k, part)]
+        for k in range(4):
+            labels = [row % 5 for row in federation.rows(k, part)]
+            assert federation.counts(k, part).tolist() == [labels.count(c) for c in range(5)]
+    # 25 samples each: 5 to validate on, 2.5 upwards to test on.
+    assert [len(federation.rows(0, part)) for part in ("train", "validation", "test")] == [17, 5, 3]
+    assert np.array_equal(federation.all_counts(), [federation.counts(k).tolist() for k in range(4)])
+
+
+def test_the_public_set_is_taken_out_first() -> None:
+    federation = Federation.build(numbered(), Iid(clients=3), public=Public(count=10, validation=0.2))
+    assert federation.public_train is not None
+    assert federation.public_validation is not None
+    assert (len(federation.public_train), len(federation.public_validation)) == (8, 2)
+    assert not {*federation.public_train, *federation.public_validation} & set(federation.order.tolist())
+    inputs = federation.inputs("public", torch.from_numpy(federation.public_train))
+    assert inputs.flatten().tolist() == federation.public_train.tolist()
+    with pytest.raises(InputError, match="there is no public set"):
+        Federation.build(numbered(), Iid(clients=3)).samples("public")
+
+
+def test_a_public_set_from_elsewhere_leaves_the_clients_theirs() -> None:
+    federation = Federation.build(
+        numbered(), Iid(clients=4), public=Public(validation=0.25), public_data=numbered(40)
+    )
+    assert len(federation.order) == 100
+    assert federation.public_train is not None
+    assert federation.public_validation is not None
+    assert sorted([*federation.public_train, *federation.public_validation]) == list(range(40))
+    assert len(federation.public_validation) == 10
+
+
+def test_the_same_seed_gives_the_same_federation() -> None:
+    made = [Federation.build(numbered(), Dirichlet(clients=4), seed=seed).checksum() for seed in (0, 0, 1)]
+    assert made[0] == made[1] != made[2]
+
+
+def test_the_checksum_sees_every_part() -> None:
+    base: dict[str, Any] = {"seed": 0, "split": Split(validation=0.2), "public": Public(share=0.1)}
+    changed = [
+        {},
+        {"split": Split(validation=0.3)},
+        {"split": Split(validation=0.2, test=0.1)},
+        {"public": Public(share=0.2)},
+        {"public": Public(share=0.1, validation=0.5)},
+        {"public": Public()},
+    ]
+    sums = {
+        Federation.build(numbered(), Iid(clients=4), **{**base, **change}).checksum() for change in changed
+    }
+    assert len(sums) == len(changed)
+
+
+def test_what_is_saved_says_who_owns_what(tmp_path: Path) -> None:
+    federation = Federation.build(numbered(), Iid(clients=4), public=Public(share=0.1))
+    federation.save(tmp_path / "p.safetensors")
+    saved = load_file(tmp_path / "p.safetensors")
+    again = Federation(
+        federation.data,
+        *(saved[name] for name in ("order", "offsets", "train_end", "validation_end")),
+        public=federation.public,
+        public_train=saved["public_train"],
+        public_validation=saved["public_validation"],
+    )
+    assert again.checksum() == federation.checksum()
+
+
+def test_a_million_clients_cost_megabytes() -> None:
+    clients = 1_000_000
+    x = torch.zeros((2 * clients, 1), dtype=torch.uint8)
+    y = torch.arange(2 * clients) % 10
+    data = DataSet("many", Samples(x, y), Samples(x[:1], y[:1]), 10)
+    tracemalloc.start()
+    federation = Federation.build(data, Iid(clients=clients))
+    kept, peak = tracemalloc.get_traced_memory()
+    # Looking at some of them must cost no more than they do.
+    tracemalloc.reset_peak()
+    for client in range(0, clients, 200_000):
+        assert len(federation.rows(client)) == 2
+        assert federation.counts(client).sum() == 2
+        federation.inputs("clients", torch.from_numpy(federation.rows(client)), client)
+    looked = tracemalloc.get_traced_memory()[1] - kept
+    tracemalloc.stop()
+    # Two rows, three ends, of 8 bytes each.
+    assert kept < 60e6
+    assert peak < 400e6
+    assert looked < 1e6
+
+
+def test_inputs_keep_their_type_until_a_batch_is_asked_for() -> None:
+    data = digits()
+    federation = Federation.build(data, Iid(clients=4), dtype=torch.float64)
+    assert federation.data.train.x.dtype == torch.uint8
+    assert federation.shape == (1, 8, 8)
+    assert federation.inputs("clients", torch.tensor([3, 5])).dtype == torch.float64
+    assert federation.inputs("test", torch.tensor([0])).shape == (1, 1, 8, 8)
+
+
+# One's own arrays.
+
+
+def test_clients_as_the_data_say() -> None:
+    x = np.random.default_rng(0).normal(size=(12, 3))
+    y = np.arange(12) % 2
+    ids = np.array(list("abcabcabcabc"))
+    federation = Federation.from_arrays(x, y, x, y, client_ids=ids, validation=0.0)
+    assert len(federation) == 3
+    owners = [sorted(ids[federation.rows(k)].tolist()) for k in range(3)]
+    assert sorted(owners) == [["a"] * 4, ["b"] * 4, ["c"] * 4]
+
+
+def test_a_test_share_is_set_aside() -> None:
+    federation = Federation.from_arrays(np.zeros((50, 2)), np.arange(50) % 3, partition="iid", clients=4)
+    assert len(federation.data.test) == 10
+    assert len(federation.data.train) == 40
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"alpha": 0}, "alpha: input should be greater than 0"),
+        ({"clients": 1000}, "1,000 clients cannot share"),
+        ({"clients": 0}, "clients: input should be greater than or equal to 1"),
+        ({"alfa": 1}, "did you mean 'alpha'"),
+        ({"partition": "dirichle"}, "did you mean 'dirichlet'"),
+        ({"test": 0.0}, "some must be left on both sides"),
+        ({"test": 1.5}, "some must be left on both sides"),
+        ({"validation": 1.0}, "shares from 0, together below 1"),
+        ({"public": 1.5}, "share: input should be less than 1"),
+        ({"public": -0.5}, "share: input should be greater than or equal to 0"),
+        ({"x_test": np.zeros((3, 2))}, "x_test and y_test, or neither"),
+        ({"y": np.arange(49) % 3}, "one entry for each sample"),
+        ({"y": np.arange(50) / 3}, "labels must be one integer per sample"),
+        ({"y": np.arange(50) % 3 + 1}, "0 never occurs"),
+        ({"y": np.arange(50) % 3 - 1}, "labels must be integers from 0"),
+        ({"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, "some must be left on both sides"),
+    ],
+)
+def test_bad_arrays_and_options_are_told_in_one_line(change: dict[str, Any], says: str) -> None:
+    values = {"x": np.zeros((50, 2)), "y": np.arange(50) % 3, "clients": 5, **change}
+    with pytest.raises(InputError, match=says) as caught:
+        Federation.from_arrays(**values)
+    assert "\n" not in str(caught.value)
