@@ -6,7 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-all check format benchmarks clean
+.PHONY: demo test test-all check format docs clean
 
 demo: .venv/installed
 	$(BIN)/eunoe demo
@@ -18,13 +18,16 @@ test-all: .venv/installed-for-tests check
 	$(PYTEST)
 
 check: .venv/installed-for-tests
-	$(BIN)/ruff check src tests benchmarks examples
-	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples docs
 	$(BIN)/mypy
 
 format: .venv/installed-for-tests
-	$(BIN)/ruff check --fix src tests benchmarks examples
-	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks examples docs
+	$(BIN)/ruff format src tests benchmarks examples docs
+
+docs: .venv/installed-for-docs
+	$(BIN)/mkdocs build --strict
 
 clean:
 	rm -rf .venv dist site
@@ -33,6 +36,10 @@ clean:
 .venv/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv
 	$(PIP) --editable .
+	touch $@
+
+.venv/installed-for-docs: .venv/installed
+	$(PIP) --editable '.[docs]'
 	touch $@
 
 .venv/installed-for-tests: .venv/installed

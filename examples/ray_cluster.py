@@ -1,0 +1,20 @@
+"""The same run on one core and on Ray, with the same bits. Needs the extra: pip install 'eunoe[ray]'.
+
+On a real cluster give the address of its head: engine={"name": "ray", "address": "ray-head:6379"}.
+"""
+
+import torch
+
+import eunoe
+
+
+def main() -> None:
+    setting = {"rounds": 3, "participation": 4, "loss": "wsm", "training": {"lr": 0.1, "batch_size": 16}}
+    serial = eunoe.run({**setting, "engine": {"name": "serial"}})
+    ray = eunoe.run({**setting, "engine": {"name": "ray"}})
+    same = torch.equal(serial.weights().parameters, ray.weights().parameters)
+    print(f"accuracy {ray.accuracy:.3f}; the same bits as on one core: {same}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,34 @@
+"""A method of one's own: evaluate the running mean of the global models instead of the last one.
+
+eunoe run --set method.name=running_mean:RunningMean --set method.decay=0.8     (in this folder)
+"""
+
+from pydantic import Field
+from torch import Tensor
+
+from eunoe.merging import Sums
+from eunoe.methods.base import Merged, Method
+from eunoe.setting import Setting
+from eunoe.vector import Weights
+
+Vectors = dict[str, Tensor]
+
+
+class RunningMean(Method):
+    """FedAvg whose reported model is a running mean of the global models.
+
+    mean <- decay * mean + (1 - decay) * w after every round; clients still start from w.
+    """
+
+    decay: float = Field(0.8, ge=0, lt=1, description="How much of the mean stays in a round.")
+
+    def start(self, weights: Weights, setting: Setting) -> Vectors:
+        return {"mean": weights.parameters.clone()}
+
+    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
+        merged = super().merge(server, sums, setting)
+        mean = merged.server["mean"].lerp(merged.weights.parameters, 1 - self.decay)
+        return Merged(merged.weights, {**merged.server, "mean": mean}, merged.record)
+
+    def reported(self, server: Vectors, weights: Weights) -> Weights:
+        return Weights(server["mean"], weights.floats, weights.integers)

@@ -1,0 +1,41 @@
+"""Every example runs and prints what it promises."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+PRINTED = {
+    "bare_loop.py": "Local training loses",
+    "own_model.py": "Net: accuracy ",
+    "ray_cluster.py": "the same bits as on one core: True",
+}
+
+
+def printed(name: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, str(EXAMPLES / name)],
+        cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_every_script_is_here_and_short():
+    scripts = {path.name for path in EXAMPLES.glob("*.py")}
+    assert scripts == {*PRINTED, "own_data.py", "running_mean.py"}
+    assert all(len((EXAMPLES / name).read_text().splitlines()) < 80 for name in scripts)
+
+
+@pytest.mark.parametrize("name", PRINTED)
+def test_it_prints_what_it_promises(tmp_path, name):
+    assert re.search(PRINTED[name], found := printed(name, tmp_path)), found
+
+
+def test_on_own_data_wsm_forgets_less_than_ce(tmp_path):
+    ce, wsm = (float(number) for number in re.findall(r"round (\S+)", printed("own_data.py", tmp_path)))
+    assert wsm < ce

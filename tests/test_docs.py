@@ -1,0 +1,58 @@
+"""What the README and the docs say is true: their commands work, their code prints what stands below it."""
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from eunoe.cli import app
+from eunoe.config import make_config, read_config
+
+ROOT = Path(__file__).parent.parent
+PAGES = sorted(
+    page for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")) if "```" in page.read_text()
+)
+
+
+def blocks(page: Path) -> list[tuple[str, str]]:
+    """The code blocks of a page, each with its language."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_says_what_is_true(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    printed = ""
+    for language, text in blocks(page):
+        if language == "sh":
+            for line in text.splitlines():
+                if line.startswith("eunoe "):
+                    app(shlex.split(line, comments=True)[1:], standalone_mode=False)
+        elif language == "toml":
+            path = tmp_path / "page.toml"
+            path.write_text(text)
+            make_config(read_config(path))
+        elif language == "python" and "--8<--" not in text:
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                exec(compile(text, str(page), "exec"), {"__name__": "page"})
+            printed = out.getvalue()
+        elif language == "text":
+            compare(printed, text)
+
+
+def compare(printed: str, expected: str) -> None:
+    """The same words, and numbers that differ by no more than another processor's last bits can make them."""
+    number = r"\d+\.\d+"
+    assert re.sub(number, "N", printed) == re.sub(number, "N", expected)
+    found, wanted = ([float(n) for n in re.findall(number, text)] for text in (printed, expected))
+    assert found == pytest.approx(wanted, abs=0.02)
+
+
+def test_the_installed_command_starts_without_torch():
+    code = "import sys, eunoe.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=120).returncode == 0
