@@ -81,9 +81,8 @@ def main() -> None:
             continue
         good, words = judged(untreated[name], results[name])
         successes += good
-        print(
-            f"{name}: {found.kind}; {' '.join(found.remedies[0].settings)}: {words}: {'better' if good else 'not'}"
-        )
+        change = " ".join(found.remedies[0].settings)
+        print(f"{name}: {found.kind}; {change}: {words}: {'better' if good else 'not'}")
     print(f"{successes} of {len(results)} first proposals lower forgetting without losing accuracy")
 
 

@@ -7,7 +7,7 @@ import eunoe
 
 
 class Net(nn.Module):
-    """A small network; `features` and `classifier` show methods such as MOON what comes before the classes."""
+    """A small network; `features` and `classifier` show MOON and others what comes before the classes."""
 
     def __init__(self) -> None:
         super().__init__()
