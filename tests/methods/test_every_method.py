@@ -98,12 +98,16 @@ def same(one: Run, other: Run, tolerance: float = 0.0) -> bool:
     )
 
 
-pytestmark = [
-    pytest.mark.parametrize("loss", ["ce", "wsm"]),
-    pytest.mark.parametrize("method", METHODS),
-]
+pytestmark = pytest.mark.parametrize("loss", ["ce", "wsm"])
+every_method = pytest.mark.parametrize("method", METHODS)
+neutral_methods = pytest.mark.parametrize(
+    "method",
+    [name for name in METHODS if getattr(registry.find("method", name), "neutral", None) is not None],
+)
+client_methods = pytest.mark.parametrize("method", [name for name in METHODS if trains_clients(name)])
 
 
+@every_method
 def test_it_trains(method: str, loss: str, tmp_path: Path) -> None:
     training = {"steps": 5, "batch_size": 8, "lr": 0.1}
     trained = small_run(tmp_path / "run", method, loss, rounds=10, participation=5, training=training)
@@ -111,13 +115,12 @@ def test_it_trains(method: str, loss: str, tmp_path: Path) -> None:
     assert (trained.records[-1]["bytes_up"] > 0) == trains_clients(method)
 
 
+@neutral_methods
 def test_neutral_setting_is_fedavg(method: str, loss: str, tmp_path: Path, whole: Callable[..., Run]) -> None:
     thing = registry.find("method", method)
     assert isinstance(thing, type)
     assert issubclass(thing, Method | ServerStep)
     neutral = thing.neutral
-    if neutral is None:
-        pytest.skip("it has no setting in which it is FedAvg")
     if not isinstance(neutral, Neutral):
         neutral = Neutral(neutral)
     weighting = thing(**neutral.options).weighting if issubclass(thing, Method) else "samples"
@@ -129,6 +132,7 @@ def test_neutral_setting_is_fedavg(method: str, loss: str, tmp_path: Path, whole
         assert mine.records[-1]["loss_before"] == plain.records[-1]["loss_before"]
 
 
+@every_method
 def test_processes_give_the_same_bits(
     method: str, loss: str, tmp_path: Path, whole: Callable[..., Run]
 ) -> None:
@@ -137,6 +141,7 @@ def test_processes_give_the_same_bits(
     assert lines(whole(method, loss)) == lines(process)
 
 
+@every_method
 def test_stopped_and_resumed_is_undisturbed(
     method: str, loss: str, tmp_path: Path, whole: Callable[..., Run]
 ) -> None:
@@ -147,9 +152,8 @@ def test_stopped_and_resumed_is_undisturbed(
     assert lines(whole(method, loss)) == lines(parts)
 
 
+@client_methods
 def test_client_that_is_not_finite_is_dropped(method: str, loss: str, tmp_path: Path) -> None:
-    if not trains_clients(method):
-        pytest.skip("it has no clients")
     finished = small_run(tmp_path / "run", method, loss, broken=True, participation=5)
     for record in finished.records:
         assert [dropped["client"] for dropped in record["dropped"]] == [BROKEN]
@@ -159,6 +163,7 @@ def test_client_that_is_not_finite_is_dropped(method: str, loss: str, tmp_path: 
     assert not list((finished.folder / "states").glob(f"*/{BROKEN}-*"))
 
 
+@every_method
 def test_batch_normalisation_stays_sane(method: str, loss: str, tmp_path: Path) -> None:
     name = f"{__name__}:Normed"
     finished = small_run(tmp_path / "run", method, loss, model={"name": name})
