@@ -1,6 +1,6 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
-    python benchmarks/engine.py [process] [serial] [vectorised] [memory] [clients] [merge]      (default: all)
+    python benchmarks/engine.py [process] [serial] [vectorised] [sizes] [memory] [clients] [merge] (default: all)
 
 Each pair is measured in turn, again and again, and compared by the 20th percentile of its times, since
 a shared machine is never faster than itself but often slower.
@@ -30,11 +30,13 @@ from eunoe.engines.vectorised import Vectorised
 from eunoe.job import Job
 from eunoe.merging import Sums
 from eunoe.models.lenet import LeNet
+from eunoe.models.mlp import MLP
+from eunoe.models.small_cnn import SmallCNN
 from eunoe.options import Split
 from eunoe.probes import Prober
 from eunoe.rounds import one_round, start_course
 from eunoe.states import ClientStates
-from eunoe.training import Update
+from eunoe.training import Received, Update
 from eunoe.vector import Weights
 
 torch.set_num_threads(1)
@@ -209,6 +211,42 @@ def vectorised(rounds: int = 40) -> None:
         report(f"vectorised engine, {what}, batch 8, 5 epochs of 16", seconds, 1 / times)
 
 
+def sizes(rounds: int = 8) -> None:
+    """From which model on the vectorised engine pays: its speed against the serial engine's."""
+    chance = np.random.default_rng(0)
+    pixels = chance.integers(0, 256, (640, 8, 8), dtype=np.uint8)
+    small = from_arrays(pixels, np.arange(640) % 10, pixels[:10], np.arange(10))
+    digits = Federation.build(small, Iid(clients=40), split=Split(validation=0.0))
+    cases: dict[str, tuple[Federation, nn.Module]] = {
+        "logistic regression": (points(40, 16), logistic()),
+        "MLP of 128": (points(40, 16), mlp()),
+        "MLP of 512": (points(40, 16), MLP((64,), 10, hidden=(512,))),
+        "MLP of 1024": (points(40, 16), MLP((64,), 10, hidden=(1024,))),
+        "MLP of 512 and 512": (points(20, 16), MLP((64,), 10, hidden=(512, 512))),
+        "small CNN, 8 x 8": (digits, SmallCNN((1, 8, 8), 10)),
+        "LeNet, 32 x 32": (images(8, 16), LeNet((3, 32, 32), 10)),
+    }
+    for what, (federation, net) in cases.items():
+        count = len(federation)
+        job = job_of(federation, net, count, epochs=5, batch_size=8, lr=0.01)
+        received = Received(1, job.model.weights.copy())
+        with tempfile.TemporaryDirectory() as folder:
+            engines = [kind(job, ClientStates(Path(folder))) for kind in (Vectorised, Serial)]
+            work: dict[str, Callable[[], None]] = {
+                type(engine).__name__: lambda engine=engine, count=count, received=received: list(
+                    engine.train(range(count), received)
+                )
+                for engine in engines
+            }
+            for _ in range(11):
+                work["Vectorised"]()
+            many, one = (low(seconds) for seconds in interleaved(work, rounds).values())
+        print(
+            f"{what:20} {job.setting.parameters:>8,} parameters, cohort {min(count, engines[0].cohort):>2}: "
+            f"{one / many:5.1f} times as fast as serial"
+        )
+
+
 def memory() -> None:
     """Memory after 300 rounds against that after 20."""
     federation = points(50, 40)
@@ -273,7 +311,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorised, memory, clients, merge)}
+SECTIONS = {f.__name__: f for f in (process, serial, vectorised, sizes, memory, clients, merge)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -4,6 +4,7 @@ A state counts only if the server accepted the update that came with it; the che
 each client, the round whose state counts. Files that no checkpoint needs are removed.
 """
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -41,7 +42,8 @@ class ClientStates:
 
     def accept(self, client: int, round: int) -> None:
         """Let the state of this round count, if the client wrote one."""
-        if not self.path(client, round).exists():
+        # A round asks this of every client, so it is asked of the system as directly as can be.
+        if not os.path.exists(self._name(client, round)):
             return
         if client in self.accepted:
             self._replaced.append((round, self.path(client, self.accepted[client])))
@@ -65,5 +67,8 @@ class ClientStates:
                 path.unlink()
 
     def path(self, client: int, round: int) -> Path:
+        return Path(self._name(client, round))
+
+    def _name(self, client: int, round: int) -> str:
         # A folder holds at most a thousand clients, so that none grows without bound.
-        return self.folder / str(client // 1000) / f"{client}-{round}.safetensors"
+        return f"{self.folder}/{client // 1000}/{client}-{round}.safetensors"

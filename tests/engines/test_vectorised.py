@@ -276,28 +276,33 @@ class Plain(Method):
 
 
 @pytest.mark.parametrize(("method", "recorded"), [(RoundAware(), False), (Plain(), True)])
-def test_recorded_steps_give_the_same(tmp_path, monkeypatch, method, recorded):
-    job = make_job(ragged(7, 15), training={**RAGGED, "lr_decay": 0.9}, participation=1.0)
+@pytest.mark.parametrize("options", [{"momentum": 0.9, "clip": 1.0}, {"optimiser": "adam"}], ids=str)
+def test_recorded_steps_give_the_same(tmp_path, method, recorded, options):
+    training = {**RAGGED, **options, "lr": 0.02, "lr_decay": 0.9}
+    job = make_job(ragged(7, 15), dtype="float64", training=training, participation=1.0)
     both = Both(replace(job, method=method), tmp_path)
     both.vectorised._gradients._calls_before = both.vectorised._losses._calls_before = 2
-    both.check(6)
+    both.check(5)
     found = both.vectorised._gradients._recorded.values()
     assert len(found) > 0
     assert any(found) == recorded
     assert any(both.vectorised._losses._recorded.values())
 
 
-def test_recording_changes_no_bit(tmp_path):
-    job = make_job(ragged(7, 15), training=RAGGED, participation=1.0)
+@pytest.mark.parametrize("model", ["mlp", "small_cnn"])
+def test_recording_changes_no_bit(tmp_path, model):
+    job = named_model(images(8), model, "float32", loss="wsm", training=RAGGED)
     received = Received(1, job.model.weights.copy())
     engine = Vectorised(job, ClientStates(tmp_path))
-    before = list(engine.train(range(7), received))
+    clients = range(len(job.federation))
+    before = list(engine.train(clients, received))
     engine._gradients._calls_before = engine._losses._calls_before = 0
-    after = list(engine.train(range(7), received))
+    for _ in range(4):
+        after = list(engine.train(clients, received))
+        for one, other in zip(before, after, strict=True):
+            assert torch.equal(one.weights.parameters, other.weights.parameters)
+            assert one.loss_after == other.loss_after
     assert any(engine._gradients._recorded.values())
-    for one, other in zip(before, after, strict=True):
-        assert torch.equal(one.weights.parameters, other.weights.parameters)
-        assert one.loss_after == other.loss_after
 
 
 def batch_normed() -> nn.Module:

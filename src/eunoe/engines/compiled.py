@@ -5,6 +5,7 @@ operations that come of them do not depend on the values, so they are recorded o
 the same operations on the same numbers, so it makes no difference to a result when that begins.
 """
 
+import warnings
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -69,6 +70,16 @@ class Compiled:
         if self._noticed():
             return None
         _simplify(recorded)
+        return _scripted(recorded, tensors)
+
+
+def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Tensor, ...]) -> Callable[..., Any]:
+    """The operations run by TorchScript, which spares Python between them; as they are if it cannot."""
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            return torch.jit.trace(recorded, tensors, check_trace=False).forward  # type: ignore[no-any-return, no-untyped-call]
+    except Exception:
         return recorded.forward
 
 
