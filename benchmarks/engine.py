@@ -1,9 +1,9 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
-    python benchmarks/engine.py [process] [serial] [vectorised] [sizes] [memory] [clients] [merge] (default: all)
+    python benchmarks/engine.py [process] [serial] [vectorised] [sizes] [memory] [clients] [merge]
 
-Each pair is measured in turn, again and again, and compared by the 20th percentile of its times, since
-a shared machine is never faster than itself but often slower.
+Without a name, all of them run. Each pair is measured in turn, again and again, and compared by the 20th
+percentile of its times, since a shared machine is never faster than itself but often slower.
 """
 
 import multiprocessing

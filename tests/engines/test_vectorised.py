@@ -246,18 +246,19 @@ class OwnStep(Method):
             return weighted + 0.1 * (local.frozen("start", batch) - logits).square().mean(-1)
 
         gradient = local.gradient_at(local.weights + local.cache["noise"], loss, batch)
-        local.descend(gradient + 0.1 * local.own["drift"] / local.size)
+        local.descend(local.decayed(gradient) + 0.1 * local.own["drift"] / local.size)
 
     def finish(self, local):
         return Finished(state={"drift": local.weights - local.start.parameters})
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw"])
 def test_a_method_with_a_step_of_its_own(tmp_path, optimiser):
-    training = {**RAGGED, "epochs": (1, 4), "optimiser": optimiser, "lr": 0.02}
+    decay = {"weight_decay": 0.1, "unlearnable": "no_decay"}
+    training = {**RAGGED, **decay, "epochs": (1, 4), "optimiser": optimiser, "lr": 0.02}
     for dtype in TOLERANCE:
-        job = named_model(images(8), "mlp", dtype, training=training)
+        job = named_model(images(8), "mlp", dtype, loss="tce", training=training)
         Both(replace(job, method=OwnStep()), tmp_path / dtype, cohort=3).check(3)
 
 

@@ -72,9 +72,15 @@ class Inside(Local):
 
         gradient = self.gradient_at(here, loss_at, batch)
         self.at = here
+        return self.decayed(gradient)
+
+    def decayed(self, gradient: Tensor) -> Tensor:
+        # It is a tensor where it differs between clients.
         decays = isinstance(self.weight_decay, Tensor) or self.weight_decay
         return (
-            gradient + self.weight_decay * here if decays and self.training.optimiser != "adamw" else gradient
+            gradient + self.weight_decay * self.at
+            if decays and self.training.optimiser != "adamw"
+            else gradient
         )
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:

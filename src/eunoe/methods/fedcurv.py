@@ -87,7 +87,7 @@ class FedCurv(Method):
         local.cache["target"] = 2 * self.weight * (local.shared["v"] - weighted) * (others > 0)
 
     def correct(self, local: "Local", gradient: Tensor) -> Tensor:
-        return gradient.addcmul_(local.cache["pull"], local.weights).sub_(local.cache["target"])
+        return torch.addcmul(gradient, local.cache["pull"], local.weights).sub_(local.cache["target"])
 
     def finish(self, local: "Local") -> Finished:
         fisher = self._fisher(local)

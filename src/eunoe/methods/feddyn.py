@@ -63,7 +63,7 @@ class FedDyn(Method):
         local.cache["centre"] = local.start.parameters - local.own["moves"]
 
     def correct(self, local: "Local", gradient: Tensor) -> Tensor:
-        return gradient.addcmul_(local.weights - local.cache["centre"], local.cache["alpha"])
+        return torch.addcmul(gradient, local.weights - local.cache["centre"], local.cache["alpha"])
 
     def finish(self, local: "Local") -> Finished:
         return Finished(state={"moves": local.weights - local.cache["centre"]})
