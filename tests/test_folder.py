@@ -2,6 +2,8 @@
 
 import json
 import math
+import multiprocessing
+import time
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,7 @@ from eunoe.folder import RunFolder, checkpoints, load_course, plain, read_run_co
 from eunoe.rounds import Course, start_course
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
+from tests.faults import until
 from tests.helpers import make_job
 
 
@@ -176,6 +179,24 @@ def test_two_cannot_write_to_one_folder(tmp_path: Path) -> None:
         RunFolder(tmp_path)
     with RunFolder(tmp_path):
         pass
+
+
+def test_a_forked_process_does_not_hold_the_lock(tmp_path: Path) -> None:
+    with RunFolder(tmp_path):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,), daemon=True)
+        child.start()
+    until(lambda: not is_locked(tmp_path), 10)
+    assert child.is_alive()
+    child.kill()
+    child.join()
+
+
+def is_locked(path: Path) -> bool:
+    try:
+        with RunFolder(path):
+            return False
+    except InputError:
+        return True
 
 
 @pytest.mark.parametrize("where", ["file", "file/run", "/proc/run"])

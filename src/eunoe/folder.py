@@ -23,6 +23,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 import torch
 from safetensors import safe_open
@@ -59,6 +60,7 @@ class RunFolder:
         except OSError:
             self._lock.close()
             raise InputError(f"another process is running in {path}") from None
+        _open.add(self)
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -148,6 +150,11 @@ class RunFolder:
             if path.name != _checkpoint_name(course.round):
                 path.unlink()
         return warnings
+
+
+# Processes that a run forks must not hold its lock: they may outlive it by a moment when it is killed.
+_open: WeakSet[RunFolder] = WeakSet()
+os.register_at_fork(after_in_child=lambda: [folder._lock.close() for folder in _open])
 
 
 def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[dict[str, int], list[str]]:

@@ -1,0 +1,86 @@
+"""One sitting of a run that meets faults: from its start or last checkpoint to its end or the next fault.
+
+Run as `python -m tests.chaos.sitting FOLDER PLAN` where it must not be forked.
+"""
+
+import json
+import resource
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from eunoe.assembly import Given
+from eunoe.errors import RunFailed
+from eunoe.runs import resume, run
+from tests.faults import Faulty
+from tests.helpers import Net, blobs
+
+CLIENTS, PARTICIPANTS = 8, 6
+INTERRUPTED, FAILED = 130, 3
+
+
+def things(plan: dict[str, Any]) -> Given:
+    """The federation, model and method of a plan."""
+    torch.manual_seed(0)
+    method = Faulty(faults=plan["faults"], marks=plan.get("marks", ""), pause=plan.get("pause", 0.0))
+    return Given(federation=blobs(clients=CLIENTS), model=Net(), method=method)
+
+
+def sit(folder: Path, plan: dict[str, Any]) -> int:
+    """Begin or go on; give the exit code."""
+    given = things(plan)
+
+    def on_round(record: dict[str, Any]) -> None:
+        progress(folder).write_text(str(record["round"]))
+        if "full" in plan and record["round"] >= plan["full"]["after"]:
+            # Either the next line of the metrics is cut short, or no file can be written at all.
+            size = (folder / "metrics.jsonl").stat().st_size + 50 if plan["full"]["torn"] else 100
+            resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    def say(line: str) -> None:
+        with open(said(folder), "a") as file:
+            file.write(line + "\n")
+
+    try:
+        if (folder / "config.toml").exists():
+            resume(folder, given=given, on_round=on_round, say=say)
+        else:
+            run(
+                {
+                    "rounds": plan["rounds"],
+                    "participation": PARTICIPANTS,
+                    "engine": plan["engine"],
+                    "checkpoint_seconds": plan.get("checkpoint_seconds", 0.0),
+                },
+                federation=given.federation,
+                model=given.model,
+                method=given.method,
+                out=folder,
+                on_round=on_round,
+                say=say,
+            )
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except RunFailed:
+        return FAILED
+    return 0
+
+
+def sit_and_leave(folder: Path, plan: dict[str, Any]) -> None:
+    sys.exit(sit(folder, plan))
+
+
+def progress(folder: Path) -> Path:
+    """The file that holds the last round of the current sitting."""
+    return folder.with_name("progress")
+
+
+def said(folder: Path) -> Path:
+    """The file that holds what the run said."""
+    return folder.with_name("said")
+
+
+if __name__ == "__main__":
+    sit_and_leave(Path(sys.argv[1]), json.loads(sys.argv[2]))
