@@ -92,7 +92,7 @@ RECIPES = (
         "wsm-fig6-lenet",
         reweighting("wsm", LENET, {"training": {"lr": 0.01}}),
         {"fedavg": {}, "fedavg+wsm": WSM},
-        {"rounds": 60, "data": {"limit": 20000}, "evaluation": {"every": 10, "last": 20}},
+        {"rounds": 40, "data": {"limit": 10000}, "evaluation": {"every": 20, "last": 3}, "probes": []},
         exhibit="wsm-fig6",
     ),
 )

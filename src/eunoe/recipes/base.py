@@ -27,7 +27,7 @@ MAY_SHRINK = frozenset(
         "model.width",
         "evaluation.every",
         "evaluation.last",
-        "stop.target",
+        "probes",
     }
 )
 

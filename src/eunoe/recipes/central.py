@@ -28,7 +28,7 @@ RECIPES = (
         ),
         {"": last_rounds("accuracy")},
         (Claim("all data in one place beat the public data alone", mean_gain("all", "public")),),
-        {"rounds": 3},
+        {"rounds": 3, "probes": []},
         ("cifar10 lenet all", "cifar10 lenet public", "mnist mnist_cnn all", "mnist mnist_cnn public"),
         seeds=1,
     ),

@@ -66,7 +66,15 @@ SMALL_RESNET: Config = {
     "rounds": 12,
     "data": {"limit": 5000, "test_limit": 2000},
     "model": {"width": 8},
-    "evaluation": {"every": 2, "last": 4},
+    "evaluation": {"every": 4, "last": 3},
+    "probes": [],
+}
+# Local models of a few rounds, where a small run is to show what they forget.
+SMALL_CLIENT_MATRIX: Config = {
+    "probes": [{"metric": "client_matrix", "at": [0.25, 0.5, 0.75, 1.0], "samples": 500}]
+}
+SMALL_LOCAL_MODELS: Config = {
+    "probes": [{"metric": "local_per_class", "at": [0.25, 0.5, 0.75, 1.0], "samples": 500}]
 }
 
 

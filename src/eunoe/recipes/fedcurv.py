@@ -9,7 +9,7 @@ from eunoe.recipes.measures import over_rounds, rounds_to
 WEIGHTS = (0.001, 0.01, 0.1, 1.0, 10.0)
 ROUNDS_TO = {"0.95": rounds_to(0.95), "0.90": rounds_to(0.9), "0.85": rounds_to(0.85)}
 # Some two hundred images for each device in place of six hundred, and lower aims.
-SMALL: Config = {"rounds": 15, "data": {"limit": 20000}}
+SMALL: Config = {"rounds": 15, "data": {"limit": 20000}, "probes": []}
 
 
 def methods(epochs: int) -> tuple[Variant, ...]:

@@ -2,7 +2,7 @@
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, highest, lowest
-from eunoe.recipes.common import CENTRAL, FLASHBACK
+from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.recipes.measures import Measure, over_rounds, rounds_to
 
 # The paper's target accuracies, of which rounds to 50, 75 and 95% are counted.
@@ -45,7 +45,7 @@ BASELINES: dict[str, Config] = {
 }
 METHODS = (*BASELINES, "flashback")
 # A third of the width, on which two cores need seconds a round.
-SMALL: Config = {"rounds": 25, "model": {"width": 8}}
+SMALL: Config = {"rounds": 15, "model": {"width": 8}, "probes": []}
 
 
 def flashback(data: str) -> Config:
@@ -97,7 +97,7 @@ def by_data(figure: str, measure: Measure, claim: Claim, central: bool = False) 
         tuple(variant for data in DATA for variant in methods(data, prefix=f"{data} ")) + public * central,
         {"": measure},
         (claim,),
-        merge(SMALL, {"rounds": 8}),
+        merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8}),
         ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback"),
         seeds=1,
         shares="flashback-fig3" if figure != "fig3" else "",
@@ -144,7 +144,7 @@ RECIPES = (
                 lambda v: v["fedavg merge"] - v["flashback merge"],
             ),
         ),
-        merge(SMALL, {"rounds": 6}),
+        merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 6}),
         ("fedavg", "flashback"),
         seeds=1,
         draws="local-models",

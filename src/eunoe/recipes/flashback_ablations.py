@@ -4,7 +4,7 @@ Of figure 12 the public set of unequal classes is left out: the paper does not s
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, highest, mean_gain
-from eunoe.recipes.common import CENTRAL, FLASHBACK
+from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.recipes.flashback import SMALL, flashback
 from eunoe.recipes.measures import drop_from_best, last_rounds, over_rounds
 
@@ -21,7 +21,7 @@ PUBLIC: dict[str, Config] = {
     "450": {"public": {"share": 0.01}},
 }
 GAMMAS = (0.001, 0.01, 0.025, 0.1, 0.5, 1.0)
-FEW: Config = merge(SMALL, {"rounds": 8})
+FEW: Config = merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8})
 
 RECIPES = (
     Recipe(
@@ -47,7 +47,7 @@ RECIPES = (
                 "accuracy on a class goes with a client's label count", lambda v: v["fedavg"], "correlation"
             ),
         ),
-        merge(SMALL, {"rounds": 4}),
+        merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 4}),
         seeds=1,
         draws="one-client",
     ),
@@ -63,7 +63,7 @@ RECIPES = (
                 "correlation",
             ),
         ),
-        merge(SMALL, {"rounds": 4}),
+        merge(SMALL, {"rounds": 4, "probes": [{"metric": "probability", "every": 1}]}),
         seeds=1,
         draws="probabilities",
     ),

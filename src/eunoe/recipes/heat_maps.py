@@ -1,7 +1,7 @@
 """Heat-maps of local forgetting at one round: figures 2, 5, 6, 7 of the TCE paper, 2.2, A.1, A.2 of the
 thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same two runs."""
 
-from eunoe.recipes.base import Config, Recipe, Variant
+from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, mean_loss
 from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting
 from eunoe.recipes.measures import at_fraction
@@ -21,6 +21,7 @@ def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Con
     # Rounds as fractions of the run, so that a shorter run is looked at in the same places.
     places = sorted(round / ROUNDS for round in rounds.values())
     probes: Config = {"probes": [{"metric": "client_matrix", "at": places}]}
+    fewer: Config = {"probes": [{"metric": "client_matrix", "at": places, "samples": 500}]}
     first = f"{paper}-{next(iter(rounds))}"
     exhibit = f"{paper}-{figure}"
     return Recipe(
@@ -37,7 +38,7 @@ def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Con
                 mean_loss(f"fedavg+{loss}", "fedavg"),
             ),
         ),
-        small,
+        merge(small, fewer),
         exhibit_name=exhibit,
         draws="client-matrices",
         draws_at=rounds[figure] / ROUNDS,

@@ -2,7 +2,7 @@
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, Values, mean_gain, mean_loss
-from eunoe.recipes.common import LENET, SMALL_RESNET, WSM, reweighting, reweighting_data
+from eunoe.recipes.common import LENET, SMALL_CLIENT_MATRIX, SMALL_RESNET, WSM, reweighting, reweighting_data
 from eunoe.recipes.measures import at_end, last_rounds, over_rounds
 
 METHODS: dict[str, Config] = {
@@ -15,7 +15,7 @@ METHODS: dict[str, Config] = {
 # The thesis lowers the learning rate of these two; the WSM paper's table is taken to do the same.
 CAUTIOUS: dict[str, Config] = {"scaffold": {"training": {"lr": 0.01}}, "fedprox": {"training": {"lr": 0.01}}}
 THIRTY: Config = {"rounds": 2000, "partition": {"clients": 30}}
-FEW_ROUNDS: Config = {"rounds": 60, "evaluation": {"every": 10, "last": 10}}
+FEW_ROUNDS: Config = {"rounds": 60, "evaluation": {"every": 20, "last": 1}}
 
 
 def variants(methods: tuple[str, ...], data: tuple[str, ...]) -> tuple[Variant, ...]:
@@ -87,7 +87,7 @@ RECIPES = (
         variants(FOUR, ("cifar10",)),
         {"": over_rounds("local_forgetting")},
         (every_method("forgetting", FOUR),),
-        SMALL_RESNET,
+        merge(SMALL_RESNET, SMALL_CLIENT_MATRIX),
         SMALL,
         draws="client-means",
     ),
@@ -97,7 +97,7 @@ RECIPES = (
         variants(FOUR, ("cifar10",)),
         {"": over_rounds("local_forgetting")},
         (every_method("forgetting", FOUR),),
-        FEW_ROUNDS,
+        merge(FEW_ROUNDS, SMALL_CLIENT_MATRIX),
         SMALL,
         exhibit_name="wsm-fig4",
         draws="client-means",
@@ -123,6 +123,6 @@ RECIPES = (
                 ),
             ),
         ),
-        {"rounds": 8},
+        {"rounds": 8, "probes": []},
     ),
 )

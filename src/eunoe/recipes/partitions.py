@@ -18,6 +18,7 @@ ONE_STEP: Config = {
     "participation": 1,
     "training": {"epochs": 1, "steps": 1},
     "evaluation": {"every": 0, "last": 0},
+    "probes": [],
 }
 CLASSES = {"": at_end("classes_per_client", "classes")}
 

@@ -60,7 +60,7 @@ RECIPES = (
         (Variant("cifar10 fedavg+wsm", WSM),),
         GAIN,
         CLAIM,
-        {"rounds": 60, "evaluation": {"every": 20, "last": 1}},
+        {"rounds": 60, "evaluation": {"every": 20, "last": 1}, "probes": []},
         exhibit_name="wsm-personalisation",
         after=personal_gain,
     ),
