@@ -154,7 +154,14 @@ class RunFolder:
 
 # Processes that a run forks must not hold its lock: they may outlive it by a moment when it is killed.
 _open: WeakSet[RunFolder] = WeakSet()
-os.register_at_fork(after_in_child=lambda: [folder._lock.close() for folder in _open])
+
+
+def _leave_locks() -> None:
+    for folder in _open:
+        folder._lock.close()
+
+
+os.register_at_fork(after_in_child=_leave_locks)
 
 
 def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[dict[str, int], list[str]]:
