@@ -56,7 +56,7 @@ class FedCurv(Method):
         "all", description="Hold what all clients seen so far need, or only those of the last round."
     )
 
-    cost = Cost("2", "3 (sparse: 1 + ~5 kept)", "3", "1 pass of per-sample gradients a round", "u, v")
+    cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "1 pass of per-sample gradients a round", "u, v")
     neutral = Neutral({"weight": 0.0})
 
     def start(self, weights: Weights, setting: "Setting") -> Vectors:
