@@ -31,16 +31,25 @@ class Compiled:
         self._calls: dict[Any, int] = {}
         self._recorded: dict[Any, Callable[..., Any] | None] = {}
 
-    def __call__(self, function: Callable[..., T], dimensions: tuple[int | None, ...], *tensors: Tensor) -> T:
-        """The function's results for each index of the tensors' given dimensions."""
-        key = tuple(tensor.shape for tensor in tensors)
+    def __call__(
+        self,
+        function: Callable[..., T],
+        names: tuple[str, ...],
+        dimensions: tuple[int | None, ...],
+        *tensors: Tensor,
+    ) -> T:
+        """The function's results for each index of the tensors' given dimensions.
+
+        Calls with tensors of the same names, dimensions and shapes must do the same.
+        """
+        key = names, dimensions, tuple(tensor.shape for tensor in tensors)
         recorded = self._recorded.get(key)
         if recorded is None:
             if key in self._recorded or not self._often(key):
                 return vmap(function, dimensions)(*tensors)
             recorded = self._recorded[key] = self._record(vmap(function, dimensions), tensors)
             if recorded is None:
-                return self(function, dimensions, *tensors)
+                return self(function, names, dimensions, *tensors)
         with torch.inference_mode():
             result: T = recorded(*tensors)
             return result

@@ -240,7 +240,7 @@ class Vectorised(Serial):
         compiled: Compiled | None = None,
     ) -> T:
         """A function of one client and its batch, for every client that has a row in the weights."""
-        names, setting = list(vectors), self._setting
+        names, setting = tuple(vectors), self._setting
         given = [weights, batch.x, batch.y, batch.index, *([] if batch.mask is None else [batch.mask])]
 
         def one(*tensors: Tensor) -> T:
@@ -254,7 +254,7 @@ class Vectorised(Serial):
         dimensions = (*(0 for _ in given), *stage.dimensions())
         if compiled is None or self._exact:
             return vmap(one, dimensions)(*given, *vectors.values())
-        return compiled(one, dimensions, *given, *vectors.values())
+        return compiled(one, names, dimensions, *given, *vectors.values())
 
     def _tell(self, reason: str) -> None:
         if reason not in self._said:
