@@ -55,7 +55,8 @@ def main() -> None:
             accuracy = done.accuracy
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         print(
-            f"{name}: loaded in {loaded:.2f} s ({size.stat().st_size / 1e6:.0f} MB on disk, peak {memory:.0f} MB), "
+            f"{name}: loaded in {loaded:.2f} s ({size.stat().st_size / 1e6:.0f} MB on disk, "
+            f"peak {memory:.0f} MB), "
             f"first round after {first[0] - began:.1f} s, "
             f"accuracy {accuracy:.3f} = {accuracy * data.classes:.1f} x chance",
             flush=True,
