@@ -51,6 +51,8 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"participation": "many"}, "participation: input should be a valid integer"),
         ({"rounds": 0}, "rounds: input should be greater than or equal to 1 (not 0)"),
         ({"seed": -1}, "seed: input should be greater than or equal to 0"),
+        ({"name": "\udcff"}, "is not text in UTF-8"),
+        ({"data": {"name": "npz", "path": "a\udc80"}}, "is not text in UTF-8"),
         ({"method": 3}, "method: input should be a valid dictionary"),
         ({"method": {"name": [1]}}, "method.name: input should be a valid string"),
         ({"split": {"validation": 0.6, "test": 0.4}}, "together below 1"),

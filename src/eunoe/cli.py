@@ -1,5 +1,6 @@
 """The eunoe command: its parts put together, and how errors are told."""
 
+import io
 import sys
 
 import typer
@@ -43,6 +44,10 @@ app.add_typer(flower.app, name="flower")
 
 def main() -> None:
     """Run the command; bad input is one line on standard error and exit code 2."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            # A terminal that lacks a character shows a question mark; a run must not end for it.
+            stream.reconfigure(errors="replace")
     try:
         app(standalone_mode=True)
     except InputError as error:

@@ -246,7 +246,9 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if isinstance(value, Path):
-        return str(value)
+        value = str(value)
+    if isinstance(value, str) and not value.isascii() and any(0xD800 <= ord(c) < 0xE000 for c in value):
+        raise InputError(f"{value!r} is not text in UTF-8")
     return value.item() if isinstance(value, np.generic) else value
 
 

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
@@ -238,3 +239,11 @@ def test_bad_input_in_a_process_of_its_own(here: Path) -> None:
     with start("run", "c.toml", "--set", "loss=wms") as process:
         out, error = process.communicate()
     refused(Outcome(process.returncode, out, error), says="did you mean 'wsm'?", here=here)
+
+
+def test_a_terminal_without_the_characters_gets_question_marks(here: Path) -> None:
+    ascii_only = mock.patch.dict(os.environ, {"PYTHONIOENCODING": "ascii"})
+    with ascii_only, start("run", "c.toml", "--set", "rounds=1") as process:
+        out, error = process.communicate()
+    assert (process.returncode, error) == (0, "")
+    assert "fedavg ? ce" in out
