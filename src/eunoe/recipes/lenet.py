@@ -30,7 +30,7 @@ RECIPES = (
         ),
         {"": last_rounds("accuracy")},
         (Claim("WSM beats FedAvg with LeNet", best_gain("fedavg+wsm", "fedavg")),),
-        {"rounds": 200, "evaluation": {"every": 50, "last": 5}, "probes": []},
+        {"rounds": 150, "evaluation": {"every": 50, "last": 5}, "probes": []},
         ("cifar100 lr=0.01 fedavg", "cifar100 fedavg+wsm"),
         also="wsm-table5",
     ),
