@@ -147,8 +147,10 @@ def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp
 
 
 def test_a_half_written_checkpoint_is_not_looked_at(begun: Path) -> None:
-    (begun / "checkpoints" / "00000006.part").write_bytes(b"half")
+    for name in ("checkpoints/00000006.safetensors.7.part", "status.json.7.part"):
+        (begun / name).write_bytes(b"half")
     assert restored(begun)[0].round == 5
+    assert not list(begun.rglob("*.part"))
 
 
 def test_reading_a_course_changes_nothing(begun: Path) -> None:

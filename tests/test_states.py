@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from eunoe.files import replacing
 from eunoe.states import ClientStates
 
 
@@ -76,3 +77,17 @@ def test_strays_of_an_interrupted_run_are_removed(states: ClientStates) -> None:
 def test_no_folder_holds_more_than_a_thousand_clients(states: ClientStates) -> None:
     assert states.path(999, 1).parent != states.path(1000, 1).parent
     assert len({states.path(client, 1).parent for client in range(3000)}) == 3
+
+
+def test_a_worker_that_outlives_its_run_may_write_the_same_state(
+    states: ClientStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states.save(3, 1, value(1))
+    path = states.path(3, 1)
+    content = path.read_bytes()
+    with replacing(path) as theirs:
+        theirs.write_bytes(content)
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        states.save(3, 1, value(1))
+    assert path.read_bytes() == content
+    assert files(states) == {"3-1.safetensors"}

@@ -23,7 +23,8 @@ def writing(path: Path) -> Iterator[None]:
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
     """A name to write to, which becomes the file itself when all is written."""
-    partial = path.with_name(path.name + ".part")
+    # A worker that outlives a killed run by a moment may write what the resumed run writes.
+    partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     with writing(path):
         try:
             yield partial

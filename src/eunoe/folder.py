@@ -144,6 +144,8 @@ class RunFolder:
         if warnings and not course.round:
             warnings.append("no checkpoint can be read: the run begins again")
         states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
+        for path in self.path.glob("*.part"):
+            path.unlink()
         for path in (self.path / "checkpoints").glob("*"):
             # A later one cannot be read, an earlier one may need states that are gone now, and a kill
             # leaves what was half written.

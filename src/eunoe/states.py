@@ -64,7 +64,7 @@ class ClientStates:
         """Remove files that no checkpoint knows, as an interrupted run leaves them."""
         for path in self.folder.glob("*/*"):
             if path not in wanted:
-                path.unlink()
+                path.unlink(missing_ok=True)
 
     def path(self, client: int, round: int) -> Path:
         return Path(self._name(client, round))
