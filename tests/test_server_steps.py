@@ -1,5 +1,7 @@
 """The server steps: their formulas by hand, their identities, and Flower's arithmetic."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,11 +9,14 @@ from eunoe.config import make_config
 from eunoe.errors import InputError
 from eunoe.merging import Sums
 from eunoe.methods.fedavg import FedAvg
+from eunoe.methods.fednova import FedNova
+from eunoe.methods.scaffold import Scaffold
 from eunoe.options import Training
 from eunoe.server_steps import Adagrad, Adam, Average, AvgM, ServerStep, Yogi
 from eunoe.setting import Setting
 from eunoe.training import Update
 from eunoe.vector import Weights
+from tests.methods.helpers import Trial, random_parts
 
 D = torch.tensor([0.5, -2.0], dtype=torch.float64)
 
@@ -160,3 +165,18 @@ def test_flowers_arithmetic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         moved = moved + ours.lr * ours.move(direction, server)
         np.testing.assert_allclose(moved.numpy(), arrays["w"].numpy(), rtol=1e-9)
         weights = moved.numpy().copy()
+
+
+def test_steps_follow_what_a_method_makes_of_the_updates(tmp_path: Path) -> None:
+    """FedNova's direction, SCAFFOLD's mean: momentum's first round is the plain one, a mask only damps."""
+    parts = random_parts([4, 8, 12], 3, 4)
+    training = {"epochs": 1, "batch_size": 4, "lr": 0.1}
+    for method in (FedNova(), Scaffold()):
+        ends = []
+        for number, step in enumerate((Average(), AvgM(), Average(gma=1.0))):
+            folder = tmp_path / type(method).__name__ / str(number)
+            trial = Trial(folder, parts, method, classes=4, step=step, training=training).rounds()
+            ends.append(trial.parameters)
+        assert torch.equal(ends[0], ends[1])
+        assert bool((ends[2].abs() <= ends[0].abs()).all())
+        assert float(ends[2].abs().sum()) < float(ends[0].abs().sum())
