@@ -43,5 +43,5 @@ clean:
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
-	$(PIP) --editable '.[dev,ray,flower]'
+	$(PIP) --editable '.[dev,ray,flower,track]'
 	touch $@

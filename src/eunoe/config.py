@@ -120,6 +120,7 @@ class Config(Options):
     )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
+    track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are handed to.")
     stop: Stop = Field(Stop(), description="What ends the run early.")
     engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")
     checkpoint_seconds: Finite = Field(
@@ -140,6 +141,13 @@ class Config(Options):
         if isinstance(value, dict) and "name" not in value and info.field_name:
             return {**cls.model_fields[info.field_name].default.model_dump(), **value}
         return value
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _trackers(cls, value: Any) -> Any:
+        """One may stand alone, and be a name or a section."""
+        listed = value if isinstance(value, list | tuple) else [value]
+        return [{"name": one} if isinstance(one, str) else one for one in listed]
 
     @field_validator("participation")
     @classmethod
@@ -177,7 +185,7 @@ class Config(Options):
 
 
 # What may differ when a run is resumed: none of it changes what a round computes.
-RESUMABLE = {"name", "rounds", "probes", "stop", "engine", "checkpoint_seconds"}
+RESUMABLE = {"name", "rounds", "probes", "track", "stop", "engine", "checkpoint_seconds"}
 
 
 def make_config(values: Mapping[str, Any]) -> Config:

@@ -10,6 +10,7 @@
     status.json         running, finished, interrupted or failed, and why
     checkpoints/        the last two
     states/             what clients keep between rounds
+    track/              files of trackers, if the config has some
 
 Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
 moment leaves a folder that can be resumed.

@@ -1,4 +1,4 @@
-"""Named things: methods, losses, models, data sets, partitions, server steps.
+"""Named things: methods, losses, models, data sets, partitions, server steps, trackers.
 
 A thing is a class or a function whose keyword parameters are its options. It is named in a config
 by a built-in name, by an installed entry point of the group `eunoe.<kind>s`, or as
@@ -86,6 +86,11 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "natural": "eunoe.data.partitions.natural:Natural",
         "quantity": "eunoe.data.partitions.quantity:Quantity",
         "shards": "eunoe.data.partitions.shards:Shards",
+    },
+    "tracker": {
+        "mlflow": "eunoe.trackers.mlflow:MLflow",
+        "tensorboard": "eunoe.trackers.tensorboard:TensorBoard",
+        "wandb": "eunoe.trackers.wandb:WandB",
     },
 }
 

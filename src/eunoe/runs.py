@@ -29,6 +29,7 @@ from eunoe.resuming import check_data as check_data
 from eunoe.rounds import Record, run_rounds, start_course
 from eunoe.server_steps import ServerStep
 from eunoe.states import ClientStates
+from eunoe.trackers import Tracking, build_trackers
 from eunoe.vector import Weights
 
 Say = Callable[[str], None]
@@ -221,14 +222,21 @@ def execute(
     engine: Engine | None = None,
 ) -> Run:
     """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one."""
+    tracking = Tracking(build_trackers(config.track), path, config.title, say)
     config, threads = with_cohort(config, job), torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
     torch.set_num_threads(1)
+
+    def told(record: Record) -> None:
+        tracking.tell(record)
+        if on_round:
+            on_round(record)
+
     states = engine.states if engine else ClientStates(path / "states", device=job.model.device)
     try:
         course = start_course(job)
         # The engine comes first, so that nothing is written if it cannot be had.
-        with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder:
+        with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder, tracking:
             for warning in folder.restore(course, states):
                 say(f"warning: {warning}")
             folder.write_config(resolved(config, given))
@@ -237,7 +245,7 @@ def execute(
             folder.write_status("running", course.round, "", course.seconds)
             try:
                 with _interruptible():
-                    reason = run_rounds(job, config, running, folder, course, on_round or (lambda _: None))
+                    reason = run_rounds(job, config, running, folder, course, told)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
                 folder.write_status("interrupted", course.round, "interrupted", course.seconds)

@@ -15,6 +15,7 @@ class Kind(StrEnum):
     models = "models"
     data = "data"
     partitions = "partitions"
+    trackers = "trackers"
 
 
 _KINDS = {
@@ -24,11 +25,12 @@ _KINDS = {
     Kind.models: "model",
     Kind.data: "data set",
     Kind.partitions: "partition",
+    Kind.trackers: "tracker",
 }
 
 
 def list_things(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """List methods, losses, server steps, models, data sets or partitions, one line each."""
+    """List methods, losses, server steps, models, data sets, partitions or trackers, one line each."""
     from eunoe import registry
     from eunoe.tables import show
 

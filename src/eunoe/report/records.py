@@ -39,7 +39,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.config import make_config
+from eunoe.config import RESUMABLE, make_config
 from eunoe.errors import InputError
 from eunoe.folder import read_run_config
 
@@ -158,9 +158,10 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
     """Read several runs; those that differ only in the seed get the same label, others never do."""
     runs: list[RunRecords] = []
     labels: dict[str, str] = {}
+    ignored = RESUMABLE - {"rounds"} | {"seed"}
     for folder in folders:
         run = read_run(folder)
-        setting = {key: value for key, value in run.config.items() if key not in ("seed", "name", "engine")}
+        setting = {key: value for key, value in run.config.items() if key not in ignored}
         key = json.dumps([run.label, setting], sort_keys=True, default=str)
         if key not in labels:
             taken = run.label in labels.values()

@@ -1,0 +1,125 @@
+"""Telling other tools how a run goes: TensorBoard, Weights & Biases, MLflow, or one of the user's own.
+
+A tracker never changes what a run computes and never ends it: one that fails is left out from there on.
+"""
+
+import importlib.util
+import math
+import secrets
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from eunoe import registry
+from eunoe.errors import InputError
+from eunoe.files import write_text
+from eunoe.folder import read_run_config
+from eunoe.trackers.base import Followed, Tracker
+
+if TYPE_CHECKING:
+    from eunoe.config import Named
+
+# Lists with an entry per client: told by their mean, or by their length.
+_AVERAGED = ("sizes", "steps", "loss_before", "loss_after", "update_norms")
+_COUNTED = ("clients", "dropped")
+
+
+def build_trackers(sections: Sequence["Named"]) -> list[tuple[str, Tracker]]:
+    """The trackers that a config asks for, with their names."""
+    built = []
+    for section in sections:
+        tracker = registry.build("tracker", section.name, section.options)
+        if not isinstance(tracker, Tracker):
+            raise InputError(f"tracker {section.name!r} gave a {type(tracker).__name__}, not a Tracker")
+        if tracker.needs and importlib.util.find_spec(tracker.needs) is None:
+            raise InputError(f"tracker {section.name!r} is not installed: pip install 'eunoe[track]'")
+        built.append((section.name, tracker))
+    return built
+
+
+def scalars(record: Mapping[str, Any]) -> dict[str, float]:
+    """The numbers in the record of a round, as `part/name`."""
+    return _numbers({key: value for key, value in record.items() if key not in ("schema", "round")})
+
+
+def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for key, value in values.items():
+        if isinstance(value, Mapping):
+            found |= {f"{key}/{name}": inner for name, inner in _numbers(value).items()}
+        elif isinstance(value, int | float):
+            found[key] = float(value)
+        elif isinstance(value, list) and key in _COUNTED:
+            found[key] = float(len(value))
+        elif isinstance(value, list) and key in _AVERAGED and value:
+            found[key] = sum(value) / len(value)
+    return {name: value for name, value in found.items() if math.isfinite(value)}
+
+
+class Tracking:
+    """Tells trackers of a run's rounds and, at its end, of its figures."""
+
+    def __init__(
+        self, trackers: Sequence[tuple[str, Tracker]], folder: Path, title: str, say: Callable[[str], None]
+    ) -> None:
+        self._trackers, self._folder, self._title, self._say = list(trackers), folder, title, say
+        self._round = 0
+
+    def __enter__(self) -> "Tracking":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._round and kind is None and self._trackers:
+            for name, png in self._figures().items():
+                self._tell(lambda tracker, name=name, png=png: tracker.figure(self._round, name, png))  # type: ignore[misc]
+        if self._round:
+            self._tell(lambda tracker: tracker.close())
+
+    def tell(self, record: Mapping[str, Any]) -> None:
+        """Hand over what a round gave."""
+        if not self._trackers:
+            return
+        round = int(record["round"])
+        if not self._round:
+            # Not before the first round has ended: an engine that forks its workers beside the threads
+            # of a tool might hang.
+            run = Followed(
+                self._folder, self._title, read_run_config(self._folder), identity(self._folder), round
+            )
+            self._tell(lambda tracker: tracker.start(run))
+        self._round = round
+        values = scalars(record)
+        self._tell(lambda tracker: tracker.scalars(round, values))
+
+    def _tell(self, what: Callable[[Tracker], None]) -> None:
+        for name, tracker in list(self._trackers):
+            try:
+                what(tracker)
+            except Exception as error:
+                self._trackers.remove((name, tracker))
+                self._warn(f"tracker {name!r} failed and is left out from here on", error)
+
+    def _figures(self) -> dict[str, bytes]:
+        from eunoe.report.export import draw
+        from eunoe.report.figures import all_figures
+        from eunoe.report.records import read_run
+
+        try:
+            return {
+                figure.name: draw(figure.chart, "png") for figure in all_figures([read_run(self._folder)])
+            }
+        except Exception as error:
+            self._warn("the trackers get no figures", error)
+            return {}
+
+    def _warn(self, what: str, error: Exception) -> None:
+        self._say(f"warning: {what}: {type(error).__name__}: {error}")
+
+
+def identity(folder: Path) -> str:
+    """A name that no other run has, kept in the run folder."""
+    path = folder / "track" / "id"
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        write_text(path, secrets.token_hex(8))
+    return path.read_text()

@@ -1,0 +1,56 @@
+"""Scalars and figures for MLflow."""
+
+import time
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from pydantic import Field, PrivateAttr
+
+from eunoe.toml import to_toml
+from eunoe.trackers.base import Followed, Tracker
+
+_TAG = "eunoe.run"
+
+
+class MLflow(Tracker):
+    """MLflow: a run in a tracking server or data base."""
+
+    uri: str | None = Field(
+        None, description="The tracking server or data base; by default MLflow's own default."
+    )
+    experiment: str = Field("eunoe", description="The experiment that the run belongs to.")
+
+    needs = "mlflow"
+    _client: Any = PrivateAttr(None)
+    _id: str = PrivateAttr("")
+
+    def start(self, run: Followed) -> None:
+        from mlflow import MlflowClient
+
+        self._client = client = MlflowClient(self.uri)
+        found = client.get_experiment_by_name(self.experiment)
+        experiment = found.experiment_id if found else client.create_experiment(self.experiment)
+        before = client.search_runs([experiment], f"tags.`{_TAG}` = '{run.identity}'")
+        one = (
+            before[0]
+            if before
+            else client.create_run(experiment, tags={_TAG: run.identity}, run_name=run.title)
+        )
+        self._id = one.info.run_id
+        client.update_run(self._id, "RUNNING")
+        client.log_text(self._id, to_toml(run.config), "config.toml")
+
+    def scalars(self, round: int, values: Mapping[str, float]) -> None:
+        from mlflow.entities import Metric
+
+        now = int(time.time() * 1000)
+        self._client.log_batch(self._id, [Metric(name, value, now, round) for name, value in values.items()])
+
+    def figure(self, round: int, name: str, png: bytes) -> None:
+        from PIL import Image
+
+        self._client.log_image(self._id, Image.open(BytesIO(png)), f"figures/{name}.png")
+
+    def close(self) -> None:
+        self._client.set_terminated(self._id)

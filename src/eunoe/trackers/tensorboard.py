@@ -1,0 +1,42 @@
+"""Scalars and figures as TensorBoard's event files."""
+
+from collections.abc import Mapping
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+from pydantic import Field, PrivateAttr
+
+from eunoe.toml import to_toml
+from eunoe.trackers.base import Followed, Tracker
+
+
+class TensorBoard(Tracker):
+    """TensorBoard: event files in the run folder, to be shown by `tensorboard --logdir`."""
+
+    folder: Path | None = Field(None, description="Where the event files go; by default the run folder.")
+
+    needs = "tensorboard"
+    _writer: Any = PrivateAttr(None)
+
+    def start(self, run: Followed) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        # After a break, what was written of rounds that are done again is hidden.
+        place = self.folder or run.place / "tensorboard"
+        self._writer = SummaryWriter(str(place), purge_step=run.first_round if run.first_round > 1 else None)
+        self._writer.add_text("config", f"```toml\n{to_toml(run.config)}\n```", 0)
+
+    def scalars(self, round: int, values: Mapping[str, float]) -> None:
+        for name, value in values.items():
+            self._writer.add_scalar(name, value, round)
+
+    def figure(self, round: int, name: str, png: bytes) -> None:
+        import numpy as np
+        from PIL import Image
+
+        pixels = np.asarray(Image.open(BytesIO(png)).convert("RGB"))
+        self._writer.add_image(f"figures/{name}", pixels, round, dataformats="HWC")
+
+    def close(self) -> None:
+        self._writer.close()

@@ -1,0 +1,48 @@
+"""Scalars and figures for Weights & Biases."""
+
+from collections.abc import Mapping
+from io import BytesIO
+from typing import Any
+
+from pydantic import Field, PrivateAttr
+
+from eunoe.trackers.base import Followed, Tracker
+
+
+class WandB(Tracker):
+    """Weights & Biases: online, or offline in the run folder for `wandb sync`."""
+
+    project: str = Field("eunoe", description="The project that the run belongs to.")
+    entity: str | None = Field(None, description="The user or team; by default that of the login.")
+    offline: bool = Field(False, description="Write into the run folder only.")
+
+    needs = "wandb"
+    _run: Any = PrivateAttr(None)
+
+    def start(self, run: Followed) -> None:
+        import wandb
+
+        self._run = wandb.init(
+            project=self.project,
+            entity=self.entity,
+            dir=str(run.place),
+            id=run.identity,
+            resume="allow",
+            name=run.title,
+            config=dict(run.config),
+            mode="offline" if self.offline else None,
+            # The console is the progress bar's, and nobody may be there to answer a question.
+            settings=wandb.Settings(console="off", silent=True, login_timeout=60),
+        )
+
+    def scalars(self, round: int, values: Mapping[str, float]) -> None:
+        self._run.log(dict(values), step=round)
+
+    def figure(self, round: int, name: str, png: bytes) -> None:
+        import wandb
+        from PIL import Image
+
+        self._run.log({f"figures/{name}": wandb.Image(Image.open(BytesIO(png)))}, step=round)
+
+    def close(self) -> None:
+        self._run.finish()
