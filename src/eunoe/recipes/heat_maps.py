@@ -54,6 +54,6 @@ RECIPES = (
         LENET,
         {"training": {"lr": 0.01}},
         name="wsm-fig3-lenet",
-        small={"rounds": 60, "evaluation": {"every": 20, "last": 1}},
+        small={"rounds": 60, "data": {"limit": 20000}, "evaluation": {"every": 20, "last": 1}},
     ),
 )

@@ -55,7 +55,7 @@ def recipe(name: str, common: Config, variants: tuple[Variant, ...], claims: tup
     )
 
 
-FEW = "a client lacks most of the ten classes"
+FEW = "a client has fewer than half of the ten classes"
 
 RECIPES = (
     recipe("thesis-fig3.1", SETTING, mixes(0.01, 0.1, 0.5, 100), (fewer(0.01, 0.1), fewer(0.1, 0.5))),
