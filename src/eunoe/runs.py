@@ -133,6 +133,12 @@ class Run:
         classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
         return classes
 
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; before the first round has ended, the text alone."""
+        from eunoe.report.notebook import html
+
+        return html(self) if self.records else None
+
     def __repr__(self) -> str:
         state = self.status["state"]
         return (

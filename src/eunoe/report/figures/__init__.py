@@ -173,8 +173,8 @@ KINDS = (
 )
 
 
-def all_figures(runs: Sequence[RunRecords]) -> list[Figure]:
-    """Every figure that the records of these runs can fill."""
+def all_figures(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[Figure]:
+    """Every figure that the records of these runs can fill, or those of some names."""
     return [
         Figure(
             kind.name,
@@ -186,5 +186,5 @@ def all_figures(runs: Sequence[RunRecords]) -> list[Figure]:
             slider_rounds(found) if "probe" in found[0] else [],
         )
         for kind in KINDS
-        if (found := kind.rows(runs))
+        if (not names or kind.name in names) and (found := kind.rows(runs))
     ]
