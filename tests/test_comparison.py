@@ -49,6 +49,8 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
         "forgetting": pytest.approx(0.25),
         "fedntd": pytest.approx(0.25),
         "worst_tenth": pytest.approx(0.3),
+        "without_prior": pytest.approx(float("nan"), nan_ok=True),
+        "with_prior": pytest.approx(float("nan"), nan_ok=True),
         "up": 2.0,
         "down": 4.0,
         "passes": pytest.approx((100 + 2 * 50) / (3 * 50)),
@@ -130,3 +132,19 @@ def test_latex_escapes_what_it_must() -> None:
     )
     assert lines[5] == r'comma, "quote" & -- \\'
     assert lines[-1] == r"\end{tabular}"
+
+
+def test_accuracy_with_priors_is_shown_where_a_run_has_it(tmp_path: Path) -> None:
+    plain, personal = made_up(tmp_path / "a", [0.5]), made_up(tmp_path / "b", [0.5], seed=1, name="b")
+    record = {**personal.records[0], "personal": {"clients": 2, "without_prior": 0.25, "with_prior": 0.75}}
+    (tmp_path / "b/metrics.jsonl").write_text(json.dumps(record) + "\n")
+    assert "with prior" not in table([plain])[0]
+    headings, rows = table([plain, Run(tmp_path / "b")])
+    at = headings.index("on own mix")
+    assert headings[at : at + 2] == ["on own mix", "with prior"]
+    assert [row[at : at + 2] for row in rows] == [["–", "–"], ["0.250", "0.750"]]
+
+
+def test_an_option_at_its_default_does_not_tell_runs_apart(tmp_path: Path) -> None:
+    old, new = made_up(tmp_path / "a", [0.5]), made_up(tmp_path / "b", [0.7], seed=1, participation=0.1)
+    assert [row[:3] for row in table([old, new], TWO)[1]] == [["fedavg · ce", "2", "0.600 ± 0.141"]]

@@ -18,11 +18,12 @@ NOT_CONVERGED = "NC"
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a run and how it is written."""
+    """A number of a run and how it is written; an optional one is left out where no run has it."""
 
     title: str
     metric: str
     digits: int = 3
+    optional: bool = False
 
 
 COLUMNS = (
@@ -30,6 +31,8 @@ COLUMNS = (
     Column("forgetting", "forgetting", 4),
     Column("FedNTD score", "fedntd"),
     Column("worst tenth", "worst_tenth"),
+    Column("on own mix", "without_prior", optional=True),
+    Column("with prior", "with_prior", optional=True),
     Column("MB up", "up", 2),
     Column("MB down", "down", 2),
     Column("passes", "passes", 2),
@@ -49,6 +52,8 @@ def numbers(run: Run) -> dict[str, float]:
         "forgetting": run.forgetting,
         "fedntd": run.final("forgetting.fedntd"),
         "worst_tenth": run.final("validation.clients.worst_tenth"),
+        "without_prior": run.final("personal.without_prior"),
+        "with_prior": run.final("personal.with_prior"),
         "up": sum(r["bytes_up"] for r in records) / 1e6 / max(len(records), 1),
         "down": sum(r["bytes_down"] for r in records) / 1e6 / max(len(records), 1),
         "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * steps)
@@ -68,23 +73,26 @@ def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[lis
     groups: dict[str, list[Run]] = {}
     for run in runs:
         groups.setdefault(json.dumps([run.config.title, _settings(run)], sort_keys=True), []).append(run)
+    known = {id(run): numbers(run) for run in runs}
+    shown = [c for c in columns if not c.optional or any(np.isfinite(n[c.metric]) for n in known.values())]
     rows = []
     for title, members in zip(_titles(list(groups.values())), groups.values(), strict=True):
         failed = [run for run in members if run.status["state"] == "failed"]
-        values = [numbers(run) for run in members]
+        values = [known[id(run)] for run in members]
         cells = [
             NOT_CONVERGED
             if failed and column.metric != "seconds"
             else written([value[column.metric] for value in values], column.digits)
-            for column in columns
+            for column in shown
         ]
         rows.append([title, str(len({run.config.seed for run in members})), *cells])
-    return ["run", "seeds", *(column.title for column in columns)], rows
+    return ["run", "seeds", *(column.title for column in shown)], rows
 
 
 def _settings(run: Run) -> dict[str, Any]:
     """What decides a run's results besides its seed, as `section.option`."""
-    kept = {key: value for key, value in run.values.items() if key not in RESUMABLE - {"rounds"} | {"seed"}}
+    # With defaults, so that a run of an earlier version is not told apart by options that it did not have.
+    kept = run.config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
     flat: dict[str, Any] = {}
     for key, value in kept.items():
         flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}

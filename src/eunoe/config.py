@@ -72,6 +72,12 @@ class Evaluation(Options):
     chunk: int = Field(500, ge=1, description="Samples evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the clients' pooled validation parts.")
     test: bool = Field(True, description="Evaluate on the test set.")
+    personal: int = Field(
+        0,
+        ge=0,
+        description="Test samples in each client's label mix on which the last model is evaluated with and "
+        "without the client's class shares; 0: none.",
+    )
 
 
 class EngineChoice(Options):

@@ -17,6 +17,7 @@ from eunoe.forgetting import fedntd_score, round_forgetting
 from eunoe.job import Job
 from eunoe.merging import Sums
 from eunoe.methods.base import Merged, Vectors
+from eunoe.personal import personal_accuracy
 from eunoe.probes import Prober, Watch
 from eunoe.randomness import generator
 from eunoe.training import Received, Update
@@ -77,14 +78,16 @@ def run_rounds(
         trained = time.monotonic()
         if evaluated(course.round, config):
             record |= measure(job, engine, evaluator, course)
-        measured = time.monotonic()
         reported = job.method.reported(course.server, course.weights)
+        reason = stop_reason(config, record, time.monotonic() - began)
+        if config.evaluation.personal and (reason or course.round >= config.rounds):
+            record |= personal_accuracy(job, engine, reported, config.evaluation.personal)
+        measured = time.monotonic()
         probed = prober.measure(engine, watch, reported) if watch else []
         done = time.monotonic()
         timing = {"train": trained - clock, "evaluate": measured - trained, "probe": done - measured}
         course.seconds += done - clock
         folder.record(record, {"round": course.round, **timing}, probed)
-        reason = stop_reason(config, record, time.monotonic() - began)
         if time.monotonic() - saved >= config.checkpoint_seconds:
             folder.checkpoint(course, engine.states)
             saved = time.monotonic()

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from eunoe.data.federation import Source
 from eunoe.job import Job
+from eunoe.losses import adjust_for_prior
 from eunoe.states import ClientStates
 from eunoe.training import Received, Update
 from eunoe.vector import Weights
@@ -19,11 +20,15 @@ from eunoe.vector import Weights
 
 @dataclass(frozen=True)
 class Rows:
-    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each."""
+    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each.
+
+    With `prior`, the owner's class shares (of its training labels) count in what the model says.
+    """
 
     source: Source
     rows: NDArray[np.int64]
     owners: NDArray[np.int64] | None = None
+    prior: bool = False
 
 
 @dataclass(frozen=True)
@@ -74,7 +79,7 @@ def chunks(job: Job, where: Rows) -> list[Rows]:
     cuts = range(job.evaluation_chunk, len(where.rows), job.evaluation_chunk)
     rows = np.split(where.rows, cuts)
     owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
-    return [Rows(where.source, part, owner) for part, owner in zip(rows, owners, strict=True)]
+    return [Rows(where.source, part, owner, where.prior) for part, owner in zip(rows, owners, strict=True)]
 
 
 def evaluate_chunk(job: Job, weights: Weights, where: Rows) -> Predictions:
@@ -92,6 +97,10 @@ def evaluate_chunk(job: Job, weights: Weights, where: Rows) -> Predictions:
     labels = federation.samples(where.source).y[rows]
     with model.evaluating(), torch.no_grad():
         logits = model.forward(x.to(model.device)).cpu().double()
+        if where.prior and where.owners is not None:
+            clients, owner = np.unique(where.owners, return_inverse=True)
+            counts = torch.stack([federation.counts(int(client)) for client in clients]).double()
+            logits = adjust_for_prior(logits, counts[torch.from_numpy(owner)])
         losses = F.cross_entropy(logits, labels, reduction="none")
         probability = logits.softmax(1).sum(0)
     return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy())

@@ -6,7 +6,8 @@ A run folder has JSON Lines files, one object per line and round or probe. Numbe
 metrics.jsonl, one line per round ("validation" or "test" is null in a round where it was not measured):
     {"schema": 1, "round": 7, "clients": [3, 5], "dropped": [], "bytes_up": 80, "bytes_down": 80,
      "validation": {"accuracy": 0.6, "loss": 1.1, "per_class": [0.5, 0.7]}, "test": {the same},
-     "forgetting": {"round": 0.02, "fedntd": 0.05}}
+     "forgetting": {"round": 0.02, "fedntd": 0.05},
+     "personal": {"clients": 20, "without_prior": 0.6, "with_prior": 0.7}}
 
 probes.jsonl, one line per probe:
     {"schema": 1, "round": 7, "probe": "client_matrix", "models": [3, 5], "data": [3, 5],
