@@ -1,35 +1,33 @@
-"""Clients on a Ray cluster: a task of one core for every client, or for a few small ones together.
+"""Clients on a Ray cluster: a single-threaded worker per core, with a client or a few small ones at a time.
 
 The job goes into Ray's object store once and from there once to each node, whose workers share it; so
 do a round's weights. A client's state goes down with its task and comes back with its update. A task
-whose worker or node was lost is given out again: the same client in the same round gives the same bits.
-Ray decides which node a task goes to, so a node that joins takes part and one that leaves is not missed.
+whose worker or node was lost is given to another: the same client in the same round gives the same bits.
+Workers are actors, not Ray's tasks: a task waits up to a tenth of a second for its place. Cores that join
+get a worker when the next round begins.
 """
 
 import os
 import signal
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-
-from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
+from eunoe.engines.base import Engine, Predictions, Rows, chunks, joined
 from eunoe.engines.packing import Packed, packed, unpacked
-from eunoe.engines.portable import portable
-from eunoe.engines.serial import noting
+from eunoe.engines.ray_actor import Actor
 from eunoe.errors import InputError, RunFailed
 from eunoe.job import Job
 from eunoe.states import ClientStates
-from eunoe.training import Received, Update, train_client
+from eunoe.training import Received, Update
 from eunoe.vector import Weights
 
-# A task that is lost this often would be lost again.
+# A task that ends this many workers would end the next one too; so with workers that cannot start.
 _LOSSES_ALLOWED = 3
-# Tasks per core that may be ahead of the next result, so that few results wait for their turn.
-_AHEAD = 2
+# Tasks per worker that may be ahead of the next result, so that few results wait for their turn.
+_AHEAD = 3
 # A round is cut into at least this many tasks per core, so that all cores end at about the same time;
 # and no task brings back more than these bytes, unless a single client does.
 _SHARES = 16
@@ -37,7 +35,15 @@ _BYTES = 2**20
 # Seconds without a result after which to ask whether there is still somebody to wait for.
 _PATIENCE = 10.0
 
-Submit = Callable[[int], Any]
+Submit = Callable[[Any, int], Any]
+
+
+@dataclass
+class _Worker:
+    """A worker and the tasks it was given, the one it works on first."""
+
+    actor: Any
+    tasks: list[int] = field(default_factory=list)
 
 
 class Ray(Engine):
@@ -55,28 +61,31 @@ class Ray(Engine):
         except ImportError:
             raise InputError("the ray engine needs Ray: pip install 'eunoe[ray]'") from None
         self._ray, self._limit = ray, workers
+        self._workers: list[_Worker] = []
+        # Workers that wait for a core or load the job, by the reference that is there once they are ready.
+        self._starting: dict[Any, _Worker] = {}
+        self._failed_starts = 0
         self._connected = not ray.is_initialized()
         if self._connected:
             _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
-        remote = ray.remote(num_cpus=1, max_retries=0)
-        self._train, self._evaluate = remote(_train), remote(_evaluate)
         try:
-            self._cores()
             # What is trained on at the server stays there.
             sent = replace(job, setting=replace(job.setting, trainer=None))
             self._job = ray.put(packed(sent))
+            self._hire()
         except BaseException:
             self.close()
             raise
 
     def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+        self._hire()
         together = max(1, min(len(clients) // (_SHARES * self._cores()), _BYTES // self._update_bytes()))
         groups = [clients[i : i + together] for i in range(0, len(clients), together)]
         message = self._ray.put(packed(received))
 
-        def submit(number: int) -> Any:
+        def submit(actor: Any, number: int) -> Any:
             states = packed([self.states.load(client) for client in groups[number]])
-            return self._train.remote([self._job, message], groups[number], states)
+            return actor.train.remote([message], groups[number], states)
 
         for group in self._in_order(len(groups), submit):
             for update, state in group:
@@ -94,12 +103,12 @@ class Ray(Engine):
         # One model at a time: a round may have hundreds.
         stored: dict[int, Any] = {}
 
-        def submit(number: int) -> Any:
+        def submit(actor: Any, number: int) -> Any:
             model, share = tasks[number]
             if model not in stored:
                 stored.clear()
                 stored[model] = self._ray.put(packed(models[model]))
-            return self._evaluate.remote([self._job, stored[model]], share)
+            return actor.evaluate.remote([stored[model]], share)
 
         found: list[list[Predictions]] = [[] for _ in models]
         for (model, _), predictions in zip(tasks, self._in_order(len(tasks), submit), strict=True):
@@ -107,47 +116,103 @@ class Ray(Engine):
         return [joined(predictions) for predictions in found]
 
     def close(self) -> None:
+        for worker in [*self._workers, *self._starting.values()]:
+            self._dismiss(worker)
+        self._workers, self._starting = [], {}
         # Ray's shutdown ends the Ray that `_connect` started, and only leaves one that was there before.
         if self._connected and self._ray.is_initialized():
             self._ray.shutdown()
 
     def _in_order(self, count: int, submit: Submit) -> Iterator[Any]:
-        """Give out tasks and give back their results in the order of the tasks."""
-        ray = self._ray
-        ahead, limit = _AHEAD * self._cores(), self._limit or count
-        running: dict[Any, int] = {}
+        """Give tasks to the workers and give back their results in the order of the tasks."""
+        waiting, losses = deque(range(count)), Counter[int]()
+        running: dict[Any, _Worker] = {}
         done: dict[int, Packed] = {}
-        losses: Counter[int] = Counter()
-        begun = given = 0
+        given = 0
         try:
             while given < count:
-                while begun < min(count, given + ahead) and len(running) < limit:
-                    running[submit(begun)] = begun
-                    begun += 1
-                ready, _ = ray.wait(list(running), timeout=_PATIENCE)
-                if not ready:
+                self._give_out(waiting, given, running, submit)
+                ready, _ = self._ray.wait([*running, *self._starting], timeout=_PATIENCE)
+                if not ready and not self._workers:
                     self._cores()
                 for reference in ready:
-                    number = running.pop(reference)
+                    if reference in self._starting:
+                        self._begin(reference)
+                        continue
+                    worker = running.pop(reference)
                     try:
-                        done[number] = ray.get(reference)
-                    except ray.exceptions.RayError as error:
-                        losses[number] += 1
-                        if losses[number] == _LOSSES_ALLOWED:
-                            first = str(error).strip().splitlines()[0]
-                            raise RunFailed(f"Ray lost a task {losses[number]} times: {first}") from error
-                        running[submit(number)] = number
+                        result = self._ray.get(reference)
+                    except self._ray.exceptions.RayError as error:
+                        self._lose(worker, running, waiting, losses, error)
+                    else:
+                        done[worker.tasks.pop(0)] = result
                 while given in done:
-                    kind, result = unpacked(done.pop(given))
+                    kind, value = unpacked(done.pop(given))
                     if kind == "error":
-                        raise result
-                    yield result
+                        raise value
+                    yield value
                     given += 1
         finally:
             # Left in the middle: these results are of no use any more.
-            for reference in running:
-                with suppress(ray.exceptions.RayError):
-                    ray.cancel(reference)
+            for worker in [worker for worker in self._workers if worker.tasks]:
+                self._dismiss(worker)
+                self._workers.remove(worker)
+
+    def _give_out(self, waiting: deque[int], given: int, running: dict[Any, _Worker], submit: Submit) -> None:
+        """Give every worker a task and, as long as there are plenty, the next one to go on with at once."""
+        for depth in (0, 1):
+            for worker in self._workers:
+                enough = len(waiting) > depth * len(self._workers)
+                if enough and len(worker.tasks) == depth and waiting[0] < given + _AHEAD * len(self._workers):
+                    number = waiting.popleft()
+                    worker.tasks.append(number)
+                    running[submit(worker.actor, number)] = worker
+
+    def _lose(
+        self,
+        worker: _Worker,
+        running: dict[Any, _Worker],
+        waiting: deque[int],
+        losses: Counter[int],
+        error: Exception,
+    ) -> None:
+        """Let others do what a lost worker had to do."""
+        for reference in [reference for reference, owner in running.items() if owner is worker]:
+            del running[reference]
+        losses[worker.tasks[0]] += 1
+        if losses[worker.tasks[0]] == _LOSSES_ALLOWED:
+            raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {_line(error)}") from error
+        waiting.extendleft(reversed(worker.tasks))
+        worker.tasks = []
+        self._workers.remove(worker)
+        self._dismiss(worker)
+        self._hire()
+
+    def _hire(self) -> None:
+        """Have a worker on every core of the cluster; one without a core yet gets it when there is one."""
+        actor = self._ray.remote(num_cpus=1)(Actor)
+        cores = self._cores() if self._limit is None else min(self._cores(), self._limit)
+        for _ in range(len(self._workers) + len(self._starting), cores):
+            worker = _Worker(actor.remote([self._job]))
+            self._starting[worker.actor.ready.remote()] = worker
+
+    def _begin(self, reference: Any) -> None:
+        """Take a worker in that is ready, if it is."""
+        worker = self._starting.pop(reference)
+        try:
+            self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            self._failed_starts += 1
+            if self._failed_starts == _LOSSES_ALLOWED:
+                raise RunFailed(f"no worker can start on the Ray cluster: {_line(error)}") from error
+            self._hire()
+        else:
+            self._failed_starts = 0
+            self._workers.append(worker)
+
+    def _dismiss(self, worker: _Worker) -> None:
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.kill(worker.actor)
 
     def _cores(self) -> int:
         cores = int(self._ray.cluster_resources().get("CPU", 0))
@@ -183,55 +248,6 @@ def _same_handler(number: int) -> Iterator[None]:
         signal.signal(number, before)
 
 
-# The rest happens in Ray's workers.
-
-# The job and the last message that this process has received, by their references.
-_received: dict[str, tuple[str, Any]] = {}
-
-
-def _receive(place: str, reference: Any, copy: bool) -> Any:
-    import ray
-
-    key = reference.hex()
-    if place not in _received or _received[place][0] != key:
-        _received[place] = key, unpacked(ray.get(reference), copy)
-    return _received[place][1]
-
-
-def _train(references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
-    """Train a few clients; give their updates and their new states."""
-
-    def work() -> list[Any]:
-        job = _receive("job", references[0], copy=False)
-        received: Received = _receive("message", references[1], copy=True)
-        results = []
-        for client, state in zip(clients, unpacked(states), strict=True):
-            with noting(client, received.round):
-                results.append(train_client(job, client, received, state))
-        return results
-
-    return _answer(work)
-
-
-def _evaluate(references: list[Any], parts: Sequence[Rows]) -> Packed:
-    """What a model says of a few chunks."""
-
-    def work() -> list[Predictions]:
-        job = _receive("job", references[0], copy=False)
-        weights = _receive("message", references[1], copy=True)
-        return [evaluate_chunk(job, weights, part) for part in parts]
-
-    return _answer(work)
-
-
-def _answer(work: Callable[[], Any]) -> Packed:
-    from ray import cloudpickle
-    from ray.exceptions import RayError
-
-    torch.set_num_threads(1)
-    try:
-        return packed(("results", work()))
-    except RayError:
-        raise
-    except Exception as error:
-        return packed(("error", portable(error, cloudpickle)))
+def _line(error: Exception) -> str:
+    """What Ray says in many lines."""
+    return " ".join(str(error).split())[:1000]
