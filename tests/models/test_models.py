@@ -67,7 +67,7 @@ SMALL = {
     "mnist_cnn": (1, 17, 16),
     "resnet18": (2, 8, 10),
 }
-OPTIONS: dict[str, dict[str, Any]] = {"resnet18": {"width": 4}}
+OPTIONS: dict[str, dict[str, Any]] = {"resnet18": {"width": 8}}
 
 
 def small(name: str, classes: int = 5) -> Any:

@@ -86,7 +86,7 @@ def test_corner_pooling_is_the_thesis_window() -> None:
 
 
 def test_small_images_fit() -> None:
-    assert ResNet18((1, 8, 8), 10, width=4)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
+    assert ResNet18((1, 8, 8), 10, width=8)(torch.zeros(2, 1, 8, 8)).shape == (2, 10)
 
 
 def test_groups_must_divide_the_width() -> None:

@@ -134,7 +134,7 @@ def test_settings_of_the_papers() -> None:
         "weight_decay": 1e-4,
     }
     tce = {r.label: r.config for r in find_recipe("tce-table1").runs("full", [0])}
-    assert tce["cifar100 lr=0.1 fedavg+tce batch"]["participation"] == 0.01
+    assert tce["cifar100 lr=0.1 fedavg+tce batch"]["participation"] == 0.02
     assert tce["cifar100 lr=0.1 fedavg+tce batch"]["model"]["norm"] == "batch"
     fedcurv = find_recipe("fedcurv-table1-e10").runs("full")
     assert [run.config["method"].get("mu") for run in fedcurv] == [None, 1e-5, None]

@@ -1,9 +1,9 @@
 """ResNet-18 for small images, with the kind of normalisation as a choice."""
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import PositiveInt
+from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -47,7 +47,8 @@ class ResNet18(Classifier):
         *,
         norm: Norm = "group",
         groups: PositiveInt = 2,
-        width: PositiveInt = 64,
+        # Below 8 channels, torch 2.13's convolutions on a CPU write where they must not.
+        width: Annotated[int, Field(ge=8)] = 64,
         pool: Literal["global", "corner"] = "global",
     ) -> None:
         super().__init__()

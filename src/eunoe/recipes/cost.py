@@ -16,7 +16,7 @@ SIZES = {
 }
 WRITERS = {"femnist": 3_432, "omniglot": 128}
 
-# Samples that one core trains on in a second, by model and width, measured on a machine of two cores.
+# Samples that one core trains on in a second, by model and width: estimates from a machine that was busy.
 RATES = {
     ("lenet", None): 6_000,
     ("cnn", None): 490,

@@ -15,13 +15,13 @@ LENET_SMALL: Config = {"rounds": 120, "evaluation": {"every": 50, "last": 5}, "p
 
 
 def variants(
-    paper: str, data: tuple[str, ...], rates: tuple[float, ...], columns: Mapping[str, Config]
+    data: tuple[str, ...], rates: tuple[float, ...], columns: Mapping[str, Config]
 ) -> tuple[Variant, ...]:
     """A line for each data set, learning rate and column."""
     return tuple(
         Variant(
             f"{name} lr={rate} {column}",
-            merge({"training": {"lr": rate}}, reweighting_data(name, paper), changes),
+            merge({"training": {"lr": rate}}, reweighting_data(name), changes),
         )
         for name in data
         for rate in rates
@@ -90,7 +90,7 @@ def least_gain(values: Values) -> float:
     return min(high - low for high, low in pairs(values, "fedavg+wsm", "fedavg"))
 
 
-TCE_VARIANTS = variants("tce", ALL, RESNET_RATES, TCE_COLUMNS)
+TCE_VARIANTS = variants(ALL, RESNET_RATES, TCE_COLUMNS)
 WSM_RATES = (*RESNET_RATES[1:], 0.005)
 
 RECIPES = (
@@ -132,7 +132,7 @@ RECIPES = (
     Recipe(
         "thesis-table3.1",
         reweighting("thesis"),
-        variants("thesis", ALL, RESNET_RATES, LOSS_COLUMNS),
+        variants(ALL, RESNET_RATES, LOSS_COLUMNS),
         ACCURACY,
         (Claim("WSM beats FedAvg at its best learning rate", best_gain("fedavg+wsm", "fedavg")),),
         SMALL_RESNET,
@@ -142,7 +142,7 @@ RECIPES = (
     Recipe(
         "thesis-table3.3",
         reweighting("thesis", {"rounds": 8000}),
-        variants("thesis", ("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
+        variants(("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
         ACCURACY,
         (Claim("with batch norm WSM beats FedAvg", mean_gain("fedavg+wsm batch", "fedavg batch")),),
         SMALL_RESNET,
@@ -152,7 +152,7 @@ RECIPES = (
     Recipe(
         "wsm-table1",
         reweighting("wsm"),
-        variants("wsm", ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
+        variants(ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
         ACCURACY,
         (
             Claim(
@@ -166,7 +166,7 @@ RECIPES = (
     Recipe(
         "wsm-table4",
         reweighting("wsm"),
-        variants("wsm", ALL, WSM_RATES, NORM_COLUMNS),
+        variants(ALL, WSM_RATES, NORM_COLUMNS),
         ACCURACY,
         (
             Claim("with batch norm WSM beats FedAvg", mean_gain("fedavg+wsm batch", "fedavg batch")),
@@ -181,7 +181,7 @@ RECIPES = (
     Recipe(
         "wsm-table5",
         reweighting("wsm", LENET),
-        variants("wsm", CIFAR, LENET_RATES, LOSS_COLUMNS),
+        variants(CIFAR, LENET_RATES, LOSS_COLUMNS),
         ACCURACY,
         (Claim("WSM beats FedAvg at every learning rate", least_gain),),
         LENET_SMALL,

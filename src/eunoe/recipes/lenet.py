@@ -5,8 +5,8 @@ from eunoe.recipes.claims import Claim, best_gain
 from eunoe.recipes.common import LENET, WSM, reweighting, reweighting_data
 from eunoe.recipes.measures import last_rounds
 
-CIFAR10 = reweighting_data("cifar10", "wsm")
-CIFAR100 = reweighting_data("cifar100", "wsm")
+CIFAR10 = reweighting_data("cifar10")
+CIFAR100 = reweighting_data("cifar100")
 PLAIN: Config = {"augment": {"crop_padding": 0, "flip": False}}
 
 

@@ -23,7 +23,7 @@ def variants(methods: tuple[str, ...], data: tuple[str, ...]) -> tuple[Variant, 
     return tuple(
         Variant(
             f"{name} {method}{suffix}",
-            merge(reweighting_data(name, "wsm"), METHODS[method], CAUTIOUS.get(method, {}), loss),
+            merge(reweighting_data(name), METHODS[method], CAUTIOUS.get(method, {}), loss),
         )
         for name in data
         for method in methods
