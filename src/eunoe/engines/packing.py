@@ -27,9 +27,10 @@ def packed(value: Any) -> Packed:
     from ray.cloudpickle import CloudPickler
 
     file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-    pickler = CloudPickler(file, protocol=5, buffer_callback=buffers.append)
-    pickler.dispatch_table = ChainMap({Tensor: _reduce}, pickler.dispatch_table)
-    pickler.dump(value)
+    # A pickler looks at this table of its class when it is made, and not again.
+    table = ChainMap({Tensor: _reduce}, CloudPickler.dispatch_table)
+    pickler = type("Pickler", (CloudPickler,), {"dispatch_table": table})
+    pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
     return file.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
 
 
