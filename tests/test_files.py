@@ -2,6 +2,7 @@
 
 import resource
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -26,18 +27,21 @@ def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_whatever_writes_tells_that_there_is_no_room(tmp_path: Path, little_room: None) -> None:
-    with pytest.raises(RunFailed, match="File too large"), replacing(tmp_path / "a") as partial:
-        save_file({"a": torch.zeros(1000)}, partial)
-    with pytest.raises(RunFailed, match="File too large"):
-        write_text(tmp_path / "b", "text" * 1000)
+def test_whatever_writes_tells_that_there_is_no_room(tmp_path: Path) -> None:
+    with little_room():
+        with pytest.raises(RunFailed, match="File too large"), replacing(tmp_path / "a") as partial:
+            save_file({"a": torch.zeros(1000)}, partial)
+        with pytest.raises(RunFailed, match="File too large"):
+            write_text(tmp_path / "b", "text" * 1000)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.fixture
+@contextmanager
 def little_room() -> Iterator[None]:
-    """No file may grow beyond 2000 bytes."""
+    """No file may grow beyond 2000 bytes; not even pytest's own report, so it must end before the test does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
