@@ -38,7 +38,7 @@ def test_whatever_writes_tells_that_there_is_no_room(tmp_path: Path) -> None:
 
 @contextmanager
 def little_room() -> Iterator[None]:
-    """No file may grow beyond 2000 bytes; not even pytest's own report, so it must end before the test does."""
+    """No file may grow beyond 2000 bytes, pytest's report neither: it must end before the test does."""
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
     try:
