@@ -36,6 +36,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "fedreg": "eunoe.methods.fedreg:FedReg",
         "finetune": "eunoe.methods.finetune:FineTune",
         "flashback": "eunoe.methods.flashback:Flashback",
+        "labelwise": "eunoe.methods.labelwise:Labelwise",
         "moon": "eunoe.methods.moon:Moon",
         "scaffold": "eunoe.methods.scaffold:Scaffold",
     },

@@ -154,9 +154,11 @@ def train_client(
                     batch,
                     float("nan") if local.last_loss is None else local.last_loss.mean().item(),
                 )
-        finished = method.finish(local)
-        forwards, backwards = local.forwards, local.backwards
+        # Before `finish`, which may take back a part of what was learnt.
+        passes = local.forwards, local.backwards
         after = float("nan") if first is None else loss_on(job, local, first)
+        local.forwards, local.backwards = passes
+        finished = method.finish(local)
     update = Update(
         client,
         local.size,
@@ -165,8 +167,8 @@ def train_client(
         len(batches),
         before,
         after,
-        forwards,
-        backwards,
+        local.forwards,
+        local.backwards,
     )
     return update, finished.state
 

@@ -1,0 +1,64 @@
+"""Averaging of classifier rows by label, from HeteroFL (Diao et al., 2021, "HeteroFL: Computation and
+Communication Efficient Federated Learning for Heterogeneous Clients").
+
+    row c of the classifier   w_c <- w_c + sum_{k owns c} p_k (y_kc - w_c) / sum_{k owns c} p_k
+    all other parameters      as FedAvg
+
+A client owns the labels that its training data have; a row that nobody in the round owns stays as it is.
+HeteroFL trains with loss `masked` and lets all clients count alike (weighting = "uniform"); here any loss
+goes with it, and clients count by their samples unless told otherwise. Its models of different widths are
+not part of this. The model that a client sends, which is also the one that probes look at, has the rows of
+labels that it lacks as it received them. A server step with momentum moves rows that nobody owns by its
+momentum.
+"""
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from eunoe.errors import InputError
+from eunoe.methods.base import Cost, Finished, Method, Upload, Vectors
+from eunoe.vector import FlatModel
+
+if TYPE_CHECKING:
+    from eunoe.local import Local
+    from eunoe.merging import Sums
+    from eunoe.setting import Setting
+
+
+def by_row(model: FlatModel, per_class: Tensor) -> Tensor:
+    """A number per parameter: that of its class in the classifier's last layer, 1 everywhere else."""
+    numbers = torch.ones_like(model.parameters, dtype=per_class.dtype)
+    owners = [name.rpartition(".")[0] for name in model.names]
+    last = [owner for owner in owners if owner.split(".")[0] == "classifier"][-1:]
+    for owner, part in zip(owners, model.views(numbers), strict=True):
+        if owner in last:
+            part.copy_(per_class.view(-1, *[1] * (part.ndim - 1)))
+    return numbers
+
+
+class Labelwise(Method):
+    """FedAvg in which a class's row of the classifier is averaged over the clients that have the class."""
+
+    cost = Cost(up="1 + classes")
+
+    def check(self, setting: "Setting") -> list[str]:
+        if not setting.has_features:
+            raise InputError("labelwise needs a model with `features(x)` and `classifier`")
+        return []
+
+    def uploads(self, setting: "Setting") -> dict[str, Upload]:
+        return {"owned": Upload(self.weighting, setting.classes)}
+
+    def finish(self, local: "Local") -> Finished:
+        owned = (local.counts > 0).to(local.weights)
+        # What is back where it was adds nothing to the sum.
+        kept = torch.where(by_row(local.model, owned) > 0, local.weights, local.start.parameters)
+        local.weights.copy_(kept)
+        return Finished({"owned": owned})
+
+    def direction(self, server: Vectors, sums: "Sums", setting: "Setting") -> Tensor:
+        assert setting.trainer is not None
+        share = by_row(setting.trainer.model, sums.mean("owned"))
+        return torch.where(share > 0, sums.mean("change") / share, 0.0)
