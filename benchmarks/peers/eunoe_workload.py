@@ -1,0 +1,60 @@
+"""The workload on an engine of Eunoe's."""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import torch
+from workload import CORES, LR, WORKLOADS, Workload, asked_rounds
+
+from eunoe.assembly import Given, assemble
+from eunoe.config import make_config
+from eunoe.data.arrays import from_arrays
+from eunoe.data.federation import Federation
+from eunoe.data.partitions.iid import Iid
+from eunoe.engines.process import Process
+from eunoe.engines.serial import Serial
+from eunoe.engines.vectorised import Vectorised
+from eunoe.job import Job
+from eunoe.options import Split
+from eunoe.probes import Prober
+from eunoe.rounds import one_round, start_course
+from eunoe.states import ClientStates
+
+
+def job_of(work: Workload) -> Job:
+    chance, size = np.random.default_rng(0), work.clients * work.samples
+    if len(work.shape) == 3:
+        # As a data set holds images: bytes, of which each batch is made into floats.
+        x = chance.integers(0, 256, (size, *work.shape[1:], work.shape[0]), dtype=np.uint8)
+    else:
+        x = chance.normal(size=(size, *work.shape)).astype(np.float32)
+    y = np.arange(size) % 10
+    data = from_arrays(x, y, x[:10], y[:10], classes=10)
+    federation = Federation.build(data, Iid(clients=work.clients), split=Split(validation=0.0))
+    training = {"epochs": work.epochs, "batch_size": work.batch, "lr": LR}
+    given = {"data": "given", "partition": "given", "model": "given", "probes": []}
+    config = make_config({**given, "participation": work.participants, "training": training})
+    return assemble(config, Given(federation=federation, model=work.net()))[0]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    job = job_of(WORKLOADS[sys.argv[1]])
+    course, prober = start_course(job), Prober(job, (), 1)
+    with tempfile.TemporaryDirectory() as folder:
+        states = ClientStates(Path(folder))
+        engines = {
+            "serial": lambda: Serial(job, states),
+            "process": lambda: Process(job, states, CORES),
+            "vectorised": lambda: Vectorised(job, states),
+        }
+        with engines[sys.argv[2]]() as engine:
+            for rounds in asked_rounds():
+                for _ in range(rounds):
+                    one_round(job, engine, course, prober)
+
+
+if __name__ == "__main__":
+    main()
