@@ -247,3 +247,10 @@ def test_a_search_needs_a_start_and_something_to_go_by(tmp_path: Path) -> None:
             search(FAST, "training.lr", start, [0], tmp_path / "out")
     with pytest.raises(InputError, match="needs the accuracy on validation data"):
         search({**FAST, "evaluation": {"every": 0, "last": 0}}, "training.lr", 0.1, [0], tmp_path / "out")
+
+
+def test_a_value_may_be_a_thing_with_options(tmp_path: Path) -> None:
+    over = {"method": ["fedavg", {"name": "fedprox", "mu": 0.5}]}
+    runs = plan({}, over, [0], tmp_path)
+    assert [run.label for run in runs] == ["method=fedavg", "method=fedprox mu=0.5"]
+    assert runs[1].values["method"] == {"name": "fedprox", "mu": 0.5}

@@ -18,11 +18,12 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-from eunoe.config import RESUMABLE, apply_settings, make_config, to_toml
+from eunoe.config import RESUMABLE, apply_settings, make_config
 from eunoe.errors import InputError, RunFailed
 from eunoe.resuming import check_config
 from eunoe.rounds import Record
 from eunoe.runs import Run, resume, run
+from eunoe.toml import inline
 
 
 @dataclass(frozen=True)
@@ -49,8 +50,8 @@ def plan(
     runs = []
     for combination in itertools.product(*over.values()):
         settings = dict(zip(over, combination, strict=True))
-        text = [f"{path}={_as_setting(value)}" for path, value in settings.items()]
-        label = ", ".join(f"{path.removesuffix('.name')}={value}" for path, value in settings.items())
+        text = [f"{path}={inline(value)}" for path, value in settings.items()]
+        label = ", ".join(f"{path.removesuffix('.name')}={_shown(value)}" for path, value in settings.items())
         for seed in seeds:
             full = {**apply_settings(values, text), "seed": seed}
             if label:
@@ -142,6 +143,13 @@ def search(
     return max(scores, key=scores.__getitem__), dict(sorted(scores.items()))
 
 
+def _shown(value: Any) -> str:
+    """A value in a label: a named thing by its name, then its options."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return " ".join(str(item) if key == "name" else f"{key}={item}" for key, item in value.items())
+
+
 def _score(run: Run) -> float:
     if run.status["state"] == "failed":
         return float("-inf")
@@ -158,10 +166,6 @@ def _score(run: Run) -> float:
 
 def _round(value: float) -> float:
     return float(f"{value:.6g}")
-
-
-def _as_setting(value: Any) -> str:
-    return to_toml({"v": value}).removeprefix("v = ").strip()
 
 
 def _done(planned: Planned) -> bool:

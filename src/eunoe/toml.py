@@ -17,23 +17,24 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 
 def _line(key: str, value: Any) -> str:
-    return "" if value is None else f"{_key(key)} = {_toml(value)}\n"
+    return "" if value is None else f"{_key(key)} = {inline(value)}\n"
 
 
 def _key(key: str) -> str:
-    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else _toml(key)
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else inline(key)
 
 
-def _toml(value: Any) -> str:
+def inline(value: Any) -> str:
+    """A value on one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         # Numbers of NumPy's own types write themselves otherwise.
         return repr(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, list | tuple):
-        return f"[{', '.join(_toml(item) for item in value)}]"
+        return f"[{', '.join(inline(item) for item in value)}]"
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{_key(k)} = {_toml(v)}" for k, v in value.items() if v is not None) + "}"
+        return "{" + ", ".join(f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None) + "}"
     return f'"{"".join(_escaped(character) for character in str(value))}"'
 
 
