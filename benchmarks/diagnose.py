@@ -1,6 +1,6 @@
 """How often the first remedy that `eunoe diagnose` proposes lowers forgetting without losing accuracy.
 
-    python benchmarks/diagnose.py [--out DIR] [--jobs N]
+    python benchmarks/diagnose.py [--out DIR] [--jobs N] [--only digits]
 
 Twelve settings on digits and eight on MNIST (alpha x participation x local epochs), one seed each. A remedy
 counts as a success if mean round forgetting falls and the final test accuracy is at most 0.5 points lower; a
@@ -63,8 +63,13 @@ def main() -> None:
     )
     parser.add_argument("--out", type=Path, default=Path("runs/diagnose"))
     parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", default="", help="Only settings that begin so, such as digits.")
     options = parser.parse_args()
-    base = [Planned(name, values, options.out / name / "base") for name, values in settings().items()]
+    base = [
+        Planned(name, values, options.out / name / "base")
+        for name, values in settings().items()
+        if name.startswith(options.only)
+    ]
     untreated = dict(zip((planned.label for planned in base), execute(base, options.jobs), strict=True))
     treated, proposed = [], {}
     for planned in base:
