@@ -152,7 +152,7 @@ def test_two_at_a_time_give_the_same_runs(tmp_path: Path) -> None:
 
 def test_bad_input_in_a_process_of_its_own_is_bad_input(tmp_path: Path) -> None:
     # Whichever of the two is told first.
-    with pytest.raises(InputError, match="no loss is called 'wms[12]'"):
+    with pytest.raises(InputError, match=r"no loss is called 'wms[12]'"):
         sweep(FAST, {"loss.name": ["wms1", "wms2"]}, [0], tmp_path / "out", 2)
     assert not (tmp_path / "out").exists()
 
