@@ -9,6 +9,8 @@ from eunoe.runs import run
 
 ALIKE = np.full((6, 4), 10.0)
 FEW = np.kron(np.eye(2), np.full((3, 2), 10.0))
+# The same with so many clients that two in a round are few.
+MANY = np.tile(FEW, (5, 1))
 
 
 def records(start, local, merged, counts, before=None, **config):
@@ -31,13 +33,16 @@ def records(start, local, merged, counts, before=None, **config):
     ("found", "kind", "first"),
     [
         # Local models forget 40 points each; the merge loses none that a client still had.
-        (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "loss.name=wsm"),
+        (records(0.9, [0.5, 0.5], 0.8, MANY), "local", "loss.name=wsm"),
+        # Where a third of the clients take part, their corrections stay fresh; not with momentum.
+        (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "method.name=scaffold"),
+        (records(0.9, [0.5, 0.5], 0.8, FEW, training={"momentum": 0.9}), "local", "loss.name=wsm"),
         # The same loss of knowledge where all clients have the same classes.
         (records(0.9, [0.5, 0.5], 0.8, ALIKE), "not labels", "training.epochs=1"),
         # Local models keep nearly all; their average loses 30 points.
         (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "merge", "method.name=flashback"),
         (records(0.9, [0.88, 0.89], 0.89, FEW), "little", None),
-        (records(0.9, [0.5, 0.5], 0.8, FEW, loss="wsm"), "local", "method.name=fedntd"),
+        (records(0.9, [0.5, 0.5], 0.8, MANY, loss="wsm"), "local", "method.name=fedntd"),
     ],
 )
 def test_the_rules(found, kind, first):
@@ -78,4 +83,7 @@ def test_a_run_without_probes_is_not_judged():
 )
 def test_real_runs_get_the_diagnosis_they_deserve(tmp_path, change, kinds):
     done = run({**SETTING, **change, "participation": 4, "rounds": 20}, out=tmp_path / "run")
-    assert diagnose(read_run(done.folder)).kind in kinds
+    found = diagnose(read_run(done.folder))
+    assert found.kind in kinds
+    proposed = [setting for remedy in found.remedies for setting in remedy.settings]
+    assert ("loss.name=wsm" in proposed) == (found.kind == "local")
