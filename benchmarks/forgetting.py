@@ -42,7 +42,8 @@ def probe() -> None:
         run(
             federation=federation, model={"name": "lenet"}, rounds=6, participation=10,
             training={"epochs": 3, "batch_size": 64, "lr": 0.01}, evaluation={"every": 0, "last": 0},
-            probes=[{"metric": "client_matrix", "every": 1, "data": "participants"}], out=Path(folder) / "run",
+            probes=[{"metric": "client_matrix", "every": 1, "data": "participants"}],
+            out=Path(folder) / "run",
         )  # fmt: skip
         lines = (Path(folder) / "run/timings.jsonl").read_text().splitlines()
     ratios = [line["probe"] / line["train"] for line in map(json.loads, lines)]
