@@ -4,9 +4,10 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
+CODE := src tests tools benchmarks examples docs
 PYTEST := $(BIN)/python -m pytest
 
-.PHONY: demo test test-all check format docs clean
+.PHONY: demo test test-all check format api docs clean
 
 demo: .venv/installed
 	$(BIN)/eunoe demo
@@ -18,13 +19,16 @@ test-all: .venv/installed-for-tests check
 	$(PYTEST)
 
 check: .venv/installed-for-tests
-	$(BIN)/ruff check src tests benchmarks examples docs
-	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
 
 format: .venv/installed-for-tests
-	$(BIN)/ruff check --fix src tests benchmarks examples docs
-	$(BIN)/ruff format src tests benchmarks examples docs
+	$(BIN)/ruff check --fix $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+api: .venv/installed-for-tests
+	$(BIN)/python tools/public_api.py tests/public_api.txt
 
 docs: .venv/installed-for-docs
 	$(BIN)/mkdocs build --strict

@@ -1,0 +1,134 @@
+"""The public interface as text: names, what they take, config fields, named things, commands.
+
+`make api` writes it to tests/public_api.txt. A test compares that file with the code, so that a change which
+may break somebody's program is seen when it is made.
+"""
+
+import inspect
+import sys
+from collections.abc import Iterator
+from enum import Enum
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import typer
+from pydantic import BaseModel
+
+import eunoe
+from eunoe import registry
+from eunoe.cli import app
+from eunoe.config import Config, Named
+
+# Public names that are not in `eunoe` itself, because they need an extra.
+FURTHER = {"flower.measure": "eunoe.flower.measure"}
+
+
+def described() -> str:
+    """All of it."""
+    names = [name for name in sorted(eunoe.__all__) if name != "__version__"]
+    objects = {name: getattr(eunoe, name) for name in names}
+    for name, module in FURTHER.items():
+        objects[name] = getattr(import_module(module), name.rpartition(".")[2])
+    parts = {
+        "Python, in eunoe": (line for name, thing in objects.items() for line in _python(name, thing)),
+        "Config": _fields(Config),
+        "Named things, with their options": _named(),
+        "Command line": _commands(typer.main.get_command(app), "eunoe"),
+    }
+    return "\n".join(
+        f"# {title}\n" + "".join(f"{line}\n" for line in lines) for title, lines in parts.items()
+    )
+
+
+def _python(name: str, thing: Any) -> Iterator[str]:
+    if not isinstance(thing, type):
+        yield f"{name}{_signature(thing)}"
+        return
+    if issubclass(thing, Exception):
+        yield f"class {name}({thing.__bases__[0].__name__})"
+        return
+    # The fields of a config have a part of their own.
+    yield f"class {name}" + (_signature(thing) if thing is not Config else "")
+    members = {key for base in thing.__mro__ if base.__module__.startswith("eunoe") for key in vars(base)}
+    told = {*inspect.signature(thing).parameters, "model_config", "model_post_init"}
+    for key in sorted(key for key in members - told if not key.startswith("_")):
+        value = getattr(thing, key)
+        yield f"    .{key}" + (_signature(value) if callable(value) else "")
+
+
+def _signature(thing: Any) -> str:
+    """What it takes, with defaults; types are mypy's business, and their spelling depends on Python."""
+    shown, starred = [], False
+    for p in inspect.signature(thing).parameters.values():
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            shown.append("*")
+        starred = starred or p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL)
+        name = "*" * (p.kind is p.VAR_POSITIONAL) + "**" * (p.kind is p.VAR_KEYWORD) + p.name
+        shown.append(name if p.default is p.empty else f"{name}={_value(p.default)}")
+    return f"({', '.join(shown)})"
+
+
+def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
+    for key, field in model.model_fields.items():
+        types = list(_types(field.annotation))
+        sections = [t for t in types if isinstance(t, type) and issubclass(t, BaseModel)]
+        choices = next((get_args(t) for t in types if get_origin(t) is Literal), ())
+        of = f" of {', '.join(map(str, choices))}" if choices else ""
+        if field.is_required():
+            yield f"{prefix}{key} (needed){of}"
+        elif not isinstance(field.default, BaseModel) or isinstance(field.default, Named):
+            yield f"{prefix}{key} = {_value(field.default)}{of}"
+        for section in sections:
+            if section is not Named:
+                yield from _fields(section, f"{prefix}{key}.")
+
+
+def _types(annotation: Any) -> Iterator[Any]:
+    """A type and all that it is made of."""
+    yield annotation
+    for part in get_args(annotation):
+        yield from _types(part)
+
+
+def _named() -> Iterator[str]:
+    for kind in registry.kinds():
+        for name in registry.names(kind):
+            stepped = kind == "method" and name in registry.STEPPED
+            takes = f": {registry.summary(kind, name)}" if stepped else _signature(registry.find(kind, name))
+            yield f"{kind} {name}{takes}"
+
+
+def _commands(command: Any, name: str) -> Iterator[str]:
+    """Every command with its arguments and options."""
+    if hasattr(command, "commands"):
+        for key, inner in sorted(command.commands.items()):
+            yield from _commands(inner, f"{name} {key}")
+        return
+    yield name
+    for p in command.params:
+        told = p.name.upper() if p.param_type_name == "argument" else "/".join([*p.opts, *p.secondary_opts])
+        if p.multiple or p.nargs == -1:
+            told += " ..."
+        if p.required:
+            told += " (needed)"
+        elif p.default is not None:
+            told += f" = {_value(p.default)}"
+        choices = getattr(p.type, "choices", ())
+        yield f"    {told}" + (f" of {', '.join(map(str, choices))}" if choices else "")
+
+
+def _value(value: Any) -> str:
+    """A value as short as it can be told; that of an enumeration as the command line has it."""
+    if isinstance(value, Enum | Path):
+        return str(value)
+    if isinstance(value, BaseModel):
+        given = value.model_dump(exclude_defaults=True)
+        return f"{{{', '.join(f'{key} = {_value(inner)}' for key, inner in given.items())}}}"
+    if isinstance(value, tuple | list):
+        return f"[{', '.join(map(_value, value))}]"
+    return getattr(value, "__name__", None) or repr(value)
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(described(), "utf-8")
