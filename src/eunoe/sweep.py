@@ -86,7 +86,7 @@ def execute(
         if (planned.folder / "config.toml").exists():
             check_config(planned.folder, make_config(planned.values))
     runs = list(by_folder.values())
-    waiting = [planned for planned in runs if not _done(planned)]
+    waiting = [planned for planned in runs if not done(planned)]
     if jobs == 1:
         for planned in waiting:
             on_round(planned, None)
@@ -168,7 +168,7 @@ def _round(value: float) -> float:
     return float(f"{value:.6g}")
 
 
-def _done(planned: Planned) -> bool:
+def done(planned: Planned) -> bool:
     """Whether nothing is left to do: a run that ended early by its hours or its length may be to go on."""
     if not (planned.folder / "status.json").exists():
         return False

@@ -1,19 +1,21 @@
 """A tiny recipe from end to end: it runs, skips what is done, goes on, compares, and says what is missing."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import ANY
 
 import pytest
 
 from eunoe.errors import InputError
 from eunoe.recipes.base import Recipe, Variant, merge
-from eunoe.recipes.claims import Claim, mean_gain
+from eunoe.recipes.claims import Claim, lowest, mean_gain
 from eunoe.recipes.drawing import draw
 from eunoe.recipes.measures import Outcome, last_rounds, rounds_to
 from eunoe.recipes.part import part
-from eunoe.recipes.reproduce import Choice, missing, progress, read, ready, reproduce
+from eunoe.recipes.reproduce import Choice, cannot_go_on, missing, progress, read, ready, report, reproduce
 from eunoe.recipes.results import collect
 
 COMMON: dict[str, Any] = {
@@ -56,12 +58,18 @@ def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
 
     choice, results = go(tiny(), rounds=2)
     assert len(seen) == 4 * 2
-    assert {row.rounds for row in results.rows} == {2}
+    assert {row.length for row in results.rows} == {"2 of 3"}
+    assert results.stopped == ["after 2 of 3 rounds: cifar10 fedavg, cifar10 fedavg+wsm"]
+    drawn = draw(choice, results)
+    assert drawn is not None
+    assert "STOPPED EARLY after 2 of 3 rounds: cifar10 fedavg" in drawn.read_text()
     choice, results = go(tiny())
     # Each of the four runs had one round left.
     assert len(seen) == 4
     row = results.rows[0]
-    assert (row.label, row.paper, row.seeds, row.rounds) == ("cifar10 fedavg", "0.608 ± 0.010", 2, 3)
+    assert (row.label, row.paper, row.seeds, row.length) == ("cifar10 fedavg", "0.608 ± 0.010", 2, "3")
+    assert row.folders[1] == "wsm-table3/full/cifar10-fedavg/seed-1"
+    assert not results.stopped
     assert float(row.difference) == pytest.approx(float(row.ours.split()[0]) - 0.608, abs=0.0011)
     assert len(results.verdicts[0].by_seed) == 2
     outcome = read(choice, choice.runs()[0])
@@ -72,13 +80,50 @@ def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
     go(tiny())
     assert not seen
     for figure in ("accuracy", "client-matrices", "partition"):
-        drawn = draw(replace(choice, recipe=replace(tiny(), draws=figure)), choice.runs())
+        drawn = draw(replace(choice, recipe=replace(tiny(), draws=figure)), results)
         assert drawn is not None
+        assert "STOPPED" not in drawn.read_text()
         assert "WSM beats FedAvg with LeNet" in drawn.read_text()
-    assert draw(replace(choice, recipe=replace(tiny(), draws="probabilities")), choice.runs()) is None
+    assert draw(replace(choice, recipe=replace(tiny(), draws="probabilities")), results) is None
     assert progress(choice) == {"runs": 4, "begun": 4, "ended": 4}
     with pytest.raises(InputError, match=r"lr is 0.1 in .* cannot become 0.2"):
         go(tiny(training={"lr": 0.2}))
+
+
+def as_in_a_clone(folder: Path) -> None:
+    """Take away all that is not under version control."""
+    for heavy in ("checkpoints", "states", "partition.safetensors", "timings.jsonl", ".lock"):
+        for path in folder.rglob(heavy):
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+
+
+def test_records_alone_are_enough_to_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="nothing of wsm-table3 has been run at full scale"):
+        report(Choice(tiny(), "full", tmp_path))
+    stopped, ended = (Choice(tiny(), "full", tmp_path, [seed], rounds=r) for seed, r in ((0, 2), (5, None)))
+    reproduce(stopped)
+    before, _ = reproduce(ended)
+    assert [(row.seeds, row.length) for row in before.rows] == [(2, "2 of 3")] * 2
+    as_in_a_clone(tmp_path)
+    for path in tmp_path.rglob("after.json"):
+        path.unlink()
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    monkeypatch.setattr("eunoe.recipes.reproduce.missing", lambda runs: {"digits": tmp_path / "none.npz"})
+    choice = Choice(tiny(), "full", tmp_path)
+    assert report(choice) == replace(before, recipe=choice.recipe, verdicts=ANY)
+    assert progress(choice) == {"runs": 6, "begun": 4, "ended": 2}
+    monkeypatch.undo()
+    # Without a checkpoint a run that stopped early is left as it is, not begun again.
+    whole = replace(choice, seeds=[0, 5])
+    assert cannot_go_on(whole) == [whole.folder(run) for run in choice.runs() if run.seed == 0]
+    reproduce(whole, 1, lambda planned, record: pytest.fail("something was run"))
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
+
+
+def test_results_of_another_setting_are_not_reported(tmp_path: Path) -> None:
+    reproduce(Choice(tiny(), "full", tmp_path, [0]))
+    with pytest.raises(InputError, match=r"lr is 0.1 in .* cannot become 0.2"):
+        report(Choice(tiny(training={"lr": 0.2}), "full", tmp_path))
 
 
 def test_small_runs_are_marked_and_kept_apart(tmp_path: Path) -> None:
@@ -130,6 +175,34 @@ def test_a_round_that_was_not_reached_counts_as_the_one_after_the_last() -> None
         (wsm, Outcome(COMMON, {"accuracy": {3: 0.1}})),
     ]
     assert collect(recipe, "full", outcomes).verdicts[0].by_seed == (4 - 3,)
+
+
+def test_what_a_stopped_run_leaves_open_is_no_success() -> None:
+    claims = (Claim("WSM is faster", lowest("cifar10 fedavg+wsm", ("cifar10 fedavg",)), "rounds"),)
+    recipe = Recipe("wsm-table3", COMMON, tiny().variants, {"": rounds_to(0.5)}, claims, {})
+    fedavg, wsm = recipe.runs("full", [0])
+
+    def by_seed(of_fedavg: dict[int, float], of_wsm: dict[int, float]) -> tuple[float, ...]:
+        outcomes = [
+            (fedavg, Outcome(COMMON, {"accuracy": of_fedavg})),
+            (wsm, Outcome(COMMON, {"accuracy": of_wsm})),
+        ]
+        return collect(recipe, "full", outcomes).verdicts[0].by_seed
+
+    # FedAvg has not reached it in two rounds, so WSM has saved at least two.
+    assert by_seed({2: 0.1}, {1: 0.6}) == (3 - 1,)
+    # WSM itself stopped before it got there, and might have needed any number.
+    assert by_seed({3: 0.6}, {1: 0.1}) == ()
+
+
+def test_a_run_that_ends_at_its_target_did_not_stop_early() -> None:
+    recipe = tiny(stop={"test_target": 0.6})
+    run = recipe.runs("full", [0])[0]
+    rows = [
+        collect(recipe, "full", [(run, Outcome(run.config, {"accuracy": {2: accuracy}}))]).rows[0]
+        for accuracy in (0.6, 0.5)
+    ]
+    assert [row.length for row in rows] == ["2", "2 of 3"]
 
 
 def test_a_part_of_a_data_set_is_the_same_every_time() -> None:

@@ -7,6 +7,7 @@ import typer
 
 if TYPE_CHECKING:
     from eunoe.recipes.base import Recipe, Scale
+    from eunoe.recipes.reproduce import Choice
     from eunoe.recipes.results import Results
 
 app = typer.Typer(help="The papers' tables and figures, by name.", no_args_is_help=True)
@@ -45,6 +46,9 @@ def reproduce(
     hours: Annotated[
         float | None, typer.Option(help="Hours after which a run stops; it goes on when started again.")
     ] = None,
+    report: Annotated[
+        bool, typer.Option("--report", help="Run nothing; show, draw and sum up what has been run.")
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = OUT,
 ) -> None:
     """Run a table or figure again, skipping what is done; print the paper's numbers, ours, the difference."""
@@ -57,6 +61,11 @@ def reproduce(
     choice = running.Choice(
         find_recipe(name), _scale(scale), out, _seeds(seeds), stand_in, only, rounds, hours
     )
+    if report:
+        results = running.report(choice)
+        _show_results(results)
+        _say_where(choice, draw(choice, results))
+        return
     with Bars() as bars:
 
         def on_round(planned: Planned, record: dict[str, Any] | None) -> None:
@@ -69,10 +78,16 @@ def reproduce(
 
         results, absent = running.reproduce(choice, jobs, on_round)
     _show_results(results)
-    figure = draw(choice, running.ready(choice.runs(), absent, name))
     for data, path in absent.items():
         print(f"not run: what needs {data} ({path} is not there); --stand-in runs it on other data")
-    print(f"runs and summary in {out / name / scale}" + (f", figure in {figure}" if figure else ""))
+    for folder in running.cannot_go_on(choice):
+        print(f"taken as it is: {folder}, whose checkpoint is gone; remove the folder to run it again")
+    _say_where(choice, draw(choice, results))
+
+
+def _say_where(choice: "Choice", figure: Path | None) -> None:
+    folder = choice.out / choice.recipe.name / choice.scale
+    print(f"runs and summary in {folder}" + (f", figure in {figure}" if figure else ""))
 
 
 def _show_all(listed: "list[Recipe]", out: Path) -> None:
@@ -121,6 +136,7 @@ def _show_all(listed: "list[Recipe]", out: Path) -> None:
 def _show_one(recipe: "Recipe", out: Path) -> None:
     from eunoe.recipes.cost import total
     from eunoe.recipes.papers import library
+    from eunoe.recipes.reproduce import Choice, progress
     from eunoe.tables import show
 
     exhibit = recipe.exhibit
@@ -133,6 +149,8 @@ def _show_one(recipe: "Recipe", out: Path) -> None:
         runs = recipe.runs(scale)
         samples, seconds = total(runs)
         print(f"{scale}: {len(runs)} runs, {samples:.1e} samples, about {duration(seconds)} of one core")
+        if ran := _ran(progress(Choice(recipe, scale, out))):
+            print(f"  run so far: {ran}; eunoe reproduce {recipe.name} --scale {scale} --report shows them")
     for note in library().notes(recipe.exhibit_name or recipe.name):
         print(f"note ({note.about}): {note.says}. Used here: {note.resolved}.")
     if exhibit.cells:
@@ -151,14 +169,14 @@ def _show_results(results: "Results") -> None:
     title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {exhibit.measure}"
     ours = "ours (small)" if small else "ours"
     rows = [
-        [row.label, row.paper, row.ours, row.difference, str(row.seeds or ""), str(row.rounds or "")]
+        [row.label, row.paper, row.ours, row.difference, str(row.seeds or ""), row.length]
         for row in results.rows
         if not row.stand_in
     ]
     if rows:
         show(["run", "paper", ours, "difference", "seeds", "rounds"], rows, title)
     stood = [
-        [row.label, row.stand_in, row.ours, str(row.seeds), str(row.rounds)]
+        [row.label, row.stand_in, row.ours, str(row.seeds), row.length]
         for row in results.rows
         if row.stand_in
     ]
@@ -168,6 +186,8 @@ def _show_results(results: "Results") -> None:
             stood,
             f"STAND-IN DATA, not comparable with the paper: {title}",
         )
+    for stopped in results.stopped:
+        print(f"stopped early {stopped}")
     for verdict in results.verdicts:
         print(f"claim: {verdict.claim.sentence}\n  {verdict.text()}")
     for note in library().notes(recipe.exhibit_name or recipe.name):
@@ -177,7 +197,8 @@ def _show_results(results: "Results") -> None:
 def _ran(state: dict[str, int]) -> str:
     if not state["begun"]:
         return ""
-    return f"{state['ended']} of {state['runs']}" + (" (running)" if state["begun"] > state["ended"] else "")
+    part = state["begun"] - state["ended"]
+    return f"{state['ended']} of {state['runs']}" + (f", {part} in part" if part else "")
 
 
 def duration(seconds: float) -> str:

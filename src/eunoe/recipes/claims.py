@@ -6,6 +6,11 @@ from dataclasses import dataclass
 
 Values = Mapping[str, float]
 
+
+class AtLeast(float):
+    """What a run that stopped early leaves open: a number that would have become this or more."""
+
+
 # Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is kept, which is a little wide.
 _T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -117,6 +122,8 @@ def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
     """How far one value is below the least of the others that were run."""
 
     def statistic(values: Values) -> float:
+        if isinstance(values[mine], AtLeast):
+            raise KeyError(f"{mine} is not known yet")
         rest = [values[label] for label in others if label in values]
         if not rest:
             raise KeyError("nothing to compare with")

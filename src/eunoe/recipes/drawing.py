@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from textwrap import wrap
 from typing import Any
 
 import altair as alt
@@ -10,24 +11,25 @@ import numpy as np
 
 from eunoe.recipes.base import Run
 from eunoe.recipes.reproduce import Choice, read
-from eunoe.recipes.results import stand_in
+from eunoe.recipes.results import Results, stand_in
 from eunoe.report.figures import KINDS
 from eunoe.report.records import RunRecords, read_run
 from eunoe.report.theme import config
 from eunoe.runs import Run as FinishedRun
 
 
-def draw(choice: Choice, runs: Sequence[Run]) -> Path | None:
-    """Draw the recipe's figure beside its runs; None where they recorded nothing to draw."""
-    recipe = choice.recipe
+def draw(choice: Choice, results: Results) -> Path | None:
+    """Draw the figure of all runs that there are, beside them; None where they recorded nothing to draw."""
+    recipe, runs = choice.recipe, choice.begun()
     chart = _over_settings(choice, runs) if recipe.draws == "settings" else _of_report(choice, runs)
     if chart is None:
         return None
     marks = ["SMALL SCALE, not the paper's setting"] if choice.scale == "small" else []
     marks += sorted({f"STAND-IN DATA: {stand_in(run)}" for run in runs if run.stand_in_for})
+    marks += [f"STOPPED EARLY {stopped}" for stopped in results.stopped]
     title = alt.TitleParams(
         f"{recipe.name} ({recipe.exhibit.paper}, {recipe.exhibit.where})",
-        subtitle=[recipe.exhibit.shows, *marks],
+        subtitle=[line for text in (recipe.exhibit.shows, *marks) for line in wrap(text, 90)],
     )
     path = choice.out / recipe.name / choice.scale / f"{recipe.name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,19 +1,26 @@
-"""Running a recipe: what is missing, the runs that are to do, and what those that are done gave."""
+"""Running a recipe: what is missing, the runs that are to do, and what those that are done gave.
+
+Where only the records of runs are kept, as in a clone of this project, runs count as they are: what they gave
+can be shown again, but one that stopped early cannot go on without its checkpoint.
+"""
 
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from eunoe.config import make_config
 from eunoe.data.named import path_of
 from eunoe.errors import InputError
+from eunoe.folder import checkpoints
 from eunoe.recipes.base import STAND_INS, Recipe, Run, Scale, data_sets
 from eunoe.recipes.measures import Outcome
 from eunoe.recipes.outcomes import outcome_of
 from eunoe.recipes.results import Results, collect, folder_of, stand_in, write_summary
 from eunoe.report.records import RunRecords, read_lines
+from eunoe.resuming import check_config
 from eunoe.runs import Run as FinishedRun
-from eunoe.sweep import OnRound, Planned, execute
+from eunoe.sweep import OnRound, Planned, done, execute
 
 
 @dataclass(frozen=True)
@@ -45,19 +52,52 @@ class Choice:
         values["stop"] = {**values.get("stop", {}), "hours": self.hours}
         return Planned(run.label, values, self.folder(run))
 
+    def begun(self) -> list[Run]:
+        """All runs of the recipe that there are at this scale, whichever of them are meant."""
+        shared = self.out / (self.recipe.shares or self.recipe.name) / self.scale
+        seeds = sorted({int(path.name[5:]) for path in shared.glob("*/seed-*") if path.name[5:].isdigit()})
+        runs = self.recipe.runs(self.scale, seeds, self.stand_in)
+        return [run for run in runs if (self.folder(run) / "status.json").exists()]
+
 
 def reproduce(
     choice: Choice, jobs: int = 1, on_round: OnRound = lambda planned, record: None
 ) -> tuple[Results, dict[str, Path]]:
-    """Run what is not done and give the results, and the data sets that are not here."""
+    """Run what is not done; give the results of all that was ever run, and the data that are not here."""
     runs = choice.runs()
     absent = missing(runs)
-    runs = ready(runs, absent, choice.recipe.name)
-    execute([choice.planned(run) for run in runs], jobs, on_round)
+    stuck = cannot_go_on(choice)
+    planned = [choice.planned(run) for run in ready(runs, absent, choice.recipe.name)]
+    execute([one for one in planned if one.folder not in stuck], jobs, on_round)
+    return report(choice), absent
+
+
+def report(choice: Choice) -> Results:
+    """What all runs of the recipe gave so far, kept as its summary; nothing is run."""
+    runs = choice.begun()
+    if not runs:
+        raise InputError(
+            f"nothing of {choice.recipe.name} has been run at {choice.scale} scale in {choice.out}; "
+            "leave out --report to run it"
+        )
+    for run in runs:
+        check_config(choice.folder(run), make_config(choice.planned(run).values))
     outcomes = [(run, outcome) for run in runs if (outcome := read(choice, run)) is not None]
     results = collect(choice.recipe, choice.scale, outcomes)
-    write_summary(choice.out / choice.recipe.name / choice.scale, results, {"missing": sorted(absent)})
-    return results, absent
+    write_summary(choice.out, results)
+    return results
+
+
+def cannot_go_on(choice: Choice) -> list[Path]:
+    """The folders of runs that are not done but have no checkpoint any more."""
+    planned = [choice.planned(run) for run in choice.runs()]
+    return [one.folder for one in planned if _without_checkpoint(one.folder) and not done(one)]
+
+
+def _without_checkpoint(folder: Path) -> bool:
+    # A round is in the status only once there has been a checkpoint of it.
+    path = folder / "status.json"
+    return path.exists() and json.loads(path.read_text("utf-8"))["round"] > 0 and not checkpoints(folder)
 
 
 def missing(runs: Iterable[Run]) -> dict[str, Path]:
@@ -81,34 +121,34 @@ def read(choice: Choice, run: Run) -> Outcome | None:
     folder = choice.folder(run)
     if not (folder / "status.json").exists():
         return None
-    done = FinishedRun(folder)
-    if done.status["state"] == "failed":
+    finished = FinishedRun(folder)
+    if finished.status["state"] == "failed":
         return Outcome(run.config, {}, failed=True)
-    if not done.records:
+    if not finished.records:
         return None
-    records = RunRecords(run.label, done.records, read_lines(folder / "probes.jsonl"))
-    outcome = outcome_of(records, done.values)
-    if choice.recipe.after is None or not done.finished:
+    records = RunRecords(run.label, finished.records, read_lines(folder / "probes.jsonl"))
+    outcome = outcome_of(records, finished.values)
+    if choice.recipe.after is None or not finished.finished:
         return outcome
-    last = int(done.records[-1]["round"])
-    further = {name: {last: value} for name, value in _after(choice.recipe, done).items()}
+    last = int(finished.records[-1]["round"])
+    further = {name: {last: value} for name, value in _after(choice.recipe, finished).items()}
     return Outcome(outcome.config, {**outcome.series, **further})
 
 
-def _after(recipe: Recipe, done: FinishedRun) -> dict[str, float]:
+def _after(recipe: Recipe, run: FinishedRun) -> dict[str, float]:
     """Quantities measured on a finished run, kept in its folder so that its checkpoint may go."""
     assert recipe.after is not None
-    path = done.folder / "after.json"
+    path = run.folder / "after.json"
     if not path.exists():
-        path.write_text(json.dumps(recipe.after(done)) + "\n", "utf-8")
+        if _without_checkpoint(run.folder):
+            return {}
+        path.write_text(json.dumps(recipe.after(run)) + "\n", "utf-8")
     values: dict[str, float] = json.loads(path.read_text("utf-8"))
     return values
 
 
 def progress(choice: Choice) -> dict[str, int]:
-    """How many runs there are, and how many of them have begun and ended."""
-    runs = choice.runs()
-    paths = [choice.folder(run) / "status.json" for run in runs]
-    states = [json.loads(path.read_text("utf-8"))["state"] for path in paths if path.exists()]
-    ended = sum(state in ("finished", "failed") for state in states)
-    return {"runs": len(runs), "begun": len(states), "ended": ended}
+    """How many runs there are, how many of them have begun, and how many of those got to their end."""
+    runs, begun = choice.runs(), choice.begun()
+    ended = sum(done(choice.planned(run)) for run in begun)
+    return {"runs": max(len(runs), len(begun)), "begun": len(begun), "ended": ended}

@@ -3,19 +3,23 @@
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from eunoe.recipes.base import Recipe, Run, Scale, data_sets
-from eunoe.recipes.claims import Verdict, judge
+from eunoe.recipes.claims import AtLeast, Verdict, judge
 from eunoe.recipes.measures import Measure, Outcome
 
 
 @dataclass(frozen=True)
 class Row:
-    """One cell: the paper's text, ours over the seeds, the difference, and the fewest rounds of a run."""
+    """One cell: the paper's text, ours over the seeds, the difference, and the runs behind it.
+
+    `line` is the line of the table or figure that the runs are of, `rounds` the fewest of a run, `planned`
+    how many the recipe gives it, and `folders` are where the runs are kept, below the folder of all results.
+    """
 
     label: str
     paper: str
@@ -23,7 +27,17 @@ class Row:
     difference: str = ""
     seeds: int = 0
     rounds: int = 0
+    planned: int = 0
     stand_in: str = ""
+    line: str = ""
+    folders: tuple[str, ...] = ()
+
+    @property
+    def length(self) -> str:
+        """The rounds as they are shown; of a run that stopped early also those that it would have had."""
+        if self.rounds < self.planned:
+            return f"{self.rounds} of {self.planned}"
+        return str(self.rounds or "")
 
 
 @dataclass(frozen=True)
@@ -35,18 +49,28 @@ class Results:
     rows: tuple[Row, ...]
     verdicts: tuple[Verdict, ...]
 
+    @property
+    def stopped(self) -> list[str]:
+        """Which runs stopped early, and where."""
+        lines: dict[str, list[str]] = {}
+        for row in self.rows:
+            if row.rounds < row.planned and row.line not in lines.setdefault(row.length, []):
+                lines[row.length].append(row.line)
+        return [f"after {length} rounds: {', '.join(names)}" for length, names in lines.items()]
+
     def as_json(self) -> dict[str, Any]:
         """The results as plain values, for a file."""
         return {
             "recipe": self.recipe.name,
             "source": f"{self.recipe.exhibit.paper}, {self.recipe.exhibit.where}",
             "scale": self.scale,
+            "stopped_early": self.stopped,
             "rows": [asdict(row) for row in self.rows],
             "claims": [
                 {
                     "claim": verdict.claim.sentence,
                     "seen": verdict.seen,
-                    "by_seed": verdict.by_seed,
+                    "by_seed": [round(value, 6) for value in verdict.by_seed],
                     "text": verdict.text(),
                 }
                 for verdict in self.verdicts
@@ -72,7 +96,7 @@ def collect(recipe: Recipe, scale: Scale, outcomes: Sequence[tuple[Run, Outcome]
         for column, measure in recipe.measures.items():
             cells.setdefault(f"{run.label} {column}".strip(), []).append((run, outcome, measure))
     values = {label: [m.read(o) for _, o, m in entries] for label, entries in cells.items()}
-    rows = [_row(recipe, label, values[label], entries) for label, entries in cells.items()]
+    rows = [_row(recipe, scale, label, values[label], entries) for label, entries in cells.items()]
     if recipe.derive:
         means = {
             label: sum(values[label]) / len(values[label])
@@ -83,27 +107,59 @@ def collect(recipe: Recipe, scale: Scale, outcomes: Sequence[tuple[Run, Outcome]
     by_seed: dict[int, dict[str, float]] = {}
     for label, entries in cells.items():
         for (run, outcome, _), value in zip(entries, values[label], strict=True):
-            # A round that was not reached counts as the one after the last: differences are then no larger.
-            by_seed.setdefault(run.seed, {})[label] = min(value, outcome.config["rounds"] + 1)
+            by_seed.setdefault(run.seed, {})[label] = _counted(value, run, outcome)
     verdicts = tuple(judge(claim, list(by_seed.values())) for claim in recipe.claims)
     return Results(recipe, scale, tuple(rows), verdicts)
 
 
-def _row(recipe: Recipe, label: str, values: list[float], entries: list[tuple[Run, Outcome, Measure]]) -> Row:
+def _counted(value: float, run: Run, outcome: Outcome) -> float:
+    """A round that was not reached counts as the one after the last: differences are then no larger."""
+    if not math.isinf(value):
+        return value
+    rounds, planned = _rounds(run, outcome)
+    return AtLeast(rounds + 1) if rounds < planned else rounds + 1
+
+
+def _rounds(run: Run, outcome: Outcome) -> tuple[int, int]:
+    """The last measured round, and the round that the run would end with."""
+    planned = int(run.config["rounds"])
+    if outcome.failed:
+        return planned, planned
+    accuracy = outcome.of("accuracy")
+    reached, target = max(accuracy, default=0), run.config.get("stop", {}).get("test_target")
+    enough = target is not None and any(value >= target for value in accuracy.values())
+    return reached, reached if enough else planned
+
+
+def _row(
+    recipe: Recipe, scale: Scale, label: str, values: list[float], entries: list[tuple[Run, Outcome, Measure]]
+) -> Row:
     run, _, measure = entries[0]
     finite = [value for value in values if math.isfinite(value)]
     failed = sum(outcome.failed for _, outcome, _ in entries)
     ours = measure.mean_text(finite) if finite else "NC" if failed else measure.text(values[0])
     if finite and len(finite) < len(values):
         ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if failed else 'not reached'})"
-    rounds = min(max(outcome.of("accuracy"), default=0) for _, outcome, _ in entries)
-    if stood := stand_in(run):
-        return Row(label, "", ours, "", len(values), rounds, stood)
+    lengths = [_rounds(run, outcome) for run, outcome, _ in entries if not outcome.failed]
+    # Of seeds that went differently far, the shortest is told, one that stopped early before all others.
+    rounds, planned = min(lengths, key=lambda length: (length[0] == length[1], *length), default=(0, 0))
+    row = Row(
+        label,
+        "" if stand_in(run) else _paper(recipe, label),
+        ours,
+        seeds=len(values),
+        rounds=rounds,
+        planned=planned,
+        stand_in=stand_in(run),
+        line=run.label,
+        folders=tuple(folder_of(Path(), recipe, scale, run).as_posix() for run, _, _ in entries),
+    )
+    if row.stand_in:
+        return row
     target = recipe.target(label)
-    difference = ""
-    if target is not None and target.value is not None and len(finite) == len(values):
-        difference = measure.signed(sum(finite) / len(finite) - target.value)
-    return Row(label, _paper(recipe, label), ours, difference, len(values), rounds)
+    if target is None or target.value is None or len(finite) < len(values):
+        return row
+    return replace(row, difference=measure.signed(sum(finite) / len(finite) - target.value))
 
 
 def _paper(recipe: Recipe, label: str) -> str:
@@ -114,9 +170,9 @@ def _paper(recipe: Recipe, label: str) -> str:
     return target.text if target else ""
 
 
-def write_summary(folder: Path, results: Results, extra: Mapping[str, Any]) -> Path:
+def write_summary(out: Path, results: Results) -> Path:
     """Keep the results beside the runs."""
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"summary-{results.recipe.name}.json"
-    path.write_text(json.dumps({**results.as_json(), **extra}, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    path = out / results.recipe.name / results.scale / f"summary-{results.recipe.name}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(results.as_json(), indent=1, ensure_ascii=False) + "\n", "utf-8")
     return path
