@@ -6,6 +6,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 CODE := src tests tools benchmarks examples docs
 PYTEST := $(BIN)/python -m pytest
+BESIDE_PFL := tests/methods/test_against_pfl.py
 
 .PHONY: demo test test-all check format api docs clean
 
@@ -15,8 +16,9 @@ demo: .venv/installed
 test: .venv/installed-for-tests check
 	$(PYTEST) -m "not slow"
 
-test-all: .venv/installed-for-tests check
-	$(PYTEST)
+test-all: .venv/installed-for-tests .venv-pfl/installed check
+	$(PYTEST) --ignore $(BESIDE_PFL)
+	.venv-pfl/bin/python -m pytest $(BESIDE_PFL)
 
 check: .venv/installed-for-tests
 	$(BIN)/ruff check $(CODE)
@@ -34,7 +36,7 @@ docs: .venv/installed-for-docs
 	$(BIN)/mkdocs build --strict
 
 clean:
-	rm -rf .venv dist site
+	rm -rf .venv .venv-pfl dist site
 
 # Nothing is installed again, and no network is needed, unless what is asked for has changed.
 .venv/installed: pyproject.toml constraints.txt
@@ -48,4 +50,11 @@ clean:
 
 .venv/installed-for-tests: .venv/installed
 	$(PIP) --editable '.[dev,ray,flower,track]'
+	touch $@
+
+# pfl-research wants older packages than Ray and Flower do, so it has an environment of its own.
+.venv-pfl/installed: pyproject.toml constraints.txt
+	test -x .venv-pfl/bin/python || $(PYTHON) -m venv .venv-pfl
+	.venv-pfl/bin/pip install --quiet --disable-pip-version-check "$$(grep ^torch== constraints.txt)" \
+		--editable . 'pfl[pytorch]==0.6.0' pytest hypothesis
 	touch $@
