@@ -48,11 +48,12 @@ FLASHBACK: Config = {
     **FEDAVG,
 }
 
-# FedCurv paper.
+# FedCurv paper, which validates on nothing: its devices train on all they have.
 FEDCURV: Config = {
     "rounds": 150,
     "data": {"name": "mnist"},
     "partition": {"name": "shards", "clients": 96, "shards": 2},
+    "split": {"validation": 0.0},
     "participation": 1.0,
     "model": {"name": "mnist_cnn"},
     "training": {"epochs": 10, "batch_size": 256, "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0},

@@ -16,14 +16,14 @@ SIZES = {
 }
 WRITERS = {"femnist": 3_432, "omniglot": 128}
 
-# Samples that one core trains on in a second, by model and width: estimates from a machine that was busy.
+# Samples that one core trains on in a second of processor time, by model and width (AMD EPYC, torch 2.13).
 RATES = {
-    ("lenet", None): 6_000,
-    ("cnn", None): 490,
-    ("cnn", 8): 6_200,
-    ("mnist_cnn", None): 2_250,
-    ("resnet18", None): 25,
-    ("resnet18", 8): 540,
+    ("lenet", None): 6_100,
+    ("cnn", None): 630,
+    ("cnn", 8): 5_000,
+    ("mnist_cnn", None): 3_500,
+    ("resnet18", None): 20,
+    ("resnet18", 8): 790,
 }
 
 # Work of a local step in passes of FedAvg: a forward pass alone is a third of one.
