@@ -3,7 +3,7 @@ thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same t
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, mean_loss
-from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting
+from eunoe.recipes.common import BATCH, GROUP, SMALL_RESNET, TCE, WSM, reweighting
 from eunoe.recipes.measures import at_fraction
 
 # For each paper: its loss, that loss with its norm, and the figures with their rounds.
@@ -15,7 +15,7 @@ PAPERS: dict[str, tuple[str, Config, dict[str, int]]] = {
 ROUNDS = 4000
 
 
-def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Config = SMALL_RESNET) -> Recipe:
+def recipe(paper: str, figure: str) -> Recipe:
     """The heat-map of a paper's figure, for FedAvg and for the paper's loss."""
     loss, changed, rounds = PAPERS[paper]
     # Rounds as fractions of the run, so that a shorter run is looked at in the same places.
@@ -25,12 +25,9 @@ def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Con
     first = f"{paper}-{next(iter(rounds))}"
     exhibit = f"{paper}-{figure}"
     return Recipe(
-        name or exhibit,
-        reweighting(paper, probes, *changes),
-        (
-            Variant("cifar10 fedavg", {}),
-            Variant(f"cifar10 fedavg+{loss}", WSM if LENET in changes else changed),
-        ),
+        exhibit,
+        reweighting(paper, probes),
+        (Variant("cifar10 fedavg", {}), Variant(f"cifar10 fedavg+{loss}", changed)),
         {"": at_fraction("local_forgetting", rounds[figure] / ROUNDS)},
         (
             Claim(
@@ -38,22 +35,11 @@ def recipe(paper: str, figure: str, *changes: Config, name: str = "", small: Con
                 mean_loss(f"fedavg+{loss}", "fedavg"),
             ),
         ),
-        merge(small, fewer),
-        exhibit_name=exhibit,
+        merge(SMALL_RESNET, fewer),
         draws="client-matrices",
         draws_at=rounds[figure] / ROUNDS,
-        shares="" if name or exhibit == first else first,
+        shares="" if exhibit == first else first,
     )
 
 
-RECIPES = (
-    *(recipe(paper, figure) for paper, (_, _, figures) in PAPERS.items() for figure in figures),
-    recipe(
-        "wsm",
-        "fig3",
-        LENET,
-        {"training": {"lr": 0.01}},
-        name="wsm-fig3-lenet",
-        small={"rounds": 60, "data": {"limit": 20000}, "evaluation": {"every": 20, "last": 1}},
-    ),
-)
+RECIPES = tuple(recipe(paper, figure) for paper, (_, _, figures) in PAPERS.items() for figure in figures)
