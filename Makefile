@@ -32,6 +32,10 @@ format: .venv/installed-for-tests
 api: .venv/installed-for-tests
 	$(BIN)/python tools/public_api.py tests/public_api.txt
 
+# The tables and figures in results/ and the README, from the runs in results/; no run is made.
+results: .venv/installed
+	$(BIN)/python docs/published.py
+
 docs: .venv/installed-for-docs
 	$(BIN)/mkdocs build --strict
 

@@ -6,11 +6,10 @@ import pytest
 from typer.testing import CliRunner
 
 from eunoe.commands.papers import app, duration
-from eunoe.config import to_toml
 from eunoe.errors import InputError
 from eunoe.recipes import recipes
 from eunoe.recipes.reproduce import Choice
-from eunoe.runs import run
+from tests.recipes.made_up import write_run
 
 runner = CliRunner()
 
@@ -36,18 +35,10 @@ def test_mistakes_are_input_errors(arguments: list[str]) -> None:
 
 
 def test_what_was_run_is_shown_without_running_anything(tmp_path: Path) -> None:
-    folder = tmp_path / "fednova-identity/small/cifar10-equal-fedavg/seed-0"
     nothing = runner.invoke(app, ["reproduce", "fednova-identity", "--report", "--out", str(tmp_path)])
     assert isinstance(nothing.exception, InputError)
-    recipe = recipes()["fednova-identity"]
-    planned = Choice(recipe, "small", tmp_path).planned(recipe.runs("small", [0])[0])
-    assert planned.folder == folder
-    # Records as such a run writes them; the training itself would take minutes.
-    folder.mkdir(parents=True)
-    run(rounds=2, out=tmp_path / "tiny", say=lambda text: None)
-    (tmp_path / "tiny/metrics.jsonl").rename(folder / "metrics.jsonl")
-    (folder / "status.json").write_text('{"state": "interrupted", "round": 2, "reason": "", "seconds": 1.0}')
-    (folder / "config.toml").write_text(to_toml(planned.values))
+    choice = Choice(recipes()["fednova-identity"], "small", tmp_path)
+    write_run(choice, choice.runs()[0], {1: 0.1, 2: 0.2})
     shown = runner.invoke(
         app, ["reproduce", "fednova-identity", "--scale", "small", "--report", "--out", str(tmp_path)]
     )

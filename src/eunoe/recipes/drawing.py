@@ -12,10 +12,14 @@ import numpy as np
 from eunoe.recipes.base import Run
 from eunoe.recipes.reproduce import Choice, read
 from eunoe.recipes.results import Results, stand_in
+from eunoe.report.export import as_svg, printed
 from eunoe.report.figures import KINDS
 from eunoe.report.records import RunRecords, read_run
-from eunoe.report.theme import config
+from eunoe.report.theme import PICTURE_FONT, config
 from eunoe.runs import Run as FinishedRun
+
+# Letters in a line below a title: about as wide as a chart.
+WIDE = 70
 
 
 def draw(choice: Choice, results: Results) -> Path | None:
@@ -29,11 +33,14 @@ def draw(choice: Choice, results: Results) -> Path | None:
     marks += [f"STOPPED EARLY {stopped}" for stopped in results.stopped]
     title = alt.TitleParams(
         f"{recipe.name} ({recipe.exhibit.paper}, {recipe.exhibit.where})",
-        subtitle=[line for text in (recipe.exhibit.shows, *marks) for line in wrap(text, 90)],
+        subtitle=[line for text in (recipe.exhibit.shows, *marks) for line in wrap(text, WIDE)],
     )
     path = choice.out / recipe.name / choice.scale / f"{recipe.name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
-    chart.properties(title=title).configure(**{**config("#222222"), "background": "white"}).save(path)
+    spec = printed(chart.properties(title=title).to_dict(validate=False))
+    del spec["config"]  # Altair's own sizes, which would come before ours.
+    look = {**config("#222222", font=PICTURE_FONT), "background": "white", "padding": 8}
+    path.write_text(as_svg(spec, look), "utf-8")
     return path
 
 

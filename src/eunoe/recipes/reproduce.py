@@ -53,11 +53,22 @@ class Choice:
         return Planned(run.label, values, self.folder(run))
 
     def begun(self) -> list[Run]:
-        """All runs of the recipe that there are at this scale, whichever of them are meant."""
+        """All runs of the recipe that there are at this scale, whichever are meant.
+
+        Those on other data are told where there are none on the paper's.
+        """
         shared = self.out / (self.recipe.shares or self.recipe.name) / self.scale
         seeds = sorted({int(path.name[5:]) for path in shared.glob("*/seed-*") if path.name[5:].isdigit()})
-        runs = self.recipe.runs(self.scale, seeds, self.stand_in)
-        return [run for run in runs if (self.folder(run) / "status.json").exists()]
+        real, other = (
+            [
+                run
+                for run in self.recipe.runs(self.scale, seeds, stood)
+                if (self.folder(run) / "status.json").exists()
+            ]
+            for stood in (False, True)
+        )
+        known = {run.label for run in real}
+        return real + [run for run in other if run.label not in known]
 
 
 def reproduce(
@@ -74,18 +85,23 @@ def reproduce(
 
 def report(choice: Choice) -> Results:
     """What all runs of the recipe gave so far, kept as its summary; nothing is run."""
+    results = results_of(choice)
+    write_summary(choice.out, results)
+    return results
+
+
+def results_of(choice: Choice) -> Results:
+    """What all runs of the recipe gave so far."""
     runs = choice.begun()
-    if not runs:
+    for run in runs:
+        check_config(choice.folder(run), make_config(choice.planned(run).values))
+    outcomes = [(run, outcome) for run in runs if (outcome := read(choice, run)) is not None]
+    if not outcomes:
         raise InputError(
             f"nothing of {choice.recipe.name} has been run at {choice.scale} scale in {choice.out}; "
             "leave out --report to run it"
         )
-    for run in runs:
-        check_config(choice.folder(run), make_config(choice.planned(run).values))
-    outcomes = [(run, outcome) for run in runs if (outcome := read(choice, run)) is not None]
-    results = collect(choice.recipe, choice.scale, outcomes)
-    write_summary(choice.out, results)
-    return results
+    return collect(choice.recipe, choice.scale, outcomes)
 
 
 def cannot_go_on(choice: Choice) -> list[Path]:

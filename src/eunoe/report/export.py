@@ -16,7 +16,7 @@ ONE_COLUMN, TWO_COLUMNS, AXES = 240, 504, 54
 
 def paper_spec(chart: Any) -> dict[str, Any]:
     """A chart as it is printed: no slider, nothing to hover over, as wide as one or two columns."""
-    spec: dict[str, Any] = _printed(chart.to_dict(validate=False))
+    spec = printed(chart.to_dict(validate=False))
     for param in spec.get("params", []):
         param.pop("bind", None)
     if "concat" in spec:
@@ -34,7 +34,7 @@ def paper_spec(chart: Any) -> dict[str, Any]:
     return spec
 
 
-def _printed(spec: dict[str, Any]) -> dict[str, Any]:
+def printed(spec: dict[str, Any]) -> dict[str, Any]:
     """Without the invisible points that only serve the mouse."""
     for panel in spec.get("concat", [spec]):
         if "layer" in panel:
@@ -52,9 +52,9 @@ def draw(chart: Any, format: Format) -> bytes:
 
     spec, look = paper_spec(chart), {**config("#111111", font_size=8), "background": "#ffffff"}
     look["line"] = {"strokeWidth": 1.2, "strokeJoin": "round"}
-    version = ".".join(spec["$schema"].rsplit("/v", 1)[1].split(".")[:2])
     if format == "svg":
-        return str(vl_convert.vegalite_to_svg(spec, version, config=look)).encode()
+        return as_svg(spec, look).encode()
+    version = _version(spec)
     if format == "pdf":
         return bytes(vl_convert.vegalite_to_pdf(spec, version, config=look))
     return bytes(vl_convert.vegalite_to_png(spec, version, config=look, ppi=300, scale=1))
@@ -70,3 +70,14 @@ def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format
         path.write_bytes(draw(figure.chart, format))
         written.append(path)
     return written
+
+
+def as_svg(spec: dict[str, Any], look: dict[str, Any]) -> str:
+    """A specification as a picture."""
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec, _version(spec), config=look))
+
+
+def _version(spec: dict[str, Any]) -> str:
+    return ".".join(spec["$schema"].rsplit("/v", 1)[1].split(".")[:2])

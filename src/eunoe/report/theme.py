@@ -17,6 +17,9 @@ import altair as alt
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FAC", "#8C6D31")
 DARK_PALETTE = ("#56B4E9", "#F0803C", "#2FBF98", "#E39AC4", "#F0B840", "#3D8FD1", "#A79BD8", "#C2A15E")
 GAINED, FORGOTTEN = "#2166ac", "#d9730d"
+SCREEN_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
+# As wide on every machine as where a picture was drawn, so that no word is cut off at its edge.
+PICTURE_FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"
 WIDTH, HEIGHT, PANEL = 320, 200, 200
 
 # What a page shows at most, so that long runs of many clients and classes still open fast.
@@ -78,9 +81,8 @@ def run_colour(labels: Sequence[str], symbol: str = "stroke", legend: bool = Tru
     return alt.Color("run:N", scale=alt.Scale(domain=list(labels), range="category"), legend=key)
 
 
-def config(ink: str, dark: bool = False, font_size: int = 12) -> dict[str, Any]:
+def config(ink: str, dark: bool = False, font_size: int = 12, font: str = SCREEN_FONT) -> dict[str, Any]:
     """The Vega-Lite configuration; `ink` colours text and lines ("currentColor" follows the page)."""
-    font = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
     middle = "#26292f" if dark else "#f4f4f2"
     text = {"labelColor": ink, "titleColor": ink, "labelFont": font, "titleFont": font}
     small = {"labelFontSize": font_size - 1, "titleFontSize": font_size - 1}

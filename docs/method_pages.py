@@ -1,0 +1,93 @@
+"""The site's table of methods and a page for each, from the code, what was measured, and results/."""
+
+import importlib
+import inspect
+import json
+import tomllib
+from itertools import groupby
+from pathlib import Path
+from textwrap import dedent
+
+from published import method_rows
+
+from eunoe import registry
+from eunoe.comparison import as_markdown
+from eunoe.methods.base import Method
+from eunoe.server_steps import ServerStep
+
+HERE = Path(__file__).parent
+MEASURED = json.loads((HERE / "measured" / "methods-on-digits.json").read_text("utf-8"))
+WHEN_IT_HELPS = tomllib.loads((HERE / "when_it_helps.toml").read_text("utf-8"))
+
+
+def kind_of(name: str) -> type[Method] | type[ServerStep]:
+    """A method, or the server step of those that are FedAvg with another one."""
+    found = registry.find("method", name)
+    assert isinstance(found, type)
+    assert issubclass(found, Method | ServerStep)
+    return found
+
+
+def overview(names: list[str]) -> str:
+    """All methods with what they cost, and what they reached on digits."""
+    headings = ["method", "what it does", "client state", "up", "down", "client compute", "server"]
+    rows = [
+        [f"[{name}](methods/{name}.md)", registry.summary("method", name), *kind_of(name).cost]
+        for name in names
+    ]
+    text = (
+        "# Methods\n\nAny method goes with any loss. Costs are per client and round, in multiples of the "
+        "model's size, against FedAvg. `eunoe list methods` prints this table.\n\n"
+    )
+    table = as_markdown(MEASURED["headings"], MEASURED["rows"])
+    digits = f"## Measured on digits\n\n{MEASURED['setting']}\n\n{table}\n\n{MEASURED['says']}\n"
+    return text + as_markdown(headings, rows) + "\n\n" + digits
+
+
+def method_page(name: str) -> str:
+    """A method's formula (its module's docstring), when it helps, its options, its cost and its results."""
+    kind = kind_of(name)
+    first, _, rest = (inspect.getdoc(importlib.import_module(kind.__module__)) or "").partition("\n\n")
+    options = [
+        [f"`{key}`", "needed" if field.is_required() else f"`{field.default}`", field.description or ""]
+        for key, field in kind.model_fields.items()
+    ]
+    lines = [
+        f"# {name}",
+        registry.summary("method", name),
+        " ".join(first.split()),
+        formulas_and_words(rest),
+        "## When it helps",
+        WHEN_IT_HELPS[name],
+        "## Use",
+        f"```sh\neunoe run --set method.name={name}\n```",
+        "## Options",
+        as_markdown(["option", "default", "what it means"], options),
+        "## Cost against FedAvg",
+        as_markdown(["client state", "up", "down", "client compute", "server"], [list(kind.cost)]),
+        "## Measured on digits",
+        MEASURED["setting"],
+        as_markdown(MEASURED["headings"], [row for row in MEASURED["rows"] if of_method(row, name)]),
+    ]
+    if rows := method_rows(name):
+        beside = "" if name == "fedavg" else ", beside FedAvg's"
+        lines += [
+            "## In the papers' experiments",
+            f"Our own runs{beside}; [Results](../results.md) has them with all others.",
+            as_markdown(["table or figure", "run", "paper", "ours", "rounds"], rows),
+        ]
+    return "\n\n".join(lines) + "\n"
+
+
+def formulas_and_words(text: str) -> str:
+    """A docstring as Markdown: what is indented there, formulas and tables, as blocks of code."""
+    parts = []
+    for is_code, blocks in groupby(text.rstrip().split("\n\n"), key=lambda block: block.startswith("    ")):
+        whole = "\n\n".join(blocks)
+        parts.append(f"```text\n{dedent(whole)}\n```" if is_code else whole)
+    return "\n\n".join(parts)
+
+
+def of_method(row: list[str], name: str) -> bool:
+    """Whether a row of the table on digits is of a method, or of FedAvg, which it is compared with."""
+    return row[0].split(" + ")[0] in (name, "fedavg")
