@@ -115,7 +115,7 @@ def readme_block(out: Path = OUT) -> str:
         return "No run at the papers' scale is in `results/` yet."
     lines = [as_markdown(["source", "run", "paper", "ours", "difference", "seeds", "rounds"], table)]
     if (shown := by_name.get(notes.figure)) is not None and (out / shown.figure).exists():
-        lines.append(f"![{find_recipe(notes.figure).exhibit.shows}](results/{shown.figure})")
+        lines.append(f"![The paper: {find_recipe(notes.figure).exhibit.shows}](results/{shown.figure})")
     return "\n\n".join([*lines, "\n".join(brief)] if brief else lines)
 
 

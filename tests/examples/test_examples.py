@@ -11,6 +11,7 @@ import pytest
 EXAMPLES = Path(__file__).parents[2] / "examples"
 PRINTED = {
     "bare_loop.py": "Local training loses",
+    "flower_project.py": r"(?s)ce: 8 rounds.*Local training loses.*wsm: 8 rounds.*Local training loses",
     "own_model.py": "Net: accuracy ",
     "ray_cluster.py": "the same bits as on one core: True",
 }
@@ -19,7 +20,7 @@ PRINTED = {
 def printed(name: str, folder: Path) -> str:
     done = subprocess.run(
         [sys.executable, str(EXAMPLES / name)],
-        cwd=folder, capture_output=True, text=True, timeout=300, env={**os.environ, "OMP_NUM_THREADS": "1"},
+        cwd=folder, capture_output=True, text=True, timeout=600, env={**os.environ, "OMP_NUM_THREADS": "1"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout

@@ -33,7 +33,9 @@ def draw(choice: Choice, results: Results) -> Path | None:
     marks += [f"STOPPED EARLY {stopped}" for stopped in results.stopped]
     title = alt.TitleParams(
         f"{recipe.name} ({recipe.exhibit.paper}, {recipe.exhibit.where})",
-        subtitle=[line for text in (recipe.exhibit.shows, *marks) for line in wrap(text, WIDE)],
+        subtitle=[
+            line for text in (f"The paper: {recipe.exhibit.shows}", *marks) for line in wrap(text, WIDE)
+        ],
     )
     path = choice.out / recipe.name / choice.scale / f"{recipe.name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
