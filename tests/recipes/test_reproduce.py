@@ -191,6 +191,8 @@ def test_what_a_stopped_run_leaves_open_is_no_success() -> None:
 
     # FedAvg has not reached it in two rounds, so WSM has saved at least two.
     assert by_seed({2: 0.1}, {1: 0.6}) == (3 - 1,)
+    stopped = collect(recipe, "full", [(fedavg, Outcome(COMMON, {"accuracy": {2: 0.1}}))])
+    assert stopped.rows[0].ours == "more than 2"
     # WSM itself stopped before it got there, and might have needed any number.
     assert by_seed({3: 0.6}, {1: 0.1}) == ()
 

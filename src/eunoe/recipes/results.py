@@ -137,12 +137,14 @@ def _row(
     run, _, measure = entries[0]
     finite = [value for value in values if math.isfinite(value)]
     failed = sum(outcome.failed for _, outcome, _ in entries)
-    ours = measure.mean_text(finite) if finite else "NC" if failed else measure.text(values[0])
-    if finite and len(finite) < len(values):
-        ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if failed else 'not reached'})"
     lengths = [_rounds(run, outcome) for run, outcome, _ in entries if not outcome.failed]
     # Of seeds that went differently far, the shortest is told, one that stopped early before all others.
     rounds, planned = min(lengths, key=lambda length: (length[0] == length[1], *length), default=(0, 0))
+    ours = measure.mean_text(finite) if finite else "NC" if failed else measure.text(values[0])
+    if all(math.isinf(value) for value in values) and rounds < planned and not failed:
+        ours = f"more than {rounds}"
+    if finite and len(finite) < len(values):
+        ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if failed else 'not reached'})"
     row = Row(
         label,
         "" if stand_in(run) else _paper(recipe, label),
