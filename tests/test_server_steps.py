@@ -116,6 +116,8 @@ def test_papers_names_are_fedavg_with_a_step() -> None:
 def test_tiny_tau_is_warned_of() -> None:
     assert Adam(tau=1e-8).check()
     assert not Adam().check()
+    with pytest.raises(InputError, match="divides by 0"):
+        Adam(tau=0).check()
 
 
 @pytest.mark.parametrize("name", ["adam", "yogi", "adagrad", "avgm"])

@@ -25,6 +25,7 @@ import torch
 from pydantic import BaseModel, ConfigDict, Field
 from torch import Tensor
 
+from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Vectors
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class ServerStep(BaseModel):
     neutral: ClassVar[Mapping[str, Any] | None] = None
 
     def check(self) -> list[str]:
-        """Warnings of what may go wrong."""
+        """Raise InputError for what cannot work; give warnings of what may go wrong."""
         return []
 
     def derived(self) -> dict[str, Callable[[Tensor], Tensor]]:
@@ -103,6 +104,10 @@ class Adaptive(ServerStep):
     cost = Cost(server_extra="m, v")
 
     def check(self) -> list[str]:
+        if not self.tau:
+            raise InputError(
+                "server_step.tau = 0 divides by 0 where nothing has changed: set it to 1e-3, say"
+            )
         if self.tau >= 1e-5:
             return []
         return [f"tau = {self.tau:g} lets coordinates that hardly change move by the server's whole rate"]

@@ -1,5 +1,6 @@
 """FedNova: closed forms of a client's work, and the merged model by hand."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,19 @@ def test_what_it_cannot_have(tmp_path: Path) -> None:
         Trial(tmp_path, PARTS, FedNova(), classes=4, training={"optimiser": "adam"})
     with pytest.raises(InputError, match="not with both"):
         Trial(tmp_path, PARTS, FedNova(mu=0.1), classes=4, training={"momentum": 0.9})
+    # At lr * mu = 2 two steps undo each other: the work to divide by would be 0.
+    assert accumulated(2, shrink=2.0) == 0
+    with pytest.raises(InputError, match=r"lower method\.mu"):
+        Trial(tmp_path, PARTS, FedNova(mu=20.0), classes=4, training={"lr": 0.1})
+    assert Trial(tmp_path, PARTS, FedNova(mu=19.0), classes=4, training={"lr": 0.1}).warnings
+    assert not Trial(tmp_path, PARTS, FedNova(mu=9.0), classes=4, training={"lr": 0.1}).warnings
+
+
+def test_two_clients_by_hand(tmp_path: Path) -> None:
+    # Client 0 takes one step from (0, 0), client 1 two: rate 1/2 along (-1/2, 1/2) to (1/4, -1/4), then along
+    # p - 1 with p = 1 / (1 + e^(-1/2)). Shares 1/3 and 2/3; work 1 and 2, so the mean is stretched by 5/3.
+    parts = [([[1.0]], [0]), ([[1.0], [1.0]], [0, 0])]
+    trial = Trial(tmp_path, parts, FedNova(), training={"epochs": 1, "lr": 0.5, "batch_size": 1}).rounds()
+    second = 0.25 + 0.5 * (1 - 1 / (1 + math.exp(-0.5)))
+    expected = (1 / 3 + 2 * 2 / 3) * (1 / 3 * 0.25 + 2 / 3 * second / 2)
+    assert trial.parameters.tolist() == pytest.approx([expected, -expected], rel=1e-13)

@@ -56,9 +56,13 @@ class FedNova(Method):
             raise InputError("fednova knows what sgd adds up, not adam: set training.optimiser to 'sgd'")
         if self.mu and training.momentum:
             raise InputError("fednova goes with momentum or with mu, not with both: set one of them to 0")
-        if training.lr * self.mu < 1:
-            return []
-        return [f"fednova: lr * mu = {training.lr * self.mu:g} overshoots; lower mu or training.lr"]
+        shrink = training.lr * self.mu
+        if shrink >= 2:
+            raise InputError(
+                f"fednova: lr * mu = {shrink:g} would let a client's gradients add up to nothing or less: "
+                "lower method.mu or training.lr until it is below 1"
+            )
+        return [f"fednova: lr * mu = {shrink:g} overshoots; lower mu or training.lr"] if shrink >= 1 else []
 
     def uploads(self, setting: "Setting") -> dict[str, Upload]:
         return {"work": Upload(self.weighting, 1)}
