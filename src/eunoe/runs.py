@@ -234,6 +234,8 @@ def execute(
     torch.set_num_threads(1)
 
     def told(record: Record) -> None:
+        for warning in record.get("warnings", ()):
+            say(f"warning: after round {record['round']}, {warning}")
         tracking.tell(record)
         if on_round:
             on_round(record)

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import pytest
 import torch
 from torch import Tensor
 
@@ -164,5 +163,19 @@ def test_few_samples_estimate_the_same(tmp_path: Path) -> None:
 
 
 def test_a_penalty_that_overshoots_is_warned_of(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="after round 1"):
-        curved(tmp_path, 1, weight=1e4)
+    trial = curved(tmp_path, 1, weight=1e4)
+    assert "lower method.weight" in trial.record["warnings"][0]
+    assert "warnings" not in curved(tmp_path / "slight", 1, weight=1e-4).record
+    # It is said once, where it begins.
+    trial = curved(tmp_path / "again", 1, weight=100.0, parts=PARTS[:2])
+    assert "warnings" in trial.record
+    assert "warnings" not in trial.rounds().record
+
+
+def test_a_round_in_which_nobody_trained_keeps_the_last_ones_terms(tmp_path: Path) -> None:
+    trial = curved(tmp_path, 1, participation=2, weight=0.1, memory="last_round")
+    inside, other = trial.record["clients"]
+    trial.course.round += 1
+    state, at = trial.states.load(other), torch.ones(12, dtype=torch.float64)
+    expected = 2 * 0.1 * (state["fisher"] * at - state["weighted"])
+    torch.testing.assert_close(penalty_gradient(trial, inside, at), expected, rtol=1e-9, atol=1e-13)

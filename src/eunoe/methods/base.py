@@ -63,11 +63,12 @@ class Finished:
 
 @dataclass(frozen=True)
 class Merged:
-    """The server after a round, and what the round's record shall say of its work."""
+    """The server after a round, what the round's record shall say of its work, and what it warns of."""
 
     weights: Weights
     server: Vectors
     record: dict[str, Any] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
 
 
 class Method(BaseModel):
@@ -94,8 +95,6 @@ class Method(BaseModel):
         """Raise InputError if the setting lacks what the method needs; give warnings of what may go wrong."""
         return []
 
-    # Server, before a round.
-
     def start(self, weights: Weights, setting: "Setting") -> Vectors:
         """The server's state before the first round."""
         return {}
@@ -103,8 +102,6 @@ class Method(BaseModel):
     def broadcast(self, server: Vectors, setting: "Setting") -> Vectors:
         """What every client receives besides the weights."""
         return {}
-
-    # Client.
 
     def client_state(self, setting: "Setting") -> dict[str, int]:
         """Names and sizes of what a client keeps between rounds; all zeros before its first participation."""
@@ -132,8 +129,6 @@ class Method(BaseModel):
     def finish(self, local: "Local") -> Finished:
         """Once after a client has trained."""
         return Finished()
-
-    # Server, after a round.
 
     def contribution(self, change: Tensor, uploads: Mapping[str, Tensor]) -> Tensor:
         """What enters the mean for one client, given the change of its weights (float64)."""

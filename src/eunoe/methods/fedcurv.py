@@ -19,7 +19,7 @@ paper.
 """
 
 import math
-import warnings
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 import torch
@@ -56,15 +56,16 @@ class FedCurv(Method):
         "all", description="Hold what all clients seen so far need, or only those of the last round."
     )
 
-    cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "1 pass of per-sample gradients a round", "u, v")
+    cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
     neutral = Neutral({"weight": 0.0})
 
     def start(self, weights: Weights, setting: "Setting") -> Vectors:
         zeros = torch.zeros_like(weights.parameters, dtype=torch.float64)
-        return {"u": zeros, "v": zeros.clone()}
+        return {"u": zeros, "v": zeros.clone(), "round": zeros[:1].clone()}
 
     def broadcast(self, server: Vectors, setting: "Setting") -> Vectors:
-        return {name: server[name].to(setting.dtype) for name in ("u", "v")}
+        sent = ("u", "v") if self.memory == "all" else ("u", "v", "round")
+        return {name: server[name].to(setting.dtype) for name in sent}
 
     def client_state(self, setting: "Setting") -> dict[str, int]:
         return {"fisher": setting.parameters, "weighted": setting.parameters, "round": 1}
@@ -103,18 +104,19 @@ class FedCurv(Method):
         for name, upload in (("u", "fisher"), ("v", "weighted")):
             before = server[name] if self.memory == "all" else 0.0
             merged.server[name] = before + sums.sum(upload)
+        merged.server["round"] = torch.full((1,), float(setting.round), dtype=torch.float64)
         stiffness = [setting.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)]
-        if stiffness[0] < 1 <= stiffness[1]:
-            warnings.warn(
-                f"fedcurv: after round {setting.round}, lr * weight * max(u) is {stiffness[1]:.3g}; from 1 "
-                "on training overshoots: lower method.weight or training.lr",
-                stacklevel=2,
-            )
-        return merged
+        if not stiffness[0] < 1 <= stiffness[1]:
+            return merged
+        warning = (
+            f"fedcurv: lr * weight * max(u) is now {stiffness[1]:.3g}; from 1 on training overshoots: "
+            "lower method.weight or training.lr"
+        )
+        return replace(merged, warnings=(warning,))
 
     def _own_terms(self, local: "Local") -> tuple[Tensor, Tensor]:
         """What u and v hold of this client."""
-        held = self.memory == "all" or float(local.own["round"]) == local.setting.round - 1
+        held = self.memory == "all" or bool(local.own["round"] == local.shared["round"])
         return (local.own["fisher"] * held, local.own["weighted"] * held)
 
     def _fisher(self, local: "Local") -> Tensor:
