@@ -417,6 +417,9 @@ def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Pa
     assert torch.equal(course.weights.parameters, start)
     assert [len(record["dropped"]) for record in records] == [2, 2]
     assert records[0]["clients"] == []
+    # They were sent the model and send nothing back.
+    assert records[0]["bytes_up"] == 0
+    assert records[0]["bytes_down"] > 0
 
 
 # What is recorded.

@@ -19,7 +19,6 @@ class Sums:
     def __init__(self, method: Method, start: Weights, setting: Setting) -> None:
         self.start, self.method = start, method
         self.clients: list[int] = []
-        self.sizes: list[int] = []
         self.models: list[Weights] = []
         self._uploads = method.uploads(setting)
         self._derived = setting.server_step.derived()
@@ -47,7 +46,6 @@ class Sums:
     def add(self, update: Update) -> float:
         """Take an update in; give the norm of its change."""
         self.clients.append(update.client)
-        self.sizes.append(update.size)
         change = update.weights.parameters.double() - self._start
         norm = float(torch.linalg.vector_norm(change))
         change = self.method.contribution(change, update.uploads)

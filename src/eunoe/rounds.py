@@ -106,7 +106,9 @@ def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple
     sums, norms, used = Sums(method, course.weights, setting), [], []
     dropped: list[Record] = []
     failed: list[Record] = []
+    sent = 0
     for update in engine.train(clients, received) if clients else ():
+        sent += update.skipped is None
         if problem := sums.problem(update):
             dropped.append({"client": update.client, "reason": problem})
             failed += [] if update.skipped else dropped[-1:]
@@ -144,8 +146,9 @@ def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple
         "forwards": sum(update.forwards for update in used),
         "backwards": sum(update.backwards for update in used),
         "dropped": dropped,
-        **traffic(job, received, len(clients)),
+        **traffic(job, received, len(clients), sent),
         **({"server": merged.record} if merged.record else {}),
+        **({"warnings": list(merged.warnings)} if merged.warnings else {}),
     }
     return record, watch
 
@@ -169,14 +172,14 @@ def stripped(update: Update) -> Update:
     return update
 
 
-def traffic(job: Job, received: Received, clients: int) -> Record:
-    """Bytes that a round moves."""
+def traffic(job: Job, received: Received, clients: int, sent: int) -> Record:
+    """Bytes that a round moves: to all of its clients, and back from those that sent an update."""
     weights = received.weights
     model = sum(v.numel() * v.itemsize for v in (weights.parameters, weights.floats, weights.integers))
     extra = sum(v.numel() * v.itemsize for v in received.shared.values())
     size = weights.parameters.itemsize
     up = sum(u.size * size if u.bytes is None else u.bytes for u in job.method.uploads(job.setting).values())
-    return {"bytes_up": clients * (model + up), "bytes_down": clients * (model + extra)}
+    return {"bytes_up": sent * (model + up), "bytes_down": clients * (model + extra)}
 
 
 def evaluated(round: int, config: Config) -> bool:
