@@ -1,5 +1,6 @@
 """Flashback: trust, counts and the distillation at clients and server."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from eunoe.errors import InputError
 from eunoe.local import Batch
 from eunoe.methods.flashback import Flashback
 from eunoe.training import Received, begin_client
+from tests.methods.helpers import Trial
 from tests.public_helpers import Rounds, after, blobs, federation, make_job
 
 TRAINING: dict[str, Any] = {"epochs": 2, "batch_size": 4, "lr": 0.2, "momentum": 0.9}
@@ -59,6 +61,23 @@ def test_without_trust_clients_train_as_with_cross_entropy(tmp_path: Path) -> No
         for local in ("dynamic", "ce")
     ]
     assert torch.equal(*both)
+
+
+def test_local_loss_by_hand(tmp_path: Path) -> None:
+    # The client has 3 samples of class 0 and 1 of class 1; pi = (1, 3): the teacher counts 1/4 and 3/4.
+    # Its outputs are 1/2 each; the student's, at temperature 3, are 3/4 and 1/4.
+    part = ([[1.0]] * 4, [0, 0, 0, 1])
+    trial = Trial(tmp_path, [part], Flashback(server_epochs=0))
+    shared = {"pi": torch.tensor([1.0, 3.0], dtype=torch.float64)}
+    local, _ = begin_client(trial.job, 0, Received(1, trial.course.weights, shared), {})
+    trial.job.method.begin(local)
+    local.weights.copy_(torch.tensor([3 * math.log(3), 0.0], dtype=torch.float64))
+    index = torch.tensor([0, 3])
+    losses = trial.job.method.loss(local, Batch(*local.data(index), index))
+    kept = 0.25 * 0.5 * math.log(0.5 / 0.75) + 0.75 * 0.5 * math.log(0.5 / 0.25)
+    # Cross-entropy is at temperature 1, where the student says 27/28 and 1/28.
+    expected = [0.75 * math.log(28 / 27) + kept, 0.25 * math.log(28) + kept]
+    assert losses.tolist() == pytest.approx(expected, rel=1e-13)
 
 
 def test_local_loss_is_the_papers(tmp_path: Path) -> None:
@@ -179,9 +198,11 @@ def test_the_server_keeps_a_trained_epoch_never_the_average(tmp_path: Path) -> N
     assert rounds.records[0]["server"]["best_step"] == 1
 
 
-def test_what_it_needs() -> None:
+def test_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="labels"):
         make_job(federation(foreign=blobs(40, 7)), "flashback")
     make_job(federation(foreign=blobs(40, 7)), neutral())
+    with pytest.raises(InputError, match=r"method\.local = 'dynamic'"):
+        Trial(tmp_path, [([[1.0]], [0])], Flashback(server_epochs=0, local="ntd"))
     with pytest.raises(InputError, match="server_step"):
         make_job(federation(), "flashback", server_step={"name": "avgm"})

@@ -64,7 +64,7 @@ class FedDF(Method):
         description="Clients below this multiple of chance on public validation data do not teach.",
     )
 
-    cost: ClassVar[Cost] = Cost(server_extra="up to 10,000 batches: 1 fwd+bwd; m fwd of the public set")
+    cost: ClassVar[Cost] = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
     takes_server_step: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
     neutral = Neutral({"steps": 0})

@@ -26,6 +26,15 @@ if TYPE_CHECKING:
     from eunoe.setting import Setting
 
 
+def need_three_classes(setting: "Setting", what: str, instead: str) -> None:
+    """Refuse data on which the distillation would be zero."""
+    if setting.classes < 3:
+        raise InputError(
+            f"{what} needs more than two classes: without the true one a single class has nothing to say; "
+            + instead
+        )
+
+
 class FedNTD(Method):
     """FedNTD: what the received model says of the classes that are not the true one is kept."""
 
@@ -36,12 +45,8 @@ class FedNTD(Method):
     neutral = Neutral({"beta": 0.0})
 
     def check(self, setting: "Setting") -> list[str]:
-        if setting.classes > 2:
-            return []
-        raise InputError(
-            "fedntd needs more than two classes: without the true one a single class has nothing to say; "
-            "take fedavg or fedprox"
-        )
+        need_three_classes(setting, "fedntd", "take fedavg or fedprox")
+        return []
 
     def begin(self, local: "Local") -> None:
         local.freeze("received", local.start)

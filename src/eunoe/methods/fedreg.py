@@ -10,11 +10,13 @@ on the cross-entropy with the true label:
 One local step, with d = y - w the move so far:
 
     y <- y - lr * gradient of L on the batch at gamma y + (1 - gamma) w
-    at beta y + (1 - beta) w:  g_s = gradient on the batch's pseudo data, g_p on its perturbed data
+    at beta y + (1 - beta) w:  g_s = gradient of the cross-entropy with the target on the batch's pseudo data,
+                               g_p = gradient of L on its perturbed data
     d <- d - max(0, <d, g_s> / ||g_s||^2) g_s ; then the same with g_p
 
 so that, to first order, neither loss has grown since the received model.
 
+    L               the chosen loss (cross-entropy in the paper)
     gamma, beta     gamma, beta     mixtures with the received model
     eta_s, eta_p    ps_eta, pt_eta (by default a hundredth of ps_eta)
     p_iters         ascent_steps

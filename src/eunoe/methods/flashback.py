@@ -38,6 +38,7 @@ from eunoe.distillation import divergence, not_true_divergence, trust
 from eunoe.local import Batch, Local
 from eunoe.merging import Sums
 from eunoe.methods.base import Cost, Finished, Merged, Neutral, Upload, Vectors
+from eunoe.methods.fedntd import need_three_classes
 from eunoe.methods.public_epochs import PublicEpochs
 from eunoe.options import Finite
 from eunoe.server_training import PositionLoss, ServerTrainer, SoftTargets, public_trainer
@@ -61,16 +62,15 @@ class Flashback(PublicEpochs):
     t_squared: bool = Field(False, description="Multiply the distillation by the temperature squared.")
 
     cost: ClassVar[Cost] = Cost(
-        up="1 + C",
-        down="1 + C",
-        client_compute="+1 fwd/step",
-        server_extra="(m+1) fwd + student epochs on public data; pi, r",
+        "0", "1 + C", "1 + C", "+ 1 forward a step", "m + 1 forward, epochs on public data; pi, r"
     )
     takes_server_step: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 
     def check(self, setting: Setting) -> list[str]:
+        if self.local == "ntd":
+            need_three_classes(setting, "flashback with local = 'ntd'", "set method.local = 'dynamic'")
         if self.server_epochs:
             public_trainer(setting, "flashback", labels=True)
         elif self.knowledge == "probabilities":

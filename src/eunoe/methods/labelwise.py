@@ -41,7 +41,7 @@ def by_row(model: FlatModel, per_class: Tensor) -> Tensor:
 class Labelwise(Method):
     """FedAvg in which a class's row of the classifier is averaged over the clients that have the class."""
 
-    cost = Cost(up="1 + classes")
+    cost = Cost(up="1 + C")
 
     def check(self, setting: "Setting") -> list[str]:
         if not setting.has_features:
