@@ -170,3 +170,18 @@ def test_a_model_starts_from_a_file(tmp_path: Path) -> None:
     values = {"model": {"name": "given", "start_from": str(tmp_path / "start.pt")}}
     job = make_job(net=Net(), **values)
     assert torch.equal(job.model.module.body.weight, net.body.weight)
+
+
+def test_clients_that_only_shrink_the_model_are_warned_of() -> None:
+    labels = np.array([0, 0, 1, 1, 1, 2])
+    x = np.zeros((6, 5), np.float32)
+    federation = Federation.from_arrays(x, labels, x, labels, client_ids=[0, 0, 1, 1, 2, 2], validation=0)
+
+    def warnings(loss: str, **training: Any) -> list[str]:
+        values = {"data": "given", "partition": "given", "model": "given", "loss": loss, "training": training}
+        return assemble(make_config(values), Given(federation=federation, model=Net()))[1]
+
+    assert "2 of 3 clients have one class only" in warnings("wsm", weight_decay=0.1)[0]
+    assert not warnings("ce", weight_decay=0.1)
+    assert not warnings("wsm")
+    assert not warnings("wsm", weight_decay=0.1, unlearnable="skip")

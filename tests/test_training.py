@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
@@ -5,9 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
+from eunoe.engines.cohort import Cohort
+from eunoe.engines.vectorised import Vectorised
 from eunoe.options import Training
 from eunoe.randomness import generator
-from eunoe.training import Received, plan_batches, train_client
+from eunoe.states import ClientStates
+from eunoe.training import Received, begin_client, plan_batches, train_client
 from tests.helpers import Net, blobs, make_job
 
 
@@ -129,6 +134,25 @@ def test_a_client_from_whom_the_loss_learns_nothing_can_be_left_out_or_spared_de
     assert change()[1] > 0
     assert change(unlearnable="no_decay")[1] == 0
     assert change(unlearnable="skip")[0].skipped
+
+
+def test_labels_to_validate_on_count_only_if_asked_for():
+    from eunoe.data.federation import Federation
+
+    # The last of a client's samples, which it validates on, may be of another class.
+    x, y = np.zeros((4, 5), np.float32), np.array([0, 0, 1, 2])
+    data = Federation.from_arrays(x, y, x, y, client_ids=np.zeros(4, np.int64), validation=0).data
+    ends = np.array([3])
+    federation = Federation(data, np.arange(4), np.array([0, 4]), ends, np.array([4]))
+    for option, counts in (("train", [2, 1, 0]), ("train_and_validation", [2, 1, 1])):
+        job = make_job(federation, participation=1, loss="wsm", training={"label_counts": option})
+        local, _ = begin_client(job, 0, Received(1, job.model.weights.copy()), {})
+        assert local.counts.tolist() == [2, 1, 0]
+        torch.testing.assert_close(local.terms, (torch.tensor(counts) / sum(counts)).log())
+    engine = Vectorised(job, ClientStates(Path("none")))
+    rows = engine._rows(Cohort.plan(job, job.setting_in(1), [0], exact=True))
+    torch.testing.assert_close(rows["terms"], local.terms[None])
+    assert rows["counts"].tolist() == [[2, 1, 0]]
 
 
 def one_class():

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -42,7 +43,7 @@ def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]
     job = build_job(config, given or Given())
     setting = job.setting
     _check_clients(job)
-    return job, [*job.method.check(setting), *setting.server_step.check()]
+    return job, [*job.method.check(setting), *setting.server_step.check(), *_single_classes(job)]
 
 
 def build_job(config: Config, given: Given) -> Job:
@@ -194,6 +195,21 @@ def _check_clients(job: Job) -> None:
             "batch normalisation cannot train on a single sample: take a larger batch_size, "
             "a partition with larger clients or a model with another normalisation"
         )
+
+
+def _single_classes(job: Job) -> list[str]:
+    """A warning if there are clients whose training can do nothing but shrink the model."""
+    training = job.setting.training
+    if not (training.weight_decay and training.unlearnable == "train" and job.method.trains_clients):
+        return []
+    counts = job.federation.all_counts()
+    alone = np.flatnonzero((counts > 0).sum(1) == 1)
+    if not len(alone) or job.loss.learns_from(job.loss_counts(int(alone[0]))):
+        return []
+    return [
+        f"{len(alone)} of {len(counts)} clients have one class only, from which this loss learns nothing: "
+        "weight decay shrinks their models; set training.unlearnable to 'no_decay' or 'skip'"
+    ]
 
 
 def _trains_alone(job: Job) -> bool:

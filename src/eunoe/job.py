@@ -29,6 +29,13 @@ class Job:
         """A training batch with its random changes; crops have black borders, as is usual."""
         return self.augment(x, generator, self.federation.preprocess.black)
 
+    def loss_counts(self, client: int) -> Tensor:
+        """The class counts that the loss is told of a client."""
+        counts = self.federation.counts(client)
+        if self.setting.training.label_counts == "train":
+            return counts
+        return counts + self.federation.counts(client, "validation")
+
     def setting_in(self, round: int) -> Setting:
         """The setting as it stands in a round."""
         return replace(self.setting, round=round, lr=self.setting.training.lr_in(round))

@@ -33,6 +33,11 @@ class Training(Options):
         description="What happens to a batch that is not full; with batch normalisation "
         "a kept batch of one sample joins the one before.",
     )
+    label_counts: Literal["train", "train_and_validation"] = Field(
+        "train",
+        description="Whose labels a loss takes a client's class counts from: those it trains on, or those "
+        "it validates on too, as the code released with WSM does.",
+    )
     unlearnable: Literal["train", "no_decay", "skip"] = Field(
         "train",
         description="Clients from whom the loss learns nothing (one class only, under tce or wsm): "

@@ -97,14 +97,14 @@ def make_local(
     """A client that has received the model and will take so many steps."""
     federation, model, training = job.federation, job.model, setting.training
     rows = torch.from_numpy(federation.rows(client, "train"))
-    counts = federation.counts(client).to(model.dtype)
+    counts, told = (c.to(model.dtype) for c in (federation.counts(client), job.loss_counts(client)))
 
     def data(index: Tensor) -> tuple[Tensor, Tensor]:
         chosen = rows[index]
         x = federation.inputs("clients", chosen, client=client)
         return x.to(model.device), federation.samples("clients").y[chosen].to(model.device)
 
-    decays = training.unlearnable == "train" or job.loss.learns_from(counts)
+    decays = training.unlearnable == "train" or job.loss.learns_from(told)
     return Local(
         model=model,
         setting=setting,
@@ -112,7 +112,7 @@ def make_local(
         size=len(rows),
         counts=counts.to(model.device),
         loss=job.loss,
-        terms=job.loss.terms(counts).to(model.device),
+        terms=job.loss.terms(told).to(model.device),
         start=received.weights,
         shared=received.shared,
         own=state
@@ -133,7 +133,7 @@ def train_client(
 ) -> tuple[Update, Vectors]:
     """Train one client from what it received; give its update and its new state."""
     setting, model, method = job.setting, job.model, job.method
-    if setting.training.unlearnable == "skip" and not job.loss.learns_from(job.federation.counts(client)):
+    if setting.training.unlearnable == "skip" and not job.loss.learns_from(job.loss_counts(client)):
         return Update(
             client, 0, received.weights, {}, skipped="its single class teaches this loss nothing"
         ), {}

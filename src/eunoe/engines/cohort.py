@@ -113,6 +113,13 @@ class Cohort:
         flat = torch.bincount(torch.from_numpy(owners) * classes + labels, minlength=len(self) * classes)
         return flat.view(len(self), classes).to(self.job.model.dtype)
 
+    @property
+    def loss_counts(self) -> Tensor:
+        """The class counts that the loss is told of each client, in the model's type."""
+        if self.setting.training.label_counts == "train":
+            return self.counts
+        return torch.stack([self.job.loss_counts(client) for client in self.clients]).to(self.counts)
+
     def batches(self) -> Iterator[Batch]:
         """The batch of every step, with a first dimension of clients: at least those that have the step."""
         federation, device = self.job.federation, self.job.model.device

@@ -70,7 +70,7 @@ class Vectorised(Serial):
         skipped = {
             client
             for client in (clients if training.unlearnable == "skip" else ())
-            if not job.loss.learns_from(job.federation.counts(client))
+            if not job.loss.learns_from(job.loss_counts(client))
         }
         together = [client for client in clients if client not in skipped]
         done: dict[int, tuple[Update, Vectors]] = {}
@@ -153,17 +153,17 @@ class Vectorised(Serial):
     def _rows(self, cohort: Cohort) -> Vectors:
         """What every cohort has of each client: its label counts and numbers."""
         job, device = self.job, self.job.model.device
-        training, counts = job.setting.training, cohort.counts
+        training, counts, told = job.setting.training, cohort.counts, cohort.loss_counts
         sizes = torch.from_numpy(job.federation.sizes[cohort.clients])
         rows = {
             "counts": counts,
-            "terms": job.loss.terms(counts),
+            "terms": job.loss.terms(told),
             "client": torch.tensor(cohort.clients),
             "size": sizes,
             "steps": torch.tensor(cohort.steps),
         }
         if training.unlearnable == "no_decay" and training.weight_decay:
-            learns = torch.tensor([job.loss.learns_from(own) for own in counts]).to(counts)
+            learns = torch.tensor([job.loss.learns_from(own) for own in told]).to(counts)
             rows["weight decay"] = learns * training.weight_decay
         return {name: value.to(device) for name, value in rows.items()}
 
