@@ -1,5 +1,6 @@
 """FedDyn: the paper's form against the one that is computed, and its identities."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,25 @@ from tests.methods.helpers import Trial, random_parts, softmax_gradient
 
 EQUAL = random_parts([8, 8, 8, 8], 3, 4)
 FULL: dict[str, Any] = {"steps": 6, "lr": 0.2, "batch_size": 0, "clip": 1000.0}
+
+
+def test_two_rounds_by_hand(tmp_path: Path) -> None:
+    # One of two equal clients takes part, with one step of rate 1/2 and alpha = 1/2. Round 1: (0, 0) to
+    # (1/4, -1/4) with q_k = (1/4, -1/4); q = q_k / 2, so (3/8, -3/8) is sent.
+    # If the same client takes part again, its gradient there is p - 1, with p = 1 / (1 + e^(-3/4)), and the
+    # bend is alpha (y - w + q_k) = 1/8; if the other one does, there is no bend yet.
+    part = ([[1.0]], [0])
+    training = {"steps": 1, "lr": 0.5, "batch_size": 0, "clip": 100.0}
+    trial = Trial(tmp_path, [part, part], FedDyn(alpha=0.5), training=training, participation=1).rounds()
+    first = trial.record["clients"]
+    assert trial.reported.parameters.tolist() == [0.25, -0.25]
+    assert trial.parameters.tolist() == [0.375, -0.375]
+    trial.rounds()
+    bend = 0.125 if trial.record["clients"] == first else 0.0
+    moved = 0.5 * (1 - 1 / (1 + math.exp(-0.75)) - bend)
+    mean = 0.375 + moved
+    assert trial.reported.parameters[0].item() == pytest.approx(mean, rel=1e-14)
+    assert trial.parameters[0].item() == pytest.approx(mean + 0.125 + moved / 2, rel=1e-14)
 
 
 def test_first_round_trains_as_fedprox(tmp_path: Path) -> None:
