@@ -54,6 +54,16 @@ def test_the_rules(found, kind, first):
         assert "loss.name=wsm" not in settings
 
 
+@pytest.mark.parametrize("method", ["scaffold", "fedntd", "fedprox", "flashback"])
+def test_what_a_run_did_already_is_no_remedy(method):
+    for counts, local in ((ALIKE, [0.5, 0.5]), (FEW, [0.5, 0.5]), (FEW, [0.88, 0.9])):
+        merged = 0.6 if local[0] > 0.8 else 0.8
+        for done in ("fedavg", method):
+            remedies = diagnose(records(0.9, local, merged, counts, method=done)).remedies
+            assert remedies
+            assert all(f"method.name={done}" not in remedy.settings for remedy in remedies)
+
+
 def test_without_public_data_distillation_asks_for_some():
     remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
     assert remedy.settings == ("method.name=flashback", "public.share=0.05")

@@ -19,7 +19,7 @@ proposed as well: the WSM paper's ablations show forgetting grow with both.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -43,6 +43,11 @@ class Remedy:
         """The command that runs the same setting with this change."""
         return " ".join(["eunoe run", config, *(f"--set {setting}" for setting in self.settings)])
 
+    def is_new_to(self, config: Mapping[str, Any]) -> bool:
+        """Whether it names a loss or a method that the run did not have, or names none."""
+        named = [setting.split(".name=") for setting in self.settings if ".name=" in setting]
+        return not named or any(config[section]["name"] != name for section, name in named)
+
 
 @dataclass(frozen=True)
 class Diagnosis:
@@ -63,7 +68,12 @@ class Clients:
 
 
 def diagnose(run: RunRecords) -> Diagnosis:
-    """Apply the rules to a run."""
+    """Apply the rules to a run; what it did already is no remedy."""
+    found = _diagnose(run)
+    return replace(found, remedies=tuple(r for r in found.remedies if r.is_new_to(run.config)))
+
+
+def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarise(run), run.config
     clients = describe_clients(run)
     local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
@@ -122,40 +132,28 @@ def _setting(run: RunRecords, clients: Clients) -> list[str]:
 
 
 def _losses(config: Mapping[str, Any], clients: Clients) -> list[Remedy]:
-    remedies = []
-    if config["loss"]["name"] != "wsm":
-        settings = ["loss.name=wsm"]
-        if clients.single > 0.1 and config["training"].get("weight_decay"):
-            settings.append("training.unlearnable=no_decay")
-        remedies.append(
-            Remedy(
-                "re-weight the softmax by the client's class shares, so absent classes are spared",
-                tuple(settings),
-            )
-        )
-    if config["method"]["name"] != "fedntd":
-        remedies.append(
-            Remedy("keep the received model's view of the other classes", ("method.name=fedntd",))
-        )
-    if config["method"]["name"] != "fedprox":
-        remedies.append(
-            Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1"))
-        )
-    return remedies
+    decays = clients.single > 0.1 and config["training"].get("weight_decay")
+    spared = ("training.unlearnable=no_decay",) if decays else ()
+    return [
+        Remedy(
+            "re-weight the softmax by the client's class shares, so absent classes are spared",
+            ("loss.name=wsm", *spared),
+        ),
+        Remedy("keep the received model's view of the other classes", ("method.name=fedntd",)),
+        Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1")),
+    ]
 
 
 def _distillation(config: Mapping[str, Any]) -> list[Remedy]:
     public = config.get("public", {})
     there = public.get("share") or public.get("count") or public.get("groups") or public.get("data")
     share = () if there else ("public.share=0.05",)
-    name = config["method"]["name"]
     return [
-        Remedy(why, (f"method.name={method}", *share))
-        for method, why in (
-            ("flashback", "distil the clients and the last model into the average, by what each has seen"),
-            ("feddf", "distil the mean of the clients' outputs into the average"),
-        )
-        if method != name
+        Remedy(
+            "distil the clients and the last model into the average, by what each has seen",
+            ("method.name=flashback", *share),
+        ),
+        Remedy("distil the mean of the clients' outputs into the average", ("method.name=feddf", *share)),
     ]
 
 
@@ -167,9 +165,7 @@ def _participation(run: RunRecords) -> float:
 def _fresh_controls(run: RunRecords) -> list[Remedy]:
     training = run.config["training"]
     plain = training.get("optimiser", "sgd") == "sgd" and not training.get("momentum")
-    if plain and _participation(run) >= FRESH and run.config["method"]["name"] != "scaffold":
-        return [_scaffold()]
-    return []
+    return [_scaffold()] if plain and _participation(run) >= FRESH else []
 
 
 def _more(run: RunRecords) -> list[Remedy]:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from eunoe import registry
 from eunoe.recipes.base import Run
 
 # Training samples, those of the public set and of the clients' validation parts included.
@@ -49,7 +50,7 @@ def samples(config: Mapping[str, Any]) -> float:
     one = size * kept / clients * passes
     if steps := training.get("steps"):
         one = min(one, steps * training["batch_size"])
-    if method == "central":
+    if not getattr(registry.find("method", method), "trains_clients", True):
         share = config["public"].get("share") or 0.04 if config["method"]["on"] == "public" else 1.0
         return float(config["rounds"] * size * share * passes)
     a_round = participants * one * STEP_WORK.get(method, 1.0) + SERVER_SAMPLES.get(method, 0)
