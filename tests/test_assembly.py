@@ -185,3 +185,16 @@ def test_clients_that_only_shrink_the_model_are_warned_of() -> None:
     assert not warnings("ce", weight_decay=0.1)
     assert not warnings("wsm")
     assert not warnings("wsm", weight_decay=0.1, unlearnable="skip")
+
+
+def test_a_classifier_without_bias_makes_fedrs_the_papers() -> None:
+    job = make_job(model={"name": "given", "classifier_bias": False}, loss="fedrs")
+    assert "classifier.bias" not in job.model.names
+    assert len(job.model.names) == 3
+    x = torch.randn(4, 5)
+    weight = job.model.module.get_parameter("classifier.weight")
+    psi = job.loss.terms(torch.tensor([3.0, 0.0, 1.0]))
+    by_paper = torch.stack([psi[c] * (job.model.module.features(x) @ weight[c]) for c in range(3)], 1)
+    torch.testing.assert_close(job.model.forward(x) * psi, by_paper)
+    with pytest.raises(InputError, match="classifier_bias"):
+        make_job(net=nn.Linear(5, 3), model={"name": "given", "classifier_bias": False})

@@ -136,6 +136,22 @@ def test_a_client_from_whom_the_loss_learns_nothing_can_be_left_out_or_spared_de
     assert change(unlearnable="skip")[0].skipped
 
 
+@pytest.mark.parametrize("loss", ["tce", "wsm"])
+def test_rows_of_absent_classes_are_shielded_from_all_but_weight_decay(loss):
+    def rows(**training):
+        job = make_job(one_class(per_client=2), loss=loss, training={"steps": 4, "lr": 0.5, **training})
+        start = job.model.weights.copy()
+        update, _ = train_client(job, 0, Received(1, start), {})
+        at = job.model.names.index("classifier.weight")
+        return [job.model.views(weights.parameters)[at] for weights in (start, update.weights)]
+
+    before, after = rows()
+    assert torch.equal(after[2], before[2])
+    assert not torch.equal(after[:2], before[:2])
+    before, after = rows(weight_decay=0.1)
+    torch.testing.assert_close(after[2], before[2] * (1 - 0.5 * 0.1) ** 4)
+
+
 def test_labels_to_validate_on_count_only_if_asked_for():
     from eunoe.data.federation import Federation
 
@@ -155,9 +171,10 @@ def test_labels_to_validate_on_count_only_if_asked_for():
     assert rows["counts"].tolist() == [[2, 1, 0]]
 
 
-def one_class():
+def one_class(per_client=1):
+    """Clients with one class each, or the first with two."""
     from eunoe.data.federation import Federation
 
     x = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
     y = np.repeat([0, 1, 2], 10)
-    return Federation.from_arrays(x, y, x, y, client_ids=y)
+    return Federation.from_arrays(x, y, x, y, client_ids=y // per_client)

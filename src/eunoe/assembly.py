@@ -17,6 +17,7 @@ from eunoe.errors import InputError
 from eunoe.job import Job
 from eunoe.losses import Loss
 from eunoe.methods.base import Method
+from eunoe.models.base import remove_bias
 from eunoe.randomness import global_stream
 from eunoe.server_steps import Average, ServerStep
 from eunoe.server_training import ServerTrainer
@@ -113,6 +114,8 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
             from eunoe.models.head import with_head
 
             module = with_head(module, federation.classes)
+        if not section.classifier_bias:
+            remove_bias(module)
     if section.start_from is not None:
         from pathlib import Path
 

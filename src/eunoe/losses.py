@@ -135,7 +135,7 @@ class FedRS(Loss, frozen=True):
     """FedRS: restricted softmax, the logits of classes the client lacks are scaled down.
 
     The paper scales w_c . h of a classifier without bias; here the whole logit is scaled, so that it goes
-    with any model (the two agree for a classifier without bias).
+    with any model. `model.classifier_bias = false` makes the two the same.
     """
 
     alpha: float = Field(

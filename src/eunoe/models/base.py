@@ -22,6 +22,17 @@ class Classifier(nn.Module, ABC):
         return logits
 
 
+def remove_bias(model: nn.Module) -> None:
+    """Leave a model's last layer, which gives its logits, without a bias."""
+    modules = getattr(model, "classifier", nn.Module()).modules()
+    last = [layer for layer in modules if isinstance(layer, nn.Linear)][-1:]
+    if not last:
+        raise InputError(
+            f"model.classifier_bias = false needs a linear `classifier`; {type(model).__name__} has none"
+        )
+    last[0].register_parameter("bias", None)
+
+
 def image_shape(model: str, shape: tuple[int, ...], least: int = 1) -> tuple[int, int, int]:
     """The shape as channels, height and width, if it is that of an image with sides of at least `least`."""
     if len(shape) != 3 or shape[0] < 1 or min(shape[1:]) < least:
