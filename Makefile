@@ -8,7 +8,7 @@ CODE := src tests tools benchmarks examples docs
 PYTEST := $(BIN)/python -m pytest
 BESIDE_PFL := tests/methods/test_against_pfl.py
 
-.PHONY: demo test test-all check format api docs clean
+.PHONY: demo test test-all check format api docs release-check clean
 
 demo: .venv/installed
 	$(BIN)/eunoe demo
@@ -38,6 +38,9 @@ results: .venv/installed
 
 docs: .venv/installed-for-docs
 	$(BIN)/mkdocs build --strict
+
+release-check:
+	$(PYTHON) -m tools.release_check
 
 clean:
 	rm -rf .venv .venv-pfl dist site
