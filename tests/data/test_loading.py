@@ -60,6 +60,15 @@ def test_wrong_options_are_named(tmp_path):
         load("tests.data.test_loading:no_data")
 
 
+def test_a_folder_that_is_not_there_is_told_as_such(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("./pictures/", "some/where"):
+        with pytest.raises(InputError, match=f"there is no folder {name}"):
+            load(name)
+    with pytest.raises(InputError, match="no data set is called 'pictures'"):
+        load("pictures")
+
+
 def test_every_registered_data_set_can_be_found_and_says_what_it_is():
     for name in registry.names("data set"):
         assert registry.summary("data set", name)

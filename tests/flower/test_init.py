@@ -16,8 +16,8 @@ from flwr.cli.config_utils import load_and_validate
 from eunoe.commands.flower import app
 from eunoe.config import make_config, read_config
 from eunoe.errors import InputError
-from eunoe.flower.init import init
-from eunoe.flower.loopback import Loopback
+from eunoe.flower.init import fitted, init
+from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
 
 
@@ -73,13 +73,50 @@ def test_the_apps_can_be_loaded(folder):
 
 def test_a_config_of_ones_own(tmp_path):
     own = tmp_path / "own.toml"
-    own.write_text("rounds = 7\n")
+    text = "# of mine\nrounds = 7\n\n[partition]\nname = 'iid'\nclients = 3\n"
+    own.write_text(text)
     init(tmp_path / "app", config=own)
-    assert (tmp_path / "app" / "config.toml").read_text() == "rounds = 7\n"
+    assert (tmp_path / "app" / "config.toml").read_text() == text
     own.write_text("round = 7\n")
     with pytest.raises(InputError, match="rounds"):
         init(tmp_path / "other", config=own)
     assert not (tmp_path / "other").exists()
+
+
+def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "pictures").mkdir()
+    values = {
+        "participation": 8,
+        "data": "./own.npz",
+        "partition": {"name": "dirichlet", "clients": 15, "alpha": 0.1},
+        "public": {"data": {"name": "./pictures/", "size": 8}},
+        "model": {"name": "mlp", "start_from": "start.safetensors"},
+    }
+    said = []
+    fit = fitted(values, 3, said.append)
+    assert fit == {
+        "participation": 3,
+        "data": str(tmp_path / "own.npz"),
+        "partition": {"name": "dirichlet", "clients": 3, "alpha": 0.1},
+        "public": {"data": {"name": str(tmp_path / "pictures"), "size": 8}},
+        "model": {"name": "mlp", "start_from": str(tmp_path / "start.safetensors")},
+    }
+    assert len(said) == 2
+    assert make_config(fitted({"rounds": 7}, 3, said.append)).partition.options["clients"] == 3
+
+
+def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
+    Loopback(folder, 2).check()
+    with pytest.raises(InputError, match=r"3 nodes and pyproject.toml 2 clients"):
+        Loopback(folder, 3).check()
+    config = folder / "config.toml"
+    config.write_text(config.read_text().replace("clients = 2", "clients = 5"))
+    with pytest.raises(InputError, match=r"has 5 clients and pyproject.toml says 2"):
+        Loopback(folder, 2).check()
+    with pytest.raises(SystemExit, match=r"^error: the partition"):
+        start(folder, 2, 9000, [])
+    assert not (folder / "logs").exists()
 
 
 def test_what_cannot_be_is_refused(tmp_path, folder):

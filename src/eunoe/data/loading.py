@@ -24,11 +24,18 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
 def load(name: str, **options: Any) -> DataSet:
     """The data set of this name, path or hub address, with these options."""
+    if ("/" in name or "\\" in name) and ":" not in name and not is_path(name):
+        raise InputError(f"there is no folder {name}; a data set of your own is a folder or a .npz file")
     name, options = resolve(name, options)
     data = registry.build("data set", name, options)
     if not isinstance(data, DataSet):
         raise InputError(f"data set {name!r} gave a {type(data).__name__}; it must give an eunoe DataSet")
     return data
+
+
+def is_path(name: str) -> bool:
+    """Whether a name in a config stands for a file or a folder here."""
+    return bool(_path_kind(name)[0])
 
 
 def _path_kind(name: str) -> tuple[str, str]:

@@ -1,11 +1,15 @@
 """Writes a Flower app that is ready to run: configuration, server, client, TLS, keys and a start script."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from eunoe.config import make_config, read_config
+from eunoe import registry
+from eunoe.config import apply_settings, make_config, read_config
+from eunoe.data.loading import is_path
 from eunoe.errors import InputError
 from eunoe.flower.credentials import LOOPBACK, make_node_key, make_server_certificate
+from eunoe.toml import to_toml
 
 CONFIG = """\
 # What the federation computes, as in any run of Eunoe: `eunoe run config.toml` does the same
@@ -99,7 +103,7 @@ Start it again after an interruption and the run goes on.
 
 from pathlib import Path
 
-from eunoe.flower.loopback import Loopback
+from eunoe.flower.loopback import start
 
 NODES = {nodes}
 PORT = {port}
@@ -107,7 +111,7 @@ PORT = {port}
 OWN_DATA: list[str] = []
 
 if __name__ == "__main__":
-    Loopback(Path(__file__).parent, NODES, PORT, OWN_DATA).run()
+    start(Path(__file__).parent, NODES, PORT, OWN_DATA)
 '''
 
 IGNORED = """\
@@ -182,8 +186,12 @@ def init(
     hosts: Sequence[str] = LOOPBACK,
     port: int = 8443,
     config: Path | None = None,
+    say: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:
-    """Write the app of a federation to a new folder; give the files that were written."""
+    """Write the app of a federation to a new folder; give the files that were written.
+
+    What has to be otherwise than in the config is told through `say`.
+    """
     if nodes < 1:
         raise InputError(f"a federation needs at least 1 node, not {nodes}")
     if not 1 <= port <= 65535 - nodes:
@@ -192,17 +200,18 @@ def init(
         raise InputError(f"{folder} is not empty; name a new folder")
     text = CONFIG.format(nodes=nodes)
     if config is not None:
-        make_config(read_config(config))
-        text = config.read_text()
+        given = read_config(config)
+        values = fitted(given, nodes, say)
+        text = config.read_text("utf-8-sig") if values == given else to_toml(values)
     folder.mkdir(parents=True, exist_ok=True)
-    values = {"nodes": nodes, "port": port, "quorum": max(1, nodes - 1), "hosts": ", ".join(hosts)}
+    facts = {"nodes": nodes, "port": port, "quorum": max(1, nodes - 1), "hosts": ", ".join(hosts)}
     files = {
         "config.toml": text,
-        "pyproject.toml": PROJECT.format(**values),
+        "pyproject.toml": PROJECT.format(**facts),
         "server_app.py": SERVER,
         "client_app.py": CLIENT,
-        "start.py": START.format(**values),
-        "README.md": README.format(**values),
+        "start.py": START.format(**facts),
+        "README.md": README.format(**facts),
         ".gitignore": IGNORED,
     }
     for name, content in files.items():
@@ -211,3 +220,34 @@ def init(
     for node in range(nodes):
         make_node_key(folder / "keys", f"node-{node}")
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+def fitted(values: Mapping[str, Any], nodes: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """A config for so many nodes, whose paths hold wherever on this machine the apps run."""
+    config = make_config(values)
+    partition = config.partition
+    divides = "clients" in registry.options(registry.find("partition", partition.name))
+    if divides and partition.options.get("clients") != nodes:
+        say(f"partition.clients is {nodes} now, one for each node: the trial data are divided among them")
+        values = apply_settings(values, [f"partition.clients={nodes}"])
+    if isinstance(config.participation, int) and config.participation > nodes:
+        say(f"participation is {nodes} now: there are no more nodes")
+        values = apply_settings(values, [f"participation={nodes}"])
+    placed = {**values, **{key: _placed(values[key]) for key in ("data", "model") if key in values}}
+    if isinstance(public := values.get("public"), Mapping) and "data" in public:
+        placed["public"] = {**public, "data": _placed(public["data"])}
+    return placed
+
+
+def _placed(section: Any) -> Any:
+    """A section of a config with absolute paths."""
+    if isinstance(section, str):
+        return str(Path(section).expanduser().resolve()) if is_path(section) else section
+    if not isinstance(section, Mapping):
+        return section
+    files = {
+        key: str(Path(section[key]).expanduser().resolve())
+        for key in ("path", "start_from")
+        if key in section
+    }
+    return {**section, **({"name": _placed(section["name"])} if "name" in section else {}), **files}

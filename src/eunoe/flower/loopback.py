@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO
 
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import EunoeError, InputError, RunFailed
 
 Process = subprocess.Popen[bytes]
 
@@ -134,6 +134,7 @@ class Loopback:
         A node that died is started again: after a kill the SuperLink takes it for alive, and refuses it,
         until it has missed its heartbeats for a minute.
         """
+        self.check()
         with self:
             self.start_link()
             for node in range(self.count):
@@ -149,6 +150,23 @@ class Loopback:
         status = self.status()
         if status != "finished":
             raise RunFailed(f"the run is {status}; see {self._logs}, then start it again: it will go on")
+
+    def check(self) -> None:
+        """Refuse now what the server would refuse when all processes have started."""
+        from eunoe.config import make_config, read_config
+        from eunoe.flower.server import assemble_for, run_options
+
+        # The server runs here, so paths begin here.
+        with contextlib.chdir(self.folder):
+            config = make_config(read_config(Path("config.toml")))
+            options = run_options(read_config(Path("pyproject.toml"))["tool"]["flwr"]["app"]["config"])
+            if options.clients != self.count:
+                raise InputError(
+                    f"start.py has {self.count} nodes and pyproject.toml {options.clients} clients: "
+                    "they must be the same number"
+                )
+            if options.data == "partition":
+                assemble_for(options, config)
 
     def revive(self) -> None:
         """Start again the nodes that have ended."""
@@ -194,6 +212,17 @@ class Loopback:
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
             "OMP_NUM_THREADS": "1",
         }
+
+
+def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> None:
+    """Run a federation on this machine as a command does; what goes wrong is one line."""
+    try:
+        Loopback(folder, nodes, port, own_data).run()
+    except EunoeError as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("interrupted; started again, the run goes on")
+    print(f"finished; what was forgotten: eunoe report {folder / 'run'}")
 
 
 def _options(values: dict[str, object]) -> list[str]:

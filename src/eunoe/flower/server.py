@@ -24,6 +24,7 @@ from eunoe.files import write_text
 from eunoe.flower.engine import Remote, RemoteStates
 from eunoe.flower.own_data import Facts, server_federation
 from eunoe.flower.roster import Roster, Say
+from eunoe.job import Job
 from eunoe.options import Finite, Options
 from eunoe.rounds import Record
 from eunoe.runs import Run, check_config, check_data, execute
@@ -83,11 +84,7 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
             sizes = np.array([roster.members[client].size for client in range(options.clients)])
         given = Given(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
-    job, warnings = assemble(config, given)
-    if len(job.federation) != options.clients:
-        raise InputError(
-            f"the partition has {len(job.federation)} clients and pyproject.toml says {options.clients}"
-        )
+    job, warnings = assemble_for(options, config, given)
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(config, given)))
         check_data(options.folder, job, say)
@@ -104,6 +101,17 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
         validate_on_clients=options.validate_on_clients and facts is not None,
     )
     return execute(config, given, job, options.folder, lambda record: say(line(record)), say, engine)
+
+
+def assemble_for(options: RunOptions, config: Config, given: Given | None = None) -> tuple[Job, list[str]]:
+    """The job of a federation's server, and what it warns of."""
+    job, warnings = assemble(config, given)
+    if len(job.federation) != options.clients:
+        raise InputError(
+            f"the partition of config.toml has {len(job.federation)} clients and pyproject.toml says "
+            f"{options.clients}: they must be the same number"
+        )
+    return job, warnings
 
 
 def declared_before(folder: Path) -> Integers | None:
