@@ -273,6 +273,24 @@ def test_a_run_that_reached_its_target_has_nothing_left_to_do(tmp_path: Path) ->
     assert len(resume(tmp_path, stop={}).records) == 4
 
 
+def test_a_target_that_is_not_measured_is_refused_before_the_first_round(tmp_path: Path) -> None:
+    values = {**NAMED, "split": {"validation": 0.0}, "stop": {"target": 0.5}}
+    with pytest.raises(InputError, match=r"no client has a validation part: set split\.validation"):
+        run(**values, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    folder = run(**{**values, "stop": {}}, out=tmp_path / "run").folder
+    with pytest.raises(InputError, match=r"stop\.target"):
+        resume(folder, stop={"target": 0.5})
+
+
+def test_a_cohort_may_not_change(tmp_path: Path) -> None:
+    engine = {"name": "vectorised", "cohort": 2}
+    run(**{**NAMED, "rounds": 1, "engine": engine}, out=tmp_path)
+    with pytest.raises(InputError, match=r"engine\.cohort is 2 in .* and must stay so"):
+        resume(tmp_path, rounds=2, engine={**engine, "cohort": 1})
+    assert len(resume(tmp_path, rounds=2).records) == 2
+
+
 @pytest.mark.parametrize(
     ("change", "name"),
     [

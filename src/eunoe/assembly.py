@@ -168,6 +168,17 @@ def with_cohort(config: Config, job: Job) -> Config:
     return config.model_copy(update={"engine": engine.model_copy(update={"cohort": cohort})})
 
 
+def check_targets(config: Config, federation: Federation) -> None:
+    """Refuse to wait for an accuracy that will not be measured."""
+    if config.stop.target is not None and not len(federation.pooled("validation")[0]):
+        raise InputError(
+            "stop.target is a validation accuracy and no client has a validation part: set split.validation "
+            "(to 0.1, say), or name a test accuracy as stop.test_target"
+        )
+    if config.stop.test_target is not None and not len(federation.data.test.y):
+        raise InputError("stop.test_target is a test accuracy and there is no test set: name stop.target")
+
+
 def _try(model: FlatModel, federation: Federation, section: Model) -> None:
     x = federation.inputs("clients", torch.zeros(2, dtype=torch.int64)).to(model.device)
     with model.evaluating(), torch.no_grad():

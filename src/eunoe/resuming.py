@@ -29,6 +29,12 @@ def check_config(folder: Path, new: Config) -> None:
         raise InputError(
             "a run cannot change to or from the vectorised engine: its results differ in the last bits"
         )
+    cohort = old.engine.cohort
+    if new.engine.name == "vectorised" and new.engine.cohort != cohort:
+        raise InputError(
+            f"engine.cohort is {cohort} in {folder} and must stay so: another one's results differ in the "
+            "last bits"
+        )
 
 
 def check_data(folder: Path, job: Job, say: Callable[[str], None]) -> None:

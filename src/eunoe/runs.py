@@ -14,7 +14,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eunoe.assembly import Given, assemble, resolved, with_cohort
+from eunoe.assembly import Given, assemble, check_targets, resolved, with_cohort
 from eunoe.config import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
@@ -168,6 +168,7 @@ def run(
     if out is not None and (Path(out) / "config.toml").exists():
         raise InputError(f"{out} holds a run already; resume it, or name another folder")
     job, warnings = assemble(checked, given)
+    check_targets(checked, job.federation)
     for warning in warnings:
         say(f"warning: {warning}")
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
@@ -194,6 +195,7 @@ def resume(
     new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})
     check_config(folder, new)
     job, _ = assemble(new, given)
+    check_targets(new, job.federation)
     check_data(folder, job, say)
     return execute(new, given, job, folder, on_round, say)
 
