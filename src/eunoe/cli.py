@@ -2,6 +2,7 @@
 
 import io
 import sys
+from typing import Annotated
 
 import typer
 
@@ -19,7 +20,6 @@ from eunoe.commands.sweep import sweep
 from eunoe.errors import EunoeError, InputError
 
 app = typer.Typer(
-    help="Federated learning that does not forget: measure it, mitigate it, show it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -40,6 +40,23 @@ app.command()(demo)
 data.app.command()(show)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from eunoe import __version__
+
+        typer.echo(f"eunoe {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _about(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Federated learning that does not forget: measure it, mitigate it, show it."""
 
 
 def main() -> None:

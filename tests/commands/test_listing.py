@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from eunoe import registry
+from eunoe import __version__, registry
 from tests.commands.command import eunoe
 
 
@@ -89,3 +89,7 @@ def test_the_command_imports_nothing_heavy_before_it_must() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.splitlines()[-1] == "heavy: []"
+
+
+def test_the_version_is_told() -> None:
+    assert eunoe("--version").out == f"eunoe {__version__}\n"
