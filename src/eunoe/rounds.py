@@ -120,8 +120,9 @@ def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple
             used.append(stripped(update))
     if failed and not used:
         first = failed[0]
+        hint = "; lower training.lr, or look for NaN in the data" if "finite" in first["reason"] else ""
         raise RunFailed(
-            f"every client of round {round} was dropped; client {first['client']}: {first['reason']}"
+            f"every client of round {round} was dropped; client {first['client']}: {first['reason']}{hint}"
         )
     if used or not clients:
         merged = method.merge(course.server, sums, setting)

@@ -60,7 +60,7 @@ class Pictures:
         if size != first_size:
             raise InputError(
                 f"{where} is {size[0]} x {size[1]} and {first} is {first_size[0]} x {first_size[1]}; "
-                "give a size to bring all to"
+                f"give a size to bring all to, as --set data.size=[{first_size[0]},{first_size[1]}]"
             )
         picture = picture.convert(self._mode or mode)
         if (picture.height, picture.width) != size:

@@ -64,7 +64,8 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
         ("accuracy", "ends most accurate", "%", max),
     ):
         known = {label: one[name] for label, one in sums.items() if not np.isnan(one[name])}
-        if len(known) > 1:
+        # Below zero is a gain, which a run that keeps losing a class makes when it learns it once more.
+        if len(known) > 1 and min(known.values()) >= 0:
             first = best(known, key=lambda label: known[label])
             others = ", ".join(f"{label} {100 * known[label]:.1f}" for label in known if label != first)
             praise.setdefault(first, []).append(f"{words}: {100 * known[first]:.1f} {unit} ({others})")

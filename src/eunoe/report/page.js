@@ -42,9 +42,9 @@
     return spec;
   };
 
-  const draw = async (figure) => {
+  const draw = async (figure, spare = 0) => {
     const place = document.getElementById(`chart-${figure.name}`);
-    const spec = fitted(figure, place.clientWidth);
+    const spec = fitted(figure, place.clientWidth - spare);
     if (positions.has(figure.name)) {
       spec.params.find((param) => param.name === "probe").value = positions.get(figure.name);
     }
@@ -59,6 +59,9 @@
       scaleFactor: { png: 3 },
     });
     views.set(figure.name, result);
+    // Long labels take room that the panels then must spare.
+    const over = place.scrollWidth - place.clientWidth;
+    if (over > 0 && !spare) await draw(figure, over);
   };
 
   const drawAll = async () => {

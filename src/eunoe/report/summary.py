@@ -37,7 +37,10 @@ class Summary(dict[str, Any]):
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
             word = "costs" if cost >= 0 else "adds"
-            lines.append(f"A client's training {word} {_points(abs(cost))} of accuracy on others' data.")
+            lines.append(
+                f"On the data of the others in its round, a client's training in sum {word} "
+                f"{_points(abs(cost))} of accuracy."
+            )
         drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
         if worst:
