@@ -13,7 +13,7 @@ from eunoe import registry
 from eunoe.config import Config, Model, Named
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
-from eunoe.errors import InputError
+from eunoe.errors import InputError, first_line
 from eunoe.job import Job
 from eunoe.losses import Loss
 from eunoe.methods.base import Method
@@ -130,7 +130,7 @@ def usable_device(name: str) -> str:
     try:
         torch.zeros(1, device=name).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"engine.device: {name!r} cannot be used: {str(error).splitlines()[0]}") from None
+        raise InputError(f"engine.device: {name!r} cannot be used: {first_line(error)}") from None
     return name
 
 
@@ -185,9 +185,8 @@ def _try(model: FlatModel, federation: Federation, section: Model) -> None:
         try:
             logits = model.forward(x)
         except (RuntimeError, ValueError) as error:
-            first = str(error).splitlines()[0]
             raise InputError(
-                f"model {section.name!r} cannot take inputs of shape {federation.shape}: {first}"
+                f"model {section.name!r} cannot take inputs of shape {federation.shape}: {first_line(error)}"
             ) from None
     if not isinstance(logits, torch.Tensor):
         raise InputError(f"model {section.name!r} gives a {type(logits).__name__}; it must give a tensor")

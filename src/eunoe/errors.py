@@ -20,6 +20,11 @@ class RunFailed(EunoeError):
     """A run that cannot go on; its last good checkpoint is kept."""
 
 
+def first_line(error: BaseException) -> str:
+    """What an exception says first, or what it is called if it says nothing."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint at what an unknown name may have meant: the nearest known one, or all of them."""
     known = sorted(known)

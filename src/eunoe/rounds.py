@@ -45,8 +45,8 @@ class Course:
 
 
 def start_course(job: Job) -> Course:
-    """The course of a run before its first round."""
-    weights = job.model.weights.copy()
+    """The course of a run before its first round; the server's vectors are on the CPU, whatever trains."""
+    weights = job.model.weights.copy().to("cpu")
     server = job.method.start(weights, job.setting)
     return Course(weights, {**server, **job.setting.server_step.start(weights.parameters)})
 

@@ -137,18 +137,18 @@ class ServerTrainer:
         return Pool(federation, "clients", rows, owners)
 
     def outputs(self, weights: Weights, pool: Pool) -> Tensor:
-        """A model's logits on un-augmented samples, in evaluation mode."""
+        """A model's logits on un-augmented samples, in evaluation mode; on the CPU."""
         self.model.load(weights)
         return self._outputs(pool)
 
     def accuracy(self, pool: Pool) -> Callable[[Tensor], float]:
         """The share of right predictions as a function of a model's logits on these samples."""
-        labels = pool.labels.to(self.model.device)
+        labels = pool.labels
         return lambda logits: float((logits.argmax(1) == labels).double().mean())
 
     def cross_entropy(self, pool: Pool) -> PositionLoss:
         """The plain cross-entropy on the labels of these samples."""
-        labels = pool.labels.to(self.model.device)
+        labels = pool.labels
         return lambda logits, positions: F.cross_entropy(logits, labels[positions], reduction="none")
 
     def train(
@@ -180,6 +180,7 @@ class ServerTrainer:
                 len(pool), options, generator(self.seed, "server batches", round), self._has_batch_norm
             )
             model.load(start)
+            moments |= {name: moment.to(model.device) for name, moment in moments.items()}
             watch = _Watch(self, stopping, len(batches), options.epoch_range[0])
             self._training_mode(freeze_statistics)
             backwards, steps = 0, 0
@@ -188,7 +189,9 @@ class ServerTrainer:
                 x = pool.inputs(positions)
                 x = self.augment(x, chance) if augmented else x
                 model.gradient.zero_()
-                loss(model.forward(x.to(model.device)), positions).mean().backward()  # type: ignore[no-untyped-call]
+                # Losses are formed on the CPU, where the server's vectors are, whatever trains.
+                logits = model.forward(x.to(model.device)).cpu()
+                loss(logits, positions).mean().backward()  # type: ignore[no-untyped-call]
                 backwards += len(order)
                 if decay:
                     model.gradient.add_(model.parameters, alpha=decay)
@@ -202,7 +205,9 @@ class ServerTrainer:
                     self._training_mode(freeze_statistics)
         record = {"steps": steps, "forwards": self._forwards + backwards, "backwards": backwards}
         self._forwards = 0
-        return Trained(watch.best or model.weights.copy(), steps, record | watch.record)
+        moments |= {name: moment.cpu() for name, moment in moments.items()}
+        weights = watch.best or model.weights.copy()
+        return Trained(weights.to("cpu"), steps, record | watch.record)
 
     @property
     def _has_batch_norm(self) -> bool:
@@ -220,7 +225,7 @@ class ServerTrainer:
         parts = torch.split(torch.arange(len(pool)), self.chunk)
         self.model.module.eval()
         with torch.no_grad():
-            return torch.cat([self.model.forward(pool.inputs(p).to(self.model.device)) for p in parts])
+            return torch.cat([self.model.forward(pool.inputs(p).to(self.model.device)).cpu() for p in parts])
 
 
 class _Watch:

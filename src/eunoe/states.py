@@ -21,7 +21,7 @@ class ClientStates:
     def __init__(
         self, folder: Path, accepted: dict[int, int] | None = None, device: torch.device | None = None
     ) -> None:
-        self.folder, self.device = folder, str(device or "cpu")
+        self.folder, self.device = folder, device or torch.device("cpu")
         self.accepted = dict(accepted or {})
         # Files that a newer state replaced, with the round in which that happened.
         self._replaced: list[tuple[int, Path]] = []
@@ -29,7 +29,11 @@ class ClientStates:
     def load(self, client: int, round: int | None = None) -> dict[str, Tensor]:
         """The state of a client that counts (or that of a given round); empty if it has none."""
         round = self.accepted.get(client) if round is None else round
-        return {} if round is None else load_file(self.path(client, round), self.device)
+        return (
+            {}
+            if round is None
+            else {name: value.to(self.device) for name, value in load_file(self.path(client, round)).items()}
+        )
 
     def save(self, client: int, round: int, state: Mapping[str, Tensor]) -> None:
         """Write a client's state after a round; it does not count yet."""
@@ -38,7 +42,7 @@ class ClientStates:
         path = self.path(client, round)
         path.parent.mkdir(parents=True, exist_ok=True)
         with replacing(path, sync=False) as partial:
-            save_file({name: value.contiguous() for name, value in state.items()}, partial)
+            save_file({name: value.cpu().contiguous() for name, value in state.items()}, partial)
 
     def accept(self, client: int, round: int) -> None:
         """Let the state of this round count, if the client wrote one."""

@@ -27,10 +27,15 @@ class Received:
     weights: Weights
     shared: Vectors = field(default_factory=dict)
 
+    def to(self, device: torch.device) -> "Received":
+        """The same on the device that trains; no copy if it is there."""
+        shared = {name: value.to(device) for name, value in self.shared.items()}
+        return Received(self.round, self.weights.to(device), shared)
+
 
 @dataclass
 class Update:
-    """What a client sends back. `loss_before` and `loss_after` are of its first batch."""
+    """What a client sends back, on the CPU. `loss_before` and `loss_after` are of its first batch."""
 
     client: int
     size: int
@@ -133,9 +138,10 @@ def train_client(
 ) -> tuple[Update, Vectors]:
     """Train one client from what it received; give its update and its new state."""
     setting, model, method = job.setting, job.model, job.method
+    received = received.to(model.device)
     if setting.training.unlearnable == "skip" and not job.loss.learns_from(job.loss_counts(client)):
         return Update(
-            client, 0, received.weights, {}, skipped="its single class teaches this loss nothing"
+            client, 0, received.weights.to("cpu"), {}, skipped="its single class teaches this loss nothing"
         ), {}
     # For a model's own dropout.
     with global_stream(model.device, setting.seed, "model", received.round, client):
@@ -162,8 +168,8 @@ def train_client(
     update = Update(
         client,
         local.size,
-        model.weights.copy(),
-        {name: value.detach() for name, value in finished.uploads.items()},
+        model.weights.copy().to("cpu"),
+        {name: value.detach().cpu() for name, value in finished.uploads.items()},
         len(batches),
         before,
         after,

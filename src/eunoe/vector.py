@@ -31,6 +31,10 @@ class Weights:
     def copy(self) -> "Weights":
         return Weights(self.parameters.clone(), self.floats.clone(), self.integers.clone())
 
+    def to(self, device: torch.device | str) -> "Weights":
+        """The same on a device; no copy if they are there."""
+        return Weights(self.parameters.to(device), self.floats.to(device), self.integers.to(device))
+
 
 class FlatModel:
     """A module whose trainable parameters, gradients and buffers are views into flat vectors."""

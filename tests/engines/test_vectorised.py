@@ -16,6 +16,7 @@ from eunoe.data.federation import Federation
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorised import Vectorised, cohort_of
 from eunoe.job import Job
+from eunoe.local import Local
 from eunoe.merging import Sums
 from eunoe.methods.base import Finished, Method
 from eunoe.rounds import choose, start_course
@@ -262,6 +263,23 @@ def test_a_method_with_a_step_of_its_own(tmp_path, optimiser):
         Both(replace(job, method=OwnStep()), tmp_path / dtype, cohort=3).check(3)
 
 
+class OwnMoment(Method):
+    """A step that puts a new tensor in the place of its moment, and finishes with it."""
+
+    def step(self, local, batch):
+        gradient = local.gradient(lambda: self.loss(local, batch), batch)
+        local.moments["mean"] = 0.5 * local.moments.get("mean", torch.zeros_like(gradient)) + gradient
+        local.weights.sub_(0.05 * local.moments["mean"])
+
+    def finish(self, local):
+        return Finished(state={"mean": local.moments["mean"]})
+
+
+def test_a_moment_that_is_replaced_at_every_step(tmp_path):
+    job = make_job(ragged(5, 15), dtype="float64", training=RAGGED, participation=1.0)
+    Both(replace(job, method=OwnMoment()), tmp_path, cohort=3).check()
+
+
 class RoundAware(Method):
     """Looks at the learning rate and the round, which a recorded step must not remember."""
 
@@ -352,6 +370,16 @@ def test_what_does_not_vectorise_trains_serially_and_says_so(tmp_path):
         vectorises = False
 
     falls_back(replace(make_job(), method=Refuses()), tmp_path / "refuses", "Refuses")
+
+    class Alone(Method):
+        """Fails without a word where it sees many clients at once."""
+
+        def correct(self, local, gradient):
+            if type(local) is not Local:
+                raise NotImplementedError
+            return gradient
+
+    falls_back(replace(make_job(), method=Alone()), tmp_path / "alone", "(NotImplementedError)")
 
 
 def test_a_fault_of_the_users_own_is_raised_with_its_client(tmp_path):

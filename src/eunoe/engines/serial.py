@@ -30,6 +30,7 @@ class Serial(Engine):
     """One client after the other."""
 
     def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+        received = received.to(self.job.model.device)
         for client in clients:
             yield train_and_keep(self, client, received)
 

@@ -16,6 +16,7 @@ from eunoe.engines.cohort import Cohort
 from eunoe.engines.compiled import Compiled
 from eunoe.engines.inside import Inside, Stage, Watched, local_inside, masked_mean
 from eunoe.engines.serial import Serial, train_and_keep
+from eunoe.errors import first_line
 from eunoe.job import Job
 from eunoe.local import Batch, Local
 from eunoe.methods.base import Finished, Method, Vectors
@@ -62,6 +63,7 @@ class Vectorised(Serial):
         self._passes = (0.0, 0.0)
 
     def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+        received = received.to(self.job.model.device)
         for first in range(0, len(clients), self.cohort):
             yield from self._train(clients[first : first + self.cohort], received)
 
@@ -84,7 +86,7 @@ class Vectorised(Serial):
                     done = self._train_cohort(cohort, setting, received)
                 except Exception as error:
                     # If the fault is not vmap's, training alone will show it with its client.
-                    self._serial = f"this could not be vectorised ({str(error).splitlines()[0]})"
+                    self._serial = f"this could not be vectorised ({first_line(error)})"
         if self._serial is not None:
             self._tell(self._serial)
         for client in clients:
@@ -128,8 +130,8 @@ class Vectorised(Serial):
                 update = Update(
                     client,
                     int(job.federation.sizes[client]),
-                    lanes,
-                    {name: value.detach() for name, value in finished.uploads.items()},
+                    lanes.to("cpu"),
+                    {name: value.detach().cpu() for name, value in finished.uploads.items()},
                     cohort.steps[k],
                     before[k],
                     after[k],
@@ -180,13 +182,18 @@ class Vectorised(Serial):
                 vectors = stage.first(level)
             here, own = weights[:active], {name: moment[:active] for name, moment in moments.items()}
             if self._own_step:
-                loss, own = self._step(stage, here, batch, vectors, own, taken)
+                loss, found = self._step(stage, here, batch, vectors, own, taken)
+                for name, value in found.items():
+                    # A step may have put another tensor in a moment's place.
+                    whole = moments.setdefault(name, value.new_zeros(len(cohort), *value.shape[1:]))
+                    whole[:active] = value
             else:
                 gradients, loss = self._gradient(stage, weights[:level], batch, vectors)
                 own_decay = decay[:active] if isinstance(decay, Tensor) else decay
                 descend(here, gradients[:active], training, lr, own_decay, own, taken)
+                moments = moments or own
             if taken == 1:
-                before, first, moments = loss.tolist(), batch, own
+                before, first = loss.tolist(), batch
         assert first is not None
         return before, first, moments
 

@@ -84,7 +84,7 @@ class Flashback(PublicEpochs):
         }
 
     def broadcast(self, server: Vectors, setting: Setting) -> Vectors:
-        return {"pi": server["pi"]}
+        return {"pi": server["pi"].to(setting.dtype)}
 
     def uploads(self, setting: Setting) -> dict[str, Upload]:
         return {} if self.knowledge == "probabilities" else {"counts": Upload("keep", setting.classes)}

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def by_row(model: FlatModel, per_class: Tensor) -> Tensor:
     """A number per parameter: that of its class in the classifier's last layer, 1 everywhere else."""
-    numbers = torch.ones_like(model.parameters, dtype=per_class.dtype)
+    numbers = per_class.new_ones(model.parameters.numel())
     owners = [name.rpartition(".")[0] for name in model.names]
     last = [owner for owner in owners if owner.split(".")[0] == "classifier"][-1:]
     for owner, part in zip(owners, model.views(numbers), strict=True):
