@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 import torch
 
+from eunoe.errors import RunFailed
+from eunoe.local import Local
+from eunoe.methods.base import Method
 from eunoe.runs import Run, run
 from tests.faults import Faulty, OwnError, alive, children, results, until
 from tests.helpers import Net, blobs
@@ -46,6 +49,27 @@ def test_a_worker_killed_at_work_is_replaced_and_no_bit_changes(
     found = results(run_with("process", tmp_path / "process", faults=faults, marks=str(tmp_path)))
     assert len(list(tmp_path.glob("2-*"))) == len(faults)
     assert found == serial
+
+
+class Deadly(Method):
+    """Ends whatever process a client trains in."""
+
+    def begin(self, local: Local) -> None:
+        if local.client == 3:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_client_at_which_every_worker_dies_ends_the_run_and_is_named(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed, match="3 worker processes died at client 3 of round 1"):
+        run(
+            federation=blobs(clients=4),
+            model=Net(),
+            method=Deadly(),
+            participation=1.0,
+            engine={"name": "process", "workers": 2},
+            out=tmp_path,
+            say=pytest.fail,
+        )
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])

@@ -13,10 +13,13 @@ import pytest
 import torch
 
 from eunoe import registry
+from eunoe.engines.ray import Ray
 from eunoe.errors import InputError
 from eunoe.runs import Run, run
+from eunoe.states import ClientStates
+from eunoe.training import Received
 from tests.faults import EXCLUDING, OwnError, children, results, until
-from tests.helpers import Net, blobs
+from tests.helpers import Net, blobs, make_job
 
 ray = pytest.importorskip("ray")
 
@@ -96,6 +99,20 @@ def test_the_users_exception_says_who_failed_and_when(one_node: None, tmp_path: 
         run_with("ray", tmp_path / "ray", method=method)
     assert caught.value.code == 7
     assert any(f"client {client} trained in round 2" in note for note in caught.value.__notes__)
+
+
+def test_workers_that_were_lost_together_are_one_loss(
+    one_node: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eunoe.engines.ray._LOSSES_ALLOWED", 2)
+    job = make_job()
+    received = Received(1, job.model.weights.copy())
+    with Ray(job, ClientStates(tmp_path), workers=2) as engine:
+        until(lambda: list(engine.train([0], received)) and len(engine._workers) == 2, 60)
+        for worker in engine._workers:
+            ray.kill(worker.actor)
+        (update,) = engine.train([1], received)
+    assert update.client == 1
 
 
 OWN_SCRIPT = """

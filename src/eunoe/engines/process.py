@@ -110,7 +110,7 @@ class Process(Engine):
                         deaths[task] += 1
                         if deaths[task] == _DEATHS_ALLOWED:
                             raise RunFailed(
-                                f"{deaths[task]} worker processes died at the task {tasks[task][:3]}; "
+                                f"{deaths[task]} worker processes died {_at(tasks[task])}; "
                                 "the machine may be short of memory: take fewer workers"
                             ) from None
                         self._replace(worker)
@@ -214,6 +214,10 @@ def _do(engine: Process, worker: _Worker, task: tuple[Any, ...]) -> tuple[str, A
     empty = torch.empty(0)
     update.weights, update.uploads = Weights(empty, empty, empty), {}
     return "update", update
+
+
+def _at(task: tuple[Any, ...]) -> str:
+    return f"at client {task[1]} of round {task[2]}" if task[0] == "train" else "at evaluating a model"
 
 
 def _end_with_the_main_process() -> None:

@@ -18,7 +18,7 @@ from typing import Any
 from eunoe.engines.base import Engine, Predictions, Rows, chunks, joined
 from eunoe.engines.packing import Packed, packed, unpacked
 from eunoe.engines.ray_actor import Actor
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import InputError, RunFailed, first_line
 from eunoe.job import Job
 from eunoe.states import ClientStates
 from eunoe.training import Received, Update
@@ -44,6 +44,8 @@ class _Worker:
 
     actor: Any
     tasks: list[int] = field(default_factory=list)
+    # Whether it has ever been ready.
+    begun: bool = False
 
 
 class Ray(Engine):
@@ -62,7 +64,8 @@ class Ray(Engine):
             raise InputError("the ray engine needs Ray: pip install 'eunoe[ray]'") from None
         self._ray, self._limit = ray, workers
         self._workers: list[_Worker] = []
-        # Workers that wait for a core or load the job, by the reference that is there once they are ready.
+        # Workers that wait for a core, load the job or may be lost, by the reference that is there once
+        # they are ready.
         self._starting: dict[Any, _Worker] = {}
         self._failed_starts = 0
         self._connected = not ray.is_initialized()
@@ -186,6 +189,11 @@ class Ray(Engine):
         worker.tasks = []
         self._workers.remove(worker)
         self._dismiss(worker)
+        # A node takes all its workers along: who has nothing to do shows that it is there before a task is
+        # its, which could otherwise be lost at one after the other.
+        for idle in [other for other in self._workers if not other.tasks]:
+            self._workers.remove(idle)
+            self._starting[idle.actor.ready.remote()] = idle
         self._hire()
 
     def _hire(self) -> None:
@@ -202,12 +210,12 @@ class Ray(Engine):
         try:
             self._ray.get(reference)
         except self._ray.exceptions.RayError as error:
-            self._failed_starts += 1
+            self._failed_starts += not worker.begun
             if self._failed_starts == _LOSSES_ALLOWED:
                 raise RunFailed(f"no worker can start on the Ray cluster: {_line(error)}") from error
             self._hire()
         else:
-            self._failed_starts = 0
+            self._failed_starts, worker.begun = 0, True
             self._workers.append(worker)
 
     def _dismiss(self, worker: _Worker) -> None:
@@ -235,8 +243,7 @@ def _connect(address: str, workers: int | None) -> None:
         try:
             ray.init(address, include_dashboard=False if cores else None, logging_level="ERROR", **cores)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise InputError(f"cannot use Ray at {address!r}: {first}") from error
+            raise InputError(f"cannot use Ray at {address!r}: {first_line(error)}") from error
 
 
 @contextmanager
