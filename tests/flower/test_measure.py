@@ -119,12 +119,34 @@ class LegacyFedAdam(InOrder, legacy.FedAdam):
     pass
 
 
+class PassingFedAvg(message_based.FedAvg):
+    """Does not name the arguments that it passes on, as wrappers do."""
+
+    def configure_train(self, *args, **kwargs):
+        return super().configure_train(*args, **kwargs)
+
+    def aggregate_train(self, server_round, *args):
+        return super().aggregate_train(server_round, *args)
+
+
+class PassingLegacyFedAvg(LegacyFedAvg):
+    """The same in the older interface."""
+
+    def configure_fit(self, **kwargs):
+        return super().configure_fit(**kwargs)
+
+    def aggregate_fit(self, *args, **kwargs):
+        return super().aggregate_fit(*args, **kwargs)
+
+
 QUIET = {"fraction_evaluate": 0.0}
 CASES = {
     "fedavg on messages": (lambda: message_based.FedAvg(**QUIET), run_message_based),
     "fedadam on messages": (lambda: message_based.FedAdam(**QUIET), run_message_based),
     "fedavg before": (lambda: LegacyFedAvg(initial_parameters=initial(), **QUIET), run_legacy),
     "fedadam before": (lambda: LegacyFedAdam(initial_parameters=initial(), **QUIET), run_legacy),
+    "a wrapper on messages": (lambda: PassingFedAvg(**QUIET), run_message_based),
+    "a wrapper before": (lambda: PassingLegacyFedAvg(initial_parameters=initial(), **QUIET), run_legacy),
 }
 
 

@@ -61,19 +61,19 @@ def measure(
 
     @functools.wraps(configure)
     def configured(*args: Any, **kwargs: Any) -> Any:
-        call = inspect.signature(configure).bind(*args, **kwargs)
-        watch.start(api.sent(list(call.arguments.values())[1]))
-        return configure(*call.args, **call.kwargs)
+        given, _ = _in_order(configure, args, kwargs)
+        watch.start(api.sent(given[1]))
+        return configure(*args, **kwargs)
 
     @functools.wraps(aggregate)
     def aggregated(*args: Any, **kwargs: Any) -> Any:
-        call = inspect.signature(aggregate).bind(*args, **kwargs)
-        number, replies = list(call.arguments)[:2]
+        given, names = _in_order(aggregate, args, kwargs)
         # An iterator would be empty after we looked, and aggregation empties the records it reads.
-        call.arguments[replies] = list(call.arguments[replies])
-        watch.local(api.received(call.arguments[replies], watch.names))
-        result = aggregate(*call.args, **call.kwargs)
-        watch.merged(call.arguments[number], None if result[0] is None else api.sent(result[0]))
+        given[1] = list(given[1])
+        watch.local(api.received(given[1], watch.names))
+        unnamed = len(given) - len(names)
+        result = aggregate(*given[:unnamed], **dict(zip(names, given[unnamed:], strict=True)))
+        watch.merged(given[0], None if result[0] is None else api.sent(result[0]))
         return result
 
     # On the object, not around it: the strategy's own loop calls self.aggregate_train and must find these.
@@ -84,6 +84,17 @@ def measure(
     }.items():
         setattr(strategy, attribute, value)
     return strategy
+
+
+def _in_order(
+    method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> tuple[list[Any], list[str]]:
+    """A call's arguments in the order of the method's parameters, and the names of the last ones.
+
+    Both interfaces give the round's number first and then what is sent or received, whatever they call it.
+    """
+    call = inspect.signature(method).bind(*args, **kwargs)
+    return [*call.args, *call.kwargs.values()], list(call.kwargs)
 
 
 class _Api(NamedTuple):
