@@ -190,6 +190,11 @@ def resume(
     Changes are nested values or keyword arguments; objects of your own are handed over as to `run`.
     """
     folder = Path(folder)
+    if (folder / "flower.json").exists():
+        raise InputError(
+            f"{folder} is the run of a Flower federation, whose clients keep their own states: "
+            "go on with it by `flwr run` or start.py"
+        )
     handed, plain = _handed_over(federation, values)
     given = given or handed
     new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})

@@ -18,7 +18,7 @@ from eunoe.config import make_config, to_toml
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options
 from eunoe.flower.server import RunOptions, run_options, serve
-from eunoe.runs import Run, run
+from eunoe.runs import Run, resume, run
 from tests.flower.grid import FakeGrid, Silence
 
 CLIENTS, ROUNDS = 4, 3
@@ -322,6 +322,34 @@ def test_who_does_not_join_is_named(tmp_path):
     assert "says that it is client 9" in said
 
 
+def test_a_node_that_makes_no_sense_does_not_join(tmp_path):
+    federation = Federation(tmp_path / "flower")
+
+    def odd(node, message):
+        query = message.metadata.message_type == "query"
+        answers = {4: {}, 5: {"numbers": MetricRecord({"client": [1], "size": 1, "validates": 0})}}
+        return RecordDict(answers[node]) if query and node in answers else None
+
+    federation.grid.nodes |= {4: {}, 5: {}}
+    federation.grid.tamper = odd
+    assert len(federation.serve().records) == ROUNDS
+    assert sum("a node does not say who it is" in text for text in federation.said) == 2
+
+
+def test_what_is_wrong_is_said_before_anybody_is_waited_for(tmp_path):
+    federation = Federation(tmp_path / "flower", method="flashback")
+    with pytest.raises(InputError, match="needs a public set"):
+        federation.serve()
+    assert federation.said == []
+
+
+def test_an_ordinary_resume_is_refused(tmp_path):
+    federation = Federation(tmp_path / "flower", rounds=1)
+    federation.serve()
+    with pytest.raises(InputError, match="run of a Flower federation"):
+        resume(federation.folder / "run")
+
+
 def test_a_quorum_may_begin(tmp_path):
     federation = Federation(tmp_path / "flower", participation=CLIENTS)
     federation.grid.offline = {federation.node(3)}
@@ -351,7 +379,7 @@ def test_wrong_node_options_are_said():
 def test_the_number_of_clients_must_agree(tmp_path):
     federation = Federation(tmp_path / "flower")
     federation.grid.offline = {federation.node(3)}
-    with pytest.raises(InputError, match="the partition has 4 clients"):
+    with pytest.raises(InputError, match=r"the partition of config\.toml has 4 clients"):
         federation.serve(clients=3)
 
 

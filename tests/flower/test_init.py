@@ -1,7 +1,13 @@
 """The app that `eunoe flower init` writes: complete, valid for Flower, and with its secrets kept."""
 
 import io
+import json
+import os
+import signal
+import socket
 import stat
+import subprocess
+import sys
 import tomllib
 import zipfile
 
@@ -19,6 +25,7 @@ from eunoe.errors import InputError
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
+from tests.faults import alive, until
 
 
 @pytest.fixture(name="folder")
@@ -69,6 +76,62 @@ def test_the_apps_can_be_loaded(folder):
         scope = {"__file__": str(folder / f"{name}.py")}
         exec((folder / f"{name}.py").read_text(), scope)
         assert type(scope["app"]).__name__ == kind
+
+
+def test_the_start_script_follows_pyproject(folder, monkeypatch):
+    """Where the run is, and whether the nodes evaluate models on their own data."""
+    project = folder / "pyproject.toml"
+    commands = []
+    monkeypatch.setattr(Loopback, "_start", lambda self, name, command: commands.append(command))
+    Loopback(folder, 2).start_node(0)
+    project.write_text(
+        project.read_text()
+        .replace('folder = "run"', 'folder = "elsewhere"')
+        .replace("validate-on-clients = false", "validate-on-clients = true")
+    )
+    here = Loopback(folder, 2, own_data=["a.npz", "b.npz"])
+    here.start_node(1)
+    assert ["validate=true" in " ".join(command) for command in commands] == [False, True]
+    assert here.status() == "not started"
+    (folder / "elsewhere").mkdir()
+    (folder / "elsewhere" / "status.json").write_text(json.dumps({"state": "finished"}))
+    assert here.status() == "finished"
+
+
+def test_what_goes_wrong_with_the_start_script_is_one_line(folder, capfd):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        script = (folder / "start.py").read_text().replace("PORT = 9000", f"PORT = {port}")
+        (folder / "start.py").write_text(script)
+        code = subprocess.run([sys.executable, folder / "start.py"], check=False).returncode
+    assert code == 1
+    assert capfd.readouterr().err == f"error: port {port} is taken; name another one\n"
+
+
+STARTING = """
+import sys
+from pathlib import Path
+from eunoe.flower.loopback import Loopback
+here = Loopback(Path(sys.argv[1]), 1)
+here.commands = Path("/bin")
+with here:
+    print(here._start("sleeper", ["sleep", "600"]).pid, flush=True)
+    sys.stdin.read()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+def test_nothing_is_left_running_when_the_start_script_is_killed(folder):
+    started = subprocess.Popen(
+        [sys.executable, "-c", STARTING, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    sleeper = int(started.stdout.readline())
+    assert alive(sleeper)
+    os.kill(started.pid, signal.SIGKILL)
+    started.communicate()
+    until(lambda: not alive(sleeper))
 
 
 def test_a_config_of_ones_own(tmp_path):

@@ -9,7 +9,7 @@ from PIL import Image
 
 pytest.importorskip("flwr")
 
-from flwr.app import RecordDict
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.assembly import build_federation
 from eunoe.config import make_config, to_toml
@@ -65,11 +65,16 @@ def _world(tmp_path, some_digits):
     return FakeGrid(tmp_path / "config.toml", nodes)
 
 
-def served(world, values, **options):
+def served(world, values, said=None, **options):
     options = {"clients": CLIENTS, "data": "own", "timeout": 5.0, "join-timeout": 0.2, **options}
     options["folder"] = world.config.parent / "run"
     world.config.write_text(to_toml(values))
-    return serve(world, make_config(values), RunOptions.model_validate(options), lambda text: None)
+    return serve(
+        world,
+        make_config(values),
+        RunOptions.model_validate(options),
+        [].append if said is None else said.append,
+    )
 
 
 def test_the_same_bits_as_a_partition_of_the_same_samples(world, tmp_path, some_digits):
@@ -144,6 +149,40 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
         answers = model(part.inputs("clients", rows)).argmax(1)
         right, count = right + int((answers == data.train.y[rows]).sum()), count + len(rows)
     assert result.records[-1]["validation"]["accuracy"] == right / count
+
+
+@pytest.mark.parametrize(
+    ("answer", "reason"),
+    [
+        ({}, "client 2's evaluation cannot be read"),
+        ({"right": [1] * 9, "samples": [1] * 9}, "counts of"),
+        ({"right": [2] * 10, "samples": [1] * 10}, "its counts cannot be"),
+        (None, "client 2 did not evaluate"),
+    ],
+)
+def test_an_evaluation_that_makes_no_sense_is_left_out_and_said_once(world, some_digits, answer, reason):
+    def tamper(node, message):
+        if node != 52 or message.metadata.message_type != "evaluate":
+            return None
+        if answer is None:
+            raise ValueError("no")
+        counts = {"counts": ConfigRecord(answer), "numbers": MetricRecord({"loss": 1.0})} if answer else {}
+        return RecordDict(counts)
+
+    world.tamper, said = tamper, []
+    settings = values(some_digits, split={"validation": 0.25})
+    for record in served(world, settings, said, **{"validate-on-clients": True}).records:
+        assert record["validation"]["by"] == [0]
+    assert [reason in text for text in said if "warning" in text] == [True]
+
+
+def test_it_is_said_that_nobody_agrees_to_evaluate(world, some_digits):
+    for node in world.nodes.values():
+        node["validate"] = False
+    said = []
+    records = served(world, values(some_digits), said, **{"validate-on-clients": True}).records
+    assert "validation" not in records[-1]
+    assert ["no client agrees" in text for text in said if "warning" in text] == [True]
 
 
 FACTS = Facts(classes=3, shape=(4, 4), dtype="uint8", clients=2, class_names=("ant", "bee", "cat"))

@@ -96,7 +96,8 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     needed = {states.path(client, round) for round in (order.start, received.round) if round is not None}
     for path in states.path(client, received.round).parent.glob(f"{client}-*"):
         if path not in needed:
-            path.unlink()
+            # Another process may have done it for a message that was sent twice.
+            path.unlink(missing_ok=True)
     return update_out(update, bool(new))
 
 

@@ -60,6 +60,7 @@ class Remote(Serial):
         self.remote_states, self.roster, self.run = states, roster, run
         self.timeout, self.quorum, self.facts = timeout, quorum, facts
         self.validate_on_clients = validate_on_clients
+        self._said = set[str]()
 
     def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
         common = broadcast(received) | self._common()
@@ -98,12 +99,15 @@ class Remote(Serial):
 
     def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
         """Accuracy on the validation parts of the clients that agree, from their counts."""
+        if not self.validate_on_clients:
+            return {}
         agree = sorted(client for client, member in self.roster.members.items() if member.validates)
-        if not self.validate_on_clients or not agree:
+        if not agree:
+            self._tell("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
         content = RecordDict({"weights": vectors_out(lanes(weights)), **self._common()})
         answers = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
-        found = {client: self._counts(reply) for client, reply in sorted(answers.items())}
+        found = {client: self._counts(client, reply) for client, reply in sorted(answers.items())}
         counts = {client: count for client, count in found.items() if count is not None and count[1].sum()}
         if not counts:
             return {}
@@ -122,20 +126,29 @@ class Remote(Serial):
         }
         return {"validation": measures}
 
-    def _counts(self, reply: Message) -> tuple[Any, Any, float] | None:
-        """Right answers and samples per class and the sum of losses; None if they make no sense."""
+    def _counts(self, client: int, reply: Message) -> tuple[Any, Any, float] | None:
+        """Right answers and samples per class and the sum of losses; None, and why, if they make no sense."""
         if reply.has_error():
+            self._tell(f"client {client} did not evaluate: {reply.error.reason}")
             return None
-        record: ConfigRecord = reply.content.config_records["counts"]
-        right, samples = (np.array(record[name], np.int64) for name in ("right", "samples"))
-        loss = float(str(reply.content.metric_records["numbers"]["loss"]))
-        shape = (self.job.federation.classes,)
-        fits = (
-            right.shape == shape
-            and samples.shape == shape
-            and bool(((right >= 0) & (right <= samples)).all())
-        )
-        return (right, samples, loss) if fits and np.isfinite(loss) else None
+        try:
+            record: ConfigRecord = reply.content.config_records["counts"]
+            right, samples = (np.array(record[name], np.int64) for name in ("right", "samples"))
+            loss = float(str(reply.content.metric_records["numbers"]["loss"]))
+            if right.shape != (self.job.federation.classes,) or right.shape != samples.shape:
+                raise ValueError(f"it has counts of {right.shape} and {samples.shape} classes")
+            if (right < 0).any() or (right > samples).any() or not np.isfinite(loss):
+                raise ValueError("its counts cannot be")
+        except (KeyError, TypeError, ValueError) as error:
+            self._tell(f"client {client}'s evaluation cannot be read: {error}")
+            return None
+        return right, samples, loss
+
+    def _tell(self, text: str) -> None:
+        """Say something once."""
+        if text not in self._said:
+            self._said.add(text)
+            self.roster.say(f"warning: {text}")
 
     def _common(self) -> dict[str, ConfigRecord]:
         return {} if self.facts is None else {"facts": self.facts.record()}

@@ -71,7 +71,8 @@ quorum = {quorum}
 timeout = 600.0
 # Seconds to wait for all clients before the first round.
 join-timeout = 600.0
-# Also evaluate on the validation data of the nodes that agree (validate=true in their --node-config).
+# With data = "own": also evaluate on the validation data of the nodes that agree (validate=true in their
+# --node-config; those of start.py do).
 validate-on-clients = false
 """
 

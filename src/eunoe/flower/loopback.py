@@ -6,6 +6,7 @@ checks and installation of packages are off.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import signal
@@ -13,12 +14,17 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import IO
+from typing import IO, TYPE_CHECKING
 
+from eunoe.config import make_config, read_config
 from eunoe.errors import EunoeError, InputError, RunFailed
+
+if TYPE_CHECKING:
+    from eunoe.flower.server import RunOptions
 
 Process = subprocess.Popen[bytes]
 
@@ -27,7 +33,8 @@ class Loopback:
     """The processes of a federation whose app `eunoe flower init` wrote to `folder`.
 
     `own_data` has the path of each node's own data; without it the nodes take the parts of the config's
-    partition. Node k listens on port + 1 + k for its own app.
+    partition. The nodes agree to evaluate models if pyproject.toml asks for that. Node k listens on
+    port + 1 + k for its own app.
     """
 
     def __init__(
@@ -92,6 +99,8 @@ class Loopback:
         settings = f'client={node} state="{self.folder / "state"}"'
         if self.own_data:
             settings += f' data="{Path(self.own_data[node]).resolve()}"'
+        if self.options.validate_on_clients:
+            settings += " validate=true"
         options = {
             "superlink": f"127.0.0.1:{self.port}",
             "root-certificates": self._secret("ca.crt"),
@@ -126,6 +135,7 @@ class Loopback:
             stdout=output,
             stderr=subprocess.STDOUT if output is not None else None,
             start_new_session=True,
+            preexec_fn=_ending_with_us(),
         )
 
     def run(self) -> None:
@@ -149,17 +159,16 @@ class Loopback:
                 _end([following])
         status = self.status()
         if status != "finished":
-            raise RunFailed(f"the run is {status}; see {self._logs}, then start it again: it will go on")
+            raise RunFailed(f"the run is {status}; see {self._logs}, then start this again: it will go on")
 
     def check(self) -> None:
         """Refuse now what the server would refuse when all processes have started."""
-        from eunoe.config import make_config, read_config
-        from eunoe.flower.server import assemble_for, run_options
+        from eunoe.flower.server import assemble_for
 
+        options = self.options
         # The server runs here, so paths begin here.
         with contextlib.chdir(self.folder):
             config = make_config(read_config(Path("config.toml")))
-            options = run_options(read_config(Path("pyproject.toml"))["tool"]["flwr"]["app"]["config"])
             if options.clients != self.count:
                 raise InputError(
                     f"start.py has {self.count} nodes and pyproject.toml {options.clients} clients: "
@@ -176,7 +185,7 @@ class Loopback:
 
     def status(self) -> str:
         """How the run stands by its folder."""
-        path = self.folder / "run" / "status.json"
+        path = self.folder / self.options.folder / "status.json"
         return str(json.loads(path.read_text())["state"]) if path.exists() else "not started"
 
     def stop(self) -> None:
@@ -195,7 +204,15 @@ class Loopback:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
+                preexec_fn=_ending_with_us(),
             )
+
+    @cached_property
+    def options(self) -> "RunOptions":
+        """What pyproject.toml says of the run."""
+        from eunoe.flower.server import run_options
+
+        return run_options(read_config(self.folder / "pyproject.toml")["tool"]["flwr"]["app"]["config"])
 
     def _home(self, name: str) -> Path:
         return self.folder / ".flwr" / name
@@ -217,16 +234,26 @@ class Loopback:
 def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> None:
     """Run a federation on this machine as a command does; what goes wrong is one line."""
     try:
-        Loopback(folder, nodes, port, own_data).run()
+        here = Loopback(folder, nodes, port, own_data)
+        here.run()
     except EunoeError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("interrupted; started again, the run goes on")
-    print(f"finished; what was forgotten: eunoe report {folder / 'run'}")
+    print(f"finished; what was forgotten: eunoe report {folder / here.options.folder}")
 
 
 def _options(values: dict[str, object]) -> list[str]:
     return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+
+
+def _ending_with_us() -> Callable[[], object] | None:
+    """What a new process does first, so that it ends when this one does, even by kill -9 (on Linux)."""
+    if sys.platform != "linux":
+        return None
+    request = ctypes.CDLL(None).prctl
+    set_signal_at_parents_death = 1  # PR_SET_PDEATHSIG in linux/prctl.h
+    return lambda: request(set_signal_at_parents_death, signal.SIGTERM)
 
 
 def _end(processes: Sequence[Process], patience: float = 10.0) -> None:

@@ -63,14 +63,17 @@ class Roster:
                 return
             problem = f"a node could not join: {reply.error.reason}"
         else:
-            said = reply.content.metric_records["numbers"]
-            client, size = int(str(said["client"])), int(str(said["size"]))
-            if client not in range(self.clients):
-                problem = f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
-            elif client in self.members:
-                problem = f"two nodes say that they are client {client}; the second is not used"
+            try:
+                said = reply.content.metric_records["numbers"]
+                client, size, validates = (int(str(said[name])) for name in ("client", "size", "validates"))
+            except (KeyError, ValueError) as error:
+                client, problem = -1, f"a node does not say who it is: {type(error).__name__} {error}"
             else:
-                self.members[client] = Member(node, size, bool(said["validates"]))
+                problem = f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
+            if client in self.members:
+                problem = f"two nodes say that they are client {client}; the second is not used"
+            elif client in range(self.clients):
+                self.members[client] = Member(node, size, bool(validates))
                 return
         self._problems[node] = problem
         self.say(f"warning: {problem}")

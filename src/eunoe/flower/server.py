@@ -19,7 +19,7 @@ from eunoe import registry
 from eunoe.assembly import Given, assemble, load_data, resolved
 from eunoe.config import Config, make_config, read_config
 from eunoe.data.federation import Integers
-from eunoe.errors import InputError
+from eunoe.errors import EunoeError, InputError
 from eunoe.files import write_text
 from eunoe.flower.engine import Remote, RemoteStates
 from eunoe.flower.own_data import Facts, server_federation
@@ -54,7 +54,11 @@ def server_app(config_path: Path) -> ServerApp:
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        serve(grid, make_config(read_config(config_path)), run_options(context.run_config), _say)
+        try:
+            serve(grid, make_config(read_config(config_path)), run_options(context.run_config), _say)
+        except EunoeError as error:
+            # Flower shows where an exception came from; this one says all by itself.
+            raise error.with_traceback(None) from None
 
     return app
 
@@ -72,6 +76,8 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
     # Clients keep two states, so the server must not fall behind them by more than one round.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
+    # What is wrong shows now, if it can be seen before all clients have come.
+    job = checked_job(config, Given(), options, say) if facts is None else None
     question = RecordDict({} if facts is None else {"facts": facts.record()})
     roster = Roster(grid, options.clients, question, say)
     say(f"waiting for {options.clients} clients")
@@ -84,12 +90,7 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
             sizes = np.array([roster.members[client].size for client in range(options.clients)])
         given = Given(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
-    job, warnings = assemble_for(options, config, given)
-    if (options.folder / "config.toml").exists():
-        check_config(options.folder, make_config(resolved(config, given)))
-        check_data(options.folder, job, say)
-    for warning in warnings:
-        say(f"warning: {warning}")
+    job = job or checked_job(config, given, options, say)
     engine = Remote(
         job,
         RemoteStates(options.folder / "states"),
@@ -112,6 +113,17 @@ def assemble_for(options: RunOptions, config: Config, given: Given | None = None
             f"{options.clients}: they must be the same number"
         )
     return job, warnings
+
+
+def checked_job(config: Config, given: Given, options: RunOptions, say: Say) -> Job:
+    """The job of a federation's server, if it also fits the run that the folder may hold."""
+    job, warnings = assemble_for(options, config, given)
+    if (options.folder / "config.toml").exists():
+        check_config(options.folder, make_config(resolved(config, given)))
+        check_data(options.folder, job, say)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    return job
 
 
 def declared_before(folder: Path) -> Integers | None:
