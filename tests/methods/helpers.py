@@ -37,6 +37,21 @@ class Direct(nn.Module):
         return self.classifier(x)
 
 
+class Normed(nn.Module):
+    """Features with batch normalisation, then a classifier."""
+
+    def __init__(self, inputs: int = 3, classes: int = 4) -> None:
+        super().__init__()
+        self.body = nn.Sequential(nn.Linear(inputs, 5), nn.BatchNorm1d(5), nn.Tanh())
+        self.classifier = nn.Linear(5, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        return self.body(x)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.classifier(self.features(x))
+
+
 def federation_of(parts: Sequence[tuple[Any, Any]], classes: int = 2) -> Federation:
     """A federation whose clients have exactly these inputs and labels to train on, in float64."""
     x = torch.cat([torch.as_tensor(part[0], dtype=torch.float64) for part in parts])

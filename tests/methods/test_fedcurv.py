@@ -97,6 +97,13 @@ def test_a_single_client_has_no_penalty(tmp_path: Path) -> None:
     torch.testing.assert_close(trial.parameters, plain.parameters, rtol=0, atol=1e-12)
 
 
+def test_what_rounding_leaves_of_a_clients_own_term_pulls_nowhere(tmp_path: Path) -> None:
+    trial = curved(tmp_path, 1, parts=PARTS[:1])
+    trial.server["u"].sub_(1e-9)
+    pull = penalty_gradient(trial, 0, torch.ones(12, dtype=torch.float64))
+    assert torch.equal(pull, torch.zeros_like(pull))
+
+
 def test_sums_hold_all_clients_seen(tmp_path: Path) -> None:
     trial = curved(tmp_path, participation=2, weight=0.1)
     for _ in range(5):

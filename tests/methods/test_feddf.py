@@ -12,10 +12,13 @@ from eunoe.errors import InputError
 from eunoe.merging import Sums
 from eunoe.methods.feddf import FedDF
 from eunoe.training import Received
+from tests.methods.helpers import Normed
 from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_job
 
 TRAINING: dict[str, Any] = {"epochs": 3, "batch_size": 4, "lr": 0.3}
 SHORT: dict[str, Any] = {"name": "feddf", "steps": 60, "every": 10, "patience": 30, "lr": 0.01}
+# The mean of linear models' logits is what the mean model says already; that of their probabilities is not.
+PROBABILITIES: dict[str, Any] = {**SHORT, "ensemble": "probabilities", "patience": 60, "lr": 0.03}
 
 
 def random_outputs(teachers: int = 3) -> Tensor:
@@ -79,27 +82,26 @@ def test_the_mean_of_the_losses_trains_as_the_loss_to_the_mean_probabilities() -
 
 def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> None:
     foreign = blobs(28, 7)
-    job = make_job(federation(foreign=foreign), SHORT, training=TRAINING)
+    job = make_job(federation(foreign=foreign), PROBABILITIES, training=TRAINING)
     rounds = Rounds(job, tmp_path).go()
     trainer, setting = job.setting.trainer, job.setting_in(1)
     assert trainer is not None
-    fresh = Rounds(make_job(federation(foreign=foreign), SHORT, training=TRAINING), tmp_path)
+    fresh = Rounds(make_job(federation(foreign=foreign), PROBABILITIES, training=TRAINING), tmp_path)
     sums = Sums(job.method, fresh.course.weights, setting)
     for update in fresh.engine.train(rounds.records[0]["clients"], Received(1, fresh.course.weights)):
         sums.add(update)
     assert isinstance(job.method, FedDF)
     targets = job.method.targets(trainer, sums.models, trainer.public("validation"))
-    distances = [
-        float(targets.divergence(trainer.outputs(weights, trainer.public("validation"))).mean())
-        for weights in (
-            rounds.course.weights,
-            sums.with_mean_buffers(
-                after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
-            ),
-        )
+    mean = sums.with_mean_buffers(fresh.course.weights.parameters + sums.mean("change"))
+    said = [
+        trainer.outputs(weights, trainer.public("validation")) for weights in (rounds.course.weights, mean)
     ]
-    assert distances[0] < 0.8 * distances[1]
-    assert rounds.records[0]["server"]["validation"] == pytest.approx(-distances[0])
+    p = targets.mass
+    distances = [float((p * (p.log() - logits.log_softmax(1))).sum(1).mean()) for logits in said]
+    assert 0 < distances[0] < 0.8 * distances[1]
+    assert rounds.records[0]["server"]["best_step"] > 0
+    score = float(targets.divergence(said[0]).mean())
+    assert rounds.records[0]["server"]["validation"] == pytest.approx(-score)
 
 
 def test_foreign_labels_are_never_looked_at(tmp_path: Path) -> None:
@@ -125,6 +127,41 @@ def test_fewer_steps_than_an_interval_still_give_a_model(tmp_path: Path) -> None
     rounds = Rounds(make_job(federation(), {"name": "feddf", "steps": 3}, training=TRAINING), tmp_path).go()
     assert rounds.records[0]["server"]["steps"] == 3
     assert bool(torch.isfinite(rounds.parameters).all())
+
+
+def test_it_stops_after_so_many_batches_without_a_better_model(tmp_path: Path) -> None:
+    for patience, steps in ((30, 30), (25, 30), (500, 60)):
+        method = {**SHORT, "patience": patience, "lr": 1e-12}
+        rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go()
+        assert rounds.records[0]["server"]["steps"] == steps
+        assert rounds.records[0]["server"]["best_step"] == 0
+
+
+def test_a_clipped_gradient_is_too_small_for_adam(tmp_path: Path) -> None:
+    average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
+    foreign = federation(foreign=blobs(28, 7))
+    moved = [
+        float((after(1, tmp_path, foreign, {**PROBABILITIES, "clip": c}, training=TRAINING) - average).norm())
+        for c in (5.0, 1e-15)
+    ]
+    assert moved[0] > 0.01
+    assert moved[1] < 1e-5
+
+
+@pytest.mark.parametrize("frozen", [True, False])
+def test_statistics_move_to_the_public_data_unless_frozen(frozen: bool, tmp_path: Path) -> None:
+    on, model = federation(foreign=blobs(28, 7)), {"name": f"{__name__}:normed", "dtype": "float64"}
+    results = [
+        Rounds(make_job(on, method, model=model, training=TRAINING), tmp_path).go()
+        for method in ({**PROBABILITIES, "freeze_statistics": frozen}, {**SHORT, "steps": 0})
+    ]
+    assert results[0].records[0]["server"]["best_step"] > 0
+    distilled, mean = (rounds.course.weights.floats for rounds in results)
+    assert torch.equal(distilled, mean) == frozen
+
+
+def normed(shape: tuple[int, ...], classes: int) -> Normed:
+    return Normed(shape[0], classes)
 
 
 def test_what_it_needs() -> None:

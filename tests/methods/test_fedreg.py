@@ -11,7 +11,7 @@ from eunoe.local import Batch, Local
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedreg import FedReg
 from eunoe.training import begin_client
-from tests.methods.helpers import Direct, Trial, random_parts, softmax_gradient
+from tests.methods.helpers import Direct, Normed, Trial, random_parts, softmax_gradient
 
 PARTS = random_parts([8, 6], 3, 4)
 FULL: dict[str, Any] = {"steps": 4, "lr": 0.5, "batch_size": 0}
@@ -114,6 +114,24 @@ def test_making_data_changes_neither_the_samples_nor_the_model(tmp_path: Path) -
     assert torch.equal(batch.x, x)
     assert torch.equal(local.weights, local.start.parameters)
     assert not torch.equal(local.rows["pseudo"], x)
+
+
+def test_batch_norm_statistics_are_those_of_real_data(tmp_path: Path) -> None:
+    weights = []
+    for name, options in (("both", {}), ("none", {"pseudo": False, "perturbed": False})):
+        torch.manual_seed(0)
+        training = {**FULL, "steps": 1}
+        trial = Trial(
+            tmp_path / name,
+            PARTS,
+            FedReg(ps_eta=1.0, **options),
+            model=Normed(),
+            classes=4,
+            training=training,
+        )
+        weights.append(trial.client(0)[0].weights)
+    assert torch.equal(weights[0].floats, weights[1].floats)
+    assert weights[0].integers.tolist() == [1]
 
 
 def test_step_without_overlap_is_the_plain_one(tmp_path: Path) -> None:

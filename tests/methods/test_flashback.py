@@ -1,6 +1,7 @@
 """Flashback: trust, counts and the distillation at clients and server."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from eunoe.distillation import divergence, trust
 from eunoe.errors import InputError
 from eunoe.local import Batch
 from eunoe.methods.flashback import Flashback
+from eunoe.server_training import PositionLoss, ServerTrainer
 from eunoe.training import Received, begin_client
 from tests.methods.helpers import Trial
 from tests.public_helpers import Rounds, after, blobs, federation, make_job
@@ -184,6 +186,29 @@ def test_in_round_one_the_server_uses_neither_labels_nor_the_first_model() -> No
     )
     expected = summed_divergence(outputs[:3], COUNTS / COUNTS.sum(0), logits)
     torch.testing.assert_close(loss(logits, everyone), expected)
+
+
+def test_the_server_learns_from_the_model_sent_by_what_it_knew_when_sent(tmp_path: Path) -> None:
+    seen = []
+
+    class Watched(Flashback):
+        def server_loss(
+            self, trainer: ServerTrainer, outputs: list[Tensor], counts: Tensor, pi: Tensor
+        ) -> PositionLoss:
+            seen.append((outputs[-1], counts, pi))
+            return super().server_loss(trainer, outputs, counts, pi)
+
+    job = make_job(federation(), "flashback", training=TRAINING)
+    rounds = Rounds(replace(job, method=Watched(gamma=0.25, server_epochs=2)), tmp_path).go()
+    sent, pi = rounds.course.weights, rounds.course.server["pi"].clone()
+    torch.testing.assert_close(pi, 0.25 * COUNTS.sum(0))
+    rounds.go()
+    trainer = job.setting.trainer
+    assert trainer is not None
+    outputs, counts, known = seen[1]
+    assert torch.equal(outputs, trainer.outputs(sent, trainer.public("train")))
+    assert torch.equal(known, pi)
+    assert torch.equal(counts, COUNTS[rounds.records[1]["clients"]])
 
 
 def summed_divergence(outputs: list[Tensor], weights: Tensor, logits: Tensor) -> Tensor:

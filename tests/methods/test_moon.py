@@ -14,7 +14,8 @@ from eunoe.local import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.moon import Moon
 from eunoe.training import begin_client, train_client
-from tests.methods.helpers import Trial, random_parts
+from eunoe.vector import Weights
+from tests.methods.helpers import Normed, Trial, random_parts
 
 
 class Turned(nn.Module):
@@ -91,6 +92,24 @@ def test_client_keeps_its_own_last_model(tmp_path: Path) -> None:
     state = trial.states.load(0)
     assert torch.equal(state["parameters"], update.weights.parameters)
     assert state["seen"].item() == 1
+
+
+def test_last_model_has_its_own_statistics(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, random_parts([6], 3, 4), Moon(), model=Normed(), classes=4, training=TRAINING)
+    start = trial.course.weights
+    state = {"parameters": start.parameters, "floats": 1 + start.floats, "seen": torch.ones(1).double()}
+    local, _ = begin_client(trial.job, 0, trial.received(), state)
+    trial.job.method.begin(local)
+    x, y = local.data(torch.arange(6))
+    batch = Batch(x, y, torch.arange(6))
+    for name, floats in (("received", start.floats), ("last", 1 + start.floats)):
+        trial.job.model.load(Weights(start.parameters, floats, start.integers))
+        with trial.job.model.evaluating(), torch.no_grad():
+            expected = trial.job.model.module.features(x)
+        torch.testing.assert_close(local.frozen(name, batch), expected, rtol=0, atol=1e-15)
+    kept = trial.client(0)[1]
+    assert torch.equal(kept["floats"], trial.job.model.floats)
+    assert not torch.equal(kept["floats"], start.floats)
 
 
 def test_batches_of_one_and_features_of_zero(tmp_path: Path) -> None:

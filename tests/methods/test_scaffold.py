@@ -11,7 +11,7 @@ from eunoe.errors import InputError
 from eunoe.local import Local
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.scaffold import Scaffold
-from tests.methods.helpers import Trial, random_parts, softmax_gradient
+from tests.methods.helpers import Normed, Trial, random_parts, softmax_gradient
 
 OPPOSITE = [([[1.0]], [0]), ([[1.0]], [1])]
 UNEQUAL = random_parts([7, 12, 5, 9], 3, 4)
@@ -76,6 +76,16 @@ def test_option_one_is_the_gradient_at_the_received_model(tmp_path: Path) -> Non
     _, state = trial.client(2)
     expected = softmax_gradient(trial.parameters, *UNEQUAL[2])
     torch.testing.assert_close(state["control"], expected, rtol=0, atol=1e-13)
+
+
+def test_finding_the_gradient_leaves_batch_norm_statistics_alone(tmp_path: Path) -> None:
+    ends = []
+    for method in (Scaffold(option="I"), Scaffold(option="II")):
+        torch.manual_seed(0)
+        trial = Trial(tmp_path / method.option, UNEQUAL, method, model=Normed(), classes=4, training=STEPS)
+        ends.append(trial.client(0)[0].weights)
+    assert torch.equal(ends[0].floats, ends[1].floats)
+    assert ends[0].integers.tolist() == [4]
 
 
 @pytest.mark.parametrize("option", ["I", "II"])
