@@ -187,7 +187,7 @@ class ServerTrainer:
             for steps, order in enumerate(batches, 1):
                 positions = torch.from_numpy(order)
                 x = pool.inputs(positions)
-                x = self.augment(x, chance) if augmented else x
+                x = self.augment(x, chance, self.federation.preprocess.black) if augmented else x
                 model.gradient.zero_()
                 # Losses are formed on the CPU, where the server's vectors are, whatever trains.
                 logits = model.forward(x.to(model.device)).cpu()

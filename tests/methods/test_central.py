@@ -51,6 +51,28 @@ def test_no_client_takes_part_and_nothing_travels(tmp_path: Path) -> None:
     assert record["server"] == {"steps": 1, "forwards": 47, "backwards": 47}
 
 
+def test_samples_are_augmented_as_the_clients_are(tmp_path: Path) -> None:
+    rounds = Rounds(make_job(federation(), "central", training=WHOLE), tmp_path)
+    black = object()
+    # A crop's border is black, as at the clients.
+    rounds.job.federation.preprocess.black = black  # type: ignore[assignment]
+    seen: list[int] = []
+
+    def augment(x: torch.Tensor, chance: torch.Generator, border: object) -> torch.Tensor:
+        assert border is black
+        seen.append(len(x))
+        return torch.zeros_like(x)
+
+    assert rounds.job.setting.trainer is not None
+    rounds.job.setting.trainer.augment = augment  # type: ignore[assignment]
+    start = rounds.parameters.clone()
+    rounds.go()
+    assert seen == [47]
+    # Zeros teach a linear model's bias alone.
+    weights = slice(0, INPUTS * CLASSES)
+    torch.testing.assert_close(rounds.parameters[weights], start[weights] * (1 - 0.3 * 0.01))
+
+
 def test_the_learning_rate_falls_by_round(tmp_path: Path) -> None:
     method, training = {"name": "central", "on": "public"}, {**WHOLE, "weight_decay": 0.0}
     slow = Rounds(make_job(federation(), method, training={**training, "lr_decay": 0.5}), tmp_path).go()
