@@ -139,6 +139,10 @@ def test_keeping_few_is_cheaper(tmp_path: Path) -> None:
     # 3 entries before and 3 now: an index of 4 bytes and two numbers of 8 each.
     assert few.record["bytes_up"] == 4 * (model + 6 * (4 + 2 * 8))
     assert few.record["bytes_down"] == dense.record["bytes_down"] == 4 * 3 * model
+    # What the last round alone leaves is sent anew, so there are no entries of before; its number goes down.
+    last = curved(tmp_path / "last", 2, weight=0.1, kept=0.25, memory="last_round")
+    assert last.record["bytes_up"] == 4 * (model + 3 * (4 + 2 * 8))
+    assert last.record["bytes_down"] == 4 * (3 * model + 8)
 
 
 def test_largest_entries_are_the_ones_kept(tmp_path: Path) -> None:

@@ -137,6 +137,18 @@ def test_it_stops_after_so_many_batches_without_a_better_model(tmp_path: Path) -
         assert rounds.records[0]["server"]["best_step"] == 0
 
 
+def test_its_rate_falls_to_nothing(tmp_path: Path) -> None:
+    # Adam's steps are about as long as its rate: half of it on average along a cosine.
+    method = {**PROBABILITIES, "every": 1, "patience": 99, "steps": 8, "lr": 1e-6}
+    job = make_job(federation(foreign=blobs(28, 7)), method, training=TRAINING)
+    rounds = Rounds(job, tmp_path).go()
+    assert rounds.records[0]["server"]["best_step"] == 8
+    average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
+    longest = float((rounds.parameters - average).abs().max())
+    # The cosine's values at 0, 1/8, ..., 7/8 add up to 4.5.
+    assert longest == pytest.approx(4.5e-6, rel=0.01)
+
+
 def test_a_clipped_gradient_is_too_small_for_adam(tmp_path: Path) -> None:
     average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
     foreign = federation(foreign=blobs(28, 7))
@@ -155,9 +167,12 @@ def test_statistics_move_to_the_public_data_unless_frozen(frozen: bool, tmp_path
         Rounds(make_job(on, method, model=model, training=TRAINING), tmp_path).go()
         for method in ({**PROBABILITIES, "freeze_statistics": frozen}, {**SHORT, "steps": 0})
     ]
-    assert results[0].records[0]["server"]["best_step"] > 0
-    distilled, mean = (rounds.course.weights.floats for rounds in results)
-    assert torch.equal(distilled, mean) == frozen
+    best = results[0].records[0]["server"]["best_step"]
+    assert best > SHORT["every"]
+    distilled, mean = (rounds.course.weights for rounds in results)
+    assert torch.equal(distilled.floats, mean.floats) == frozen
+    # Looking at the validation set in between does not end training mode.
+    assert int(distilled.integers - mean.integers) == (0 if frozen else best)
 
 
 def normed(shape: tuple[int, ...], classes: int) -> Normed:

@@ -73,6 +73,14 @@ def test_perturbation_is_a_hundredth_by_default(tmp_path: Path) -> None:
     assert torch.equal(*models)
 
 
+def test_passes_are_counted(tmp_path: Path) -> None:
+    trial = Trial(tmp_path, PARTS, FedReg(ascent_steps=3), model=started(), classes=4, training=FULL)
+    update, _ = trial.client(0)
+    # Four steps with three gradients each, and two ascents of three steps; the targets are asked for once.
+    assert update.backwards == 8 * (4 * 3 + 2 * 3)
+    assert update.forwards == update.backwards + 8
+
+
 def prepared(folder: Path, method: FedReg) -> tuple[Local, Batch]:
     trial = Trial(folder, PARTS, method, model=started(), classes=4, training=FULL)
     local, _ = begin_client(trial.job, 0, trial.received(), {})

@@ -34,6 +34,17 @@ def test_it_is_fedavg_and_then_central_training_on_the_public_set(tmp_path: Path
     assert torch.equal(ours, central.go().parameters)
 
 
+@pytest.mark.parametrize(("patience", "epochs"), [(3, 4), (8, 9), (40, 30)])
+def test_it_stops_after_so_many_epochs_without_a_better_model(
+    patience: int, epochs: int, tmp_path: Path
+) -> None:
+    method = {"name": "finetune", "server_lr": 1e-12, "server_patience": patience}
+    record = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go().records[0]
+    # All 20 public samples are one batch; the first epoch is the best, as none is better.
+    assert record["server"]["steps"] == epochs
+    assert record["server"]["best_step"] == 1
+
+
 def test_what_it_needs() -> None:
     with pytest.raises(InputError, match="labels"):
         make_job(federation(foreign=blobs(40, 7)), "finetune")
