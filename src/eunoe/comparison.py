@@ -89,6 +89,16 @@ def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[lis
     return ["run", "seeds", *(column.title for column in shown)], rows
 
 
+def legend(runs: Sequence[Run]) -> str:
+    """What the numbers of the table are, in a line."""
+    last = {min(max(run.config.evaluation.last, 1), len(run.records)) for run in runs}
+    rounds = f"last {last.pop()}" if len(last) == 1 else "last"
+    return (
+        f"accuracy on the test set, FedNTD score and worst tenth (of clients): means of the {rounds} rounds; "
+        "forgetting: of all rounds; MB: a round; passes: work against plain training"
+    )
+
+
 def _settings(run: Run) -> dict[str, Any]:
     """What decides a run's results besides its seed, as `section.option`."""
     # With defaults, so that a run of an earlier version is not told apart by options that it did not have.

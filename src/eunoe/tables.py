@@ -7,9 +7,11 @@ from rich.table import Table
 from rich.text import Text
 
 
-def show(headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+def show(
+    headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None, note: str | None = None
+) -> None:
     """Print a table; text columns left, numbers right. Without a terminal it is as wide as it needs to be."""
-    grid = Table(title=title, title_justify="left")
+    grid = Table(title=title, title_justify="left", caption=note, caption_justify="left")
     for position, heading in enumerate(headings):
         numeric = position > 0 and all(_is_number(row[position]) for row in rows)
         grid.add_column(heading, justify="right" if numeric else "left", no_wrap=position == 0)

@@ -24,9 +24,10 @@ def compare(
     from eunoe import comparison
     from eunoe.tables import show
 
-    headings, rows = comparison.table(find_runs(runs))
+    found = find_runs(runs)
+    headings, rows = comparison.table(found)
     if format is Format.table:
-        show(headings, rows)
+        show(headings, rows, note=comparison.legend(found))
     else:
         writers = {
             Format.md: comparison.as_markdown,

@@ -21,7 +21,7 @@ def run(
 ) -> None:
     """Train a federation. `eunoe options` shows what a config file may say."""
     from eunoe import runs
-    from eunoe.comparison import table
+    from eunoe.comparison import legend, table
     from eunoe.config import apply_settings, make_config, read_config
     from eunoe.errors import InputError
     from eunoe.folder import read_run_config
@@ -62,7 +62,7 @@ def run(
         except KeyboardInterrupt:
             say(f"interrupted; go on with: eunoe run --resume {folder}")
             raise
-    show(*table([done]))
+    show(*table([done]), note=legend([done]))
     say(f"{done.status['reason']}; results in {folder}")
 
 

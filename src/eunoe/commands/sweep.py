@@ -23,7 +23,7 @@ def sweep(
 ) -> None:
     """Run the product of settings; what is finished is skipped, what was begun goes on."""
     from eunoe import sweep as sweeping
-    from eunoe.comparison import table
+    from eunoe.comparison import legend, table
     from eunoe.config import apply_settings, parse_value, read_config
     from eunoe.errors import InputError
     from eunoe.progress import Bars
@@ -62,7 +62,7 @@ def sweep(
         show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
         print(f"best: {path}={best:g} (on validation); runs in {folder}")
         return
-    show(*table(done))
+    show(*table(done), note=legend(done))
     print(f"runs in {folder}")
 
 
