@@ -140,7 +140,8 @@ def test_a_model_that_is_not_finite_is_never_the_best() -> None:
     start, pool = start_of(trainer), trainer.public("train")
     options = Training(epochs=3, batch_size=0, lr=1e308)
     loss = trainer.cross_entropy(pool)
-    stopping = Stopping(lambda logits: 1.0, 5, start_counts=True)
+    # A judge that would like each model better than the one before.
+    stopping = Stopping(scripted([1.0, 2.0, 3.0, 4.0]), 5, start_counts=True)
     trained = trainer.train(start, loss, pool, options, 1, stopping=stopping)
     assert bool(torch.isfinite(trained.weights.parameters).all())
     assert trained.record["best_step"] == 0
