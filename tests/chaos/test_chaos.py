@@ -26,7 +26,7 @@ SLOW = pytest.mark.slow
         ("serial", 1, 4, 4),
         ("process", 2, 7, 5),
         pytest.param("serial", 3, 20, 12, marks=SLOW),
-        pytest.param("serial", 4, 10, 8, marks=SLOW),
+        pytest.param("vectorised", 4, 10, 8, marks=SLOW),
         pytest.param("process", 5, 20, 15, marks=SLOW),
         pytest.param("process", 6, 20, 15, marks=SLOW),
     ],
@@ -34,7 +34,7 @@ SLOW = pytest.mark.slow
 def test_on_one_machine(
     tmp_path: Path, tally: Counter[str], engine: str, seed: int, in_clients: int, outside: int
 ) -> None:
-    choice = {"name": engine, "workers": None if engine == "serial" else 2}
+    choice = {"name": engine, "workers": 2 if engine == "process" else None}
     check(Scenario(seed, choice, tmp_path, in_clients=in_clients, outside=outside), tally)
 
 
