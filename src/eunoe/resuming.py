@@ -13,6 +13,15 @@ from eunoe.folder import plain, read_run_config
 from eunoe.job import Job
 
 
+def check_place(folder: Path) -> None:
+    """Refuse to go on here with a run whose clients' states are elsewhere."""
+    if (folder / "flower.json").exists():
+        raise InputError(
+            f"{folder} is the run of a Flower federation, whose clients keep their own states: "
+            "go on with it by `flwr run` or start.py"
+        )
+
+
 def check_config(folder: Path, new: Config) -> None:
     """Refuse to go on with a run under a configuration that would change its results."""
     old = make_config(read_run_config(folder))

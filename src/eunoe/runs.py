@@ -26,6 +26,7 @@ from eunoe.losses import Loss, adjust_for_prior
 from eunoe.methods.base import Method
 from eunoe.resuming import check_config as check_config
 from eunoe.resuming import check_data as check_data
+from eunoe.resuming import check_place
 from eunoe.rounds import Record, run_rounds, start_course
 from eunoe.server_steps import ServerStep
 from eunoe.states import ClientStates
@@ -190,11 +191,7 @@ def resume(
     Changes are nested values or keyword arguments; objects of your own are handed over as to `run`.
     """
     folder = Path(folder)
-    if (folder / "flower.json").exists():
-        raise InputError(
-            f"{folder} is the run of a Flower federation, whose clients keep their own states: "
-            "go on with it by `flwr run` or start.py"
-        )
+    check_place(folder)
     handed, plain = _handed_over(federation, values)
     given = given or handed
     new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})
@@ -222,7 +219,7 @@ def make_engine(config: Config, job: Job, states: ClientStates, say: Say = print
         return Vectorised(job, states, choice.cohort, say)
     from eunoe.engines.ray import Ray
 
-    return Ray(job, states, choice.address, choice.workers)
+    return Ray(job, states, choice.address, choice.workers, say)
 
 
 def execute(

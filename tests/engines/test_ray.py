@@ -115,6 +115,31 @@ def test_workers_that_were_lost_together_are_one_loss(
     assert update.client == 1
 
 
+def test_it_says_that_it_waits_for_a_core(
+    one_node: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("eunoe.engines.ray._PATIENCE", 0.5)
+
+    class Other:
+        def ready(self) -> None:
+            """Be there, on a core."""
+
+    others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(2)]
+    ray.get([other.ready.remote() for other in others])
+    said: list[str] = []
+
+    def say(text: str) -> None:
+        said.append(text)
+        for other in others:
+            ray.kill(other)
+
+    job = make_job()
+    with Ray(job, ClientStates(tmp_path), say=say) as engine:
+        (update,) = engine.train([1], Received(1, job.model.weights.copy()))
+    assert update.client == 1
+    assert said == ["warning: waiting for a free core of the Ray cluster, which has 2 in all"]
+
+
 OWN_SCRIPT = """
 import sys, torch
 from eunoe.methods.base import Method

@@ -52,7 +52,12 @@ class Ray(Engine):
     """A Ray cluster, or a Ray of its own on this machine."""
 
     def __init__(
-        self, job: Job, states: ClientStates, address: str | None = None, workers: int | None = None
+        self,
+        job: Job,
+        states: ClientStates,
+        address: str | None = None,
+        workers: int | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
         super().__init__(job, states)
         if job.model.device.type != "cpu":
@@ -62,12 +67,13 @@ class Ray(Engine):
             import ray
         except ImportError:
             raise InputError("the ray engine needs Ray: pip install 'eunoe[ray]'") from None
-        self._ray, self._limit = ray, workers
+        self._ray, self._limit, self._say = ray, workers, say
         self._workers: list[_Worker] = []
         # Workers that wait for a core, load the job or may be lost, by the reference that is there once
         # they are ready.
         self._starting: dict[Any, _Worker] = {}
         self._failed_starts = 0
+        self._said_to_wait = False
         self._connected = not ray.is_initialized()
         if self._connected:
             _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
@@ -137,7 +143,7 @@ class Ray(Engine):
                 self._give_out(waiting, given, running, submit)
                 ready, _ = self._ray.wait([*running, *self._starting], timeout=_PATIENCE)
                 if not ready and not self._workers:
-                    self._cores()
+                    self._wait_on()
                 for reference in ready:
                     if reference in self._starting:
                         self._begin(reference)
@@ -215,7 +221,7 @@ class Ray(Engine):
                 raise RunFailed(f"no worker can start on the Ray cluster: {_line(error)}") from error
             self._hire()
         else:
-            self._failed_starts, worker.begun = 0, True
+            self._failed_starts, self._said_to_wait, worker.begun = 0, False, True
             self._workers.append(worker)
 
     def _dismiss(self, worker: _Worker) -> None:
@@ -227,6 +233,13 @@ class Ray(Engine):
         if cores < 1:
             raise RunFailed("the Ray cluster has no core to train on; resume when a node has joined it")
         return cores
+
+    def _wait_on(self) -> None:
+        """Go on waiting for a first worker if there may be one, and say so once."""
+        cores = self._cores()
+        if not self._said_to_wait:
+            self._said_to_wait = True
+            self._say(f"warning: waiting for a free core of the Ray cluster, which has {cores} in all")
 
     def _update_bytes(self) -> int:
         weights, uploads = self.job.model.weights, self.job.method.uploads(self.job.setting)
