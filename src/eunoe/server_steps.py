@@ -9,9 +9,10 @@ D is the mean of y_k - w, or what the method makes of it.
     yogi      v <- v - (1 - b2) D^2 sign(v - D^2)        w <- w + lr * m / (sqrt(v) + tau)
 
 avgm is of Hsu et al. (2019), the adaptive three are of Reddi et al. (2020, "Adaptive Federated
-Optimization") in the form of the paper: no bias correction, and v starts at tau^2. The code released with
-that paper corrects the bias and starts at 0: `bias_correction = true`, `v0 = 0`. Only trainable parameters
-move so; normalisation statistics are always the plain mean.
+Optimization") in the form of the paper: no bias correction, and v starts at tau^2; adagrad has no momentum
+(b1 = 0) unless told. The code released with that paper corrects the bias and starts at 0:
+`bias_correction = true`, `v0 = 0`. Only trainable parameters move so; normalisation statistics are always the
+plain mean.
 
 Any step may be masked (gradient masked averaging, Tenison et al., 2022): with p_k the clients' weights, the
 agreement on a coordinate is A = |sum_k p_k sign(y_k - w)|, and where A < gma the update is multiplied by A.

@@ -10,7 +10,8 @@ much its own two terms changed and the server adds that, so clients may take par
     lambda   weight         1 in the paper, which has 96 clients; it is tied to how I is estimated and to N
     I        labels         true labels (empirical Fisher) or labels drawn from the model
              max_samples    samples of a client that I is estimated on
-    q        kept           share of the largest entries of I that a client sends; the others are 0
+    q        kept           share of the largest entries of I that count; the others are 0, and the bytes
+                            that a run records are those without them (a Flower federation sends zeros too)
              memory         u and v of all clients seen so far, or of the last round's alone
 
 The paper gives no recipe for I; here it is the mean over samples of squared gradients of cross-entropy,
@@ -51,7 +52,7 @@ class FedCurv(Method):
     max_samples: int | None = Field(
         None, ge=1, description="Most samples of a client that it is estimated on; by default all."
     )
-    kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that is sent.")
+    kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that counts.")
     memory: Literal["all", "last_round"] = Field(
         "all", description="Hold what all clients seen so far need, or only those of the last round."
     )

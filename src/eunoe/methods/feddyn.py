@@ -13,7 +13,8 @@ objectives weigh alike. The iterates are the same:
     gradient + alpha_k (y - w + q_k)       q_k <- q_k + y_k - w       w <- mean of y_k + q
 
 The model that is evaluated is the plain mean of the round's client models, not the one that is sent. The
-authors clip gradients at norm 10; without clipping training may diverge.
+authors clip gradients at norm 10; without clipping training may diverge. Here all of the gradient above is
+clipped; their code adds alpha y afterwards, as weight decay.
 """
 
 from typing import TYPE_CHECKING, Literal
