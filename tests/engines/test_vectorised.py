@@ -17,6 +17,7 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.vectorised import Vectorised, cohort_of
 from eunoe.job import Job
 from eunoe.local import Local
+from eunoe.losses import WSM
 from eunoe.merging import Sums
 from eunoe.methods.base import Finished, Method
 from eunoe.rounds import choose, start_course
@@ -370,6 +371,14 @@ def test_what_does_not_vectorise_trains_serially_and_says_so(tmp_path):
         vectorises = False
 
     falls_back(replace(make_job(), method=Refuses()), tmp_path / "refuses", "Refuses")
+
+    class Mixing(WSM, frozen=True):
+        """Forms shares over the counts of all clients."""
+
+        def terms(self, counts):
+            return (counts / counts.sum()).log()
+
+    falls_back(replace(make_job(), loss=Mixing()), tmp_path / "mixing", "each row of the counts")
 
     class Alone(Method):
         """Fails without a word where it sees many clients at once."""

@@ -52,6 +52,7 @@ class Vectorised(Serial):
         self._say, self._said = say, set[str]()
         self._serial = _why_serial(job)
         self._has_buffers = bool(model.floats.numel() or model.integers.numel()) or job.setting.has_batch_norm
+        self._terms_checked = False
         self._own_step = kind.step is not Method.step
         self._needs_local = kind.begin is not Method.begin or kind.finish is not Method.finish
         self._exact = self._has_buffers or self._own_step or model.parameters.numel() > _SMALL
@@ -159,7 +160,7 @@ class Vectorised(Serial):
         sizes = torch.from_numpy(job.federation.sizes[cohort.clients])
         rows = {
             "counts": counts,
-            "terms": job.loss.terms(told),
+            "terms": self._terms(told),
             "client": torch.tensor(cohort.clients),
             "size": sizes,
             "steps": torch.tensor(cohort.steps),
@@ -168,6 +169,16 @@ class Vectorised(Serial):
             learns = torch.tensor([job.loss.learns_from(own) for own in told]).to(counts)
             rows["weight decay"] = learns * training.weight_decay
         return {name: value.to(device) for name, value in rows.items()}
+
+    def _terms(self, counts: Tensor) -> Tensor:
+        """What the loss makes of every client's counts, the first of them looked at alone too, once."""
+        loss = self.job.loss
+        terms = loss.terms(counts)
+        if not self._terms_checked and len(counts) > 1:
+            if not torch.allclose(terms[0], loss.terms(counts[0]), equal_nan=True):
+                raise RuntimeError("the loss's terms(counts) must look at each row of the counts by itself")
+            self._terms_checked = True
+        return terms
 
     def _steps(self, cohort: Cohort, stage: Stage, weights: Tensor) -> tuple[list[float], Batch, Vectors]:
         """All steps of a cohort, on its weights; give the losses before, the first batch and the moments."""
