@@ -43,6 +43,11 @@ VISITOR = """<script>
   seen.theme = root.dataset.theme;
   seen.background = getComputedStyle(document.body).backgroundColor;
   seen.recoloured = chart() !== first;
+  const papers = () => document.querySelectorAll(".paper svg.marks");
+  while (papers().length < seen.charts) await pause(50);
+  // What is defined and used by number has other numbers in another figure.
+  const plain = (text) => text.replace(/(gradient|clip)_?\\d+/g, "$1");
+  seen.printed = plain(document.querySelector("#paper-client-matrices svg.marks").innerHTML) === plain(first);
   seen.kept = document.getElementById("slider-client-matrices").value;
   seen.wide = root.scrollWidth > root.clientWidth;
   seen.requests = performance.getEntriesByType("resource").map((entry) => entry.name);
@@ -83,4 +88,5 @@ def test_the_page_in_a_browser(tmp_path, width):
     assert seen["charts"] == 15
     assert (seen["moved"], seen["round"], seen["kept"]) == (True, "round 4", "1")
     assert (seen["theme"], seen["background"], seen["recoloured"]) == ("dark", "rgb(21, 23, 27)", True)
+    assert seen["printed"], "the light figure at the slider's round lies ready to be printed"
     assert not seen["wide"]

@@ -5,6 +5,8 @@
   const root = document.documentElement;
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const views = new Map();
+  const papers = new Map();
+  const specs = new Map();
   const positions = new Map();
 
   const setTheme = (theme) => {
@@ -42,6 +44,17 @@
     return spec;
   };
 
+  const embed = (place, figure, theme) =>
+    vegaEmbed(place, structuredClone(specs.get(figure.name)), {
+      mode: "vega-lite",
+      renderer: "svg",
+      config: data.config[theme],
+      tooltip: { theme },
+      actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
+      downloadFileName: figure.name,
+      scaleFactor: { png: 3 },
+    });
+
   const draw = async (figure, spare = 0) => {
     const place = document.getElementById(`chart-${figure.name}`);
     const spec = fitted(figure, place.clientWidth - spare);
@@ -49,24 +62,26 @@
       spec.params.find((param) => param.name === "probe").value = positions.get(figure.name);
     }
     views.get(figure.name)?.finalize();
-    const result = await vegaEmbed(place, spec, {
-      mode: "vega-lite",
-      renderer: "svg",
-      config: data.config[root.dataset.theme],
-      tooltip: { theme: root.dataset.theme },
-      actions: { export: { svg: true, png: true }, source: false, compiled: false, editor: false },
-      downloadFileName: figure.name,
-      scaleFactor: { png: 3 },
-    });
-    views.set(figure.name, result);
+    specs.set(figure.name, spec);
+    views.set(figure.name, await embed(place, figure, root.dataset.theme));
     // Long labels take room that the panels then must spare.
     const over = place.scrollWidth - place.clientWidth;
     if (over > 0 && !spare) await draw(figure, over);
   };
 
+  // Printing does not wait for figures to be drawn anew, so in dark mode light ones lie ready for it.
+  const drawPapers = async () => {
+    for (const figure of data.figures) {
+      if (root.dataset.theme !== "dark") return;
+      papers.get(figure.name)?.finalize();
+      papers.set(figure.name, await embed(document.getElementById(`paper-${figure.name}`), figure, "light"));
+    }
+  };
+
   const drawAll = async () => {
     for (const figure of data.figures) await draw(figure);
     root.dataset.drawn = "yes";
+    await drawPapers();
   };
 
   const connect = (figure) => {
@@ -78,7 +93,7 @@
       positions.set(figure.name, at);
       shown.textContent = `round ${figure.rounds[at]}`;
       slider.setAttribute("aria-valuetext", shown.textContent);
-      views.get(figure.name)?.view.signal("probe", at).runAsync();
+      for (const drawn of [views, papers]) drawn.get(figure.name)?.view.signal("probe", at).runAsync();
     };
     slider.addEventListener("input", move);
     let timer = null;

@@ -66,6 +66,7 @@ def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
         f'<figure id="{name}" class="{kind}"><figcaption><h3>{escape(figure.title)}</h3>'
         f"<p>{escape(figure.caption)}</p></figcaption>{slider}"
         f'<div class="chart" id="chart-{name}" role="img" aria-label="{text}"></div>'
+        f'<div class="paper" id="paper-{name}" aria-hidden="true"></div>'
         f"<noscript><p>{text}</p></noscript></figure>"
     )
     return html, {"name": name, "spec": spec, "rounds": rounds}
