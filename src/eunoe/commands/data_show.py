@@ -64,7 +64,12 @@ def show(
         figure.save(str(picture), scale_factor=2)
     except OSError as error:
         raise InputError(f"cannot write {out}.html and .png: {error.strerror}") from None
-    Console().print(table, notes, f"written: {page}, {picture}", sep="\n")
+    drawn = (
+        f"of {len(chosen)} of {len(federation):,} clients"
+        if len(chosen) < len(federation)
+        else "of all clients"
+    )
+    Console().print(table, notes, f"class shares {drawn}: {page}, {picture}", sep="\n")
 
 
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:
@@ -108,8 +113,10 @@ def _notes(federation: "Federation") -> str:
     ends = (federation.offsets[:-1], federation.train_end, federation.validation_end, federation.offsets[1:])
     parts = np.diff(np.stack(ends), axis=0).sum(1).tolist()
     named = zip(("train on", "validate on", "test on"), parts, strict=True)
+    left = 0 if public else len(federation.data.train) - sum(parts)
     return (
         f"Of {len(federation.data.train):,} samples, clients "
         + ", ".join(f"{name} {size:,}" for name, size in named if size)
-        + (f"; {' + '.join(f'{size:,}' for size in public)} are public." if public else "; none are public.")
+        + (f"; {' + '.join(f'{size:,}' for size in public)} are public." if public else "; none are public")
+        + ("" if public else f", {left:,} are left over." if left else ".")
     )
