@@ -8,7 +8,7 @@ CODE := src tests tools benchmarks examples docs
 PYTEST := $(BIN)/python -m pytest
 BESIDE_PFL := tests/methods/test_against_pfl.py
 
-.PHONY: demo test test-all check format api docs release-check clean
+.PHONY: demo test test-all check format api results docs release-check clean
 
 demo: .venv/installed
 	$(BIN)/eunoe demo
