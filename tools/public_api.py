@@ -106,6 +106,8 @@ def _commands(command: Any, name: str) -> Iterator[str]:
             yield from _commands(inner, f"{name} {key}")
         return
     yield name
+    # Typer's own classes tell types in a way that differs from version to version.
+    taken = inspect.signature(command.callback).parameters
     for p in command.params:
         told = p.name.upper() if p.param_type_name == "argument" else "/".join([*p.opts, *p.secondary_opts])
         if p.multiple or p.nargs == -1:
@@ -114,8 +116,9 @@ def _commands(command: Any, name: str) -> Iterator[str]:
             told += " (needed)"
         elif p.default is not None:
             told += f" = {_value(p.default)}"
-        choices = getattr(p.type, "choices", ())
-        yield f"    {told}" + (f" of {', '.join(map(str, choices))}" if choices else "")
+        types = _types(taken[p.name].annotation)
+        kinds = next((t for t in types if isinstance(t, type) and issubclass(t, Enum)), ())
+        yield f"    {told}" + (f" of {', '.join(map(str, kinds))}" if kinds else "")
 
 
 def _value(value: Any) -> str:
