@@ -1,6 +1,7 @@
 """Settings of all tests: one thread, repeatable examples, and no test that is skipped unnoticed in CI."""
 
 import os
+import signal
 
 import hypothesis
 import pytest
@@ -9,6 +10,8 @@ import torch
 hypothesis.settings.register_profile("eunoe", derandomize=True, deadline=None, max_examples=40)
 hypothesis.settings.load_profile("eunoe")
 torch.set_num_threads(1)
+# A shell lets what it starts in the background ignore Ctrl-C, and so would every run that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 skipped: list[str] = []
 
