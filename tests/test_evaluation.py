@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
@@ -11,18 +10,7 @@ from eunoe.engines.serial import Serial
 from eunoe.evaluation import Evaluator
 from eunoe.job import Job
 from eunoe.states import ClientStates
-from tests.helpers import make_job
-
-
-class Same(nn.Module):
-    """Logits are the inputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale
+from tests.helpers import Same, make_job
 
 
 def hand_made() -> Federation:

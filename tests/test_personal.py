@@ -10,7 +10,6 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch import nn
 
 from eunoe.config import make_config
 from eunoe.data.feature_shift import FeatureShift
@@ -24,18 +23,7 @@ from eunoe.personal import personal_accuracy, personal_rows
 from eunoe.randomness import generator
 from eunoe.runs import run
 from eunoe.states import ClientStates
-from tests.helpers import blobs, make_job
-
-
-class Same(nn.Module):
-    """Logits are the inputs."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.scale = nn.Parameter(torch.ones(1))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return x * self.scale
+from tests.helpers import Same, blobs, make_job
 
 
 def measured(job: Job, size: int) -> dict[str, Any]:
