@@ -21,7 +21,7 @@ from eunoe.job import Job
 from eunoe.local import Batch, Local
 from eunoe.methods.base import Finished, Method, Vectors
 from eunoe.optimiser import descend
-from eunoe.randomness import torch_seed
+from eunoe.randomness import global_stream
 from eunoe.setting import Setting
 from eunoe.states import ClientStates
 from eunoe.training import Received, Update, make_local
@@ -145,11 +145,11 @@ class Vectorised(Serial):
     def _begin(self, cohort: Cohort, setting: Setting, received: Received) -> list[Local]:
         job, locals = self.job, []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
-            torch.manual_seed(torch_seed(setting.seed, "model", received.round, client))
-            job.model.load(received.weights)
-            job.model.module.train()
-            local = make_local(job, setting, client, received, self.states.load(client), steps)
-            job.method.begin(local)
+            with global_stream(job.model.device, setting.seed, "model", received.round, client):
+                job.model.load(received.weights)
+                job.model.module.train()
+                local = make_local(job, setting, client, received, self.states.load(client), steps)
+                job.method.begin(local)
             locals.append(local)
         return locals
 
@@ -196,8 +196,9 @@ class Vectorised(Serial):
                 loss, found = self._step(stage, here, batch, vectors, own, taken)
                 for name, value in found.items():
                     # A step may have put another tensor in a moment's place.
-                    whole = moments.setdefault(name, value.new_zeros(len(cohort), *value.shape[1:]))
-                    whole[:active] = value
+                    if name not in moments:
+                        moments[name] = value.new_zeros(len(cohort), *value.shape[1:])
+                    moments[name][:active] = value
             else:
                 gradients, loss = self._gradient(stage, weights[:level], batch, vectors)
                 own_decay = decay[:active] if isinstance(decay, Tensor) else decay
