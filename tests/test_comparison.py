@@ -97,9 +97,14 @@ def test_one_seed_run_twice_is_one_seed(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverged_is_not_converged(tmp_path: Path) -> None:
-    runs = [made_up(tmp_path / "0", [0.5, 0.5]), made_up(tmp_path / "1", [0.5, 0.5], "failed", seed=1)]
+    runs = [made_up(tmp_path / "0", [0.5, 0.5]), made_up(tmp_path / "1", [0.5, 0.5], "diverged", seed=1)]
     columns = (*TWO, Column("seconds", "seconds", 1))
     assert table(runs, columns)[1] == [["fedavg · ce", "2", "NC", "NC", "12.5 ± 0.0"]]
+
+
+def test_a_run_that_broke_off_for_another_reason_has_failed(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / "0", [0.5, 0.5]), made_up(tmp_path / "1", [0.5, 0.5], "failed", seed=1)]
+    assert table(runs, TWO)[1] == [["fedavg · ce", "2", "failed", "failed"]]
 
 
 def test_a_run_that_has_not_begun_has_no_numbers(tmp_path: Path) -> None:

@@ -352,7 +352,7 @@ def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path)
         run(**values, out=tmp_path / "bad")
     assert "\n" not in str(e.value)
     failed = Run(tmp_path / "bad")
-    assert failed.status["state"] == "failed"
+    assert failed.status["state"] == "diverged"
     assert failed.status["round"] == 2
     assert "every client of round 3" in failed.status["reason"]
     assert [record["round"] for record in failed.records] == [1, 2]
@@ -377,7 +377,7 @@ def test_a_learning_rate_that_explodes_fails_the_run(tmp_path: Path) -> None:
             probes=[],
             out=tmp_path / "run",
         )
-    assert Run(tmp_path / "run").status["state"] == "failed"
+    assert Run(tmp_path / "run").status["state"] == "diverged"
 
 
 def test_a_users_own_exception_arrives_whole_with_client_and_round(tmp_path: Path) -> None:

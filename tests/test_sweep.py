@@ -133,10 +133,23 @@ def test_a_run_that_is_asked_for_twice_runs_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("jobs", [1, 2])
 def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path, jobs: int) -> None:
     done = sweep(FAST, {"training.lr": [1e38, 0.1]}, [0], tmp_path, jobs)
-    assert [each.status["state"] for each in done] == ["failed", "finished"]
+    assert [each.status["state"] for each in done] == ["diverged", "finished"]
     seen = Seen()
     sweep(FAST, {"training.lr": [1e38, 0.1]}, [0], tmp_path, jobs, seen)
     assert seen.began == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_cannot_write_ends_the_sweep_and_is_tried_again(tmp_path: Path, jobs: int) -> None:
+    folder = plan(FAST, {"training.lr": [0.1]}, [0], tmp_path)[0].folder
+    in_the_way = folder / "checkpoints"
+    folder.mkdir(parents=True)
+    in_the_way.write_text("no folder")
+    with pytest.raises(RunFailed, match="cannot write"):
+        sweep(FAST, {"training.lr": [0.1]}, [0], tmp_path, jobs)
+    assert Run(folder).status["state"] == "failed"
+    in_the_way.unlink()
+    assert sweep(FAST, {"training.lr": [0.1]}, [0], tmp_path, jobs)[0].finished
 
 
 def test_two_at_a_time_give_the_same_runs(tmp_path: Path) -> None:

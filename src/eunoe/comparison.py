@@ -77,11 +77,12 @@ def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[lis
     shown = [c for c in columns if not c.optional or any(np.isfinite(n[c.metric]) for n in known.values())]
     rows = []
     for title, members in zip(_titles(list(groups.values())), groups.values(), strict=True):
-        failed = [run for run in members if run.status["state"] == "failed"]
+        states = {run.status["state"] for run in members}
+        ended = NOT_CONVERGED if "diverged" in states else "failed" if "failed" in states else ""
         values = [known[id(run)] for run in members]
         cells = [
-            NOT_CONVERGED
-            if failed and column.metric != "seconds"
+            ended
+            if ended and column.metric != "seconds"
             else written([value[column.metric] for value in values], column.digits)
             for column in shown
         ]

@@ -20,6 +20,10 @@ class RunFailed(EunoeError):
     """A run that cannot go on; its last good checkpoint is kept."""
 
 
+class Diverged(RunFailed):
+    """A run whose model is no longer made of finite numbers."""
+
+
 def first_line(error: BaseException) -> str:
     """What an exception says first, or what it is called if it says nothing."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]

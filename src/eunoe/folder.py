@@ -7,7 +7,7 @@
     metrics.jsonl       one line per round (schema in docs/metrics.md); the same bits for the same config
     timings.jsonl       one line per round: seconds
     probes.jsonl        one line per probe (schema in report/records.py)
-    status.json         running, finished, interrupted or failed, and why
+    status.json         running, finished, interrupted, diverged or failed, and why
     checkpoints/        the last two
     states/             what clients keep between rounds
     track/              files of trackers, if the config has some
@@ -123,7 +123,8 @@ class RunFolder:
             "lengths": {name: _size(self.path / name) for name in _LINES},
         }
         folder = self.path / "checkpoints"
-        folder.mkdir(exist_ok=True)
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
         target = folder / _checkpoint_name(course.round)
         contiguous = {name: value.cpu().contiguous() for name, value in vectors.items()}
         with replacing(target) as partial:

@@ -10,7 +10,7 @@ import torch
 
 from eunoe.config import Config
 from eunoe.engines.base import Engine
-from eunoe.errors import RunFailed
+from eunoe.errors import Diverged, RunFailed
 from eunoe.evaluation import Evaluator
 from eunoe.folder import RunFolder
 from eunoe.forgetting import fedntd_score, round_forgetting
@@ -120,17 +120,17 @@ def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple
             used.append(stripped(update))
     if failed and not used:
         first = failed[0]
-        hint = "; lower training.lr, or look for NaN in the data" if "finite" in first["reason"] else ""
-        raise RunFailed(
-            f"every client of round {round} was dropped; client {first['client']}: {first['reason']}{hint}"
-        )
+        why = f"every client of round {round} was dropped; client {first['client']}: {first['reason']}"
+        if "finite" in first["reason"]:
+            raise Diverged(f"{why}; lower training.lr, or look for NaN in the data")
+        raise RunFailed(why)
     if used or not clients:
         merged = method.merge(course.server, sums, setting)
     else:
         # None of them had anything to teach.
         merged = Merged(course.weights, course.server)
     if not bool(torch.isfinite(merged.weights.parameters).all()):
-        raise RunFailed(f"the merged model of round {round} is not finite; a smaller learning rate may help")
+        raise Diverged(f"the merged model of round {round} is not finite; a smaller learning rate may help")
     for update in used:
         engine.states.accept(update.client, round)
     course.weights, course.server, course.round = merged.weights, merged.server, round

@@ -19,7 +19,7 @@ from eunoe.config import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
 from eunoe.environment import environment
-from eunoe.errors import EunoeError, InputError, RunFailed
+from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
 from eunoe.folder import RunFolder, load_course, read_run_config
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
@@ -264,8 +264,9 @@ def execute(
                 raise
             except Exception as error:
                 reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
+                state = "diverged" if isinstance(error, Diverged) else "failed"
                 with suppress(RunFailed):  # The disk may be full, which the error then says.
-                    folder.write_status("failed", course.round, reason, course.seconds)
+                    folder.write_status(state, course.round, reason, course.seconds)
                 raise
             folder.write_status("finished", course.round, reason, course.seconds)
     finally:

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.config import RESUMABLE, apply_settings, make_config
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.resuming import check_config
 from eunoe.rounds import Record
 from eunoe.runs import Run, resume, run
@@ -151,7 +151,7 @@ def _shown(value: Any) -> str:
 
 
 def _score(run: Run) -> float:
-    if run.status["state"] == "failed":
+    if run.status["state"] == "diverged":
         return float("-inf")
     if run.config.stop.target is not None:
         rounds, values = run.series("validation.accuracy")
@@ -174,11 +174,11 @@ def done(planned: Planned) -> bool:
         return False
     status = Run(planned.folder).status
     enough = status["round"] >= planned.rounds or "accuracy reached" in status["reason"]
-    return bool(status["state"] == "failed" or (status["state"] == "finished" and enough))
+    return bool(status["state"] == "diverged" or (status["state"] == "finished" and enough))
 
 
 def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
-    with suppress(RunFailed):
+    with suppress(Diverged):
         if (planned.folder / "config.toml").exists():
             changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
             resume(planned.folder, changes, on_round=on_round, say=_silent)

@@ -188,7 +188,7 @@ def test_a_run_that_diverges_is_no_bad_input(here: Path) -> None:
     outcome = eunoe("run", "c.toml", "--set", "training.lr=1e38", "--out", "run")
     assert outcome.code == 1
     assert "error: every client of round" in outcome.error or "error: the merged model" in outcome.error
-    assert Run(here / "run").status["state"] == "failed"
+    assert Run(here / "run").status["state"] == "diverged"
 
 
 def test_folders_are_numbered(here: Path) -> None:

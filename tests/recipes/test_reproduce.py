@@ -157,8 +157,8 @@ def test_stand_ins_never_stand_beside_the_papers_numbers() -> None:
 def test_runs_that_diverge_or_do_not_arrive() -> None:
     recipe = tiny()
     runs = recipe.runs("full", [0, 1])[:2]
-    failed = [(run, Outcome(run.config, {}, failed=True)) for run in runs]
-    assert collect(recipe, "full", failed).rows[0].ours == "NC"
+    diverged = [(run, Outcome(run.config, {}, diverged=True)) for run in runs]
+    assert collect(recipe, "full", diverged).rows[0].ours == "NC"
     reached = Recipe("wsm-table3", COMMON, recipe.variants, {"": rounds_to(0.5)}, recipe.claims, {})
     half = [
         (runs[0], Outcome(runs[0].config, {"accuracy": {2: 0.6}})),

@@ -20,7 +20,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     format: Annotated[Format, typer.Option(help="How to write the table.")] = Format.table,
 ) -> None:
-    """Compare runs: mean ± standard deviation over seeds; NC marks runs that diverged."""
+    """Compare runs: mean ± standard deviation over seeds; NC: it diverged, failed: it broke off otherwise."""
     from eunoe import comparison
     from eunoe.tables import show
 

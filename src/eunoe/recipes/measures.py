@@ -13,7 +13,7 @@ class Outcome:
 
     config: Mapping[str, Any]
     series: Mapping[str, Mapping[int, float]]
-    failed: bool = False
+    diverged: bool = False
 
     def of(self, quantity: str) -> dict[int, float]:
         """The values of a quantity by round, in order, without those that are not numbers."""

@@ -138,8 +138,8 @@ def read(choice: Choice, run: Run) -> Outcome | None:
     if not (folder / "status.json").exists():
         return None
     finished = FinishedRun(folder)
-    if finished.status["state"] == "failed":
-        return Outcome(run.config, {}, failed=True)
+    if finished.status["state"] == "diverged":
+        return Outcome(run.config, {}, diverged=True)
     if not finished.records:
         return None
     records = RunRecords(run.label, finished.records, read_lines(folder / "probes.jsonl"))

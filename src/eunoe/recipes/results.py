@@ -123,7 +123,7 @@ def _counted(value: float, run: Run, outcome: Outcome) -> float:
 def _rounds(run: Run, outcome: Outcome) -> tuple[int, int]:
     """The last measured round, and the round that the run would end with."""
     planned = int(run.config["rounds"])
-    if outcome.failed:
+    if outcome.diverged:
         return planned, planned
     accuracy = outcome.of("accuracy")
     reached, target = max(accuracy, default=0), run.config.get("stop", {}).get("test_target")
@@ -136,15 +136,15 @@ def _row(
 ) -> Row:
     run, _, measure = entries[0]
     finite = [value for value in values if math.isfinite(value)]
-    failed = sum(outcome.failed for _, outcome, _ in entries)
-    lengths = [_rounds(run, outcome) for run, outcome, _ in entries if not outcome.failed]
+    diverged = sum(outcome.diverged for _, outcome, _ in entries)
+    lengths = [_rounds(run, outcome) for run, outcome, _ in entries if not outcome.diverged]
     # Of seeds that went differently far, the shortest is told, one that stopped early before all others.
     rounds, planned = min(lengths, key=lambda length: (length[0] == length[1], *length), default=(0, 0))
-    ours = measure.mean_text(finite) if finite else "NC" if failed else measure.text(values[0])
-    if all(math.isinf(value) for value in values) and rounds < planned and not failed:
+    ours = measure.mean_text(finite) if finite else "NC" if diverged else measure.text(values[0])
+    if all(math.isinf(value) for value in values) and rounds < planned and not diverged:
         ours = f"more than {rounds}"
     if finite and len(finite) < len(values):
-        ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if failed else 'not reached'})"
+        ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if diverged else 'not reached'})"
     row = Row(
         label,
         "" if stand_in(run) else _paper(recipe, label),
