@@ -20,6 +20,7 @@ from typing import Any
 
 from eunoe.config import RESUMABLE, apply_settings, make_config
 from eunoe.errors import Diverged, InputError, RunFailed
+from eunoe.memory import keep_freed_memory
 from eunoe.resuming import check_config
 from eunoe.rounds import Record
 from eunoe.runs import Run, resume, run
@@ -233,6 +234,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
 
 
 def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
+    keep_freed_memory()
     for connection in inherited:
         connection.close()
     with suppress(KeyboardInterrupt):

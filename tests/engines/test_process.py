@@ -6,15 +6,21 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
+from eunoe.data.federation import Federation
+from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
 from eunoe.local import Local
 from eunoe.methods.base import Method
+from eunoe.models.lenet import LeNet
 from eunoe.runs import Run, run
+from eunoe.states import ClientStates
+from eunoe.training import Received
 from tests.faults import Faulty, OwnError, alive, children, results, until
-from tests.helpers import Net, blobs
+from tests.helpers import Net, blobs, make_job
 
 
 def run_with(engine: str, out: Path, workers: int = 2, **method: Any) -> Run:
@@ -104,3 +110,21 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path: Path) -> None:
     main.join(10)
     # Even the one in the middle of a long task, which would otherwise hold the folder's lock.
     until(lambda: not any(alive(pid) for pid in workers))
+
+
+def test_workers_do_not_ask_the_system_for_the_same_memory_again(tmp_path: Path) -> None:
+    images = np.zeros((256, 32, 32, 3), np.uint8)
+    labels = np.arange(256) % 10
+    federation = Federation.from_arrays(images, labels, images, labels, clients=1, partition="iid")
+    job = make_job(
+        federation, LeNet((3, 32, 32), 10), participation=1, training={"epochs": 3, "batch_size": 64}
+    )
+    received = Received(1, job.model.weights.copy())
+    with Process(job, ClientStates(tmp_path), 1) as engine:
+        faults = []
+        for _ in range(3):
+            list(engine.train([0], received))
+            (worker,) = children(os.getpid())
+            # The tenth value of a process's status counts its page faults.
+            faults.append(int(Path(f"/proc/{worker}/stat").read_text().rsplit(")")[1].split()[7]))
+    assert faults[2] - faults[1] < 500

@@ -26,6 +26,7 @@ from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, named, shapes, weights_of
 from eunoe.errors import InputError, RunFailed
 from eunoe.job import Job
+from eunoe.memory import keep_freed_memory
 from eunoe.states import ClientStates
 from eunoe.training import Received, Update
 from eunoe.vector import Weights
@@ -182,6 +183,7 @@ def _work(engine: Process, worker: _Worker, pipe: Connection, inherited: list[Co
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     threading.Thread(target=_end_with_the_main_process, daemon=True).start()
     torch.set_num_threads(1)
+    keep_freed_memory()
     while True:
         try:
             task = pipe.recv()

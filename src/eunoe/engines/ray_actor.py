@@ -10,6 +10,7 @@ from eunoe.engines.packing import Packed, packed, unpacked
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import noting
 from eunoe.job import Job
+from eunoe.memory import keep_freed_memory
 from eunoe.training import Received, Update, train_client
 
 
@@ -20,6 +21,7 @@ class Actor:
         import ray
 
         torch.set_num_threads(1)
+        keep_freed_memory()
         self._job: Job = unpacked(ray.get(references[0]), copy=False)
         self._last: tuple[str, Any] = ("", None)
 
