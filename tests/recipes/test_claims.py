@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.recipes.claims import Claim, best_gain, interval, judge, lowest, mean_gain, pairs
+from eunoe.recipes.claims import Claim, best_gain, highest, interval, judge, lowest, mean_gain, pairs
+from eunoe.recipes.learning_rates import tolerance_table, within
 
 
 def test_interval_by_hand() -> None:
@@ -36,6 +37,26 @@ def test_pairing_by_seed_sees_what_means_hide() -> None:
     assert judge(claim, [{"x a": s["x b"], "x b": s["x a"]} for s in seeds]).seen is False
 
 
+def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
+    nan = math.nan
+    values = {
+        "x lr=0.1 a": nan,
+        "x lr=0.2 a": 0.4,
+        "x lr=0.1 b": nan,
+        "x lr=0.2 b": 0.5,
+        "x lr=0.3 b": 0.3,
+        "x lr=0.3 a": nan,
+    }
+    assert best_gain("b", "a")(values) == pytest.approx(0.1)
+    assert mean_gain("b", "a")(values) == pytest.approx(0.1)
+    assert highest("x lr=0.2 b", ["x lr=0.1 a", "x lr=0.2 a"])(values) == pytest.approx(0.1)
+    for statistic in (best_gain("b", "a"), mean_gain("b", "a"), highest("x lr=0.1 b", ["x lr=0.1 a"])):
+        with pytest.raises(KeyError):
+            statistic({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5})
+    assert within(values, 20) == {"x a": [0.2], "x b": [0.2, 0.3]}
+    assert tolerance_table({**values, "x lr=0.7 b": nan})["x b best lr"] == "0.2"
+
+
 def test_a_wide_interval_is_not_seen() -> None:
     verdict = judge(Claim("", mean_gain("b", "a")), [{"a": 0.0, "b": gain} for gain in (0.01, 0.2, 0.0)])
     assert verdict.mean > 0
@@ -55,11 +76,11 @@ def test_columns_are_whole_words() -> None:
 
 def test_best_gain_is_by_data_set() -> None:
     values = {
-        "a lr=1 base": 0.1,
-        "a lr=2 base": 0.4,
-        "a lr=1 new": 0.5,
-        "b lr=1 base": 0.2,
-        "b lr=1 new": 0.1,
+        "a lr=0.1 base": 0.1,
+        "a lr=0.2 base": 0.4,
+        "a lr=0.1 new": 0.5,
+        "b lr=0.1 base": 0.2,
+        "b lr=0.1 new": 0.1,
     }
     assert best_gain("new", "base")(values) == pytest.approx((0.1 - 0.1) / 2)
 

@@ -10,6 +10,7 @@ from eunoe.recipes.measures import (
     at_end,
     at_fraction,
     drop_from_best,
+    height,
     last_rounds,
     over_rounds,
     rounds_to,
@@ -24,6 +25,9 @@ def test_measures_by_hand() -> None:
     assert last_rounds("accuracy").read(RUN) == pytest.approx(0.4)
     assert at_end("accuracy").read(RUN) == 0.3
     assert over_rounds("accuracy", first=2).read(RUN) == pytest.approx(0.4)
+    # A quarter of the way at 0.0 to 0.4, three quarters at 0.4, however often the end is looked at.
+    dense = {"accuracy": {1: 0.0, 3: 0.4, 5: 0.4, 7: 0.4, 8: 0.4, 9: 0.4}}
+    assert height("accuracy").read(Outcome({}, dense)) == pytest.approx(0.25 * 0.2 + 0.75 * 0.4)
     assert rounds_to(0.5).read(RUN) == 2
     assert rounds_to(0.6).read(RUN) == math.inf
     assert drop_from_best().read(RUN) == pytest.approx(0.2)

@@ -122,6 +122,7 @@ def test_second_table_of_tce_against_its_first() -> None:
 def test_doubtful_cells_are_no_targets() -> None:
     table = library().exhibit("wsm-table4")
     assert table.target("cifar10 lr=0.5 fedavg batch") is None
+    assert library().exhibit("wsm-table1").target("cifar100 lr=0.007 fedavg+wsm") is None
     target = table.target("cifar10 lr=0.5 fedavg+wsm batch")
     assert target is not None
     assert target.value == 0.792

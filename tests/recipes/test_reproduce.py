@@ -10,7 +10,7 @@ from unittest.mock import ANY
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.recipes.base import Recipe, Variant, merge
+from eunoe.recipes.base import Recipe, Run, Variant, merge
 from eunoe.recipes.claims import Claim, lowest, mean_gain
 from eunoe.recipes.drawing import draw
 from eunoe.recipes.measures import Outcome, last_rounds, rounds_to
@@ -152,6 +152,24 @@ def test_stand_ins_never_stand_beside_the_papers_numbers() -> None:
     outcome = Outcome(run.config, {"accuracy": {3: 0.5}})
     row = collect(recipe, "full", [(run, outcome)]).rows[0]
     assert (row.paper, row.difference, row.stand_in) == ("", "", "omniglot for femnist")
+
+
+def test_claims_are_judged_on_the_papers_data_where_there_are_some() -> None:
+    recipe = tiny(data={"name": "femnist"})
+    gains = {False: 0.03, True: -0.15}
+
+    def outcomes(stand_in: bool) -> list[tuple[Run, Outcome]]:
+        return [
+            (run, Outcome(run.config, {"accuracy": {3: 0.5 + gains[stand_in] * run.label.endswith("wsm")}}))
+            for run in recipe.runs("full", [0, 1], stand_in=stand_in)
+        ]
+
+    both = collect(recipe, "full", outcomes(False) + outcomes(True)).verdicts[0]
+    assert both.mean == pytest.approx(0.03)
+    assert both.claim.sentence == "WSM is better"
+    other = collect(recipe, "full", outcomes(True)).verdicts[0]
+    assert other.mean == pytest.approx(-0.15)
+    assert other.claim.sentence == "WSM is better (on other data than the paper's)"
 
 
 def test_runs_that_diverge_or_do_not_arrive() -> None:

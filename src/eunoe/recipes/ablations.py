@@ -5,11 +5,13 @@ The texts name the values of alpha and the range of the share of clients; the ot
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, Values
 from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting
-from eunoe.recipes.measures import last_rounds
+from eunoe.recipes.measures import Measure, at_end, last_rounds
 
 ALPHAS = (0.01, 0.1, 0.2, 0.5, 1, 10, 100)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6)
 EPOCHS = (1, 2, 3, 5, 10, 20)
+
+LAST_ROUNDS = last_rounds("accuracy")
 
 
 def settings(epochs: bool) -> dict[str, Config]:
@@ -40,6 +42,7 @@ def recipe(
     small: Config,
     epochs: bool = True,
     exhibit: str = "",
+    measure: Measure = LAST_ROUNDS,
 ) -> Recipe:
     """An ablation of FedAvg (the first column) and a remedy (the second)."""
     base, better = columns
@@ -56,7 +59,7 @@ def recipe(
             for setting, changes in settings(epochs).items()
             for column in columns
         ),
-        {"": last_rounds("accuracy")},
+        {"": measure},
         tuple(claims),
         small,
         tuple(f"{setting} {column}" for setting in kept for column in columns),
@@ -75,6 +78,7 @@ RECIPES = (
         },
         merge(SMALL_RESNET, {"rounds": 5}),
         epochs=False,
+        measure=at_end("accuracy"),
     ),
     recipe(
         "thesis-fig3.3",

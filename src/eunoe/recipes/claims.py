@@ -44,7 +44,8 @@ class Verdict:
         scale = 100 if self.claim.unit == "points" else 1
         if self.seen is None:
             found = f"{self.mean * scale:+.2f} {self.claim.unit}, " if not math.isnan(self.mean) else ""
-            return f"not tested ({found}{len(self.by_seed)} seeds; at least 2 are needed)"
+            count = len(self.by_seed)
+            return f"not tested ({found}{count} seed{'s' * (count != 1)}; at least 2 are needed)"
         numbers = (
             f"{self.mean * scale:+.2f} {self.claim.unit} [{self.low * scale:+.2f}, {self.high * scale:+.2f}]"
         )
@@ -76,9 +77,10 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
 
 
 def pairs(values: Values, better: str, base: str) -> list[tuple[float, float]]:
-    """The values of one column beside those of another, for all rows that have both."""
+    """The values of one column beside those of another, for all rows that have both and did not diverge."""
     rows = [label.removesuffix(better) for label in values if _in_column(label, better)]
-    found = [(values[row + better], values[row + base]) for row in rows if row + base in values]
+    both = [(values[row + better], values[row + base]) for row in rows if row + base in values]
+    found = [pair for pair in both if not any(map(math.isnan, pair))]
     if not found:
         raise KeyError(f"{better} beside {base}")
     return found
@@ -101,9 +103,13 @@ def mean_loss(better: str, base: str) -> Callable[[Values], float]:
 
 
 def best_gain(better: str, base: str) -> Callable[[Values], float]:
-    """How much higher the best row of one column is than that of another, averaged over the data sets."""
+    """How much higher the best row of one column is than that of another, averaged over the data sets.
+
+    Rows that diverged are nobody's best.
+    """
 
     def statistic(values: Values) -> float:
+        values = {label: value for label, value in values.items() if not math.isnan(value)}
         gains = []
         for data in sorted({label.split()[0] for label in values}):
             mine = {label: value for label, value in values.items() if label.split()[0] == data}
@@ -124,7 +130,7 @@ def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
     def statistic(values: Values) -> float:
         if isinstance(values[mine], AtLeast):
             raise KeyError(f"{mine} is not known yet")
-        rest = [values[label] for label in others if label in values]
+        rest = [values[label] for label in others if not math.isnan(values.get(label, math.nan))]
         if not rest:
             raise KeyError("nothing to compare with")
         return min(rest) - values[mine]
@@ -136,7 +142,7 @@ def highest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
     """How far one value is above the largest of the others that were run."""
 
     def statistic(values: Values) -> float:
-        rest = [values[label] for label in others if label in values]
+        rest = [values[label] for label in others if not math.isnan(values.get(label, math.nan))]
         if not rest:
             raise KeyError("nothing to compare with")
         return values[mine] - max(rest)

@@ -5,8 +5,9 @@ from eunoe.recipes.base import Config, merge
 FEDAVG: Config = {"method": {"name": "fedavg"}, "loss": {"name": "ce"}}
 TCE: Config = {"loss": {"name": "tce"}}
 WSM: Config = {"loss": {"name": "wsm"}}
-GROUP: Config = {"model": {"name": "resnet18", "norm": "group"}}
-BATCH: Config = {"model": {"name": "resnet18", "norm": "batch"}}
+# The network of the thesis, with the same norm throughout.
+GROUP: Config = {"model": {"name": "resnet18", "norm": "group", "pool": "corner"}}
+BATCH: Config = {"model": {"name": "resnet18", "norm": "batch", "pool": "corner"}}
 LENET: Config = {"model": {"name": "lenet"}}
 
 # Training in one place on the public data alone, one epoch a round.
@@ -71,9 +72,6 @@ SMALL_RESNET: Config = {
     "probes": [],
 }
 # Local models of a few rounds, where a small run is to show what they forget.
-SMALL_CLIENT_MATRIX: Config = {
-    "probes": [{"metric": "client_matrix", "at": [0.25, 0.5, 0.75, 1.0], "samples": 500}]
-}
 SMALL_LOCAL_MODELS: Config = {
     "probes": [{"metric": "local_per_class", "at": [0.25, 0.5, 0.75, 1.0], "samples": 500}]
 }

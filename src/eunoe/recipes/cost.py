@@ -29,8 +29,8 @@ RATES = {
 
 # Work of a local step in passes of FedAvg: a forward pass alone is a third of one.
 STEP_WORK = {"fedntd": 4 / 3, "flashback": 4 / 3, "moon": 5 / 3, "fedreg": 3.0, "fedcurv": 1.1}
-# Training at the server by round, in samples: FedDF's most batches of 128, Flashback's usual epochs.
-SERVER_SAMPLES = {"feddf": 10_000 * 128, "flashback": 15 * 1_125}
+# Training at the server by round, in samples: Flashback's usual epochs; FedDF's batches are in its config.
+SERVER_SAMPLES = {"flashback": 15 * 1_125}
 
 
 def samples(config: Mapping[str, Any]) -> float:
@@ -53,7 +53,10 @@ def samples(config: Mapping[str, Any]) -> float:
     if not getattr(registry.find("method", method), "trains_clients", True):
         share = config["public"].get("share") or 0.04 if config["method"]["on"] == "public" else 1.0
         return float(config["rounds"] * size * share * passes)
-    a_round = participants * one * STEP_WORK.get(method, 1.0) + SERVER_SAMPLES.get(method, 0)
+    server = (
+        config["method"].get("steps", 10_000) * 128 if method == "feddf" else SERVER_SAMPLES.get(method, 0)
+    )
+    a_round = participants * one * STEP_WORK.get(method, 1.0) + server
     return float(config["rounds"] * a_round)
 
 

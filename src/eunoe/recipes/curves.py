@@ -3,7 +3,7 @@
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, mean_gain
 from eunoe.recipes.common import BATCH, GROUP, SMALL_RESNET, TCE, WSM, reweighting, reweighting_data
-from eunoe.recipes.measures import over_rounds
+from eunoe.recipes.measures import height
 
 
 def line(data: str, name: str, lr: float, *changes: Config) -> Variant:
@@ -11,13 +11,14 @@ def line(data: str, name: str, lr: float, *changes: Config) -> Variant:
     return Variant(f"{data} {name}", merge({"training": {"lr": lr}}, reweighting_data(data), *changes))
 
 
+# The thesis names no learning rates here: the best of its table 3.3 that are not doubtful.
 NORMS = (
     line("cifar10", "fedavg group", 0.05, GROUP),
     line("cifar10", "fedavg+wsm group", 0.05, GROUP, WSM),
-    line("cifar10", "fedavg batch", 0.3, BATCH),
+    line("cifar10", "fedavg batch", 0.03, BATCH),
     line("cifar10", "fedavg+wsm batch", 0.05, BATCH, WSM),
 )
-CURVE = {"": over_rounds("accuracy")}
+CURVE = {"": height("accuracy")}
 ABOVE = "WSM stays above FedAvg (mean accuracy over rounds)"
 
 RECIPES = (

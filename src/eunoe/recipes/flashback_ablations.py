@@ -6,7 +6,7 @@ from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, highest, mean_gain
 from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.recipes.flashback import SMALL, flashback
-from eunoe.recipes.measures import drop_from_best, last_rounds, over_rounds
+from eunoe.recipes.measures import drop_from_best, height, last_rounds, over_rounds
 
 OURS = flashback("cifar10")
 FINE_TUNED: Config = {"method": {"name": "finetune"}}
@@ -28,7 +28,7 @@ RECIPES = (
         "flashback-fig6",
         FLASHBACK,
         (Variant("fedavg+fine-tuning", FINE_TUNED), Variant("flashback", OURS)),
-        {"": over_rounds("accuracy"), "drop": drop_from_best()},
+        {"": height("accuracy"), "drop": drop_from_best()},
         (
             Claim(
                 "Flashback is more accurate than fine-tuning",
@@ -75,7 +75,7 @@ RECIPES = (
             Variant("clients only", CLIENTS_ONLY),
             Variant("server only", SERVER_ONLY),
         ),
-        {"": over_rounds("accuracy")},
+        {"": height("accuracy")},
         (
             Claim(
                 "either side alone falls short of both", highest("flashback", ("clients only", "server only"))
@@ -109,7 +109,7 @@ RECIPES = (
         "flashback-fig11",
         FLASHBACK,
         (Variant("flashback", OURS), Variant("flashback with ntd", NOT_TRUE), Variant("fedntd", FEDNTD)),
-        {"": over_rounds("accuracy")},
+        {"": height("accuracy")},
         (
             Claim(
                 "Flashback's own loss beats not-true distillation",
@@ -157,7 +157,7 @@ RECIPES = (
         tuple(
             Variant(f"gamma={gamma}", {"method": {"name": "flashback", "gamma": gamma}}) for gamma in GAMMAS
         ),
-        {"": over_rounds("accuracy")},
+        {"": height("accuracy")},
         (Claim("gamma 0.025 does better than 1", lambda v: v["gamma=0.025"] - v["gamma=1.0"]),),
         FEW,
         ("gamma=0.001", "gamma=0.025", "gamma=1.0"),

@@ -79,8 +79,20 @@ def at_end(quantity: str, unit: str = "accuracy") -> Measure:
 
 
 def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
-    """The mean over all rounds from `first` on: the height of a curve."""
+    """The mean over all measured rounds from `first` on, of what a round does."""
     return Measure(lambda outcome: mean({r: v for r, v in outcome.of(quantity).items() if r >= first}), unit)
+
+
+def height(quantity: str) -> Measure:
+    """The mean height of a curve, however densely its rounds were measured in places."""
+
+    def read(outcome: Outcome) -> float:
+        from eunoe.forgetting import area_under_curve
+
+        values = outcome.of(quantity)
+        return area_under_curve(list(values.values()), list(values)) if values else math.nan
+
+    return Measure(read)
 
 
 def rounds_to(target: float) -> Measure:

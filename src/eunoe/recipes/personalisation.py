@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def personal_gain(run: "FinishedRun") -> dict[str, float]:
-    """The mean over clients of what their own class shares gain, in points of accuracy on their label mix."""
+    """Accuracy on a client's label mix with and without its class shares (means), and the gain in points."""
     import torch
 
     from eunoe.losses import adjust_for_prior
@@ -34,14 +34,17 @@ def personal_gain(run: "FinishedRun") -> dict[str, float]:
         per_class = per_class_accuracy(scores.argmax(1).numpy(), labels, federation.classes)
         return float(reweighted_accuracy(per_class, counts[None])[0])
 
-    gains = []
-    for client in range(len(federation)):
-        counts = federation.counts(client)
-        gains.append(accuracy(adjust_for_prior(logits, counts), counts) - accuracy(logits, counts))
-    return {"personal_gain": 100 * sum(gains) / len(gains)}
+    counts = [federation.counts(client) for client in range(len(federation))]
+    without = sum(accuracy(logits, count) for count in counts) / len(counts)
+    shares = sum(accuracy(adjust_for_prior(logits, count), count) for count in counts) / len(counts)
+    return {"personal_gain": 100 * (shares - without), "personal_without": without, "personal_with": shares}
 
 
-GAIN = {"gain": at_end("personal_gain", "points")}
+GAIN = {
+    "gain": at_end("personal_gain", "points"),
+    "without": at_end("personal_without"),
+    "with": at_end("personal_with"),
+}
 CLAIM = (Claim("the clients' own class shares raise accuracy", lambda v: v["cifar10 fedavg+wsm gain"] / 100),)
 
 RECIPES = (

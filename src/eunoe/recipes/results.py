@@ -3,6 +3,7 @@
 import json
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -99,16 +100,24 @@ def collect(recipe: Recipe, scale: Scale, outcomes: Sequence[tuple[Run, Outcome]
     rows = [_row(recipe, scale, label, values[label], entries) for label, entries in cells.items()]
     if recipe.derive:
         means = {
-            label: sum(values[label]) / len(values[label])
+            label: statistics.fmean(converged)
             for label in cells
             if not stand_in(cells[label][0][0])
+            and (converged := [value for value in values[label] if not math.isnan(value)])
         }
         rows += [Row(label, _paper(recipe, label), text) for label, text in recipe.derive(means).items()]
+    # What other data say is told only where nothing was run on the paper's, and named.
+    other = all(stand_in(run) for run, _ in outcomes)
     by_seed: dict[int, dict[str, float]] = {}
     for label, entries in cells.items():
         for (run, outcome, _), value in zip(entries, values[label], strict=True):
-            by_seed.setdefault(run.seed, {})[label] = _counted(value, run, outcome)
-    verdicts = tuple(judge(claim, list(by_seed.values())) for claim in recipe.claims)
+            if other or not stand_in(run):
+                by_seed.setdefault(run.seed, {})[label] = _counted(value, run, outcome)
+    named = [
+        replace(claim, sentence=f"{claim.sentence} (on other data than the paper's)") if other else claim
+        for claim in recipe.claims
+    ]
+    verdicts = tuple(judge(claim, list(by_seed.values())) for claim in named)
     return Results(recipe, scale, tuple(rows), verdicts)
 
 
