@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.named import digits
 from eunoe.data.partitions.dirichlet import Dirichlet
 from eunoe.data.partitions.iid import Iid
+from eunoe.data.partitions.natural import Natural
 from eunoe.data.public import Public
 from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
@@ -205,3 +207,19 @@ def test_bad_arrays_and_options_are_told_in_one_line(change: dict[str, Any], say
     with pytest.raises(InputError, match=says) as caught:
         Federation.from_arrays(**values)
     assert "\n" not in str(caught.value)
+
+
+def test_writers_that_take_no_part_are_not_tested_on() -> None:
+    # Writer 0 is too small for a client, one of the others is public, writer 9 is in the test part alone.
+    train = np.repeat([0, 1, 2, 3], [2, 20, 20, 20])
+    test = np.array([0, 1, 2, 3, 3, 9])
+    x, y = np.zeros((62, 4), np.float32), np.arange(62) % 2
+    data = from_arrays(x, y, x[:6], y[:6], writer_train=train, writer_test=test)
+    federation = Federation.build(data, Natural(min_size=10), public=Public(groups=1, min_size=10))
+    assert federation.public_train is not None
+    public = train[federation.public_train[0]]
+    assert public in (1, 2, 3)
+    assert federation.data.writers_test is not None
+    assert federation.data.writers_test.tolist() == [writer for writer in test if writer not in (0, public)]
+    assert len(federation.data.test) == len(federation.data.writers_test)
+    assert Federation.build(data, Natural()).data is data

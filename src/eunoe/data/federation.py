@@ -6,10 +6,10 @@ million of them cost megabytes, and whatever is computed per client is computed 
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 import torch
@@ -89,6 +89,8 @@ class Federation:
             train, validation, rest = choose_public(labels, generator(seed, "public"), public, groups)
         left = None if groups is None else groups[rest]
         order, offsets = partition(labels[rest], generator(seed, "partition"), left)
+        if groups is not None:
+            data = _tested_on(data, groups[rest[order]])
         parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
         return cls(
             data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype, labelled
@@ -227,6 +229,19 @@ class Federation:
             "public_validation": self.public_validation,
         }
         return {name: array for name, array in arrays.items() if array is not None}
+
+
+def _tested_on(data: DataSet, writers: NDArray[Any]) -> DataSet:
+    """The data with the test samples of these writers alone: others are public, or too small to take part."""
+    if data.writers_test is None:
+        return data
+    known = torch.isin(data.writers_test, torch.from_numpy(np.unique(writers)))
+    # Writers that only the test part has are there to be tested on.
+    kept = known | ~torch.isin(data.writers_test, cast(Tensor, data.writers_train))
+    if bool(kept.all()):
+        return data
+    test = Samples(data.test.x[kept], data.test.y[kept])
+    return replace(data, test=test, writers_test=data.writers_test[kept])
 
 
 def _same_classes(one: DataSet, other: DataSet) -> bool:
