@@ -34,6 +34,10 @@ RECIPES = (
                 "Flashback is more accurate than fine-tuning",
                 lambda v: v["flashback"] - v["fedavg+fine-tuning"],
             ),
+            Claim(
+                "fine-tuning falls further from its best than Flashback",
+                lambda v: v["fedavg+fine-tuning drop"] - v["flashback drop"],
+            ),
         ),
         FEW,
     ),
