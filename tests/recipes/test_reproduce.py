@@ -213,6 +213,8 @@ def test_what_a_stopped_run_leaves_open_is_no_success() -> None:
     assert stopped.rows[0].ours == "more than 2"
     # WSM itself stopped before it got there, and might have needed any number.
     assert by_seed({3: 0.6}, {1: 0.1}) == ()
+    # Neither got there, which says nothing.
+    assert by_seed({3: 0.1}, {3: 0.1}) == ()
 
 
 def test_a_run_that_ends_at_its_target_did_not_stop_early() -> None:

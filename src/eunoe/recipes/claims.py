@@ -7,7 +7,11 @@ from dataclasses import dataclass
 Values = Mapping[str, float]
 
 
-class AtLeast(float):
+class NotReached(float):
+    """The round after the last, of a run that did not get to its target."""
+
+
+class AtLeast(NotReached):
     """What a run that stopped early leaves open: a number that would have become this or more."""
 
 
@@ -133,6 +137,8 @@ def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
         rest = [values[label] for label in others if not math.isnan(values.get(label, math.nan))]
         if not rest:
             raise KeyError("nothing to compare with")
+        if all(isinstance(value, NotReached) for value in (values[mine], *rest)):
+            raise KeyError("nobody got there")
         return min(rest) - values[mine]
 
     return statistic

@@ -1,7 +1,7 @@
 """The FedCurv paper: table 1 and figures 1 and 2, and the search for its penalty weight."""
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
-from eunoe.recipes.claims import Claim, Values, lowest
+from eunoe.recipes.claims import Claim, NotReached, Values, lowest
 from eunoe.recipes.common import FEDCURV
 from eunoe.recipes.measures import height, rounds_to
 
@@ -32,6 +32,8 @@ def least_inside(target: str) -> Claim:
 
     def statistic(values: Values) -> float:
         by_weight = [values[f"weight={weight} {target}"] for weight in WEIGHTS]
+        if all(isinstance(value, NotReached) for value in by_weight):
+            raise KeyError("no weight gets there")
         return min(by_weight[0], by_weight[-1]) - min(by_weight[1:-1])
 
     sentence = f"the fewest rounds to {float(target):.0%} are inside the grid of weights"

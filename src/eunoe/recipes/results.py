@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.recipes.base import Recipe, Run, Scale, data_sets
-from eunoe.recipes.claims import AtLeast, Verdict, judge
+from eunoe.recipes.claims import AtLeast, NotReached, Verdict, judge
 from eunoe.recipes.measures import Measure, Outcome
 
 
@@ -126,7 +126,7 @@ def _counted(value: float, run: Run, outcome: Outcome) -> float:
     if not math.isinf(value):
         return value
     rounds, planned = _rounds(run, outcome)
-    return AtLeast(rounds + 1) if rounds < planned else rounds + 1
+    return AtLeast(rounds + 1) if rounds < planned else NotReached(rounds + 1)
 
 
 def _rounds(run: Run, outcome: Outcome) -> tuple[int, int]:
