@@ -1,10 +1,9 @@
 """Running, resuming and reading runs: what a Python user calls."""
 
 import json
-import signal
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from eunoe.engines.base import Engine
 from eunoe.environment import environment
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
 from eunoe.folder import RunFolder, load_course, read_run_config
+from eunoe.interruption import interruptible
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
 from eunoe.methods.base import Method
@@ -256,7 +256,7 @@ def execute(
             folder.write_partition(job.federation)
             folder.write_status("running", course.round, "", course.seconds)
             try:
-                with _interruptible():
+                with interruptible():
                     reason = run_rounds(job, config, running, folder, course, told)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
@@ -272,20 +272,6 @@ def execute(
     finally:
         torch.set_num_threads(threads)
     return Run(path, given)
-
-
-@contextmanager
-def _interruptible() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does."""
-    try:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError:  # Not the main thread.
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _handed_over(federation: Federation | None, values: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:

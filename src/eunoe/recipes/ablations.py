@@ -96,7 +96,7 @@ RECIPES = (
         "wsm-fig6-lenet",
         reweighting("wsm", LENET, {"training": {"lr": 0.01}}),
         {"fedavg": {}, "fedavg+wsm": WSM},
-        # On fewer samples or in fewer rounds LeNet stays at chance.
+        # With a fifth of the data and half of the rounds LeNet stays near chance.
         {"rounds": 60, "evaluation": {"every": 20, "last": 5}, "probes": []},
         exhibit="wsm-fig6",
     ),
