@@ -210,6 +210,13 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
+def test_other_files_are_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("precious")
+    with pytest.raises(InputError, match="holds other files and no run; name a new folder or an empty one"):
+        run(**NAMED, out=tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for read in (Run, resume):
         with pytest.raises(InputError, match="is no run folder"):

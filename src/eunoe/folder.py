@@ -45,6 +45,14 @@ _CELLS_SHOWN = 1_000_000
 _LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 
 
+def check_new(path: Path) -> None:
+    """Refuse to start a run in a folder that holds another, or anything else."""
+    if (path / "config.toml").exists():
+        raise InputError(f"{path} holds a run already; resume it, or name another folder")
+    if path.is_dir() and any(entry.name != ".lock" for entry in path.iterdir()):
+        raise InputError(f"{path} holds other files and no run; name a new folder or an empty one")
+
+
 class RunFolder:
     """A run's folder, opened by the one process that writes to it."""
 

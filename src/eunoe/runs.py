@@ -19,7 +19,7 @@ from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
 from eunoe.environment import environment
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
-from eunoe.folder import RunFolder, load_course, read_run_config
+from eunoe.folder import RunFolder, check_new, load_course, read_run_config
 from eunoe.interruption import interruptible
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
@@ -166,8 +166,8 @@ def run(
     given, plain = _handed_over(federation, values)
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
     checked = make_config({**base, **plain})
-    if out is not None and (Path(out) / "config.toml").exists():
-        raise InputError(f"{out} holds a run already; resume it, or name another folder")
+    if out is not None:
+        check_new(Path(out))
     job, warnings = assemble(checked, given)
     check_targets(checked, job.federation)
     for warning in warnings:

@@ -78,6 +78,10 @@ def test_what_is_wrong_is_said(root, tmp_path_factory):
     (empty / "train" / "a").mkdir()
     with pytest.raises(InputError, match=r"train holds no pictures; they belong in .*train/<class>/"):
         folder(empty)
+    (root / "train" / "eel").mkdir()
+    with pytest.raises(InputError, match="train/eel holds no pictures; a class needs some to learn from"):
+        folder(root)
+    (root / "train" / "eel").rmdir()
     put(root, "test/dogs/1.png", 1)
     with pytest.raises(InputError, match="dogs is a class that train/ does not have; did you mean 'dog'"):
         folder(root)

@@ -182,6 +182,14 @@ def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
     assert not (folder / "logs").exists()
 
 
+def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
+    monkeypatch.setitem(sys.modules, "flwr", None)
+    for name in [name for name in sys.modules if name.startswith(("flwr.", "eunoe.flower."))]:
+        monkeypatch.delitem(sys.modules, name)
+    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run: pip install 'eunoe\[fl"):
+        start(folder, 2, 9000, [])
+
+
 def test_what_cannot_be_is_refused(tmp_path, folder):
     with pytest.raises(InputError, match="not empty"):
         init(folder)

@@ -51,10 +51,20 @@ def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
     assert mean_gain("b", "a")(values) == pytest.approx(0.1)
     assert highest("x lr=0.2 b", ["x lr=0.1 a", "x lr=0.2 a"])(values) == pytest.approx(0.1)
     for statistic in (best_gain("b", "a"), mean_gain("b", "a"), highest("x lr=0.1 b", ["x lr=0.1 a"])):
+        assert math.isnan(statistic({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5}))
         with pytest.raises(KeyError):
-            statistic({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5})
+            statistic({"x lr=0.1 b": 0.5})
     assert within(values, 20) == {"x a": [0.2], "x b": [0.2, 0.3]}
     assert tolerance_table({**values, "x lr=0.7 b": nan})["x b best lr"] == "0.2"
+
+
+def test_a_seed_that_diverged_counts_against_the_claim() -> None:
+    claim = Claim("b is above a", mean_gain("b", "a"))
+    two = [{"x a": 0.1, "x b": 0.3}, {"x a": 0.1, "x b": 0.301}]
+    assert judge(claim, two).seen is True
+    verdict = judge(claim, [*two, {"x a": 0.1, "x b": math.nan}])
+    assert verdict.seen is False
+    assert verdict.text().endswith("2 seeds and 1 that diverged")
 
 
 def test_a_wide_interval_is_not_seen() -> None:

@@ -26,6 +26,9 @@ def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) ->
     (x_train, y_train), (x_test, y_test) = (
         read_part(root / part, class_names, pictures) for part in ("train", "test")
     )
+    empty = [name for label, name in enumerate(class_names) if label not in y_train]
+    if empty:
+        raise InputError(f"{root / 'train' / empty[0]} holds no pictures; a class needs some to learn from")
     return from_arrays(
         x_train, y_train, x_test, y_test, name=root.name, classes=len(class_names), class_names=class_names
     )

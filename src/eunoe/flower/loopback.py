@@ -238,6 +238,8 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> None:
         here.run()
     except EunoeError as error:
         sys.exit(f"error: {error}")
+    except ImportError as error:
+        sys.exit(f"error: {error.name} is not installed; run: pip install 'eunoe[flower]'")
     except KeyboardInterrupt:
         sys.exit("interrupted; started again, the run goes on")
     print(f"finished; what was forgotten: eunoe report {folder / here.options.folder}")

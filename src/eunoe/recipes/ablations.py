@@ -88,6 +88,7 @@ RECIPES = (
     ),
     recipe(
         "wsm-fig6",
+        # The norms that the paper's Table 1 compares.
         reweighting("wsm"),
         {"fedavg": GROUP, "fedavg+wsm": {**BATCH, **WSM}},
         merge(SMALL_RESNET, {"rounds": 5}),

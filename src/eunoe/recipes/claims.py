@@ -37,36 +37,43 @@ class Verdict:
     mean: float
     low: float
     high: float
+    diverged: int = 0
 
     @property
     def seen(self) -> bool | None:
-        """Whether the whole interval is on the claim's side; None where it could not be tested."""
-        return None if math.isnan(self.low) else self.low > 0
+        """Whether the whole interval is on the claim's side and no seed diverged; None if untested."""
+        return None if math.isnan(self.low) else self.low > 0 and not self.diverged
 
     def text(self) -> str:
         """The verdict in a line."""
         scale = 100 if self.claim.unit == "points" else 1
+        lost = f" and {self.diverged} that diverged" if self.diverged else ""
         if self.seen is None:
             found = f"{self.mean * scale:+.2f} {self.claim.unit}, " if not math.isnan(self.mean) else ""
             count = len(self.by_seed)
-            return f"not tested ({found}{count} seed{'s' * (count != 1)}; at least 2 are needed)"
+            return f"not tested ({found}{_seeds(count)}{lost}; at least 2 are needed)"
         numbers = (
             f"{self.mean * scale:+.2f} {self.claim.unit} [{self.low * scale:+.2f}, {self.high * scale:+.2f}]"
         )
-        return f"{'seen' if self.seen else 'not seen'}: {numbers}, {len(self.by_seed)} seeds"
+        return f"{'seen' if self.seen else 'not seen'}: {numbers}, {_seeds(len(self.by_seed))}{lost}"
 
 
 def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
-    """The verdict from each seed's values by label; seeds that lack a run of the claim are left out."""
-    found = []
+    """The verdict from each seed's values by label; seeds that lack a run of the claim are left out.
+
+    A seed of which nothing but a diverged run is left to compare counts against the claim.
+    """
+    found, diverged = [], 0
     for values in seeds:
         try:
             statistic = claim.statistic(values)
         except KeyError:
             continue
-        if not math.isnan(statistic):
+        if math.isnan(statistic):
+            diverged += 1
+        else:
             found.append(statistic)
-    return Verdict(claim, tuple(found), *interval(found))
+    return Verdict(claim, tuple(found), *interval(found), diverged)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
@@ -84,10 +91,9 @@ def pairs(values: Values, better: str, base: str) -> list[tuple[float, float]]:
     """The values of one column beside those of another, for all rows that have both and did not diverge."""
     rows = [label.removesuffix(better) for label in values if _in_column(label, better)]
     both = [(values[row + better], values[row + base]) for row in rows if row + base in values]
-    found = [pair for pair in both if not any(map(math.isnan, pair))]
-    if not found:
+    if not both:
         raise KeyError(f"{better} beside {base}")
-    return found
+    return [pair for pair in both if not any(map(math.isnan, pair))]
 
 
 def mean_gain(better: str, base: str) -> Callable[[Values], float]:
@@ -95,7 +101,7 @@ def mean_gain(better: str, base: str) -> Callable[[Values], float]:
 
     def statistic(values: Values) -> float:
         both = pairs(values, better, base)
-        return sum(high - low for high, low in both) / len(both)
+        return sum(high - low for high, low in both) / len(both) if both else math.nan
 
     return statistic
 
@@ -109,18 +115,17 @@ def mean_loss(better: str, base: str) -> Callable[[Values], float]:
 def best_gain(better: str, base: str) -> Callable[[Values], float]:
     """How much higher the best row of one column is than that of another, averaged over the data sets.
 
-    Rows that diverged are nobody's best.
+    Rows that diverged are nobody's best; a column of nothing else has none.
     """
 
     def statistic(values: Values) -> float:
-        values = {label: value for label, value in values.items() if not math.isnan(value)}
         gains = []
         for data in sorted({label.split()[0] for label in values}):
             mine = {label: value for label, value in values.items() if label.split()[0] == data}
             high = [value for label, value in mine.items() if _in_column(label, better)]
             low = [value for label, value in mine.items() if _in_column(label, base)]
             if high and low:
-                gains.append(max(high) - max(low))
+                gains.append(_of_converged(max, high) - _of_converged(max, low))
         if not gains:
             raise KeyError(f"{better} beside {base}")
         return sum(gains) / len(gains)
@@ -134,12 +139,10 @@ def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
     def statistic(values: Values) -> float:
         if isinstance(values[mine], AtLeast):
             raise KeyError(f"{mine} is not known yet")
-        rest = [values[label] for label in others if not math.isnan(values.get(label, math.nan))]
-        if not rest:
-            raise KeyError("nothing to compare with")
+        rest = _present(values, others)
         if all(isinstance(value, NotReached) for value in (values[mine], *rest)):
             raise KeyError("nobody got there")
-        return min(rest) - values[mine]
+        return _of_converged(min, rest) - values[mine]
 
     return statistic
 
@@ -148,12 +151,24 @@ def highest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
     """How far one value is above the largest of the others that were run."""
 
     def statistic(values: Values) -> float:
-        rest = [values[label] for label in others if not math.isnan(values.get(label, math.nan))]
-        if not rest:
-            raise KeyError("nothing to compare with")
-        return values[mine] - max(rest)
+        return values[mine] - _of_converged(max, _present(values, others))
 
     return statistic
+
+
+def _present(values: Values, labels: Sequence[str]) -> list[float]:
+    found = [values[label] for label in labels if label in values]
+    if not found:
+        raise KeyError("nothing to compare with")
+    return found
+
+
+def _of_converged(extreme: Callable[..., float], values: Sequence[float]) -> float:
+    return extreme((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+def _seeds(count: int) -> str:
+    return f"{count} seed{'s' * (count != 1)}"
 
 
 def _in_column(label: str, column: str) -> bool:

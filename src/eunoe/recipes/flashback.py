@@ -42,7 +42,11 @@ BASELINES: dict[str, Config] = {
         "method": {"name": "fedreg", "gamma": 0.5, "ps_eta": 0.1},
         "training": {"lr": 0.1, "lr_decay": 1.0, "momentum": 0.0, "weight_decay": 0.0},
     },
-    "moon": {"method": {"name": "moon", "mu": 5.0}, "model": {"head": True}},
+    "moon": {
+        "method": {"name": "moon", "mu": 5.0},
+        "model": {"head": True},
+        "training": {"batch_size": 64, "lr_decay": 1.0},
+    },
 }
 # FedReg's authors have other values for handwriting.
 OWN: dict[tuple[str, str], Config] = {

@@ -95,7 +95,7 @@ def more_rates(values: Values) -> float:
 
 def least_gain(values: Values) -> float:
     """How much WSM gains on FedAvg at the learning rate where it gains least."""
-    return min(high - low for high, low in pairs(values, "fedavg+wsm", "fedavg"))
+    return min((high - low for high, low in pairs(values, "fedavg+wsm", "fedavg")), default=math.nan)
 
 
 TCE_VARIANTS = variants(ALL, RESNET_RATES, TCE_COLUMNS)
