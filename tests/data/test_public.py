@@ -49,6 +49,34 @@ def test_each_row_is_in_one_part(
             assert found.max() - found.min() <= 1
 
 
+@given(
+    st.lists(st.integers(1, 30), min_size=1, max_size=6),
+    st.floats(0.001, 100),
+    st.floats(0, 0.999),
+    st.integers(0, 99),
+)
+def test_unequal_classes_give_the_number_asked_for(
+    sizes: list[int], alpha: float, share: float, seed: int
+) -> None:
+    labels = np.repeat(np.arange(len(sizes)), sizes)
+    options = Public(count=max(1, int(share * len(labels))), alpha=alpha)
+    if options.count == len(labels):
+        return
+    rows = choose_public(labels, np.random.default_rng(seed), options)
+    np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(len(labels)))
+    assert len(rows.train) + len(rows.validation) == options.count
+
+
+def test_a_small_alpha_makes_classes_unequal() -> None:
+    few, many = (
+        np.bincount(CIFAR[choose(CIFAR, count=1426, alpha=alpha).train], minlength=10)
+        for alpha in (0.5, 1000)
+    )
+    assert few.sum() == many.sum() == 1283
+    assert few.max() > 3 * few.min() + 100
+    assert many.max() < 1.5 * many.min()
+
+
 def test_unbalanced_is_as_drawn_and_balanced_is_not() -> None:
     labels = np.repeat([0, 1], [900, 100])
     assert np.bincount(labels[choose(labels, count=100, validation=0).train]) == pytest.approx(
@@ -91,5 +119,8 @@ def test_what_cannot_be_had_is_refused() -> None:
         choose(np.arange(4), groups=1)
     with pytest.raises(ValidationError, match="only one of"):
         Public(share=0.1, count=3)
-    with pytest.raises(ValidationError, match="cannot be balanced"):
-        Public(groups=3, balanced=True)
+    for chosen in ({"balanced": True}, {"alpha": 0.5}):
+        with pytest.raises(ValidationError, match="classes of whole groups are as they are"):
+            Public.model_validate({"groups": 3, **chosen})
+    with pytest.raises(ValidationError, match="only one of balanced and alpha"):
+        Public(count=3, balanced=True, alpha=0.5)

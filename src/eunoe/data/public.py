@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from eunoe.data.partitions.base import Integers, stock
+from eunoe.data.partitions.base import Integers, ranges, stock
 from eunoe.data.split import part_size
 from eunoe.errors import InputError
 
@@ -21,14 +21,19 @@ class Public(BaseModel):
     groups: int | None = Field(None, ge=1, description="number of whole groups (writers) that are public")
     min_size: int = Field(1, ge=1, description="groups with fewer samples are never public")
     balanced: bool = Field(False, description="the same number of samples of each class, not as drawn")
+    alpha: float | None = Field(
+        None, gt=0, description="class shares drawn from Dirichlet(alpha), unequal where it is small"
+    )
     validation: float = Field(0.1, ge=0, lt=1, description="share of the public samples used to validate")
 
     @model_validator(mode="after")
     def _one_way(self) -> "Public":
         if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
             raise ValueError("give only one of share, count and groups")
-        if self.groups is not None and self.balanced:
-            raise ValueError("whole groups cannot be balanced; give a share or a count")
+        if self.groups is not None and (self.balanced or self.alpha is not None):
+            raise ValueError("the classes of whole groups are as they are; give a share or a count")
+        if self.balanced and self.alpha is not None:
+            raise ValueError("give only one of balanced and alpha")
         return self
 
 
@@ -55,7 +60,10 @@ def choose_public(
             raise InputError(
                 f"{wanted:,} public samples of {len(labels):,} leave none to the clients; ask for fewer"
             )
-        public = (_balanced if options.balanced and wanted else _as_drawn)(labels, int(wanted), generator)
+        if options.alpha is not None:
+            public = _unequal(labels, int(wanted), options.alpha, generator)
+        else:
+            public = (_balanced if options.balanced and wanted else _as_drawn)(labels, int(wanted), generator)
     if len(public) == len(labels) and len(public):
         raise InputError("all samples are public, which leaves none to the clients; ask for fewer groups")
     validating = min(int(part_size(np.array(len(public)), options.validation)), max(len(public) - 1, 0))
@@ -79,6 +87,17 @@ def _balanced(labels: NDArray[Any], wanted: int, generator: np.random.Generator)
     turns, turn = np.arange(wanted) // classes, generator.permutation(classes)
     balanced: Integers = rows[starts[np.resize(turn, wanted)] + turns]
     return balanced
+
+
+def _unequal(labels: NDArray[Any], wanted: int, alpha: float, generator: np.random.Generator) -> Integers:
+    """Rows whose classes have shares drawn from Dirichlet(alpha); what a class lacks, the others give."""
+    rows, starts, counts = stock(labels, generator)
+    shares = generator.dirichlet(np.full(len(counts), alpha))
+    taken = np.zeros_like(counts)
+    while missing := wanted - int(taken.sum()):
+        weights = np.where(taken < counts, np.maximum(shares, 1e-12), 0.0)
+        taken = np.minimum(taken + generator.multinomial(missing, weights / weights.sum()), counts)
+    return generator.permutation(rows[ranges(starts, taken)])
 
 
 def _whole_groups(
