@@ -80,6 +80,18 @@ def test_a_run_without_probes_is_not_judged():
     )
 
 
+@pytest.mark.parametrize(("after", "kind"), [(0.5, "local"), (0.88, "unmeasured")])
+def test_what_training_costs_on_others_data_is_enough(after, kind):
+    found = records(0.9, [], 0.8, MANY)
+    matrix = {"probe": "client_matrix", "round": 2, "models": [0, 1], "data": [0, 1],
+              "start": [0.9, 0.9], "after": [[0.95, after], [after, 0.95]]}  # fmt: skip
+    judged = diagnose(
+        RunRecords("run", found.metrics, [matrix], config=found.config, label_counts=found.label_counts)
+    )
+    assert judged.kind == kind
+    assert [r.settings for r in judged.remedies[:1]] == ([("loss.name=wsm",)] if kind == "local" else [])
+
+
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [

@@ -14,6 +14,9 @@ The rules, in order; each rests on what was measured, not on what the configurat
 4. Something is forgotten and the class mixes are alike: no remedy for labels is promised. Fewer local
    steps, then SCAFFOLD, which corrects the drift whatever its cause.
 
+Where there is no local_per_class probe, the accuracy that a client's training costs on other clients' data
+stands for L if it is 5 points or more: gains are in it, so no less is lost. G is not judged then.
+
 Where few clients take part in a round or local training is long, more clients and fewer epochs are
 proposed as well: the WSM paper's ablations show forgetting grow with both.
 """
@@ -78,6 +81,8 @@ def _diagnose(run: RunRecords) -> Diagnosis:
     clients = describe_clients(run)
     local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
     facts = [*found.sentences(), *_setting(run, clients)]
+    if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
+        local = found["client_forgetting"]
     if np.isnan(per_round) or np.isnan(local):
         words = "Too little was measured: run with evaluation and with a local_per_class probe."
         return Diagnosis("unmeasured", (*facts, words), ())

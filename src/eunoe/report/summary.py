@@ -38,8 +38,7 @@ class Summary(dict[str, Any]):
             cost = self["client_forgetting"]
             word = "costs" if cost >= 0 else "adds"
             lines.append(
-                f"On the data of the others in its round, a client's training in sum {word} "
-                f"{_points(abs(cost))} of accuracy."
+                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of accuracy."
             )
         drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
