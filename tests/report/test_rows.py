@@ -131,6 +131,15 @@ def test_long_runs_of_many_clients_and_classes_stay_small():
     assert len({row["class"] for row in client_rows.local_models([big])}) <= MOST_CLASSES
 
 
+def test_of_many_clients_data_each_models_own_are_kept():
+    run = made_up_run(clients=100)
+    matrix = {"probe": "client_matrix", "round": 2, "models": [3, 97], "data": list(range(100)),
+              "start": [0.5] * 100, "after": [[0.4] * 100, [0.3] * 100]}  # fmt: skip
+    cells = client_rows.matrices([RunRecords("run", run.metrics, [matrix], config=run.config)])
+    assert {(row["model"], row["data"]) for row in cells if row["own"]} == {("3", "3"), ("97", "97")}
+    assert len({row["data"] for row in cells}) == 2 * MOST_CLIENTS + 1
+
+
 def test_of_many_classes_those_that_lose_most_are_kept():
     metrics = [
         {"schema": 1, "round": t, "test": {"accuracy": 0.5, "loss": 1.0}} | {"forgetting": None}

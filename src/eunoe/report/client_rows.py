@@ -34,8 +34,10 @@ def matrices(runs: Sequence[RunRecords]) -> list[Row]:
                 "probe": rounds.index(int(record["round"])),
                 "round": int(record["round"]),
             }
-            for i, model in list(enumerate(models))[:MOST_CLIENTS]:
-                for k, owner in list(enumerate(data))[:MOST_CLIENTS]:
+            shown = list(enumerate(models))[:MOST_CLIENTS]
+            columns = _columns([model for _, model in shown], data)
+            for i, model in shown:
+                for k, owner in columns:
                     if not np.isnan(lost.matrix[i, k]):
                         rows.append(
                             {
@@ -52,6 +54,12 @@ def matrices(runs: Sequence[RunRecords]) -> list[Row]:
                     mean = {"before": None, "after": None, "lost": float(lost.by_model[i])}
                     rows.append({**common, "model": str(model), "data": "F_k", "own": 0, **mean})
     return rows
+
+
+def _columns(models: Sequence[int], data: Sequence[int]) -> list[tuple[int, int]]:
+    """The data that are shown, in their order: the models' own, and of the others as many as fit."""
+    own_first = sorted(enumerate(data), key=lambda column: column[1] not in models)
+    return sorted(own_first[: 2 * MOST_CLIENTS])
 
 
 def client_means(runs: Sequence[RunRecords]) -> list[Row]:

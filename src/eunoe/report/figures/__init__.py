@@ -63,7 +63,8 @@ KINDS = (
         3,
         "Training on one client costs accuracy on the others: orange is forgotten, blue is learned",
         "Rows are clients' models, columns are clients' data; outlined cells are a client's own data. "
-        "The last column is F_k, the mean over the other clients' data. All runs share one colour scale.",
+        "The last column is F_k, the mean over all other clients' data, also those that do not fit here. "
+        "All runs share one colour scale.",
         client_rows.matrices,
         heat_maps.client_matrices,
     ),
