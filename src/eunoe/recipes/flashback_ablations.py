@@ -4,7 +4,7 @@ from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, highest, mean_gain
 from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.recipes.flashback import SMALL, flashback
-from eunoe.recipes.measures import drop_from_best, height, last_rounds, over_rounds
+from eunoe.recipes.measures import at_end, drop_from_best, height, last_rounds, over_rounds
 
 OURS = flashback("cifar10")
 FINE_TUNED: Config = {"method": {"name": "finetune"}}
@@ -161,8 +161,14 @@ RECIPES = (
         tuple(
             Variant(f"gamma={gamma}", {"method": {"name": "flashback", "gamma": gamma}}) for gamma in GAMMAS
         ),
-        {"": height("accuracy")},
-        (Claim("gamma 0.025 does better than 1", lambda v: v["gamma=0.025"] - v["gamma=1.0"]),),
+        {"": height("accuracy"), "end": at_end("accuracy")},
+        (
+            Claim(
+                "gamma 0.001 learns more slowly than 0.025 (mean accuracy over rounds)",
+                lambda v: v["gamma=0.025"] - v["gamma=0.001"],
+            ),
+            Claim("gamma 1 ends below 0.025", lambda v: v["gamma=0.025 end"] - v["gamma=1.0 end"]),
+        ),
         FEW,
         ("gamma=0.001", "gamma=0.025", "gamma=1.0"),
         seeds=1,
