@@ -37,11 +37,11 @@ class Note(BaseModel):
 
 
 class Notes(BaseModel):
-    """results/notes.toml: the recipe whose figure the README shows, and a note for each recipe and scale."""
+    """results/notes.toml: which figures the README shows, and a note for each recipe and scale."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    figure: str = ""
+    figures: list[str] = []
     full: dict[str, Note] = {}
     small: dict[str, Note] = {}
 
@@ -92,7 +92,7 @@ def read_published(out: Path = OUT) -> list[Published]:
 
 
 def readme_block(out: Path = OUT) -> str:
-    """The headline results at full scale, each with a link to the runs behind it, and a figure."""
+    """The headline results at full scale, each with a link to the runs behind it, and figures."""
     notes, by_name = read_notes(out), {p.recipe: p for p in read_published(out) if p.scale == "full"}
     table, brief = [], []
     for name, note in notes.full.items():
@@ -114,8 +114,9 @@ def readme_block(out: Path = OUT) -> str:
     if not table:
         return "No run at the papers' scale is in `results/` yet."
     lines = [as_markdown(["source", "run", "paper", "ours", "difference", "seeds", "rounds"], table)]
-    if (shown := by_name.get(notes.figure)) is not None and (out / shown.figure).exists():
-        lines.append(f"![The paper: {find_recipe(notes.figure).exhibit.shows}](results/{shown.figure})")
+    for shown in [by_name[name] for name in notes.figures if name in by_name]:
+        if (out / shown.figure).exists():
+            lines.append(f"![The paper: {find_recipe(shown.recipe).exhibit.shows}](results/{shown.figure})")
     return "\n\n".join([*lines, "\n".join(brief)] if brief else lines)
 
 

@@ -4,6 +4,7 @@ import csv
 import dataclasses
 import io
 import json
+import re
 
 import pytest
 import vl_convert
@@ -25,6 +26,17 @@ def figures():
 
 def test_records_of_everything_fill_every_figure(figures):
     assert list(figures) == [kind.name for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("clients", "labels"), [(5, "0 10 20 30 40"), (30, "0 30 60 90 120 150 180 210 240 290")]
+)
+def test_columns_of_a_matrix_have_labels_that_fit(clients, labels):
+    run = made_up_run(rounds=2, clients=clients, probe_every=2)
+    [figure] = all_figures([run], ["client-matrices"])
+    picture = vl_convert.vegalite_to_svg(figure.chart.to_dict(), config=config("#000"))
+    axis = re.search(r"X-axis titled 'data of client'.*?role-axis-title", picture, re.S).group()
+    assert " ".join(re.findall(r">(\d+)</text>", axis)) == labels
 
 
 @pytest.mark.parametrize("name", [kind.name for kind in KINDS])

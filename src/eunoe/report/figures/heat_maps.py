@@ -26,14 +26,16 @@ def client_matrices(rows: Sequence[Row]) -> Any:
     accuracy = alt.Scale(domain=[0, 1])
     signed = alt.Scale(domain=[-limit, limit], domainMid=0, interpolate="rgb")
     # One data set for all panels: three panels per run would otherwise carry it three times.
-    panels = []
+    panels, columns = [], _most_columns(rows)
     for label in labels:
         for field, title, scale in (
             ("before", "before local training", accuracy),
             ("after", "after local training", accuracy),
             ("lost", "forgotten", signed),
         ):
-            panels.append(_panel(label, field, title, scale, legend=label == labels[-1]))
+            # Only what is forgotten has the column of means.
+            axis = _column_axis(columns if field == "lost" else columns - 1)
+            panels.append(_panel(label, field, title, scale, axis, legend=label == labels[-1]))
     chart = alt.concat(*panels, columns=3, spacing={"row": 28, "column": 24}, data=table(rows))
     chart = chart.add_params(round_slider(rows)).resolve_scale(
         color="independent", x="independent", y="independent"
@@ -41,7 +43,23 @@ def client_matrices(rows: Sequence[Row]) -> Any:
     return described(chart, _matrix_text(rows, labels))
 
 
-def _panel(label: str, field: str, title: str, scale: alt.Scale, legend: bool) -> Any:
+def _most_columns(rows: Sequence[Row]) -> int:
+    """How many columns the widest panel has."""
+    panels: dict[tuple[Any, Any], set[Any]] = {}
+    for row in rows:
+        panels.setdefault((row["run"], row["probe"]), set()).add(row["data"])
+    return max(map(len, panels.values()), default=1)
+
+
+def _column_axis(columns: int) -> alt.Axis:
+    """An axis of clients that has room for its labels: every so-manieth, and always the last."""
+    last, every = columns - 1, math.ceil(columns / 11)
+    here = f"round(datum.index * {last})"
+    written = f"{here} === {last} || {here} % {every} === 0 && {here} <= {last - every}"
+    return alt.Axis(labelAngle=0, labelOverlap=False, labelExpr=f"{written} ? datum.label : ''", grid=False)
+
+
+def _panel(label: str, field: str, title: str, scale: alt.Scale, axis: alt.Axis, legend: bool) -> Any:
     named = "accuracy lost" if field == "lost" else "accuracy"
     key = alt.Legend(title=named, format=".0%", orient="bottom") if legend else None
     hover = [
@@ -61,7 +79,7 @@ def _panel(label: str, field: str, title: str, scale: alt.Scale, legend: bool) -
         .transform_filter(shown)
         .transform_calculate(order=order, row="+datum.model")
         .encode(
-            alt.X("data:N", sort=numeric, title="data of client", axis=alt.Axis(labelAngle=0, grid=False)),
+            alt.X("data:N", sort=numeric, title="data of client", axis=axis),
             alt.Y(
                 "model:N",
                 sort=alt.EncodingSortField("row", op="min"),
