@@ -125,7 +125,7 @@ def best_gain(better: str, base: str) -> Callable[[Values], float]:
             high = [value for label, value in mine.items() if _in_column(label, better)]
             low = [value for label, value in mine.items() if _in_column(label, base)]
             if high and low:
-                gains.append(_of_converged(max, high) - _of_converged(max, low))
+                gains.append(of_converged(max, high) - of_converged(max, low))
         if not gains:
             raise KeyError(f"{better} beside {base}")
         return sum(gains) / len(gains)
@@ -142,7 +142,7 @@ def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
         rest = _present(values, others)
         if all(isinstance(value, NotReached) for value in (values[mine], *rest)):
             raise KeyError("nobody got there")
-        return _of_converged(min, rest) - values[mine]
+        return of_converged(min, rest) - values[mine]
 
     return statistic
 
@@ -151,7 +151,7 @@ def highest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
     """How far one value is above the largest of the others that were run."""
 
     def statistic(values: Values) -> float:
-        return values[mine] - _of_converged(max, _present(values, others))
+        return values[mine] - of_converged(max, _present(values, others))
 
     return statistic
 
@@ -163,7 +163,8 @@ def _present(values: Values, labels: Sequence[str]) -> list[float]:
     return found
 
 
-def _of_converged(extreme: Callable[..., float], values: Sequence[float]) -> float:
+def of_converged(extreme: Callable[..., float], values: Sequence[float]) -> float:
+    """The least or the largest of the runs that did not diverge; NaN if all did."""
     return extreme((value for value in values if not math.isnan(value)), default=math.nan)
 
 

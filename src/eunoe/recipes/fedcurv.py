@@ -1,7 +1,7 @@
 """The FedCurv paper: table 1 and figures 1 and 2, and the search for its penalty weight."""
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
-from eunoe.recipes.claims import Claim, NotReached, Values, lowest
+from eunoe.recipes.claims import Claim, NotReached, Values, lowest, of_converged
 from eunoe.recipes.common import FEDCURV
 from eunoe.recipes.measures import height, rounds_to
 
@@ -34,7 +34,8 @@ def least_inside(target: str) -> Claim:
         by_weight = [values[f"weight={weight} {target}"] for weight in WEIGHTS]
         if all(isinstance(value, NotReached) for value in by_weight):
             raise KeyError("no weight gets there")
-        return min(by_weight[0], by_weight[-1]) - min(by_weight[1:-1])
+        ends, inside = (by_weight[0], by_weight[-1]), by_weight[1:-1]
+        return of_converged(min, ends) - of_converged(min, inside)
 
     sentence = f"the fewest rounds to {float(target):.0%} are inside the grid of weights"
     return Claim(sentence, statistic, "rounds")
