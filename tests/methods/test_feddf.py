@@ -34,13 +34,14 @@ def test_without_steps_it_is_fedavg_with_equal_weights(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ensemble", ["logits", "probabilities"])
 def test_a_single_client_teaches_its_own_mean_nothing(ensemble: str, tmp_path: Path) -> None:
-    on, method = federation(sizes=(27,)), {**SHORT, "ensemble": ensemble}
+    # Judged by the distance from the ensemble, as without labels, a student of wrong targets would be kept.
+    on, method = federation(sizes=(27,), foreign=blobs(28, 7)), {**SHORT, "ensemble": ensemble}
     ours = after(2, tmp_path, on, method, training=TRAINING)
     torch.testing.assert_close(ours, after(2, tmp_path, on, "fedavg", training=TRAINING), atol=1e-9, rtol=0)
 
 
 def test_clients_that_are_alike_teach_nothing(tmp_path: Path) -> None:
-    on = federation(sizes=(9, 9, 9))
+    on = federation(sizes=(9, 9, 9), foreign=blobs(28, 7))
     same = on.data.train.x.clone(), on.data.train.y.clone()
     for part in same:
         part[9:18], part[18:27] = part[:9], part[:9]
@@ -61,23 +62,6 @@ def test_targets_are_the_ensembles(ensemble: str) -> None:
     if ensemble == "probabilities":
         mean = torch.softmax(outputs, 2).mean(0)
     torch.testing.assert_close(targets.mass, mean)
-
-
-def test_the_mean_of_the_losses_trains_as_the_loss_to_the_mean_probabilities() -> None:
-    outputs = random_outputs()
-    gradients, values = [], []
-    for many in (True, False):
-        student = random_outputs(4)[3].requires_grad_()
-        logs, p = torch.log_softmax(student, 1), torch.softmax(outputs, 2)
-        if many:
-            value = (p * (p.log() - logs)).sum(2).mean(0)
-        else:
-            value = (p.mean(0) * (p.mean(0).log() - logs)).sum(1)
-        value.sum().backward()
-        gradients.append(student.grad)
-        values.append(value.detach())
-    torch.testing.assert_close(gradients[0], gradients[1])
-    assert bool((values[0] > values[1]).all())
 
 
 def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> None:

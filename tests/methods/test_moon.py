@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from eunoe.errors import InputError
 from eunoe.local import Batch
@@ -118,12 +117,6 @@ def test_batches_of_one_and_features_of_zero(tmp_path: Path) -> None:
     trial = Trial(tmp_path, [part], Moon(), model=Turned(), training=training).rounds(2)
     assert trial.record["steps"] == [2]
     assert bool(torch.isfinite(trial.parameters).all())
-
-
-def test_contrast_is_the_papers_cross_entropy() -> None:
-    pairs = torch.randn(20, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
-    expected = F.cross_entropy(pairs / 0.5, torch.zeros(20, dtype=torch.int64), reduction="none")
-    torch.testing.assert_close(F.softplus((pairs[:, 1] - pairs[:, 0]) / 0.5), expected)
 
 
 def test_frozen_networks_are_asked_once(tmp_path: Path) -> None:
