@@ -1,7 +1,7 @@
 """The configuration: what it takes, what it refuses and how it says so, and settings on top."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -103,12 +103,14 @@ def test_numpys_numbers_and_paths_are_taken_as_plain_values() -> None:
 
 
 def test_every_field_has_a_sentence() -> None:
-    def check(model: Any) -> None:
-        for name, field in model.model_fields.items():
-            if name != "name" or model is Config:
-                assert field.description, f"{model.__name__}.{name}"
-            if hasattr(field.annotation, "model_fields"):
-                check(field.annotation)
+    def check(kind: Any) -> None:
+        # A section may stand inside `X | None` or `tuple[X, ...]`.
+        for inner in get_args(kind):
+            check(inner)
+        for name, field in getattr(kind, "model_fields", {}).items():
+            if name != "name" or kind is Config:
+                assert field.description, f"{kind.__name__}.{name}"
+            check(field.annotation)
 
     check(Config)
 
