@@ -103,9 +103,11 @@ def test_shared_runs_are_the_same_runs(recipe: Recipe) -> None:
     if not recipe.shares:
         return
     for scale in SCALES:
-        owner = {(r.label, r.seed): r.config for r in recipes()[recipe.shares].runs(scale, [0])}
+        owner = {run.label: run.config for run in recipes()[recipe.shares].runs(scale, [0])}
         for run in recipe.runs(scale, [0]):
-            assert owner.get((run.label, 0), run.config) == run.config
+            # At small scale a recipe may choose variants that the owner leaves out.
+            if scale == "full" or run.label in owner:
+                assert owner[run.label] == run.config
 
 
 @each
