@@ -405,13 +405,22 @@ def test_a_fault_of_the_users_own_is_raised_with_its_client(tmp_path):
 
 
 def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
-    job = make_job(training=RAGGED)
+    class Drawing(Method):
+        """Draws from the global generator at the end."""
+
+        def finish(self, local):
+            torch.rand(1)
+            return Finished()
+
+    job, said = replace(make_job(training=RAGGED), method=Drawing()), []
     received = Received(1, job.model.weights.copy())
     start = received.weights.parameters.clone()
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    list(Vectorised(job, ClientStates(tmp_path)).train([0, 1], received))
+    list(Vectorised(job, ClientStates(tmp_path), say=said.append).train([0, 1], received))
+    # One client after the other would leave the generator alone too.
+    assert not said
     assert torch.equal(torch.rand(1), expected)
     assert torch.equal(received.weights.parameters, start)
 
