@@ -110,5 +110,7 @@ def test_every_built_in_partition_is_tested_here() -> None:
 
 @pytest.mark.parametrize("name", OPTIONS)
 def test_no_clients_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match="clients"):
-        build(name, -1)
+    # With 0, natural keeps all groups.
+    for clients in (-1,) if name == "natural" else (-1, 0):
+        with pytest.raises(InputError, match="clients"):
+            build(name, clients)
