@@ -15,6 +15,7 @@ from typing import Any
 
 from eunoe.assembly import load_data
 from eunoe.config import Named
+from eunoe.data.named import path_of
 from eunoe.runs import run
 
 SETTINGS: dict[str, dict[str, Any]] = {
@@ -36,7 +37,7 @@ def main() -> None:
         began = time.perf_counter()
         data = load_data(Named(name=name))
         loaded = time.perf_counter() - began
-        size = Path.home() / ".cache/eunoe" / f"{name}.npz"
+        size = path_of(name).stat().st_size / 1e6
         began, first = time.perf_counter(), []
         with TemporaryDirectory() as folder:
             done = run(
@@ -55,7 +56,7 @@ def main() -> None:
             accuracy = done.accuracy
         memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
         print(
-            f"{name}: loaded in {loaded:.2f} s ({size.stat().st_size / 1e6:.0f} MB on disk, "
+            f"{name}: loaded in {loaded:.2f} s ({size:.0f} MB on disk, "
             f"peak {memory:.0f} MB), "
             f"first round after {first[0] - began:.1f} s, "
             f"accuracy {accuracy:.3f} = {accuracy * data.classes:.1f} x chance",
