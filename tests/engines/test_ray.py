@@ -5,14 +5,17 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
 from eunoe import registry
+from eunoe.engines.packing import packed
 from eunoe.engines.ray import Ray
 from eunoe.errors import InputError
 from eunoe.runs import Run, run
@@ -138,6 +141,83 @@ def test_it_says_that_it_waits_for_a_core(
         (update,) = engine.train([1], Received(1, job.model.weights.copy()))
     assert update.client == 1
     assert said == ["warning: waiting for a free core of the Ray cluster, which has 2 in all"]
+
+
+@dataclass(eq=False)
+class Reference:
+    """What a scripted Ray gives for a task of a worker, or for a worker that begins (no task)."""
+
+    worker: int
+    task: int | None = None
+
+
+class Scripted:
+    """A stand-in for Ray: a script chooses what is there next, and whose results are lost."""
+
+    exceptions = ray.exceptions
+
+    def __init__(self, cores: int, next_one: Callable[[list[Reference]], Reference]) -> None:
+        self.cores, self.next_one = cores, next_one
+        self.hired = 0
+        self.lost: set[int] = set()
+
+    def is_initialized(self) -> bool:
+        return True
+
+    def cluster_resources(self) -> dict[str, int]:
+        return {"CPU": self.cores}
+
+    def put(self, value: Any) -> None:
+        """Nobody asks for it."""
+
+    def remote(self, num_cpus: int) -> Any:
+        return lambda kind: SimpleNamespace(remote=self._hire)
+
+    def _hire(self, references: Any) -> Any:
+        self.hired += 1
+        number = self.hired
+        ready = SimpleNamespace(remote=lambda: Reference(number))
+        return SimpleNamespace(number=number, ready=ready)
+
+    def wait(self, references: list[Reference], timeout: float) -> tuple[list[Reference], list[Reference]]:
+        return [self.next_one(references)], []
+
+    def get(self, reference: Reference) -> Any:
+        if reference.worker in self.lost:
+            raise ray.exceptions.RayActorError
+        return packed(("results", reference.task))
+
+    def kill(self, actor: Any) -> None:
+        """It is gone as it is."""
+
+
+def in_order(scripted: Scripted, count: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The tasks in the order in which the engine gives their results."""
+    monkeypatch.setitem(sys.modules, "ray", scripted)
+    with Ray(make_job(), ClientStates(Path("none"))) as engine:
+        return list(engine._in_order(count, lambda actor, number: Reference(actor.number, number)))
+
+
+def test_the_one_worker_that_is_left_does_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    def next_one(references: list[Reference]) -> Reference:
+        begins = [it for it in references if it.task is None and it.worker <= 4]
+        if begins:
+            return begins[0]
+        # Three workers are lost with their node, one after the other; none comes in their place.
+        scripted.lost = {1, 2, 3}
+        tasks = [it for it in references if it.task is not None]
+        assert tasks, "nobody works any more"
+        return min(tasks, key=lambda it: it.worker)
+
+    scripted = Scripted(4, next_one)
+    assert in_order(scripted, 24, monkeypatch) == list(range(24))
+
+
+def test_a_workers_results_are_those_of_their_tasks_whichever_is_there_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scripted = Scripted(1, lambda references: references[-1])
+    assert in_order(scripted, 6, monkeypatch) == list(range(6))
 
 
 OWN_SCRIPT = """

@@ -9,7 +9,7 @@ get a worker when the next round begins.
 
 import os
 import signal
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -46,6 +46,11 @@ class _Worker:
     tasks: list[int] = field(default_factory=list)
     # Whether it has ever been ready.
     begun: bool = False
+
+
+# Who works on which task, by the reference that is there once the result is; a worker's second result may
+# be there before its first, which may be larger.
+_Running = dict[Any, tuple[_Worker, int]]
 
 
 class Ray(Engine):
@@ -134,8 +139,8 @@ class Ray(Engine):
 
     def _in_order(self, count: int, submit: Submit) -> Iterator[Any]:
         """Give tasks to the workers and give back their results in the order of the tasks."""
-        waiting, losses = deque(range(count)), Counter[int]()
-        running: dict[Any, _Worker] = {}
+        waiting, losses = list(range(count)), Counter[int]()
+        running: _Running = {}
         done: dict[int, Packed] = {}
         given = 0
         try:
@@ -148,13 +153,14 @@ class Ray(Engine):
                     if reference in self._starting:
                         self._begin(reference)
                         continue
-                    worker = running.pop(reference)
+                    worker, number = running.pop(reference)
                     try:
                         result = self._ray.get(reference)
                     except self._ray.exceptions.RayError as error:
                         self._lose(worker, running, waiting, losses, error)
                     else:
-                        done[worker.tasks.pop(0)] = result
+                        worker.tasks.remove(number)
+                        done[number] = result
                 while given in done:
                     kind, value = unpacked(done.pop(given))
                     if kind == "error":
@@ -167,31 +173,33 @@ class Ray(Engine):
                 self._dismiss(worker)
                 self._workers.remove(worker)
 
-    def _give_out(self, waiting: deque[int], given: int, running: dict[Any, _Worker], submit: Submit) -> None:
+    def _give_out(self, waiting: list[int], given: int, running: _Running, submit: Submit) -> None:
         """Give every worker a task and, as long as there are plenty, the next one to go on with at once."""
         for depth in (0, 1):
             for worker in self._workers:
                 enough = len(waiting) > depth * len(self._workers)
                 if enough and len(worker.tasks) == depth and waiting[0] < given + _AHEAD * len(self._workers):
-                    number = waiting.popleft()
+                    number = waiting.pop(0)
                     worker.tasks.append(number)
-                    running[submit(worker.actor, number)] = worker
+                    running[submit(worker.actor, number)] = worker, number
 
     def _lose(
         self,
         worker: _Worker,
-        running: dict[Any, _Worker],
-        waiting: deque[int],
+        running: _Running,
+        waiting: list[int],
         losses: Counter[int],
         error: Exception,
     ) -> None:
         """Let others do what a lost worker had to do."""
-        for reference in [reference for reference, owner in running.items() if owner is worker]:
+        for reference in [reference for reference, (owner, _) in running.items() if owner is worker]:
             del running[reference]
         losses[worker.tasks[0]] += 1
         if losses[worker.tasks[0]] == _LOSSES_ALLOWED:
             raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {_line(error)}") from error
-        waiting.extendleft(reversed(worker.tasks))
+        # In order: if the first were not the one that the next result waits for, it might never be given out.
+        waiting += worker.tasks
+        waiting.sort()
         worker.tasks = []
         self._workers.remove(worker)
         self._dismiss(worker)
