@@ -23,6 +23,7 @@ from eunoe.job import Job
 from eunoe.local import Batch, Local
 from eunoe.merging import Sums
 from eunoe.methods.base import Finished, Method, Upload
+from eunoe.probes import STANDARD
 from eunoe.rounds import Course, choose, evaluated, measure, run_rounds, start_course, stop_reason
 from eunoe.runs import Run, run
 from eunoe.setting import Setting
@@ -412,9 +413,10 @@ def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Pa
     federation = Federation.from_arrays(x, ids, x, ids, client_ids=ids)
     job = make_job(federation, participation=2, loss="wsm", training={"unlearnable": "skip"})
     start = job.model.parameters.clone()
-    course, reason, records = loop(job, tmp_path, rounds=2)
+    course, reason, records = loop(job, tmp_path, rounds=2, probes=STANDARD)
     assert reason == "all 2 rounds done"
     assert torch.equal(course.weights.parameters, start)
+    assert not (tmp_path / "probes.jsonl").exists()
     assert [len(record["dropped"]) for record in records] == [2, 2]
     assert records[0]["clients"] == []
     # They were sent the model and send nothing back.

@@ -93,6 +93,9 @@ class Prober:
     def measure(self, engine: Engine, watch: Watch, merged: Weights) -> list[dict[str, Any]]:
         """One record per probe of the round."""
         clients = sorted(watch.local)
+        if not clients:
+            # All of them sat the round out: there is no local model to look at.
+            return []
         records = []
         for probe in watch.probes:
             seen = clients[: probe.models]
