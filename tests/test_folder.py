@@ -3,6 +3,7 @@
 import json
 import math
 import multiprocessing
+import shutil
 import time
 from pathlib import Path
 from typing import Any
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 import torch
 
-from eunoe.errors import InputError
-from eunoe.folder import RunFolder, checkpoints, load_course, plain, read_run_config
+from eunoe.errors import InputError, RunFailed
+from eunoe.folder import RunFolder, check_new, checkpoints, load_course, plain, read_run_config
 from eunoe.rounds import Course, start_course
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
@@ -52,6 +53,10 @@ def restored(path: Path) -> tuple[Course, ClientStates, list[str]]:
     with RunFolder(path) as folder:
         warnings = folder.restore(course, states)
     return course, states, warnings
+
+
+def everything(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
 
 
 def lines(path: Path, name: str = "metrics.jsonl") -> list[Any]:
@@ -127,21 +132,49 @@ def test_a_broken_newest_checkpoint_gives_way_to_the_one_before(begun: Path, dam
     assert [path.stem for path in checkpoints(begun)] == ["00000004"]
 
 
-def test_without_any_readable_checkpoint_the_run_begins_again(begun: Path) -> None:
-    for path in checkpoints(begun):
-        path.write_bytes(b"")
-    course, states, warnings = restored(begun)
+@pytest.mark.parametrize("damage", ["broken", "removed", "removed with the status"])
+def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_records(begun: Path, damage: str) -> None:
+    if damage == "broken":
+        for path in checkpoints(begun):
+            path.write_bytes(b"")
+    else:
+        shutil.rmtree(begun / "checkpoints")
+    if damage == "removed with the status":
+        (begun / "status.json").unlink()
+    before = everything(begun)
+    with pytest.raises(InputError, match="holds the records of a run but no checkpoint that can be read"):
+        restored(begun)
+    assert everything(begun) == before
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError(), RuntimeError("torch's")])
+def test_a_checkpoint_that_cannot_be_read_for_now_is_not_broken(
+    begun: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    before = everything(begun)
+    monkeypatch.setattr("eunoe.folder.safe_open", fail)
+    with pytest.raises(RunFailed, match=r"cannot read .*00000005"):
+        restored(begun)
+    assert everything(begun) == before
+
+
+def test_a_broken_checkpoint_from_before_the_first_round_costs_nothing(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as folder:
+        folder.checkpoint(course_at(0), ClientStates(tmp_path / "states"))
+    checkpoints(tmp_path)[0].write_bytes(b"")
+    course, _, warnings = restored(tmp_path)
     assert course.round == 0
-    assert states.accepted == {}
     assert warnings[-1] == "no checkpoint can be read: the run begins again"
-    assert lines(begun) == []
-    assert not list(begun.glob("states/*/*"))
 
 
 def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
     states = ClientStates(tmp_path / "states")
     with RunFolder(tmp_path) as folder:
         write_rounds(folder, states, range(1, 3), checkpoint=False)
+        folder.write_status("interrupted")
     course, states, warnings = restored(tmp_path)
     assert (course.round, warnings, lines(tmp_path)) == (0, [], [])
 
@@ -156,9 +189,9 @@ def test_a_half_written_checkpoint_is_not_looked_at(begun: Path) -> None:
 def test_reading_a_course_changes_nothing(begun: Path) -> None:
     with open(begun / "metrics.jsonl", "a") as file:
         file.write("more")
-    before = {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()}
+    before = everything(begun)
     load_course(begun, Course(weights(0), {}), ClientStates(begun / "states"))
-    assert {path: path.read_bytes() for path in begun.rglob("*") if path.is_file()} == before
+    assert everything(begun) == before
 
 
 def test_what_is_not_finite_is_null_in_json(begun: Path) -> None:
@@ -174,6 +207,15 @@ def test_the_last_record(begun: Path, tmp_path: Path) -> None:
         assert folder.last_record()["round"] == 5
     with RunFolder(tmp_path / "new") as folder:
         assert folder.last_record() == {}
+
+
+def test_a_kill_during_the_first_write_leaves_a_folder_that_is_still_new(tmp_path: Path) -> None:
+    for name in (".lock", "config.toml.7.part"):
+        (tmp_path / name).write_text("")
+    check_new(tmp_path)
+    (tmp_path / "film.part").write_text("precious")
+    with pytest.raises(InputError, match="holds other files and no run"):
+        check_new(tmp_path)
 
 
 def test_two_cannot_write_to_one_folder(tmp_path: Path) -> None:
@@ -213,11 +255,11 @@ def test_config_and_partition_can_be_read_by_others(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
         folder.write_config({"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}})
         folder.write_partition(job.federation)
-        folder.write_status("running", 3, "", 1.0)
+        folder.write_status("running", "", 1.5)
     assert read_run_config(tmp_path) == {"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}}
     counts = json.loads((tmp_path / "partition.json").read_text())["label_counts"]
     assert [sum(row) for row in counts] == job.federation.sizes.tolist()
-    assert json.loads((tmp_path / "status.json").read_text())["round"] == 3
+    assert json.loads((tmp_path / "status.json").read_text())["seconds"] == 1.5
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -269,6 +270,15 @@ def test_more_rounds_and_another_engine_may_be_asked_for(tmp_path: Path) -> None
     done = resume(tmp_path / "parts", rounds=4, engine={"name": "process", "workers": 2}, name="other")
     assert bits(done.folder) == bits(whole.folder)
     assert (done.config.rounds, done.config.title) == (4, "other")
+
+
+def test_more_rounds_of_a_run_without_its_checkpoints_are_refused(tmp_path: Path) -> None:
+    run(**{**NAMED, "rounds": 2}, out=tmp_path)
+    shutil.rmtree(tmp_path / "checkpoints")
+    before = everything(tmp_path)
+    with pytest.raises(InputError, match="no checkpoint that can be read"):
+        resume(tmp_path, rounds=4)
+    assert everything(tmp_path) == before
 
 
 def test_a_run_that_reached_its_target_has_nothing_left_to_do(tmp_path: Path) -> None:

@@ -27,12 +27,12 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
 from eunoe.config import to_toml
 from eunoe.data.federation import Federation
-from eunoe.errors import InputError
+from eunoe.errors import InputError, RunFailed
 from eunoe.files import replacing, write_text, writing
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
@@ -49,7 +49,9 @@ def check_new(path: Path) -> None:
     """Refuse to start a run in a folder that holds another, or anything else."""
     if (path / "config.toml").exists():
         raise InputError(f"{path} holds a run already; resume it, or name another folder")
-    if path.is_dir() and any(entry.name != ".lock" for entry in path.iterdir()):
+    # A kill in the midst of the very first write leaves no more than these.
+    nothing = {path / ".lock", *path.glob("config.toml.*.part")}
+    if path.is_dir() and set(path.iterdir()) - nothing:
         raise InputError(f"{path} holds other files and no run; name a new folder or an empty one")
 
 
@@ -58,7 +60,8 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._checkpointed: list[int] = []
+        # The round of the newest checkpoint, after which the run would go on.
+        self._saved = 0
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
@@ -98,8 +101,8 @@ class RunFolder:
             values = {"schema": 1, "label_counts": counts, "class_names": names}
             write_text(self.path / "partition.json", json.dumps(values) + "\n")
 
-    def write_status(self, state: str, round: int, reason: str = "", seconds: float = 0.0) -> None:
-        values = {"state": state, "round": round, "reason": reason, "seconds": seconds}
+    def write_status(self, state: str, reason: str = "", seconds: float = 0.0) -> None:
+        values = {"state": state, "round": self._saved, "reason": reason, "seconds": seconds}
         write_text(self.path / "status.json", json.dumps(values) + "\n")
 
     def record(
@@ -137,7 +140,8 @@ class RunFolder:
         contiguous = {name: value.cpu().contiguous() for name, value in vectors.items()}
         with replacing(target) as partial:
             save_file(contiguous, partial, {"facts": json.dumps(plain(facts))})
-        self.write_status("running", course.round, "", course.seconds)
+        self._saved = course.round
+        self.write_status("running", "", course.seconds)
         kept = checkpoints(self.path)
         for path in kept[:-_KEPT]:
             path.unlink()
@@ -146,9 +150,16 @@ class RunFolder:
     def restore(self, course: "Course", states: ClientStates) -> list[str]:
         """Set a course to where the newest readable checkpoint left it; give warnings.
 
-        The metrics are cut back to the checkpoint's round, and what came after it is removed.
+        The metrics are cut back to the checkpoint's round, and what came after it is removed. A run that
+        had a checkpoint and has none left is refused, so that its records stay.
         """
         lengths, warnings = load_course(self.path, course, states)
+        if not lengths and _size(self.path / "metrics.jsonl") and self._had_checkpoint():
+            raise InputError(
+                f"{self.path} holds the records of a run but no checkpoint that can be read, so it cannot go "
+                "on; to run it again name another folder, or remove this one"
+            )
+        self._saved = course.round
         for name in _LINES:
             _cut_back(self.path / name, lengths.get(name, 0))
         if warnings and not course.round:
@@ -162,6 +173,10 @@ class RunFolder:
             if path.name != _checkpoint_name(course.round):
                 path.unlink()
         return warnings
+
+    def _had_checkpoint(self) -> bool:
+        path = self.path / "status.json"
+        return not path.exists() or json.loads(path.read_text("utf-8"))["round"] > 0
 
 
 # Processes that a run forks must not hold its lock: they may outlive it by a moment when it is killed.
@@ -182,7 +197,10 @@ def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[d
     for path in reversed(checkpoints(folder)):
         try:
             vectors, facts = _read(path)
-        except Exception as error:
+        except (OSError, MemoryError, RuntimeError) as error:
+            # What is in the file may be whole. Torch says with a RuntimeError that it gets no memory.
+            raise RunFailed(f"cannot read {path}: {error}; once that is mended, resume the run") from error
+        except (SafetensorError, LookupError, TypeError, ValueError) as error:
             warnings.append(f"{path} cannot be read ({error}); the one before it is used")
             continue
         mine, theirs = course.weights.parameters.numel(), vectors["weights parameters"].numel()

@@ -254,21 +254,21 @@ def execute(
             folder.write_config(resolved(config, given))
             folder.write_environment(environment(job.federation))
             folder.write_partition(job.federation)
-            folder.write_status("running", course.round, "", course.seconds)
+            folder.write_status("running", "", course.seconds)
             try:
                 with interruptible():
                     reason = run_rounds(job, config, running, folder, course, told)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
-                folder.write_status("interrupted", course.round, "interrupted", course.seconds)
+                folder.write_status("interrupted", "interrupted", course.seconds)
                 raise
             except Exception as error:
                 reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
                 state = "diverged" if isinstance(error, Diverged) else "failed"
                 with suppress(RunFailed):  # The disk may be full, which the error then says.
-                    folder.write_status(state, course.round, reason, course.seconds)
+                    folder.write_status(state, reason, course.seconds)
                 raise
-            folder.write_status("finished", course.round, reason, course.seconds)
+            folder.write_status("finished", reason, course.seconds)
     finally:
         torch.set_num_threads(threads)
     return Run(path, given)
