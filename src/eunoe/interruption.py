@@ -1,6 +1,9 @@
-"""How a run is asked to end."""
+"""How a run is asked to end, and how its processes end with it."""
 
+import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -17,3 +20,18 @@ def interruptible() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def end_with_the_parent() -> None:
+    """Let this process end when the one that forked it does, even by kill -9.
+
+    It would go on with what nobody waits for.
+    """
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()

@@ -3,6 +3,9 @@
 import multiprocessing
 import os
 import signal
+import struct
+from dataclasses import replace
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 import torch
 
 from eunoe.data.federation import Federation
+from eunoe.engines import process
 from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
 from eunoe.local import Local
@@ -76,6 +80,46 @@ def test_a_client_at_which_every_worker_dies_ends_the_run_and_is_named(tmp_path:
             out=tmp_path,
             say=pytest.fail,
         )
+
+
+def test_a_worker_that_dies_in_the_midst_of_its_answer_is_replaced(
+    tmp_path: Path, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mark, work = tmp_path / "died", process._work
+
+    def half(engine: Process, worker: Any, pipe: Connection, inherited: list[Connection]) -> None:
+        if not mark.exists():
+            mark.touch()
+            pipe.recv()
+            os.write(pipe.fileno(), struct.pack("!i", 1000) + b"half")
+            os.kill(os.getpid(), signal.SIGKILL)
+        work(engine, worker, pipe, inherited)
+
+    monkeypatch.setattr(process, "_work", half)
+    found = results(run_with("process", tmp_path / "process", 1))
+    assert mark.exists()
+    assert found == serial
+
+
+class Unreachable(Method):
+    """A client's own failure, of the kind that a pipe has when its other end is gone."""
+
+    def begin(self, local: Local) -> None:
+        raise ConnectionError("no sensor")
+
+
+def test_a_client_without_a_connection_is_no_worker_that_died(tmp_path: Path) -> None:
+    job = replace(make_job(), method=Unreachable())
+    engine = Process(job, ClientStates(tmp_path), 1)
+    with engine, pytest.raises(ConnectionError, match="no sensor"):
+        list(engine.train([0], Received(1, job.model.weights.copy())))
+
+
+def test_where_the_system_does_not_say_which_cores_it_takes_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "sched_getaffinity")
+    assert Process(make_job(), ClientStates(tmp_path)).count == os.cpu_count()
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])

@@ -1,5 +1,6 @@
 """What an engine is: it trains clients and evaluates models, always with the same results."""
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -72,6 +73,11 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def cores() -> int:
+    """How many cores this process may use; a system other than Linux only says how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chunks(job: Job, where: Rows) -> list[Rows]:

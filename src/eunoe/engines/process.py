@@ -7,9 +7,7 @@ again: the same client in the same round gives the same bits.
 """
 
 import multiprocessing
-import os
 import signal
-import threading
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -20,11 +18,12 @@ from typing import Any
 
 import torch
 
-from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
+from eunoe.engines.base import Engine, Predictions, Rows, chunks, cores, evaluate_chunk, joined
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, named, shapes, weights_of
 from eunoe.errors import InputError, RunFailed
+from eunoe.interruption import end_with_the_parent
 from eunoe.job import Job
 from eunoe.memory import keep_freed_memory
 from eunoe.states import ClientStates
@@ -53,7 +52,7 @@ class Process(Engine):
             raise InputError("the process engine trains on the CPU; take engine 'serial' for another device")
         if "fork" not in multiprocessing.get_all_start_methods():
             raise InputError("the process engine needs a system that forks; take engine 'serial' here")
-        self.count = workers or len(os.sched_getaffinity(0))
+        self.count = workers or cores()
         self._workers: list[_Worker] = []
         self._broadcast: SharedVectors | None = None
 
@@ -105,9 +104,9 @@ class Process(Engine):
                     task = worker.task
                     assert task is not None
                     try:
-                        done[task] = self._result(worker)
-                        worker.task = None
-                    except (EOFError, ConnectionError):
+                        answer = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        # It died, perhaps in the midst of its answer.
                         deaths[task] += 1
                         if deaths[task] == _DEATHS_ALLOWED:
                             raise RunFailed(
@@ -116,6 +115,9 @@ class Process(Engine):
                             ) from None
                         self._replace(worker)
                         waiting.appendleft(task)
+                    else:
+                        done[task] = _result(worker, *answer)
+                        worker.task = None
                 while next_result in done:
                     yield done.pop(next_result)
                     next_result += 1
@@ -142,16 +144,6 @@ class Process(Engine):
         with suppress(ConnectionError):
             worker.pipe.send(tasks[number])
 
-    def _result(self, worker: _Worker) -> Any:
-        kind, result = worker.pipe.recv()
-        if kind == "error":
-            raise result
-        if kind == "update":
-            vectors = worker.slot.read()
-            result.weights = weights_of(vectors)
-            result.uploads = {k[7:]: v for k, v in vectors.items() if k.startswith("upload ")}
-        return result
-
     def _start(self) -> None:
         job = self.job
         model = shapes(named(job.model.weights))
@@ -174,6 +166,16 @@ class Process(Engine):
         self._start()
 
 
+def _result(worker: _Worker, kind: str, result: Any) -> Any:
+    if kind == "error":
+        raise result
+    if kind == "update":
+        vectors = worker.slot.read()
+        result.weights = weights_of(vectors)
+        result.uploads = {k[7:]: v for k, v in vectors.items() if k.startswith("upload ")}
+    return result
+
+
 def _work(engine: Process, worker: _Worker, pipe: Connection, inherited: list[Connection]) -> None:
     """A worker's life: do what the pipe says until it closes."""
     for connection in inherited:
@@ -181,7 +183,7 @@ def _work(engine: Process, worker: _Worker, pipe: Connection, inherited: list[Co
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    threading.Thread(target=_end_with_the_main_process, daemon=True).start()
+    end_with_the_parent()
     torch.set_num_threads(1)
     keep_freed_memory()
     while True:
@@ -220,11 +222,3 @@ def _do(engine: Process, worker: _Worker, task: tuple[Any, ...]) -> tuple[str, A
 
 def _at(task: tuple[Any, ...]) -> str:
     return f"at client {task[1]} of round {task[2]}" if task[0] == "train" else "at evaluating a model"
-
-
-def _end_with_the_main_process() -> None:
-    """Leave no task running that nobody waits for; it would also hold the lock of the run folder."""
-    main = multiprocessing.parent_process()
-    assert main is not None
-    main.join()
-    os._exit(1)

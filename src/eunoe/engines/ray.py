@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eunoe.engines.base import Engine, Predictions, Rows, chunks, joined
+from eunoe.engines.base import Engine, Predictions, Rows, chunks, cores, joined
 from eunoe.engines.packing import Packed, packed, unpacked
 from eunoe.engines.ray_actor import Actor
 from eunoe.errors import InputError, RunFailed, first_line
@@ -259,10 +259,10 @@ class Ray(Engine):
 def _connect(address: str, workers: int | None) -> None:
     import ray
 
-    cores = {"num_cpus": workers or len(os.sched_getaffinity(0))} if address == "local" else {}
+    local = {"num_cpus": workers or cores()} if address == "local" else {}
     with _same_handler(signal.SIGTERM):
         try:
-            ray.init(address, include_dashboard=False if cores else None, logging_level="ERROR", **cores)
+            ray.init(address, include_dashboard=False if local else None, logging_level="ERROR", **local)
         except (ConnectionError, RuntimeError, ValueError) as error:
             raise InputError(f"cannot use Ray at {address!r}: {first_line(error)}") from error
 
