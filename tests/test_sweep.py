@@ -1,6 +1,9 @@
 """Many runs: the product, what is skipped and what goes on, several at a time, and the search."""
 
 import math
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ from eunoe.errors import InputError, RunFailed
 from eunoe.folder import RunFolder
 from eunoe.runs import Run, run
 from eunoe.sweep import Planned, execute, folder_name, plan, search, sweep
+from tests.faults import alive, children, until
 
 FAST: dict[str, Any] = {
     "rounds": 2,
@@ -114,6 +118,22 @@ def test_more_values_seeds_and_rounds_run_what_is_new(tmp_path: Path) -> None:
     assert len(done[0].records) == 3
 
 
+def test_another_target_lets_a_run_go_on_unless_it_is_reached_too(tmp_path: Path) -> None:
+    def rounds_with(**stop: float) -> int:
+        values = {**FAST, "evaluation": {"every": 1}, **({"stop": stop} if stop else {})}
+        return len(sweep(values, {}, [0], tmp_path)[0].records)
+
+    assert rounds_with(target=0.02) == 1
+    assert rounds_with(target=0.01) == 1
+    assert rounds_with(target=1.0) == 2
+
+
+def test_a_target_that_is_taken_back_ends_no_run(tmp_path: Path) -> None:
+    values = {**FAST, "evaluation": {"every": 1}}
+    sweep({**values, "stop": {"target": 0.01}}, {}, [0], tmp_path)
+    assert len(sweep(values, {}, [0], tmp_path)[0].records) == 2
+
+
 def test_a_folder_of_other_runs_is_refused(tmp_path: Path) -> None:
     sweep(FAST, {"loss.name": ["ce"]}, [0], tmp_path)
     with pytest.raises(InputError, match=r"training.epochs is 1 in .* and cannot become 2"):
@@ -198,6 +218,21 @@ def test_an_exception_here_ends_the_processes_there(tmp_path: Path) -> None:
             # Nobody holds the folder any more.
             with RunFolder(tmp_path / f"run/seed-{seed}"):
                 pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_run_is_left_behind_when_the_sweep_is_ended(tmp_path: Path, number: int) -> None:
+    # Every client takes ten minutes.
+    values = {**FAST, "method": {"name": "tests.faults:Faulty", "pause": 600.0}}
+    main = multiprocessing.get_context("fork").Process(target=sweep, args=(values, {}, [0, 1], tmp_path, 2))
+    main.start()
+    until(lambda: len(list(tmp_path.rglob("status.json"))) == 2, 120)
+    runs = children(main.pid)
+    assert len(runs) == 2
+    os.kill(main.pid or 0, number)
+    main.join(60)
+    assert main.exitcode is not None
+    until(lambda: not any(alive(pid) for pid in runs))
 
 
 # The search.

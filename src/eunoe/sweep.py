@@ -20,9 +20,10 @@ from typing import Any
 
 from eunoe.config import RESUMABLE, apply_settings, make_config
 from eunoe.errors import Diverged, InputError, RunFailed
+from eunoe.interruption import end_with_the_parent, interruptible
 from eunoe.memory import keep_freed_memory
 from eunoe.resuming import check_config
-from eunoe.rounds import Record
+from eunoe.rounds import Record, stop_reason
 from eunoe.runs import Run, resume, run
 from eunoe.toml import inline
 
@@ -93,7 +94,8 @@ def execute(
             on_round(planned, None)
             _go_on(planned, lambda record, planned=planned: on_round(planned, record))  # type: ignore[misc]
     else:
-        _side_by_side(waiting, jobs, on_round)
+        with interruptible():
+            _side_by_side(waiting, jobs, on_round)
     return [Run(planned.folder) for planned in runs]
 
 
@@ -173,15 +175,19 @@ def done(planned: Planned) -> bool:
     """Whether nothing is left to do: a run that ended early by its hours or its length may be to go on."""
     if not (planned.folder / "status.json").exists():
         return False
-    status = Run(planned.folder).status
-    enough = status["round"] >= planned.rounds or "accuracy reached" in status["reason"]
-    return bool(status["state"] == "diverged" or (status["state"] == "finished" and enough))
+    found, config = Run(planned.folder), make_config(planned.values)
+    if not found.finished:
+        return bool(found.status["state"] == "diverged")
+    # The target may be another than the one that ended it.
+    reached = any(stop_reason(config, record, 0.0) for record in found.records[-1:])
+    return reached or found.status["round"] >= config.rounds
 
 
 def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
     with suppress(Diverged):
         if (planned.folder / "config.toml").exists():
-            changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
+            # A stop that is no longer asked for must not end it.
+            changes = {"stop": {}, **{key: planned.values[key] for key in RESUMABLE if key in planned.values}}
             resume(planned.folder, changes, on_round=on_round, say=_silent)
         else:
             run(planned.values, out=planned.folder, on_round=on_round, say=_silent)
@@ -234,6 +240,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
 
 
 def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
+    end_with_the_parent()
     keep_freed_memory()
     for connection in inherited:
         connection.close()
