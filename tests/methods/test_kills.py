@@ -41,7 +41,7 @@ def test_killed_and_resumed_is_undisturbed(tmp_path: Path, method: str) -> None:
         assert time.monotonic() < limit
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    assert process.wait() == -signal.SIGKILL
     resumed = resume(tmp_path / "killed", say=lambda _: None)
     assert metrics.read_text() == (calm.folder / "metrics.jsonl").read_text()
     assert torch.equal(resumed.weights().parameters, calm.weights().parameters)
