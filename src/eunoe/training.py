@@ -1,7 +1,7 @@
 """One client's participation: batches, steps, what goes back up."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import torch
@@ -161,9 +161,7 @@ def train_client(
                     float("nan") if local.last_loss is None else local.last_loss.mean().item(),
                 )
         # Before `finish`, which may take back a part of what was learnt.
-        passes = local.forwards, local.backwards
         after = float("nan") if first is None else loss_on(job, local, first)
-        local.forwards, local.backwards = passes
         finished = method.finish(local)
     update = Update(
         client,
@@ -192,8 +190,10 @@ def in_blocks(local: Local, batches: list[np.ndarray]) -> Iterator[tuple[Tensor,
 
 
 def loss_on(job: Job, local: Local, batch: Batch) -> float:
-    """A client's mean loss on a batch, leaving no trace in the model."""
+    """A client's mean loss on a batch, as its first step saw it, leaving no trace in the model or the client."""
     floats, integers = job.model.floats.clone(), job.model.integers.clone()
+    # A loss that changes by the step is the same one before and after.
+    local = replace(local, taken=0, moments={})
     with torch.no_grad():
         value = job.method.loss(local, batch).mean().item()
     job.model.floats.copy_(floats)

@@ -288,6 +288,16 @@ class RoundAware(Method):
         return gradient * (1 + local.lr) + 0.01 * local.setting.round
 
 
+class StepAware(Method):
+    """Warms up, in its loss and in its correction."""
+
+    def loss(self, local, batch):
+        return super().loss(local, batch) * min(1.0, (local.taken + 1) / 3)
+
+    def correct(self, local, gradient):
+        return gradient * min(1.0, (local.taken + 1) / 5)
+
+
 class Plain(Method):
     """Looks at nothing that changes but its arguments."""
 
@@ -295,9 +305,12 @@ class Plain(Method):
         return gradient + 0.1 * (local.weights - local.start.parameters)
 
 
-@pytest.mark.parametrize(("method", "recorded"), [(RoundAware(), False), (Plain(), True)])
+@pytest.mark.parametrize(
+    ("method", "recorded", "loss_recorded"),
+    [(RoundAware(), False, True), (StepAware(), False, False), (Plain(), True, True)],
+)
 @pytest.mark.parametrize("options", [{"momentum": 0.9, "clip": 1.0}, {"optimiser": "adam"}], ids=str)
-def test_recorded_steps_give_the_same(tmp_path, method, recorded, options):
+def test_recorded_steps_give_the_same(tmp_path, method, recorded, loss_recorded, options):
     training = {**RAGGED, **options, "lr": 0.02, "lr_decay": 0.9}
     job = make_job(ragged(7, 15), dtype="float64", training=training, participation=1.0)
     both = Both(replace(job, method=method), tmp_path)
@@ -306,7 +319,7 @@ def test_recorded_steps_give_the_same(tmp_path, method, recorded, options):
     found = both.vectorised._gradients._recorded.values()
     assert len(found) > 0
     assert any(found) == recorded
-    assert any(both.vectorised._losses._recorded.values())
+    assert any(both.vectorised._losses._recorded.values()) == loss_recorded
 
 
 @pytest.mark.parametrize("model", ["mlp", "small_cnn"])
@@ -389,6 +402,15 @@ def test_what_does_not_vectorise_trains_serially_and_says_so(tmp_path):
             return gradient
 
     falls_back(replace(make_job(), method=Alone()), tmp_path / "alone", "(NotImplementedError)")
+
+    class AskedMoments(Method):
+        """Looks ahead along the momentum."""
+
+        def correct(self, local, gradient):
+            return gradient + local.moments.get("momentum", torch.zeros_like(gradient))
+
+    asked = replace(make_job(training={**training, "momentum": 0.5}), method=AskedMoments())
+    falls_back(asked, tmp_path / "moments", "'moments'")
 
 
 def test_a_fault_of_the_users_own_is_raised_with_its_client(tmp_path):

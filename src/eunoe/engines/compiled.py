@@ -22,7 +22,7 @@ _SHAPES_KEPT = 64
 class Compiled:
     """A function of one client, called with many.
 
-    `noticed` is what the function has looked at that changes by the round and is no tensor.
+    `noticed` is what the function has looked at that changes by the round or the step and is no tensor.
     """
 
     def __init__(self, module: nn.Module, noticed: Callable[[], set[str]], calls_before: int) -> None:

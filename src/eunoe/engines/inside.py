@@ -21,7 +21,7 @@ from eunoe.vector import Weights
 
 
 class Watched(Setting):
-    """A setting that notes whether it is asked for what changes by the round."""
+    """A setting that notes whether it or its client is asked for what changes by the round or the step."""
 
     noticed: set[str]
 
@@ -47,8 +47,9 @@ class Inside(Local):
     integers: Tensor | None = None
 
     def __getattribute__(self, name: str) -> Any:
-        if name == "lr" and isinstance(self.setting, Watched):
-            self.setting.noticed.add("lr")
+        # A recorded step must not remember them.
+        if name in ("lr", "taken") and isinstance(self.setting, Watched):
+            self.setting.noticed.add(name)
         return super().__getattribute__(name)
 
     @property

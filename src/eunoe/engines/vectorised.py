@@ -200,7 +200,7 @@ class Vectorised(Serial):
                         moments[name] = value.new_zeros(len(cohort), *value.shape[1:])
                     moments[name][:active] = value
             else:
-                gradients, loss = self._gradient(stage, weights[:level], batch, vectors)
+                gradients, loss = self._gradient(stage, weights[:level], batch, vectors, taken)
                 own_decay = decay[:active] if isinstance(decay, Tensor) else decay
                 descend(here, gradients[:active], training, lr, own_decay, own, taken)
                 moments = moments or own
@@ -210,19 +210,22 @@ class Vectorised(Serial):
         return before, first, moments
 
     def _gradient(
-        self, stage: Stage, weights: Tensor, batch: Batch, vectors: Vectors
+        self, stage: Stage, weights: Tensor, batch: Batch, vectors: Vectors, taken: int
     ) -> tuple[Tensor, Tensor]:
         """The clients' corrected gradients and losses."""
         method = self.job.method
 
         def one(local: Inside, batch: Batch) -> tuple[Tensor, Tensor]:
+            local.taken = taken - 1
+            # The optimiser's moments stay outside: a method that asks for them trains serially.
+            del local.moments
             gradient = local.gradient(lambda: method.loss(local, batch), batch)
             return method.correct(local, gradient), _known(local.last_loss, local.weights)
 
         return self._call(one, stage, weights, batch, vectors, self._gradients)
 
     def _loss_after(self, stage: Stage, weights: Tensor, batch: Batch) -> list[float]:
-        """The clients' losses on a batch, leaving no trace in their statistics."""
+        """The clients' losses on a batch as their first step saw it, leaving no trace in their statistics."""
 
         def one(local: Inside, batch: Batch) -> Tensor:
             return masked_mean(self.job.method.loss(local, batch), batch.mask)
