@@ -41,9 +41,20 @@ def test_the_gradient_is_of_the_mean_with_decay_and_that_elsewhere_without() -> 
     local = begun(training={"weight_decay": 0.3})
     batch = batch_of(local)
     with local.model.evaluating():
-        here = local.gradient(lambda: local.criterion(local.forward(batch.x), batch.y), batch).clone()
+        here = local.gradient(lambda: local.criterion(local.forward(batch.x), batch.y), batch)
         there = local.gradient_at(
             local.weights.clone(), lambda at: local.criterion(local.forward(batch.x, at), batch.y), batch
         )
     torch.testing.assert_close(here, there + 0.3 * local.weights, rtol=0, atol=1e-14)
     assert (local.forwards, local.backwards) == (14, 14)
+
+
+def test_a_second_gradient_leaves_the_first_as_it_was() -> None:
+    local = begun()
+    batch = batch_of(local)
+    first = local.gradient(lambda: local.criterion(local.forward(batch.x), batch.y), batch)
+    kept = first.clone()
+    local.weights.add_(0.1)
+    second = local.gradient(lambda: local.criterion(local.forward(batch.x), batch.y), batch)
+    assert torch.equal(first, kept)
+    assert not torch.equal(second, kept)

@@ -93,7 +93,7 @@ class Local:
         return self.loss.per_sample(logits, labels, self.terms)
 
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
-        """The gradient of a mean loss at the current parameters, weight decay included."""
+        """The gradient of a mean loss at the current parameters, weight decay included; yours to keep."""
         self.backwards += batch.y.shape[0]
         self.model.gradient.zero_()
         losses = loss()
@@ -103,7 +103,8 @@ class Local:
             self._shares[size] = losses.new_full((size,), 1 / size)
         torch.autograd.backward((losses,), (self._shares[size],))
         self.last_loss = losses.detach()
-        return self.decayed(self.model.gradient)
+        # The model's own is written over by the next one, which may be of the same step.
+        return self.decayed(self.model.gradient.clone())
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         """The gradient of a mean loss, a function of the parameters, at any parameters; without decay."""
