@@ -83,5 +83,10 @@ def test_what_it_sends_is_a_number_per_class(tmp_path: Path) -> None:
 
 
 def test_it_needs_a_classifier() -> None:
-    with pytest.raises(InputError, match="labelwise needs a model with"):
+    with pytest.raises(InputError, match="labelwise needs a model that gives"):
         make_job(net=nn.Linear(5, 3), method="labelwise")
+
+
+def test_a_mask_by_signs_is_refused() -> None:
+    with pytest.raises(InputError, match=r"leave server_step\.gma out"):
+        make_job(method="labelwise", server_step={"name": "average", "gma": 0.4})

@@ -9,7 +9,7 @@ HeteroFL trains with loss `masked` and lets all clients count alike (weighting =
 goes with it, and clients count by their samples unless told otherwise. Its models of different widths are
 not part of this. The model that a client sends, which is also the one that probes look at, has the rows of
 labels that it lacks as it received them. A server step with momentum moves rows that nobody owns by its
-momentum.
+momentum. One with a sign mask is refused.
 """
 
 from typing import TYPE_CHECKING
@@ -45,7 +45,13 @@ class Labelwise(Method):
 
     def check(self, setting: "Setting") -> list[str]:
         if not setting.has_features:
-            raise InputError("labelwise needs a model with `features(x)` and `classifier`")
+            raise InputError("labelwise needs a model that gives `classifier(features(x))`")
+        if setting.server_step.gma is not None:
+            # It would damp most the rows that few clients own, which this method is there to keep.
+            raise InputError(
+                "labelwise leaves rows of labels that a client lacks as they were, which gma takes for "
+                "disagreement: leave server_step.gma out"
+            )
         return []
 
     def uploads(self, setting: "Setting") -> dict[str, Upload]:
