@@ -1,5 +1,6 @@
 """From a configuration to a job: what is built, and what does not fit together."""
 
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,31 @@ def test_a_model_that_does_not_fit_the_data(net: nn.Module, says: str) -> None:
     with pytest.raises(InputError) as caught:
         make_job(net=net)
     assert says in str(caught.value)
+
+
+class Between(Net):
+    """Something comes between its features and its classifier."""
+
+    def __init__(self, between: nn.Module, hidden: int = 8) -> None:
+        super().__init__()
+        self.between = between
+        self.classifier = nn.Linear(hidden, 3)
+
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        return self.body(x)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classifier(self.between(self.features(x)))
+
+
+# The classifier gives other logits of the features, or cannot take them.
+@pytest.mark.parametrize("net", [Between(nn.ReLU()), Between(nn.AdaptiveAvgPool1d(4), 4)])
+@pytest.mark.parametrize("method", ["moon", "labelwise"])
+def test_features_that_do_not_give_the_logits_are_none(net: nn.Module, method: str) -> None:
+    assert not make_job(net=net).setting.has_features
+    assert make_job(net=Between(nn.Identity())).setting.has_features
+    with pytest.raises(InputError, match=re.escape("classifier(features(x))")):
+        make_job(net=net, method=method)
 
 
 def test_the_start_depends_on_the_seed_alone() -> None:

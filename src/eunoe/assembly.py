@@ -195,6 +195,17 @@ def _try(model: FlatModel, federation: Federation, section: Model) -> None:
             f"model {section.name!r} gives outputs of shape {tuple(logits.shape[1:])}, "
             f"but the data have {federation.classes} classes"
         )
+    model.has_features = model.has_features and _composed(model, x, logits)
+
+
+def _composed(model: FlatModel, x: torch.Tensor, logits: torch.Tensor) -> bool:
+    """Whether the model's features and classifier are what it computes its logits by."""
+    with model.evaluating(), torch.no_grad():
+        try:
+            return torch.allclose(model.features_at(None, x)[1], logits, equal_nan=True)
+        except Exception:
+            # Names that mean something else, such as features that are flattened before they are classified.
+            return False
 
 
 def _check_clients(job: Job) -> None:

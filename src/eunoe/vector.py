@@ -107,7 +107,7 @@ class FlatModel:
     ) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits; at the module's own parameters if None is given."""
         if self._both is None:
-            raise InputError("this model exposes no features: give it `features(x)` and `classifier`")
+            raise InputError("this model exposes no features: it must give `classifier(features(x))`")
         if parameters is None:
             return self._both(x)  # type: ignore[no-any-return]
         named = self._named(parameters, floats, integers)

@@ -42,7 +42,7 @@ class Moon(Method):
     def check(self, setting: "Setting") -> list[str]:
         if setting.has_features:
             return []
-        raise InputError("moon compares features: give the model `features(x)` and `classifier`")
+        raise InputError("moon compares features: its model must give `classifier(features(x))`")
 
     def client_state(self, setting: "Setting") -> dict[str, int]:
         return {"parameters": setting.parameters, "floats": setting.floats, "seen": 1}
