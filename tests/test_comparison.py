@@ -17,7 +17,8 @@ TWO = (Column("accuracy", "accuracy"), Column("forgetting", "forgetting", 4))
 def made_up(folder: Path, accuracies: list[float], state: str = "finished", **values: Any) -> Run:
     """A run folder with these test accuracies, one per round."""
     folder.mkdir(parents=True)
-    config = {"rounds": len(accuracies), "evaluation": {"last": 2}, "training": {"batch_size": 10}, **values}
+    training = {"epochs": 2, "batch_size": 10}
+    config = {"rounds": len(accuracies), "evaluation": {"last": 2}, "training": training, **values}
     (folder / "config.toml").write_text(to_toml(config))
     (folder / "status.json").write_text(
         json.dumps({"state": state, "round": len(accuracies), "reason": "", "seconds": 12.5})
@@ -60,6 +61,25 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
 
 
 def test_mean_and_standard_deviation_over_seeds() -> None:
+@pytest.mark.parametrize(
+    ("training", "sizes", "steps", "samples"),
+    [
+        ({"epochs": 3, "last_batch": "drop"}, [450], [21], 3 * 448),
+        ({"steps": 3}, [450], [3], 3 * 64),
+        # Batch normalisation joins the last sample to the batch before.
+        ({"epochs": 3, "batch_size": 10}, [21], [6], 3 * 21),
+    ],
+    ids=["drop", "steps", "joined"],
+)
+def test_plain_training_is_one_pass(
+    tmp_path: Path, training: dict[str, Any], sizes: list[int], steps: list[int], samples: int
+) -> None:
+    run = made_up(tmp_path / "run", [0.5], training=training)
+    record = {**run.records[0], "sizes": sizes, "steps": steps, "forwards": samples, "backwards": samples}
+    (run.folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    assert numbers(Run(run.folder))["passes"] == 1
+
+
     # The deviation of a sample: 1, 2, 3 have 1.
     assert written([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
     assert written([0.5], 3) == "0.500"

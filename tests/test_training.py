@@ -12,7 +12,7 @@ from eunoe.engines.vectorised import Vectorised
 from eunoe.options import Training
 from eunoe.randomness import generator
 from eunoe.states import ClientStates
-from eunoe.training import Received, begin_client, plan_batches, train_client
+from eunoe.training import Received, begin_client, plan_batches, plan_steps, samples_trained, train_client
 from tests.helpers import Net, blobs, make_job
 
 
@@ -46,6 +46,20 @@ def test_steps_count_steps_and_epochs_may_be_drawn():
         for k in range(40)
     }
     assert drawn == {1, 2, 3, 4}
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(0, 20),
+    st.sampled_from(["keep", "drop"]),
+    st.sampled_from([{"epochs": 3}, {"epochs": (1, 4)}, {"steps": 3}, {"steps": 11}]),
+)
+def test_what_the_planned_steps_hold_follows_from_their_number(size, batch_size, last_batch, length) -> None:
+    training = Training(batch_size=batch_size, last_batch=last_batch, **length)
+    # With batch normalisation, where so many steps may be two plans, for whole epochs only.
+    for joined in (False, True) if length == {"epochs": 3} else (False,):
+        positions, lengths = plan_steps(size, training, generator(0, "test"), joined)
+        assert samples_trained(size, len(lengths), training) == len(positions)
 
 
 @pytest.mark.parametrize(

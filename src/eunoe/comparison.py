@@ -11,6 +11,7 @@ import numpy as np
 
 from eunoe.config import RESUMABLE
 from eunoe.runs import Run
+from eunoe.training import samples_trained
 
 # What a table says of a run that diverged.
 NOT_CONVERGED = "NC"
@@ -43,10 +44,12 @@ COLUMNS = (
 def numbers(run: Run) -> dict[str, float]:
     """The numbers of one run that are compared."""
     records = run.records
-    steps = sum(
-        sum(size * _epochs(size, count, run) for size, count in zip(r["sizes"], r["steps"], strict=True))
+    training = run.config.training
+    plain = sum(
+        samples_trained(size, steps, training)
         for r in records
     )
+        for size, steps in zip(r["sizes"], r["steps"], strict=True)
     return {
         "accuracy": run.accuracy,
         "forgetting": run.forgetting,
@@ -56,16 +59,11 @@ def numbers(run: Run) -> dict[str, float]:
         "with_prior": run.final("personal.with_prior"),
         "up": sum(r["bytes_up"] for r in records) / 1e6 / max(len(records), 1),
         "down": sum(r["bytes_down"] for r in records) / 1e6 / max(len(records), 1),
-        "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * steps)
-        if steps
+        "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * plain)
+        if plain
         else float("nan"),
         "seconds": run.status.get("seconds", float("nan")),
     }
-
-
-def _epochs(size: int, steps: int, run: Run) -> float:
-    batch = min(run.config.training.batch_size or size, size)
-    return steps / -(-size // batch)
 
 
 def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[list[str], list[list[str]]]:

@@ -74,6 +74,18 @@ def plan_steps(
     return np.concatenate(orders)[: sum(lengths)], lengths
 
 
+def samples_trained(size: int, steps: int, training: Training) -> int:
+    """How many samples the planned steps of a client hold together."""
+    batch = min(training.batch_size or size, size)
+    used = size if training.last_batch == "keep" else size - size % batch
+    least, most = training.epoch_range
+    if training.steps is None and least == most:
+        # Whether single samples were joined to the batch before makes no difference here.
+        return least * used
+    epochs, more = divmod(steps, -(-used // batch))
+    return epochs * used + more * batch
+
+
 def plan_batches(
     size: int, training: Training, chance: np.random.Generator, at_least_two: bool = False
 ) -> list[np.ndarray]:
@@ -190,7 +202,7 @@ def in_blocks(local: Local, batches: list[np.ndarray]) -> Iterator[tuple[Tensor,
 
 
 def loss_on(job: Job, local: Local, batch: Batch) -> float:
-    """A client's mean loss on a batch, as its first step saw it, leaving no trace in the model or the client."""
+    """A client's mean loss on a batch as its first step saw it, leaving no trace in model or client."""
     floats, integers = job.model.floats.clone(), job.model.integers.clone()
     # A loss that changes by the step is the same one before and after.
     local = replace(local, taken=0, moments={})
