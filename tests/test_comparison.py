@@ -50,6 +50,7 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
         "forgetting": pytest.approx(0.25),
         "fedntd": pytest.approx(0.25),
         "worst_tenth": pytest.approx(0.3),
+        "client_test": pytest.approx(float("nan"), nan_ok=True),
         "without_prior": pytest.approx(float("nan"), nan_ok=True),
         "with_prior": pytest.approx(float("nan"), nan_ok=True),
         "up": 2.0,
@@ -60,7 +61,6 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
     assert {column.metric for column in COLUMNS} == set(found)
 
 
-def test_mean_and_standard_deviation_over_seeds() -> None:
 @pytest.mark.parametrize(
     ("training", "sizes", "steps", "samples"),
     [
@@ -80,6 +80,7 @@ def test_plain_training_is_one_pass(
     assert numbers(Run(run.folder))["passes"] == 1
 
 
+def test_mean_and_standard_deviation_over_seeds() -> None:
     # The deviation of a sample: 1, 2, 3 have 1.
     assert written([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
     assert written([0.5], 3) == "0.500"
@@ -168,6 +169,15 @@ def test_accuracy_with_priors_is_shown_where_a_run_has_it(tmp_path: Path) -> Non
     at = headings.index("on own mix")
     assert headings[at : at + 2] == ["on own mix", "with prior"]
     assert [row[at : at + 2] for row in rows] == [["–", "–"], ["0.250", "0.750"]]
+
+
+def test_accuracy_on_the_clients_own_tests_is_shown_where_a_run_has_it(tmp_path: Path) -> None:
+    run = made_up(tmp_path / "a", [0.5, 0.5])
+    records = [{**r, "client_test": {"accuracy": 0.2 * r["round"]}} for r in run.records]
+    (run.folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    headings, rows = table([Run(run.folder)])
+    assert rows[0][headings.index("on clients' tests")] == "0.300"
+    assert "on clients' tests" not in table([made_up(tmp_path / "b", [0.5])])[0]
 
 
 def test_an_option_at_its_default_does_not_tell_runs_apart(tmp_path: Path) -> None:

@@ -70,3 +70,16 @@ def test_chunks_change_nothing(chunk: int) -> None:
     found = evaluate(make_job(hand_made(), Same(), evaluation={"chunk": chunk}))
     assert found["test"]["accuracy"] == 0.75
     assert found["validation"]["per_class"] == [0.5, 1.0, 0.0]
+
+
+def test_the_clients_own_test_parts_are_evaluated_with_the_test_set() -> None:
+    federation = hand_made()
+    # Of client 0's rows 2, 3, 4 the last, labelled 1 and said to be 1, is for its test; row 7 is client 1's.
+    ends = np.array([4, 7])
+    split = Federation(federation.data, federation.order, federation.offsets, federation.train_end, ends)
+    found = evaluate(make_job(split, Same()))
+    assert list(found) == ["validation", "client_test", "test"]
+    assert found["validation"]["accuracy"] == found["client_test"]["accuracy"] == 0.5
+    assert found["client_test"]["per_class"][1:] == [1.0, 0.0]
+    assert found["client_test"]["clients"]["worst_tenth"] == 0.0
+    assert list(evaluate(make_job(split, Same()), test=False)) == ["validation"]

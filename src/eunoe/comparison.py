@@ -32,6 +32,7 @@ COLUMNS = (
     Column("forgetting", "forgetting", 4),
     Column("FedNTD score", "fedntd"),
     Column("worst tenth", "worst_tenth"),
+    Column("on clients' tests", "client_test", optional=True),
     Column("on own mix", "without_prior", optional=True),
     Column("with prior", "with_prior", optional=True),
     Column("MB up", "up", 2),
@@ -48,13 +49,14 @@ def numbers(run: Run) -> dict[str, float]:
     plain = sum(
         samples_trained(size, steps, training)
         for r in records
-    )
         for size, steps in zip(r["sizes"], r["steps"], strict=True)
+    )
     return {
         "accuracy": run.accuracy,
         "forgetting": run.forgetting,
         "fedntd": run.final("forgetting.fedntd"),
         "worst_tenth": run.final("validation.clients.worst_tenth"),
+        "client_test": run.final("client_test.accuracy"),
         "without_prior": run.final("personal.without_prior"),
         "with_prior": run.final("personal.with_prior"),
         "up": sum(r["bytes_up"] for r in records) / 1e6 / max(len(records), 1),

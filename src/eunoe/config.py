@@ -72,7 +72,7 @@ class Evaluation(Options):
     )
     chunk: int = Field(500, ge=1, description="Samples evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the clients' pooled validation parts.")
-    test: bool = Field(True, description="Evaluate on the test set.")
+    test: bool = Field(True, description="Evaluate on the test set and on the clients' own test parts.")
     personal: int = Field(
         0,
         ge=0,

@@ -1,9 +1,10 @@
-"""How good a model is: on the test set, and on the clients' validation parts together and one by one."""
+"""How good a model is: on the test set, and on the clients' own parts together and one by one."""
 
 from typing import Any
 
 import numpy as np
 
+from eunoe.data.federation import Part
 from eunoe.engines.base import Engine, Predictions, Rows
 from eunoe.forgetting import per_class_accuracy, spread
 from eunoe.job import Job
@@ -11,16 +12,20 @@ from eunoe.vector import Weights
 
 
 class Evaluator:
-    """Evaluates models of one job on its test set and its pooled validation parts."""
+    """Evaluates models of one job on its test set and on what its clients keep to validate and to test on."""
 
     def __init__(self, job: Job, validation: bool = True, test: bool = True) -> None:
         federation = job.federation
         self.job = job
         self.places: dict[str, Rows] = {}
-        if validation:
-            rows, owners = federation.pooled("validation")
-            if len(rows):
-                self.places["validation"] = Rows("clients", rows, owners)
+        parts: tuple[tuple[str, Part, bool], ...] = (
+            ("validation", "validation", validation),
+            ("client_test", "test", test),
+        )
+        for name, part, asked in parts:
+            rows, owners = federation.pooled(part)
+            if asked and len(rows):
+                self.places[name] = Rows("clients", rows, owners)
         if test and len(federation.data.test):
             self.places["test"] = Rows("test", np.arange(len(federation.data.test)))
 

@@ -66,7 +66,9 @@ class Split(Options):
     """The parts of a client's samples; the rest is for training."""
 
     validation: Finite = Field(0.1, description="Share of a client's samples that it validates on.")
-    test: Finite = Field(0.0, description="Share of a client's samples that it tests on.")
+    test: Finite = Field(
+        0.0, description="Share of a client's samples that it tests on, besides the test set."
+    )
 
     @model_validator(mode="after")
     def _leave_some(self) -> "Split":
