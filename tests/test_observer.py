@@ -82,7 +82,7 @@ def test_summary_in_words():
     assert summary["lost_in_merge"] == 0.0
     assert summary["merge_change"] == -0.25
     text = str(summary)
-    assert text.startswith("toy: 2 rounds, accuracy 75.0% (best 100.0% in round 1).")
+    assert text.startswith("toy: 2 rounds, accuracy 75.0% at the end (best 100.0% in round 1).")
     assert "the merge gives 25.0 points back" in text
     assert "cat (50.0 points)" in text
     assert "eel" not in text

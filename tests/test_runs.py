@@ -22,6 +22,7 @@ from eunoe.folder import checkpoints
 from eunoe.losses import WSM
 from eunoe.methods.fedavg import FedAvg
 from eunoe.runs import Run, resume, run
+from eunoe.toml import to_toml
 from tests.helpers import Net, blobs
 
 FAST: dict[str, Any] = {
@@ -155,6 +156,22 @@ def test_metrics_as_arrays(tmp_path: Path) -> None:
     assert done.forgetting == pytest.approx(lost.mean())
     assert done.weights("best").parameters.shape == done.weights().parameters.shape
     assert "finished after round 6" in repr(done)
+
+
+def test_the_result_is_the_mean_of_the_last_rounds_that_were_reached(tmp_path: Path) -> None:
+    def accuracy(values: list[float], **config: Any) -> float:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        (folder / "config.toml").write_text(to_toml({"rounds": 50, **config}))
+        lines = [{"round": round, "test": {"accuracy": value}} for round, value in enumerate(values, 1)]
+        (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+        return Run(folder).accuracy
+
+    early = [0.0] * 10 + [0.5] * 10
+    assert accuracy(early) == accuracy(early, rounds=20) == 0.5
+    assert accuracy([*early, 0.8, 1.0], evaluation={"last": 2}) == pytest.approx(0.9)
+    assert accuracy([*early, 1.0], evaluation={"last": 0}) == 1.0
+    assert np.isnan(accuracy([]))
 
 
 def test_the_environment_is_recorded(tmp_path: Path) -> None:
@@ -318,7 +335,7 @@ def test_a_cohort_may_not_change(tmp_path: Path) -> None:
         ({"method": {"name": "fedavg", "weighting": "uniform"}}, "method.weighting is 'samples' in"),
         ({"partition": {"name": "dirichlet", "clients": 30, "alpha": 9}}, "partition.alpha is 0.1 in"),
         ({"model": "mlp"}, r"model.hidden is \[4\] in"),
-        ({"evaluation": {"last": 1}}, "evaluation.last is 100 in"),
+        ({"evaluation": {"last": 1}}, "evaluation.last is 10 in"),
         ({"split": {"validation": 0.3}}, "split.validation is 0.1 in"),
         ({"engine": "vectorised"}, "vectorised engine"),
     ],

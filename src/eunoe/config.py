@@ -68,7 +68,7 @@ class Evaluation(Options):
         description="Rounds between evaluations; at each, the round before is evaluated too. 0: never.",
     )
     last: int = Field(
-        100, ge=0, description="Evaluate each of this many last rounds; their mean is the result."
+        10, ge=0, description="Evaluate each of this many last rounds; their mean is the result."
     )
     chunk: int = Field(500, ge=1, description="Samples evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the clients' pooled validation parts.")

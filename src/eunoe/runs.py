@@ -82,10 +82,12 @@ class Run:
         return np.array(rounds, np.int64), flat
 
     def final(self, path: str) -> float:
-        """The mean of a metric over the last rounds, as many as `evaluation.last` says."""
+        """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
         rounds, values = self.series(path)
-        late = values[rounds > self.config.rounds - max(self.config.evaluation.last, 1)]
-        return float(late.mean()) if len(late) else float(values[-1]) if len(values) else float("nan")
+        if not len(rounds):
+            return float("nan")
+        # A run that stopped early has last rounds too.
+        return float(values[rounds > rounds[-1] - max(self.config.evaluation.last, 1)].mean())
 
     @property
     def accuracy(self) -> float:

@@ -13,7 +13,7 @@ from eunoe.report.summary import Summary, summarise
 
 SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (
-    ("accuracy", "final accuracy", "%"),
+    ("accuracy", "accuracy at the end", "%"),
     ("round_forgetting", "lost per round and class", "points"),
     ("lost_locally", "lost by local training (L)", "points"),
     ("lost_in_merge", "lost in the merge (G)", "points"),

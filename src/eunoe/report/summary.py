@@ -17,7 +17,7 @@ class Summary(dict[str, Any]):
         lines = []
         if "accuracy" in known:
             lines.append(
-                f"{self['rounds']} rounds, accuracy {self['accuracy']:.1%} "
+                f"{self['rounds']} rounds, accuracy {self['accuracy']:.1%} at the end "
                 f"(best {self['best_accuracy']:.1%} in round {self['best_round']})."
             )
         if "round_forgetting" in known:
