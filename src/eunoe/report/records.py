@@ -99,6 +99,14 @@ class RunRecords:
         rows = [record[self.part].get("per_class") for record in self.measured]
         return numbers(rows) if rows and all(row is not None for row in rows) else np.empty((0, 0))
 
+    @property
+    def lost_per_class(self) -> Array:
+        """What each class lost [rounds, classes] in rounds that follow a measured one; a gain is 0."""
+        history = self.per_class
+        # What went in a gap of several rounds is not what one round takes.
+        following = np.diff(self.rounds[: len(history)]) == 1
+        return np.maximum(history[:-1] - history[1:], 0.0)[following]
+
     def forgetting(self, name: str) -> Array:
         """Round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""
         return numbers([(record.get("forgetting") or {}).get(name) for record in self.measured])

@@ -84,7 +84,7 @@ def kept_classes(runs: Sequence[RunRecords]) -> list[int]:
     if not len(history):
         classes = max((len(record["start"]) for record in runs[0].probe("local_per_class")), default=0)
         return list(range(min(classes, MOST_CLASSES)))
-    lost = forgetting.known_mean(np.maximum(history[:-1] - history[1:], 0.0), axis=0)
+    lost = forgetting.known_mean(runs[0].lost_per_class, axis=0)
     order = np.argsort(-np.nan_to_num(lost, nan=-1.0), kind="stable")
     return sorted(order[:MOST_CLASSES].tolist())
 

@@ -76,7 +76,6 @@ def summarise(run: RunRecords) -> Summary:
     ]
     curve, history = run.curve("accuracy"), run.per_class
     best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
-    drops = np.maximum(history[:-1] - history[1:], 0.0)
     return Summary(
         name=run.label,
         rounds=int(run.metrics[-1]["round"]),
@@ -91,7 +90,7 @@ def summarise(run: RunRecords) -> Summary:
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
         merge_change=forgetting.known_mean([forgetting.known_mean(part.merge) for part in parts]),
         client_forgetting=forgetting.known_mean([forgetting.known_mean(one.by_model) for one in matrices]),
-        lost_per_class=plain(forgetting.known_mean(drops, axis=0)),
+        lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),
         class_names=run.names(history.shape[1]),
     )
 

@@ -1,0 +1,44 @@
+"""What the records of a run say as numbers: means over rounds that were not all measured."""
+
+import pytest
+
+from eunoe.report import rows
+from eunoe.report.records import RunRecords
+from eunoe.report.summary import summarise
+
+
+def sparse() -> RunRecords:
+    """Rounds measured in pairs: class 1 loses in single rounds, class 0 only in the gap between pairs."""
+    metrics = [
+        {
+            "round": round,
+            "test": {"accuracy": sum(per_class) / 2, "loss": 1.0, "per_class": per_class},
+            "forgetting": {"round": lost, "fedntd": 0.0},
+        }
+        for round, per_class, lost in (
+            (9, [0.5, 0.5], None),
+            (10, [0.5, 0.4], 0.05),
+            (19, [0.1, 0.9], None),
+            (20, [0.1, 0.8], 0.05),
+            (21, [0.1, 0.65], 0.075),
+        )
+    ]
+    return RunRecords("sparse", metrics)
+
+
+def test_what_a_class_loses_in_a_round_is_not_what_went_in_a_gap() -> None:
+    found = summarise(sparse())
+    assert found["lost_per_class"] == pytest.approx([0.0, (0.1 + 0.1 + 0.15) / 3])
+    assert "Classes that lose most per round: 1 (11.7 points)." in found.sentences()
+
+
+def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows, "MOST_CLASSES", 1)
+    assert rows.kept_classes([sparse()]) == [1]
+
+
+def test_without_per_class_accuracy_nothing_is_said_of_classes() -> None:
+    run = RunRecords("bare", [{"round": t, "test": {"accuracy": 0.5, "loss": 1.0}} for t in (1, 2, 3)])
+    assert summarise(run)["lost_per_class"] == []
