@@ -176,6 +176,17 @@ def test_area_under_curve_by_hand():
     assert np.isnan(forgetting.area_under_curve([NAN], [3]))
 
 
+def test_a_mean_over_rounds_does_not_depend_on_where_they_were_measured_densely():
+    # Rounds 2 to 10 lose what round 10 did, rounds 11 to 20 what round 20 did, and two for themselves.
+    found = forgetting.mean_over_rounds([NAN, 0.2, NAN, 0.1, 0.4, 0.6], [9, 10, 19, 20, 21, 22])
+    assert found == pytest.approx((9 * 0.2 + 10 * 0.1 + 0.4 + 0.6) / 21)
+    each = [0.3, 0.1, 0.7]
+    assert forgetting.mean_over_rounds([NAN, *each], [1, 2, 3, 4]) == np.mean(each)
+    assert forgetting.mean_over_rounds(each, [1, 2, 3]) == np.mean(each)
+    assert np.isnan(forgetting.mean_over_rounds([], []))
+    assert np.isnan(forgetting.mean_over_rounds([NAN], [1]))
+
+
 @given(arrays(np.float64, (5, 3), elements=st.integers(-9, 9).map(float)))
 def test_drift_equals_all_pairs(models):
     start = np.array([1.0, -2.0, 3.0])

@@ -181,6 +181,17 @@ def area_under_curve(curve: ArrayLike, rounds: ArrayLike) -> float:
     return float(np.trapezoid(y, x) / (x[-1] - x[0])) if len(y) > 1 else float(known_mean(y))
 
 
+def mean_over_rounds(values: ArrayLike, rounds: ArrayLike) -> float:
+    """Mean over a run of what single rounds did, each measured round standing for those since the last one.
+
+    A stretch in which every round was measured counts no more than its length. Round 1 has no value.
+    """
+    heights, positions = np.asarray(values, np.float64), np.asarray(rounds, np.int64)
+    known = ~np.isnan(heights)
+    y, x = heights[known], positions[known]
+    return float(np.average(y, weights=np.diff(x, prepend=min(1, x[0] - 1)))) if len(y) else float("nan")
+
+
 class Drift(NamedTuple):
     """How far local training took the clients' models from where they started and from each other."""
 

@@ -20,6 +20,7 @@ from eunoe.engines.base import Engine
 from eunoe.environment import environment
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
 from eunoe.folder import RunFolder, check_new, load_course, read_run_config
+from eunoe.forgetting import mean_over_rounds
 from eunoe.interruption import interruptible
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
@@ -97,8 +98,8 @@ class Run:
     @property
     def forgetting(self) -> float:
         """Mean round forgetting over the whole run."""
-        values = self.series("forgetting.round")[1]
-        return float(values.mean()) if len(values) else float("nan")
+        rounds, values = self.series("forgetting.round")
+        return mean_over_rounds(values, rounds)
 
     @cached_property
     def job(self) -> Job:

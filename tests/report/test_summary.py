@@ -39,6 +39,10 @@ def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
     assert rows.kept_classes([sparse()]) == [1]
 
 
+def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> None:
+    assert summarise(sparse())["round_forgetting"] == pytest.approx((19 * 0.05 + 0.075) / 20)
+
+
 def test_without_per_class_accuracy_nothing_is_said_of_classes() -> None:
     run = RunRecords("bare", [{"round": t, "test": {"accuracy": 0.5, "loss": 1.0}} for t in (1, 2, 3)])
     assert summarise(run)["lost_per_class"] == []

@@ -83,7 +83,7 @@ def summarise(run: RunRecords) -> Summary:
         best_accuracy=float(curve[best]) if best is not None else float("nan"),
         best_round=run.rounds[best] if best is not None else 0,
         area_under_curve=forgetting.area_under_curve(curve, run.rounds),
-        round_forgetting=forgetting.known_mean(run.forgetting("round")),
+        round_forgetting=forgetting.mean_over_rounds(run.forgetting("round"), run.rounds),
         fedntd=float(run.forgetting("fedntd")[-1]) if len(curve) else float("nan"),
         lost_locally=forgetting.known_mean([one.local for one in lost]),
         lost_in_merge=forgetting.known_mean([one.merge for one in lost]),
