@@ -16,7 +16,7 @@ from eunoe.assembly import build_federation
 from eunoe.config import make_config, to_toml
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options
-from eunoe.flower.server import RunOptions, run_options, serve
+from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs import Run, resume, run
 from tests.flower.grid import FakeGrid, Silence
 
@@ -340,6 +340,32 @@ def test_what_is_wrong_is_said_before_anybody_is_waited_for(tmp_path):
     with pytest.raises(InputError, match="needs a public set"):
         federation.serve()
     assert federation.said == []
+
+
+def test_other_files_are_left_alone(tmp_path):
+    federation = Federation(tmp_path / "flower")
+    folder = federation.folder / "run"
+    model, metrics = folder / "checkpoints" / "best.pt", folder / "metrics.jsonl"
+    model.parent.mkdir(parents=True)
+    for path in (model, metrics):
+        path.write_text("precious")
+    with pytest.raises(InputError, match="holds other files and no run"):
+        federation.serve()
+    assert [path.read_text() for path in (model, metrics)] == ["precious", "precious"]
+    assert federation.said == []
+
+
+def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path):
+    federation = Federation(tmp_path / "flower", rounds=1)
+    run(values(rounds=1), out=federation.folder / "run", say=lambda text: None)
+    with pytest.raises(InputError, match="holds a run already"):
+        federation.serve()
+
+
+def test_a_server_that_was_killed_before_it_wrote_its_config_can_start_again(tmp_path):
+    federation = Federation(tmp_path / "flower", rounds=1)
+    run_name(federation.folder / "run")
+    assert len(federation.serve().records) == 1
 
 
 def test_an_ordinary_resume_is_refused(tmp_path):

@@ -171,6 +171,11 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch)
 
 def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
     Loopback(folder, 2).check()
+    (folder / "run").mkdir()
+    (folder / "run" / "notes.txt").write_text("precious")
+    with pytest.raises(InputError, match="run holds other files and no run"):
+        Loopback(folder, 2).check()
+    (folder / "run" / "notes.txt").unlink()
     with pytest.raises(InputError, match=r"3 nodes and pyproject.toml 2 clients"):
         Loopback(folder, 3).check()
     config = folder / "config.toml"

@@ -163,7 +163,7 @@ class Loopback:
 
     def check(self) -> None:
         """Refuse now what the server would refuse when all processes have started."""
-        from eunoe.flower.server import assemble_for
+        from eunoe.flower.server import assemble_for, check_folder
 
         options = self.options
         # The server runs here, so paths begin here.
@@ -174,6 +174,7 @@ class Loopback:
                     f"start.py has {self.count} nodes and pyproject.toml {options.clients} clients: "
                     "they must be the same number"
                 )
+            check_folder(options.folder)
             if options.data == "partition":
                 assemble_for(options, config)
 

@@ -24,6 +24,7 @@ from eunoe.files import write_text
 from eunoe.flower.engine import Remote, RemoteStates
 from eunoe.flower.own_data import Facts, server_federation
 from eunoe.flower.roster import Roster, Say
+from eunoe.folder import check_new
 from eunoe.job import Job
 from eunoe.options import Finite, Options
 from eunoe.rounds import Record
@@ -73,6 +74,7 @@ def run_options(values: Any) -> RunOptions:
 
 def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
     """Run a federation to its end, from its last checkpoint if it has one."""
+    check_folder(options.folder)
     # Clients keep two states, so the server must not fall behind them by more than one round.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
@@ -124,6 +126,13 @@ def checked_job(config: Config, given: Given, options: RunOptions, say: Say) -> 
     for warning in warnings:
         say(f"warning: {warning}")
     return job
+
+
+def check_folder(folder: Path) -> None:
+    """Refuse a folder that holds anything but a federation's run."""
+    # It is what a federation writes first, and nothing else writes it.
+    if not (folder / "flower.json").exists():
+        check_new(folder)
 
 
 def declared_before(folder: Path) -> Integers | None:
