@@ -15,7 +15,7 @@ from eunoe import registry
 from eunoe.assembly import build_federation
 from eunoe.config import make_config, to_toml
 from eunoe.errors import InputError, RunFailed
-from eunoe.flower.client import node_options
+from eunoe.flower.client import node_options, train
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs import Run, resume, run
 from tests.flower.grid import FakeGrid, Silence
@@ -139,6 +139,29 @@ def test_a_client_keeps_two_states(tmp_path):
     for client, rounds in trained.items():
         files = (tmp_path / "flower" / "state").glob(f"*/*/{client}-*")
         assert sorted(path.stem for path in files) == [f"{client}-{round}" for round in rounds[-2:]]
+
+
+def test_a_slow_process_of_an_earlier_round_leaves_the_newer_state(tmp_path):
+    federation = Federation(tmp_path / "flower", **REMEMBERS, rounds=4, participation=CLIENTS)
+    node, slow = node_options(federation.grid.nodes[federation.node(0)]), []
+
+    def late(asked, message):
+        if asked != federation.node(0) or message.metadata.message_type != "train":
+            return None
+        round = message.content["order"]["round"]
+        if round == 2:
+            slow.append(RecordDict(dict(message.content)))
+            raise Silence
+        answer = train(federation.config, node, message.content)
+        if round == 3:
+            train(federation.config, node, slow[0])
+        return answer
+
+    federation.grid.tamper = late
+    dropped = [[one["client"] for one in record["dropped"]] for record in federation.serve().records]
+    assert dropped == [[], [0], [], []]
+    files = (tmp_path / "flower" / "state").glob("*/*/0-*")
+    assert sorted(path.stem for path in files) == ["0-3", "0-4"]
 
 
 def test_a_silent_client_is_left_out_and_named(tmp_path):

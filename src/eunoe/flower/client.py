@@ -93,9 +93,10 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
         ) from None
     update, new = train_client(job, client, received, state)
     states.save(client, received.round, new)
-    needed = {states.path(client, round) for round in (order.start, received.round) if round is not None}
     for path in states.path(client, received.round).parent.glob(f"{client}-*"):
-        if path not in needed:
+        round = int(path.name.partition("-")[2].partition(".")[0])
+        # A newer state is that of a later message, whose process was faster than this one.
+        if round < received.round and round != order.start:
             # Another process may have done it for a message that was sent twice.
             path.unlink(missing_ok=True)
     return update_out(update, bool(new))
