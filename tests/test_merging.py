@@ -77,15 +77,18 @@ def test_uploads_are_summed_or_kept():
         (Update(0, 1, weights(1.0), {}), "1 parameters, not 2"),
         (Update(0, 1, weights(1.0, 2.0, floats=(1.0,)), {}), "parameters"),
         (Update(0, 0, weights(1.0, 2.0), {}, skipped="no reason"), "no reason"),
+        (Update(0, 0, weights(1.0, 2.0), {}, skipped=""), ""),
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_reason(update, reason):
     assert reason in Sums(Method(), weights(0.0, 0.0), make_job().setting).problem(update)
 
 
-def test_missing_uploads_are_refused():
+@pytest.mark.parametrize("uploads", [{}, {"a": torch.ones(3)}, {"a": torch.ones(2, 1)}])
+def test_uploads_that_are_missing_or_of_another_shape_are_refused(uploads):
     sums = Sums(Extra(), weights(0.0), make_job().setting)
-    assert "'a' is missing" in sums.problem(Update(0, 1, weights(1.0), {"b": torch.tensor([1.0])}))
+    problem = sums.problem(Update(0, 1, weights(1.0), {**uploads, "b": torch.tensor([1.0])}))
+    assert problem == "its upload 'a' is missing or has the wrong shape"
 
 
 def test_adding_an_update_leaves_its_model_as_it_was_in_float64_too():

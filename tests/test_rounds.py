@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from eunoe.rounds import Course, choose, evaluated, measure, run_rounds, start_c
 from eunoe.runs import Run, run
 from eunoe.setting import Setting
 from eunoe.states import ClientStates
-from eunoe.training import Received
+from eunoe.training import Received, Update
 from eunoe.vector import Weights
 from tests.helpers import Net, blobs, make_job
 
@@ -271,6 +272,8 @@ class Failing(Method):
                 extra[1] = torch.inf
             if self.how == "long upload":
                 extra = torch.ones(3)
+            if self.how == "column upload":
+                extra = torch.ones(2, 1)
             if self.how == "no upload":
                 return Finished({}, {"seen": torch.ones(1)})
         return Finished({"extra": extra}, {"seen": local.own["seen"] + 1})
@@ -305,8 +308,9 @@ def job_of(method: Method, **values: Any) -> Job:
     [
         ("nan", "its update is not finite"),
         ("inf upload", "its update is not finite"),
-        ("long upload", "its upload 'extra' is missing or has the wrong size"),
-        ("no upload", "its upload 'extra' is missing or has the wrong size"),
+        ("long upload", "its upload 'extra' is missing or has the wrong shape"),
+        ("column upload", "its upload 'extra' is missing or has the wrong shape"),
+        ("no upload", "its upload 'extra' is missing or has the wrong shape"),
     ],
 )
 def test_a_bad_client_is_dropped_and_named_and_its_state_is_discarded(
@@ -422,6 +426,20 @@ def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Pa
     # They were sent the model and send nothing back.
     assert records[0]["bytes_up"] == 0
     assert records[0]["bytes_down"] > 0
+
+
+def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) -> None:
+    class Silent(Serial):
+        """Client 2 has nothing to teach and does not say why."""
+
+        def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+            for update in super().train(clients, received):
+                yield replace(update, skipped="") if update.client == 2 else update
+
+    job = make_job(participation=4)
+    _, _, records = loop(job, tmp_path, Silent(job, ClientStates(tmp_path / "states")), rounds=1)
+    assert sorted(records[0]["clients"]) == [0, 1, 3]
+    assert records[0]["dropped"] == [{"client": 2, "reason": ""}]
 
 
 # What is recorded.

@@ -30,14 +30,14 @@ class Sums:
 
     def problem(self, update: Update) -> str | None:
         """Why an update cannot be used, or None."""
-        if update.skipped:
+        if update.skipped is not None:
             return update.skipped
         weights, start = update.weights, self.start
         if weights.parameters.shape != start.parameters.shape or weights.floats.shape != start.floats.shape:
             return f"its update has {weights.parameters.numel()} parameters, not {start.parameters.numel()}"
         for name, upload in self._uploads.items():
-            if name not in update.uploads or update.uploads[name].numel() != upload.size:
-                return f"its upload {name!r} is missing or has the wrong size"
+            if name not in update.uploads or update.uploads[name].shape != (upload.size,):
+                return f"its upload {name!r} is missing or has the wrong shape"
         for value in (weights.parameters, weights.floats, *update.uploads.values()):
             if not bool(torch.isfinite(value).all()):
                 return "its update is not finite"

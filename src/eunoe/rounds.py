@@ -109,9 +109,9 @@ def one_round(job: Job, engine: Engine, course: Course, prober: Prober) -> tuple
     sent = 0
     for update in engine.train(clients, received) if clients else ():
         sent += update.skipped is None
-        if problem := sums.problem(update):
+        if (problem := sums.problem(update)) is not None:
             dropped.append({"client": update.client, "reason": problem})
-            failed += [] if update.skipped else dropped[-1:]
+            failed += dropped[-1:] if update.skipped is None else []
             engine.states.discard(update.client, round)
         else:
             norms.append(sums.add(update))

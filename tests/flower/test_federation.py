@@ -8,7 +8,7 @@ import torch
 
 pytest.importorskip("flwr")
 
-from flwr.app import ArrayRecord, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from safetensors.torch import load_file
 
 from eunoe import registry
@@ -253,7 +253,7 @@ def spoiled(**parts):
             return RecordDict(
                 {
                     "weights": ArrayRecord(weights),
-                    "uploads": ArrayRecord({"sum": parts.get("upload", torch.zeros(size))}),
+                    "uploads": ArrayRecord({"sum": parts.get("upload", lambda v: v)(torch.zeros(size))}),
                     "numbers": MetricRecord(numbers | parts.get("numbers", {})),
                 }
             )
@@ -263,6 +263,11 @@ def spoiled(**parts):
     return tamper
 
 
+def answered(records):
+    """A tampering that lets client 0 answer with these records in round 2."""
+    return lambda f: lambda node, message: RecordDict(records) if _bad_round(f, node, message) else None
+
+
 @pytest.mark.parametrize(
     ("tamper", "reason"),
     [
@@ -270,13 +275,16 @@ def spoiled(**parts):
         (spoiled(weights={"parameters": lambda v: v[1:]}), "cannot be read: parameters are"),
         (spoiled(weights={"parameters": lambda v: v.double()}), "torch.float64"),
         (spoiled(weights={"integers": lambda v: torch.ones(3, dtype=torch.int64)}), "integers are"),
-        (spoiled(upload=torch.zeros(3)), "'sum' is missing or has the wrong size"),
-        (spoiled(upload=torch.zeros(3, dtype=torch.int64)), "no vector of floats"),
+        (spoiled(upload=lambda v: v[:3]), "'sum' is missing or has the wrong shape"),
+        (spoiled(upload=lambda v: v[:, None]), "'sum' is missing or has the wrong shape"),
+        (spoiled(upload=lambda v: v.long()), "no vector of floats"),
         (spoiled(numbers={"size": 10**12}), "samples, not on its"),
         (spoiled(numbers={"steps": -1}), "steps is no count"),
         (spoiled(numbers={"loss_after": [1.0]}), "loss_after is no number"),
         (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
-        (lambda f: lambda node, message: _empty(f, node, message), "its answer cannot be read"),
+        (answered({}), "its answer cannot be read"),
+        (answered({"skipped": ConfigRecord({})}), "it sits out and does not say why"),
+        (answered({"skipped": ConfigRecord({"reason": ""})}), "it sits out and does not say why"),
     ],
 )
 def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, reason):
@@ -298,10 +306,6 @@ def _bad_round(federation, node, message):
 def _refuse(federation, node, message):
     if _bad_round(federation, node, message):
         raise ValueError("no")
-
-
-def _empty(federation, node, message):
-    return RecordDict() if _bad_round(federation, node, message) else None
 
 
 def test_a_refused_state_is_not_the_one_that_counts(tmp_path):

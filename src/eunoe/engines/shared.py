@@ -38,7 +38,7 @@ class SharedVectors:
 
     def fits(self, values: Mapping[str, Tensor]) -> bool:
         """Whether these are the vectors that the map has room for."""
-        return {k: v.numel() for k, v in values.items()} == {k: v.numel() for k, v in self.vectors.items()}
+        return {k: v.shape for k, v in values.items()} == {k: v.shape for k, v in self.vectors.items()}
 
     def read(self) -> dict[str, Tensor]:
         """Copy all values out."""

@@ -99,7 +99,8 @@ def sits_out(content: RecordDict) -> bool:
 def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
     if sits_out(content):
-        return absent(client, start, str(content.config_records["skipped"]["reason"])), False
+        reason = content.config_records["skipped"].get("reason") or "it sits out and does not say why"
+        return absent(client, start, str(reason)), False
     try:
         weights = weights_in(content.array_records["weights"])
         for lane, expected in lanes(start).items():
