@@ -217,6 +217,23 @@ def test_a_restarted_node_gets_a_new_number(tmp_path, calm):
     assert_same(federation.serve(timeout=20.0), calm)
 
 
+def test_a_second_node_takes_over_when_the_first_has_left(tmp_path, calm):
+    federation = Federation(tmp_path / "flower", **REMEMBERS)
+    grid, old = federation.grid, federation.node(1)
+    # Asked after the first, since its number is higher.
+    grid.nodes[5000] = dict(grid.nodes[old])
+
+    def leaves(node, message):
+        if message.metadata.message_type == "train" and message.content["order"]["round"] >= 2:
+            grid.offline = {old}
+        if node == old and grid.offline:
+            raise Silence
+
+    grid.tamper = leaves
+    assert_same(federation.serve(timeout=20.0), calm)
+    assert sum("two nodes say that they are client 1" in text for text in federation.said) == 1
+
+
 def test_too_few_answers_stop_the_run_and_it_can_go_on(tmp_path, calm):
     federation = Federation(tmp_path / "flower", **REMEMBERS)
 

@@ -38,15 +38,20 @@ class Roster:
         self._question = question
         # Nodes that are online, each with the message that asks it who it is until it has answered.
         self._online: dict[int, str | None] = {}
-        self._problems: dict[int, str] = {}
+        # Nodes that are no members, each with the client that it says it is (or -1) and why it is not.
+        self._refused: dict[int, tuple[int, str]] = {}
 
     def refresh(self) -> None:
         """Note who has come and gone; ask newcomers who they are, without waiting for the answer."""
         online = set(self.grid.get_node_ids())
-        for client, member in list(self.members.items()):
-            if member.node not in online:
-                del self.members[client]
-        self._online = {node: asked for node, asked in self._online.items() if node in online}
+        gone = {client for client, member in self.members.items() if member.node not in online}
+        for client in gone:
+            del self.members[client]
+        # Whoever was refused because of a node that has left is asked again, as if it had just come.
+        again = {node for node, (client, _) in self._refused.items() if client in gone}
+        for node in again:
+            del self._refused[node]
+        self._online = {node: asked for node, asked in self._online.items() if node in online - again}
         new = sorted(online - set(self._online))
         messages = [Message(self._question, node, "query") for node in new]
         self._online |= dict(zip(new, self.grid.push_messages(messages), strict=True)) if new else {}
@@ -57,6 +62,7 @@ class Roster:
             self._introduce(node, reply)
 
     def _introduce(self, node: int, reply: Message) -> None:
+        client = -1
         if reply.has_error():
             if reply.error.code in LOST:
                 del self._online[node]  # It is asked again if it is still there.
@@ -67,15 +73,16 @@ class Roster:
                 said = reply.content.metric_records["numbers"]
                 client, size, validates = (int(str(said[name])) for name in ("client", "size", "validates"))
             except (KeyError, ValueError) as error:
-                client, problem = -1, f"a node does not say who it is: {type(error).__name__} {error}"
+                problem = f"a node does not say who it is: {type(error).__name__} {error}"
             else:
                 problem = f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
             if client in self.members:
                 problem = f"two nodes say that they are client {client}; the second is not used"
             elif client in range(self.clients):
                 self.members[client] = Member(node, size, bool(validates))
+                self._refused.pop(node, None)
                 return
-        self._problems[node] = problem
+        self._refused[node] = client, problem
         self.say(f"warning: {problem}")
 
     def wait(self, seconds: float, least: int) -> None:
@@ -89,7 +96,7 @@ class Roster:
             if time.monotonic() >= end:
                 break
             time.sleep(POLL_SECONDS)
-        reasons = "".join(f"; {problem}" for problem in self._problems.values())
+        reasons = "".join(f"; {problem}" for _, problem in self._refused.values())
         text = f"after {seconds:g} s these clients have not joined: {', '.join(missing)}{reasons}"
         if len(self.members) < least:
             raise RunFailed(text)
