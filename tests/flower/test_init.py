@@ -59,6 +59,11 @@ def test_configurations_are_valid(folder):
     load_and_validate(folder / "pyproject.toml")
 
 
+def test_the_readme_says_in_both_places_that_commands_need_no_login(folder):
+    places = (folder / "README.md").read_text().split("## On several machines")
+    assert ["need no login" in place for place in places] == [True, True]
+
+
 def test_only_the_app_travels(folder):
     """Flower would send any JSON or TOML it finds; keys, results and data must stay."""
     (folder / "run").mkdir()

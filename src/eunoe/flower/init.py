@@ -137,6 +137,9 @@ README = """\
 starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1 and shows what the server says. Results are in
 `run/`: `eunoe report run` makes the page. Started again, an interrupted run goes on.
 
+Nodes prove who they are by their keys, but Flower's commands need no login. While the server runs, every user
+of this machine can start a run at port {port}, and so run code as you: take a machine whose users you trust.
+
 ## On several machines
 
 Eunoe must be installed on all of them. `certificates/server.crt` is good for {hosts}; make another folder
@@ -148,8 +151,10 @@ On the server, in this folder:
       --ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\
       --ssl-keyfile certificates/server.key --disable-runtime-dependency-installation
 
-Whoever reaches that port with the certificate can also start runs: let only the nodes and yourself through
-the firewall.
+Commands need no login here either: whoever reaches that port can register a key or start a run, which is code
+on the server and on every node. Let only the nodes and yourself through the firewall. Nodes need the paths
+under /v1/fleet/ only; a proxy in front of the port can keep those under /v1/control/, which are the commands,
+for yourself.
 
 For each node K, tell the server its public key, and give `certificates/ca.crt` and `keys/node-K.key` to that
 node and nobody else:
