@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from eunoe.comparison import as_markdown
 from eunoe.recipes import find_recipe, recipes
-from eunoe.recipes.papers import library
+from eunoe.recipes.papers import Paper, library
 from eunoe.recipes.reproduce import Choice, report
 from eunoe.recipes.results import Row
 
@@ -100,8 +100,7 @@ def readme_block(out: Path = OUT) -> str:
             continue
         shown = by_name[name]
         rows = {row.label: row for row in shown.rows}
-        measure = find_recipe(name).exhibit.measure
-        source = f"[{shown.source}](results/{shown.summary}): {measure}"
+        source = f"[{shown.source}](results/{shown.summary}): {find_recipe(name).measured}"
         for label in note.headline:
             if (row := rows.get(label)) is not None:
                 link = f"[{label}]({_folder(row)})"
@@ -116,7 +115,7 @@ def readme_block(out: Path = OUT) -> str:
     lines = [as_markdown(["source", "run", "paper", "ours", "difference", "seeds", "rounds"], table)]
     for shown in [by_name[name] for name in notes.figures if name in by_name]:
         if (out / shown.figure).exists():
-            lines.append(f"![The paper: {find_recipe(shown.recipe).exhibit.shows}](results/{shown.figure})")
+            lines.append(f"![{find_recipe(shown.recipe).exhibit.sentence}](results/{shown.figure})")
     return "\n\n".join([*lines, "\n".join(brief)] if brief else lines)
 
 
@@ -134,6 +133,8 @@ def results_page(out: Path = OUT) -> str:
         "What the recipes of `eunoe papers` gave here, made from the files in `results/`. A run that stopped "
         "early is told with the round that it reached, of how many. `eunoe reproduce NAME --report` prints "
         "one of the tables.",
+        "## The papers' settings",
+        *[_settings(paper) for paper in library().papers.values()],
     ]
     for scale, title in SCALES.items():
         if mine := [shown for shown in published if shown.scale == scale]:
@@ -143,14 +144,22 @@ def results_page(out: Path = OUT) -> str:
     return "\n\n".join(lines) + "\n"
 
 
+def _settings(paper: Paper) -> str:
+    lines = [*paper.settings, *[f"left open, chosen here: {choice}" for choice in paper.chosen]]
+    return f"*{paper.title}*\n\n" + "\n".join(f"- {line}" for line in lines)
+
+
 def _section(shown: Published, note: Note, has_figure: bool) -> list[str]:
-    exhibit = find_recipe(shown.recipe).exhibit
+    recipe = find_recipe(shown.recipe)
+    exhibit = recipe.exhibit
     small = " (small)" if shown.scale == "small" else ""
     lines = [
         f"### {shown.recipe}{small}",
         f"*{library().papers[exhibit.paper].title}*, {exhibit.where}: {exhibit.measure}. "
-        f"Setting: {exhibit.setting}. The paper: {exhibit.shows}.",
+        f"Setting: {exhibit.setting}. {exhibit.sentence}.",
     ]
+    lines += [f"This recipe: {recipe.differs}."] * bool(recipe.differs)
+    lines += [f"Numbers are: {recipe.measured}."] * (exhibit.kind == "figure")
     lines += [f"- Claim: {claim['claim']}. **{claim['text']}**" for claim in shown.claims]
     rows = [row for row in shown.rows if not row.stand_in]
     if rows:
@@ -169,7 +178,7 @@ def _section(shown: Published, note: Note, has_figure: bool) -> list[str]:
         lines.append(f"![{exhibit.shows}](results/{shown.recipe}-{shown.scale}.svg)")
     if note.note:
         lines.append(note.note.strip())
-    contradictions = library().notes(find_recipe(shown.recipe).exhibit_name or shown.recipe)
+    contradictions = library().notes(recipe.exhibit_name or shown.recipe)
     lines += [
         f"- The papers on {entry.about}: {entry.says}. Used here: {entry.resolved}."
         for entry in contradictions

@@ -47,12 +47,25 @@ def test_a_target_that_is_met_exactly_counts() -> None:
 
 
 def test_texts() -> None:
-    rounds, accuracy = rounds_to(0.5), Measure(lambda outcome: 0.0)
+    rounds, accuracy = rounds_to(0.5), Measure(lambda outcome: 0.0, "nothing")
     assert rounds.text(12.0) == "12"
     assert rounds.text(math.inf) == "not reached"
     assert rounds.mean_text([10, 13]) == "11.5 ± 2.1"
     assert accuracy.mean_text([0.5, 0.7]) == "0.600 ± 0.141"
     assert accuracy.signed(0.0123) == "+0.012"
+    assert rounds.signed(3.0) == "+3"
+    assert rounds.signed(0.7) == "+0.7"
+
+
+def test_the_last_round_counts_also_where_nothing_was_measured() -> None:
+    assert RUN.rounds == 4
+    assert Outcome({}, {}).rounds == 0
+
+
+def test_a_fraction_is_one_of_the_rounds_that_were_planned() -> None:
+    stopped = Outcome({"rounds": 100}, {"local_forgetting": {10: 0.1, 20: 0.2, 30: 0.3}})
+    assert at_fraction("local_forgetting", 0.3).read(stopped) == 0.3
+    assert at_fraction("local_forgetting", 0.1).read(stopped) == 0.1
 
 
 def test_outcome_of_records() -> None:

@@ -10,10 +10,10 @@ from unittest.mock import ANY
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.recipes.base import Recipe, Run, Variant, merge
-from eunoe.recipes.claims import Claim, lowest, mean_gain
+from eunoe.recipes.base import Recipe, Run, Scale, Variant, merge
+from eunoe.recipes.claims import Claim, highest, lowest, mean_gain
 from eunoe.recipes.drawing import draw
-from eunoe.recipes.measures import Outcome, last_rounds, rounds_to
+from eunoe.recipes.measures import Outcome, at_end, last_rounds, rounds_to
 from eunoe.recipes.part import part
 from eunoe.recipes.reproduce import Choice, cannot_go_on, missing, progress, read, ready, report, reproduce
 from eunoe.recipes.results import collect
@@ -30,6 +30,8 @@ COMMON: dict[str, Any] = {
     "loss": {"name": "ce"},
     "engine": {"name": "serial"},
 }
+
+SCALES: tuple[Scale, ...] = ("full", "small")
 
 
 def tiny(**changes: Any) -> Recipe:
@@ -170,6 +172,24 @@ def test_claims_are_judged_on_the_papers_data_where_there_are_some() -> None:
     other = collect(recipe, "full", outcomes(True)).verdicts[0]
     assert other.mean == pytest.approx(-0.15)
     assert other.claim.sentence == "WSM is better (on other data than the paper's)"
+
+
+def test_a_claim_names_what_it_speaks_of_and_was_not_run() -> None:
+    claim = Claim(
+        "WSM beats all", highest("cifar10 fedavg+wsm", ("cifar10 fedavg",)), speaks_of=("fedavg", "moon")
+    )
+    recipe = Recipe("wsm-table3", COMMON, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
+    outcomes = [(run, Outcome(run.config, {"accuracy": {3: 0.5}})) for run in recipe.runs("full", [0, 1])]
+    assert collect(recipe, "full", outcomes).verdicts[0].claim.sentence == "WSM beats all (not run: moon)"
+
+
+def test_a_small_run_has_no_difference_from_the_paper() -> None:
+    recipe = tiny()
+    run = recipe.runs("full", [0])[0]
+    outcomes = [(run, Outcome(run.config, {"accuracy": {3: 0.5}}))]
+    full, small = (collect(recipe, scale, outcomes).rows[0] for scale in SCALES)
+    assert full.difference
+    assert (small.paper, small.difference) == (full.paper, "")
 
 
 def test_runs_that_diverge_or_do_not_arrive() -> None:

@@ -140,9 +140,17 @@ def _show_one(recipe: "Recipe", out: Path) -> None:
     from eunoe.tables import show
 
     exhibit = recipe.exhibit
-    print(f"{recipe.name}: {library().papers[exhibit.paper].title}, {exhibit.where}")
+    paper = library().papers[exhibit.paper]
+    print(f"{recipe.name}: {paper.title}, {exhibit.where}")
     print(f"setting: {exhibit.setting}")
-    print(f"shows: {exhibit.shows}")
+    for about, lines in {"base setting": paper.settings, "left open, chosen here": paper.chosen}.items():
+        print(f"{about}:")
+        for line in lines:
+            print(f"  - {line}")
+    if recipe.differs:
+        print(f"this recipe: {recipe.differs}")
+    print(exhibit.sentence)
+    print(f"measured: {recipe.measured}")
     for claim in recipe.claims:
         print(f"claim tested: {claim.sentence}")
     for scale in ("full", "small"):
@@ -166,7 +174,7 @@ def _show_results(results: "Results") -> None:
     recipe, exhibit = results.recipe, results.recipe.exhibit
     small = results.scale == "small"
     scale = "SMALL SCALE, not the paper's setting: " if small else ""
-    title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {exhibit.measure}"
+    title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {recipe.measured}"
     ours = "ours (small)" if small else "ours"
     rows = [
         [row.label, row.paper, row.ours, row.difference, str(row.seeds or ""), row.length]
@@ -192,6 +200,8 @@ def _show_results(results: "Results") -> None:
         print(f"claim: {verdict.claim.sentence}\n  {verdict.text()}")
     for note in library().notes(recipe.exhibit_name or recipe.name):
         print(f"note ({note.about}): used here: {note.resolved}.")
+    if recipe.differs:
+        print(f"this recipe: {recipe.differs}.")
 
 
 def _ran(state: dict[str, int]) -> str:

@@ -4,7 +4,7 @@ The texts name the values of alpha and the range of the share of clients; the ot
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, Values
-from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting
+from eunoe.recipes.common import BOTH_NORMS, GROUP, LENET, SMALL_RESNET, TCE, WITH_LENET, WSM, reweighting
 from eunoe.recipes.measures import Measure, at_end, last_rounds
 
 ALPHAS = (0.01, 0.1, 0.2, 0.5, 1, 10, 100)
@@ -42,15 +42,15 @@ def recipe(
     small: Config,
     epochs: bool = True,
     exhibit: str = "",
+    differs: str = "",
     measure: Measure = LAST_ROUNDS,
 ) -> Recipe:
-    """An ablation of FedAvg (the first column) and a remedy (the second)."""
-    base, better = columns
-    claims = [gap("alpha=0.01", "alpha=100", base, better), gap("share=0.02", "share=0.2", base, better)]
-    kept = ["alpha=0.01", "alpha=100", "share=0.02", "share=0.2"]
-    if epochs:
-        claims.append(gap("epochs=5", "epochs=1", base, better))
-        kept += ["epochs=1", "epochs=5"]
+    """An ablation of FedAvg (the first column) and a remedy (the second); further columns come in pairs."""
+    names = list(columns)
+    compared = [("alpha=0.01", "alpha=100"), ("share=0.02", "share=0.2")] + [
+        ("epochs=5", "epochs=1")
+    ] * epochs
+    kept = [f"{setting} {column}" for pair in compared for setting in pair for column in names]
     return Recipe(
         name,
         common,
@@ -60,10 +60,15 @@ def recipe(
             for column in columns
         ),
         {"": measure},
-        tuple(claims),
+        tuple(
+            gap(*settings, *pair)
+            for pair in zip(names[::2], names[1::2], strict=True)
+            for settings in compared
+        ),
         small,
-        tuple(f"{setting} {column}" for setting in kept for column in columns),
+        tuple(kept),
         exhibit_name=exhibit,
+        differs=differs,
         draws="settings",
     )
 
@@ -88,9 +93,12 @@ RECIPES = (
     ),
     recipe(
         "wsm-fig6",
-        # The norms that the paper's Table 1 compares.
         reweighting("wsm"),
-        {"fedavg": GROUP, "fedavg+wsm": {**BATCH, **WSM}},
+        {
+            f"{norm}fedavg{suffix}": merge(model, loss)
+            for norm, model in BOTH_NORMS.items()
+            for suffix, loss in {"": {}, "+wsm": WSM}.items()
+        },
         merge(SMALL_RESNET, {"rounds": 5}),
     ),
     recipe(
@@ -100,5 +108,6 @@ RECIPES = (
         # With a fifth of the data and half of the rounds LeNet stays near chance.
         {"rounds": 60, "evaluation": {"every": 20, "last": 5}, "probes": []},
         exhibit="wsm-fig6",
+        differs=WITH_LENET,
     ),
 )

@@ -93,6 +93,7 @@ class Recipe:
     `seeds` is how many the paper's setting is run with. `also` names a second table that labels may belong
     to. `shares` names the recipe whose runs these are, so that they are made once. `derive` computes further
     cells from the mean values, as text; `after` measures further quantities on a run that has ended.
+    `differs` says where the recipe leaves the setting of the table or figure, or what it takes for granted.
     `draws` names the figure of the report that shows the runs ("settings": accuracy over what is varied), and
     `draws_at` the fraction of the run at which a figure of one round is drawn.
     """
@@ -106,6 +107,7 @@ class Recipe:
     small_variants: tuple[str, ...] = ()
     seeds: int = 3
     exhibit_name: str = ""
+    differs: str = ""
     also: str = ""
     shares: str = ""
     draws: str = "accuracy"
@@ -117,6 +119,16 @@ class Recipe:
     def exhibit(self) -> Exhibit:
         """The table or figure that this recipe repeats."""
         return library().exhibit(self.exhibit_name or self.name)
+
+    @property
+    def measured(self) -> str:
+        """What its numbers are: those of the table, or what is read off in place of a figure's drawing."""
+        if self.exhibit.kind != "figure":
+            return self.exhibit.measure
+        return "; ".join(
+            f"{column}: {measure.says}" if column else measure.says
+            for column, measure in self.measures.items()
+        )
 
     def target(self, label: str) -> Cell | None:
         """The paper's cell that a label should be compared with."""

@@ -21,11 +21,15 @@ _T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 
 
 @dataclass(frozen=True)
 class Claim:
-    """A sentence, and the statistic that is positive if it holds: from the values of one seed's runs."""
+    """A sentence, and the statistic that is positive if it holds: from the values of one seed's runs.
+
+    `speaks_of` are the methods that the sentence is about, where the statistic takes those that were run.
+    """
 
     sentence: str
     statistic: Callable[[Values], float]
     unit: str = "points"
+    speaks_of: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,10 @@ WSM: Config = {"loss": {"name": "wsm"}}
 # The network of the thesis, with the same norm throughout.
 GROUP: Config = {"model": {"name": "resnet18", "norm": "group", "pool": "corner"}}
 BATCH: Config = {"model": {"name": "resnet18", "norm": "batch", "pool": "corner"}}
+# The WSM paper has the norm as a parameter; where it does not say which one, both are run.
+BOTH_NORMS: dict[str, Config] = {"": GROUP, "batch ": BATCH}
 LENET: Config = {"model": {"name": "lenet"}}
+WITH_LENET = "LeNet in place of ResNet-18, at the learning rate 0.01"
 
 # Training in one place on the public data alone, one epoch a round.
 CENTRAL: Config = {"method": {"name": "central", "on": "public"}, "training": {"epochs": 1}}

@@ -33,9 +33,7 @@ def draw(choice: Choice, results: Results) -> Path | None:
     marks += [f"STOPPED EARLY {stopped}" for stopped in results.stopped]
     title = alt.TitleParams(
         f"{recipe.name} ({recipe.exhibit.paper}, {recipe.exhibit.where})",
-        subtitle=[
-            line for text in (f"The paper: {recipe.exhibit.shows}", *marks) for line in wrap(text, WIDE)
-        ],
+        subtitle=[line for text in (recipe.exhibit.sentence, *marks) for line in wrap(text, WIDE)],
     )
     path = choice.out / recipe.name / choice.scale / f"{recipe.name}.svg"
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -55,7 +53,7 @@ def _of_report(choice: Choice, runs: Sequence[Run]) -> Any:
         return None
     if "probe" not in rows[0]:
         return kind.draw(rows)
-    place = choice.recipe.draws_at * max(row["round"] for row in rows)
+    place = choice.recipe.draws_at * runs[0].config["rounds"]
     nearest = min(rows, key=lambda row: abs(row["round"] - place))
     return kind.draw([{**row, "probe": 0} for row in rows if row["round"] == nearest["round"]])
 

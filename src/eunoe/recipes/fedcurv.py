@@ -50,6 +50,7 @@ def recipes(epochs: int, figure: str) -> tuple[Recipe, Recipe]:
             f"FedCurv reaches {float(target):.0%} in fewer rounds than FedProx and FedAvg",
             lowest(f"fedcurv {target}", (f"fedprox {target}", f"fedavg {target}")),
             "rounds",
+            ("fedprox", "fedavg"),
         )
         for target in ("0.95", "0.90", "0.50")
     )

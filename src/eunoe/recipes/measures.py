@@ -6,14 +6,38 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+# What the quantities are called that runs record.
+QUANTITIES = {
+    "accuracy": "test accuracy",
+    "round_forgetting": "accuracy that a round takes from a class",
+    "local_forgetting": "accuracy that local training takes from others' data",
+    "lost_locally": "accuracy on a class that local training takes",
+    "lost_in_merge": "accuracy on a class that the merge takes",
+    "local_loss_rise": "rise of the test loss in local training",
+    "count_accuracy": "correlation of a class's accuracy with the client's label count",
+    "count_probability": "correlation of a class's mean probability with the client's label count",
+    "classes_per_client": "classes that a client has",
+    "personal_gain": "points of accuracy gained at the clients",
+    "personal_without": "accuracy at the clients",
+    "personal_with": "accuracy at the clients with their class shares",
+}
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one run recorded: its config, for each quantity its value by round, and whether it diverged."""
+    """What one run recorded: for each quantity its value by round, and whether it diverged.
+
+    `config` is that of the recipe: a run that was stopped early has recorded fewer rounds.
+    """
 
     config: Mapping[str, Any]
     series: Mapping[str, Mapping[int, float]]
     diverged: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """The last round of which there is a record, whether anything was measured in it or not."""
+        return max((max(values, default=0) for values in self.series.values()), default=0)
 
     def of(self, quantity: str) -> dict[int, float]:
         """The values of a quantity by round, in order, without those that are not numbers."""
@@ -23,9 +47,10 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number that a run yields, and how it is written."""
+    """A number that a run yields, what it is, and how it is written."""
 
     read: Callable[[Outcome], float]
+    says: str
     unit: str = "accuracy"
 
     @property
@@ -48,8 +73,9 @@ class Measure:
         return f"{centre:.{digits}f} ± {statistics.stdev(values):.{digits}f}"
 
     def signed(self, difference: float) -> str:
-        """A difference of two values."""
-        return f"{difference:+.{self.digits}f}"
+        """A difference of two values; of counted rounds it has a digit more where it is a mean."""
+        digits = self.digits if difference.is_integer() else max(self.digits, 1)
+        return f"{difference:+.{digits}f}"
 
 
 def mean(values: Mapping[int, float]) -> float:
@@ -65,7 +91,7 @@ def last_rounds(quantity: str, unit: str = "accuracy") -> Measure:
         window = outcome.config.get("evaluation", {}).get("last", 1)
         return mean({round: value for round, value in values.items() if round > max(values) - window})
 
-    return Measure(read, unit)
+    return Measure(read, f"{QUANTITIES[quantity]}, mean of the last rounds", unit)
 
 
 def at_end(quantity: str, unit: str = "accuracy") -> Measure:
@@ -75,12 +101,16 @@ def at_end(quantity: str, unit: str = "accuracy") -> Measure:
         values = outcome.of(quantity)
         return values[max(values)] if values else math.nan
 
-    return Measure(read, unit)
+    return Measure(read, QUANTITIES[quantity], unit)
 
 
 def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
     """The mean over all measured rounds from `first` on, of what a round does."""
-    return Measure(lambda outcome: mean({r: v for r, v in outcome.of(quantity).items() if r >= first}), unit)
+
+    def read(outcome: Outcome) -> float:
+        return mean({round: value for round, value in outcome.of(quantity).items() if round >= first})
+
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over rounds", unit)
 
 
 def height(quantity: str) -> Measure:
@@ -92,7 +122,7 @@ def height(quantity: str) -> Measure:
         values = outcome.of(quantity)
         return area_under_curve(list(values.values()), list(values)) if values else math.nan
 
-    return Measure(read)
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over rounds (area below its curve)")
 
 
 def rounds_to(target: float) -> Measure:
@@ -104,7 +134,7 @@ def rounds_to(target: float) -> Measure:
             (round for round, value in outcome.of("accuracy").items() if value >= target - 1e-12), math.inf
         )
 
-    return Measure(read, "rounds")
+    return Measure(read, f"first round with a test accuracy of {target:.3g}", "rounds")
 
 
 def drop_from_best() -> Measure:
@@ -114,7 +144,7 @@ def drop_from_best() -> Measure:
         values = outcome.of("accuracy")
         return max(values.values()) - values[max(values)] if values else math.nan
 
-    return Measure(read)
+    return Measure(read, "test accuracy at the end below the best")
 
 
 def at_fraction(quantity: str, fraction: float, unit: str = "accuracy") -> Measure:
@@ -124,4 +154,4 @@ def at_fraction(quantity: str, fraction: float, unit: str = "accuracy") -> Measu
         values, place = outcome.of(quantity), fraction * outcome.config["rounds"]
         return values[min(values, key=lambda measured: abs(measured - place))] if values else math.nan
 
-    return Measure(read, unit)
+    return Measure(read, f"{QUANTITIES[quantity]}, in the round nearest to {fraction:.3g} of the run", unit)

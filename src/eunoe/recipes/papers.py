@@ -51,10 +51,11 @@ class Cell(Record):
 
 
 class Paper(Record):
-    """A paper: its title and the settings that its experiments share."""
+    """A paper: its title, the settings that its experiments share, what they leave open and we chose."""
 
     title: str
     settings: tuple[str, ...]
+    chosen: tuple[str, ...]
 
 
 class Exhibit(Record):
@@ -90,6 +91,11 @@ class Exhibit(Record):
         if unknown := set(self.doubtful) - set(self.cells):
             raise ValueError(f"no such cells: {sorted(unknown)}")
         return self
+
+    @property
+    def sentence(self) -> str:
+        """What is expected, and whether it is the paper that says so."""
+        return f"{'Expected' if self.kind in ('identity', 'bound') else 'The paper'}: {self.shows}"
 
     def target(self, label: str) -> Cell | None:
         """The cell that a run of this label should be compared with."""

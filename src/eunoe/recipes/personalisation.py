@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from eunoe.forgetting import per_class_accuracy, reweighted_accuracy
 from eunoe.recipes.base import Recipe, Variant
 from eunoe.recipes.claims import Claim
-from eunoe.recipes.common import BATCH, LENET, SMALL_RESNET, WSM, reweighting
+from eunoe.recipes.common import BATCH, LENET, SMALL_RESNET, WITH_LENET, WSM, reweighting
 from eunoe.recipes.measures import at_end
 
 if TYPE_CHECKING:
@@ -65,6 +65,7 @@ RECIPES = (
         CLAIM,
         {"rounds": 60, "evaluation": {"every": 20, "last": 1}, "probes": []},
         exhibit_name="wsm-personalisation",
+        differs=WITH_LENET,
         after=personal_gain,
     ),
 )

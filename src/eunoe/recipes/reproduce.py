@@ -143,7 +143,7 @@ def read(choice: Choice, run: Run) -> Outcome | None:
     if not finished.records:
         return None
     records = RunRecords(run.label, finished.records, read_lines(folder / "probes.jsonl"))
-    outcome = outcome_of(records, finished.values)
+    outcome = outcome_of(records, run.config)
     if choice.recipe.after is None or not finished.finished:
         return outcome
     last = int(finished.records[-1]["round"])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.recipes.base import Recipe, Run, Scale, data_sets
-from eunoe.recipes.claims import AtLeast, NotReached, Verdict, judge
+from eunoe.recipes.claims import AtLeast, Claim, NotReached, Verdict, judge
 from eunoe.recipes.measures import Measure, Outcome
 
 
@@ -113,12 +113,17 @@ def collect(recipe: Recipe, scale: Scale, outcomes: Sequence[tuple[Run, Outcome]
         for (run, outcome, _), value in zip(entries, values[label], strict=True):
             if other or not stand_in(run):
                 by_seed.setdefault(run.seed, {})[label] = _counted(value, run, outcome)
-    named = [
-        replace(claim, sentence=f"{claim.sentence} (on other data than the paper's)") if other else claim
-        for claim in recipe.claims
-    ]
+    named = [_as_tested(claim, [run.label for run, _ in outcomes], other) for claim in recipe.claims]
     verdicts = tuple(judge(claim, list(by_seed.values())) for claim in named)
     return Results(recipe, scale, tuple(rows), verdicts)
+
+
+def _as_tested(claim: Claim, lines: Sequence[str], other_data: bool) -> Claim:
+    """The claim with a sentence that says where the test falls short of it."""
+    ran = {word for line in lines for word in line.split()}
+    absent = [name for name in claim.speaks_of if name not in ran]
+    short = [f"not run: {', '.join(absent)}"] * bool(absent) + ["on other data than the paper's"] * other_data
+    return replace(claim, sentence=f"{claim.sentence} ({'; '.join(short)})") if short else claim
 
 
 def _counted(value: float, run: Run, outcome: Outcome) -> float:
@@ -130,14 +135,13 @@ def _counted(value: float, run: Run, outcome: Outcome) -> float:
 
 
 def _rounds(run: Run, outcome: Outcome) -> tuple[int, int]:
-    """The last measured round, and the round that the run would end with."""
+    """The last recorded round, and the round that the run would end with."""
     planned = int(run.config["rounds"])
     if outcome.diverged:
         return planned, planned
-    accuracy = outcome.of("accuracy")
-    reached, target = max(accuracy, default=0), run.config.get("stop", {}).get("test_target")
-    enough = target is not None and any(value >= target for value in accuracy.values())
-    return reached, reached if enough else planned
+    target = run.config.get("stop", {}).get("test_target")
+    enough = target is not None and any(value >= target for value in outcome.of("accuracy").values())
+    return outcome.rounds, outcome.rounds if enough else planned
 
 
 def _row(
@@ -165,7 +169,7 @@ def _row(
         line=run.label,
         folders=tuple(folder_of(Path(), recipe, scale, run).as_posix() for run, _, _ in entries),
     )
-    if row.stand_in:
+    if row.stand_in or scale == "small":
         return row
     target = recipe.target(label)
     if target is None or target.value is None or len(finite) < len(values):
