@@ -1,12 +1,15 @@
 """How runs are going: a bar each (round, accuracy, forgetting, time left), or lines without a terminal."""
 
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from eunoe.rounds import Record
+
+if TYPE_CHECKING:
+    from eunoe.sweep import Planned
 
 
 class Bars:
@@ -37,6 +40,13 @@ class Bars:
         """Begin the bar of a run."""
         self._titles[key] = (title, rounds)
         self._tasks[key] = self._progress.add_task(title, total=rounds, numbers="")
+
+    def follow(self, planned: "Planned", record: Record | None) -> None:
+        """Begin the bar of a run of a sweep, or show what a round of it gave."""
+        if record is None:
+            self.start(planned.folder, f"{planned.label} seed {planned.values['seed']}", planned.rounds)
+        else:
+            self.update(planned.folder, record)
 
     def update(self, key: Any, record: Record) -> None:
         """Show what a round gave."""

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from eunoe.commands.papers import app, duration
+from eunoe.cli import app
+from eunoe.commands.papers import duration
 from eunoe.errors import InputError
 from eunoe.recipes import recipes
 from eunoe.recipes.reproduce import Choice

@@ -1,5 +1,6 @@
 """Recipes and the papers' data file cover one another; small runs shrink but never change the algorithm."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -9,11 +10,21 @@ from eunoe.config import make_config
 from eunoe.errors import InputError
 from eunoe.randomness import generator
 from eunoe.recipes import find_recipe, recipes
-from eunoe.recipes.base import MAY_SHRINK, PART, Recipe, Run, Scale, leaves, merge
+from eunoe.recipes.base import PART, Recipe, Run, Scale, merge
 from eunoe.recipes.cost import core_seconds, samples
 from eunoe.recipes.papers import library
 from eunoe.report.figures import KINDS
 
+# What a small run may change: its length, its data, its width and what is watched, never the algorithm.
+MAY_SHRINK = {
+    "rounds",
+    "data.limit",
+    "data.test_limit",
+    "model.width",
+    "evaluation.every",
+    "evaluation.last",
+    "probes",
+}
 SCALES: tuple[Scale, ...] = ("full", "small")
 ALL = list(recipes().values())
 each = pytest.mark.parametrize("recipe", ALL, ids=[recipe.name for recipe in ALL])
@@ -36,6 +47,14 @@ def test_every_cell_of_a_table_has_a_run(recipe: Recipe) -> None:
         assert set(recipe.exhibit.cells) <= filled
     assert set(recipe.small_variants) <= {variant.label for variant in recipe.variants}
     assert len({variant.label for variant in recipe.variants}) == len(recipe.variants)
+
+
+def leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The config as a flat table: "training.lr" -> 0.05."""
+    flat: dict[str, Any] = {}
+    for key, value in config.items():
+        flat |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
 
 
 def flat(run: Run) -> dict[str, Any]:

@@ -47,14 +47,7 @@ def demo(
         for seed in SEEDS
     ]
     with Bars() as bars:
-
-        def on_round(planned: Planned, record: dict[str, Any] | None) -> None:
-            if record is None:
-                bars.start(planned.folder, f"{planned.label}, seed {planned.values['seed']}", planned.rounds)
-            else:
-                bars.update(planned.folder, record)
-
-        done = execute(runs, jobs, on_round)
+        done = execute(runs, jobs, bars.follow)
     columns = [column for column in COLUMNS if column.metric in ("accuracy", "forgetting", "seconds")]
     show(
         *table(done, columns),

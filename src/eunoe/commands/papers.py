@@ -1,20 +1,20 @@
 """`eunoe papers` and `eunoe reproduce`: the papers' tables and figures, and running them again."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from eunoe.commands.sweep import read_seeds
 
 if TYPE_CHECKING:
     from eunoe.recipes.base import Recipe, Scale
     from eunoe.recipes.reproduce import Choice
     from eunoe.recipes.results import Results
 
-app = typer.Typer(help="The papers' tables and figures, by name.", no_args_is_help=True)
 OUT = Path("results")
 
 
-@app.command("papers")
 def papers(
     name: Annotated[str | None, typer.Argument(help="A recipe, to see all about it.")] = None,
     out: Annotated[Path, typer.Option(help="Folder of the runs.")] = OUT,
@@ -28,7 +28,6 @@ def papers(
         _show_all(list(recipes().values()), out)
 
 
-@app.command("reproduce")
 def reproduce(
     name: Annotated[str, typer.Argument(help="A table or figure, as `eunoe papers` lists it.")],
     scale: Annotated[
@@ -56,10 +55,16 @@ def reproduce(
     from eunoe.recipes import find_recipe
     from eunoe.recipes import reproduce as running
     from eunoe.recipes.drawing import draw
-    from eunoe.sweep import Planned
 
     choice = running.Choice(
-        find_recipe(name), _scale(scale), out, _seeds(seeds), stand_in, only, rounds, hours
+        find_recipe(name),
+        _scale(scale),
+        out,
+        None if seeds is None else read_seeds(seeds),
+        stand_in,
+        only,
+        rounds,
+        hours,
     )
     if report:
         results = running.report(choice)
@@ -67,16 +72,7 @@ def reproduce(
         _say_where(choice, draw(choice, results))
         return
     with Bars() as bars:
-
-        def on_round(planned: Planned, record: dict[str, Any] | None) -> None:
-            if record is None:
-                bars.start(
-                    planned.folder, f"{planned.values['name']} seed {planned.values['seed']}", planned.rounds
-                )
-            else:
-                bars.update(planned.folder, record)
-
-        results, absent = running.reproduce(choice, jobs, on_round)
+        results, absent = running.reproduce(choice, jobs, bars.follow)
     _show_results(results)
     for data, path in absent.items():
         print(f"not run: what needs {data} ({path} is not there); --stand-in runs it on other data")
@@ -225,14 +221,3 @@ def _scale(text: str) -> "Scale":
     if text not in ("full", "small"):
         raise InputError(f"--scale is full or small, not {text!r}")
     return text  # type: ignore[return-value]
-
-
-def _seeds(text: str | None) -> list[int] | None:
-    from eunoe.errors import InputError
-
-    if text is None:
-        return None
-    try:
-        return [int(seed) for seed in text.split(",")]
-    except ValueError:
-        raise InputError(f"--seeds {text!r} are no whole numbers separated by commas") from None

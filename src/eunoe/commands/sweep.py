@@ -30,10 +30,7 @@ def sweep(
     from eunoe.tables import show
 
     values = apply_settings(read_config(config), set_ or [])
-    try:
-        numbers = [int(seed) for seed in seeds.split(",")]
-    except ValueError:
-        raise InputError(f"--seeds {seeds!r} are no whole numbers separated by commas") from None
+    numbers = read_seeds(seeds)
     folder = out or Path("runs") / config.stem
     product: dict[str, list[Any]] = {}
     for setting in over or []:
@@ -42,28 +39,31 @@ def sweep(
             raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
         product[path] = [parse_value(item) for item in split_values(text)]
     with Bars() as bars:
-
-        def on_round(planned: sweeping.Planned, record: dict[str, Any] | None) -> None:
-            if record is None:
-                bars.start(planned.folder, f"{planned.label} seed {planned.values['seed']}", planned.rounds)
-            else:
-                bars.update(planned.folder, record)
-
         if search is not None:
             path, equals, start = search.partition("=")
             if product or not equals or not isinstance(parse_value(start), int | float):
                 raise InputError(
                     "--search takes one number to start from, as in training.lr=0.01, without --over"
                 )
-            best, scores = sweeping.search(values, path, float(start), numbers, folder, jobs, on_round)
+            best, scores = sweeping.search(values, path, float(start), numbers, folder, jobs, bars.follow)
         else:
-            done = sweeping.sweep(values, product, numbers, folder, jobs, on_round)
+            done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
     if search is not None:
         show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
         print(f"best: {path}={best:g} (on validation); runs in {folder}")
         return
     show(*table(done), note=legend(done))
     print(f"runs in {folder}")
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds separated by commas."""
+    from eunoe.errors import InputError
+
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds {text!r} are no whole numbers separated by commas") from None
 
 
 def split_values(text: str) -> list[str]:

@@ -18,19 +18,6 @@ SMALL_SEEDS = (0, 1, 2)
 
 PART = "eunoe.recipes.part:part"
 
-# What a small run may change: its length, its data, its width and what is watched, never the algorithm.
-MAY_SHRINK = frozenset(
-    {
-        "rounds",
-        "data.limit",
-        "data.test_limit",
-        "model.width",
-        "evaluation.every",
-        "evaluation.last",
-        "probes",
-    }
-)
-
 
 def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Config:
     """The config with changes put over it; a section that has a `name` replaces the one before."""
@@ -189,11 +176,3 @@ def part_of(data: Mapping[str, Any]) -> Config:
 def data_sets(runs: Iterable[Run]) -> list[str]:
     """The data sets that runs need."""
     return sorted({run.config["data"].get("of", run.config["data"]["name"]) for run in runs})
-
-
-def leaves(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The config as a flat table: "training.lr" -> 0.05."""
-    flat: dict[str, Any] = {}
-    for key, value in config.items():
-        flat |= leaves(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return flat

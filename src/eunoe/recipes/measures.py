@@ -129,10 +129,11 @@ def rounds_to(target: float) -> Measure:
     """The first round whose accuracy reaches the target; infinity if none does."""
 
     def read(outcome: Outcome) -> float:
-        # Products such as 0.75 * 0.482 are inexact; an accuracy that equals them must count.
-        return next(
-            (round for round, value in outcome.of("accuracy").items() if value >= target - 1e-12), math.inf
-        )
+        from eunoe.forgetting import rounds_to_accuracy
+
+        values = outcome.of("accuracy")
+        (found,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], target)
+        return math.inf if found is None else found
 
     return Measure(read, f"first round with a test accuracy of {target:.3g}", "rounds")
 

@@ -13,7 +13,6 @@ def outcome_of(run: RunRecords, config: Mapping[str, Any]) -> Outcome:
     rounds = run.rounds
     series: dict[str, dict[int, float]] = {
         "accuracy": _by_round(rounds, run.curve("accuracy")),
-        "loss": _by_round(rounds, run.curve("loss")),
         "round_forgetting": _by_round(rounds, run.forgetting("round")),
     }
     for probe in run.probes:

@@ -65,7 +65,6 @@ class Exhibit(Record):
     where: str
     kind: Literal["table", "figure", "text", "identity", "bound"]
     measure: str
-    data: tuple[str, ...]
     setting: str
     shows: str
     columns: tuple[str, ...] = ()

@@ -50,7 +50,7 @@ class Choice:
         values = {"name": f"{run.label} ({', '.join(marks)})" if marks else run.label, **run.config}
         values["rounds"] = min(values["rounds"], self.rounds or values["rounds"])
         values["stop"] = {**values.get("stop", {}), "hours": self.hours}
-        return Planned(run.label, values, self.folder(run))
+        return Planned(values["name"], values, self.folder(run))
 
     def begun(self) -> list[Run]:
         """All runs of the recipe that there are at this scale, whichever are meant.
