@@ -428,11 +428,13 @@ def test_a_fault_of_the_users_own_is_raised_with_its_client(tmp_path):
 
 def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
     class Drawing(Method):
-        """Draws from the global generator at the end."""
+        """Draws from the global generator, first and last."""
+
+        def begin(self, local):
+            torch.rand(1)
 
         def finish(self, local):
-            torch.rand(1)
-            return Finished()
+            return Finished(uploads={"drawn": torch.rand(1)})
 
     job, said = replace(make_job(training=RAGGED), method=Drawing()), []
     received = Received(1, job.model.weights.copy())
@@ -440,11 +442,15 @@ def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    list(Vectorised(job, ClientStates(tmp_path), say=said.append).train([0, 1], received))
+    engine = Vectorised(job, ClientStates(tmp_path / "together"), say=said.append)
+    together = list(engine.train([0, 1], received))
     # One client after the other would leave the generator alone too.
     assert not said
     assert torch.equal(torch.rand(1), expected)
     assert torch.equal(received.weights.parameters, start)
+    alone = list(Serial(job, ClientStates(tmp_path / "alone")).train([0, 1], received))
+    for mine, other in zip(together, alone, strict=True):
+        assert torch.equal(mine.uploads["drawn"], other.uploads["drawn"])
 
 
 def test_a_run_records_its_cohort_and_equals_itself_when_resumed(tmp_path):

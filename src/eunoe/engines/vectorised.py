@@ -105,7 +105,7 @@ class Vectorised(Serial):
         self._setting = Watched.like(setting)
         start = received.weights
         with torch.random.fork_rng(devices=[]):
-            locals = self._begin(cohort, setting, received) if self._needs_local else []
+            locals, streams = self._begin(cohort, setting, received) if self._needs_local else ([], [])
             model.load(start)
             model.module.train()
             weights = start.parameters.repeat(len(cohort), 1)
@@ -121,10 +121,9 @@ class Vectorised(Serial):
                 lanes, finished = Weights(weights[k], floats[k], integers[k]), Finished()
                 if locals:
                     model.load(lanes)
-                    locals[k].taken, locals[k].moments = (
-                        cohort.steps[k],
-                        {n: m[k] for n, m in moments.items()},
-                    )
+                    locals[k].taken = cohort.steps[k]
+                    locals[k].moments = {name: moment[k] for name, moment in moments.items()}
+                    torch.set_rng_state(streams[k])
                     finished = job.method.finish(locals[k])
                     lanes = model.weights.copy()
                 forwards, backwards = (round(passes * cohort.samples[k]) for passes in self._passes)
@@ -142,16 +141,20 @@ class Vectorised(Serial):
                 results[client] = update, finished.state
         return results
 
-    def _begin(self, cohort: Cohort, setting: Setting, received: Received) -> list[Local]:
-        job, locals = self.job, []
+    def _begin(
+        self, cohort: Cohort, setting: Setting, received: Received
+    ) -> tuple[list[Local], list[Tensor]]:
+        """The clients, and where each one's stream of torch's global generator has got to."""
+        job, locals, streams = self.job, [], []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
             with global_stream(job.model.device, setting.seed, "model", received.round, client):
                 job.model.load(received.weights)
                 job.model.module.train()
                 local = make_local(job, setting, client, received, self.states.load(client), steps)
                 job.method.begin(local)
+                streams.append(torch.get_rng_state())
             locals.append(local)
-        return locals
+        return locals, streams
 
     def _rows(self, cohort: Cohort) -> Vectors:
         """What every cohort has of each client: its label counts and numbers."""
