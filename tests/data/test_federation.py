@@ -96,6 +96,32 @@ def test_a_public_set_from_elsewhere_leaves_the_clients_theirs() -> None:
     assert len(federation.public_validation) == 10
 
 
+def foreign(data: DataSet, **options: Any) -> tuple[list[int], list[int]]:
+    """The rows of another data set that the server trains and validates on."""
+    federation = Federation.build(
+        numbered(), Iid(clients=4), public=Public.model_validate(options), public_data=data
+    )
+    assert federation.public_train is not None
+    assert federation.public_validation is not None
+    return federation.public_train.tolist(), federation.public_validation.tolist()
+
+
+def test_a_public_set_from_elsewhere_is_chosen_as_asked() -> None:
+    labels = np.repeat([0, 1], [90, 10])
+    rows = np.arange(100, dtype=np.float32).reshape(-1, 1)
+    data = from_arrays(rows, labels, rows, labels, writer_train=np.repeat(np.arange(10), 10))
+    train, validation = foreign(data, count=10, balanced=True)
+    assert np.bincount(labels[train + validation]).tolist() == [5, 5]
+    train, validation = foreign(data, groups=3, min_size=10)
+    assert sorted(np.unique(np.array(train + validation) // 10, return_counts=True)[1]) == [10, 10, 10]
+    # Halves upwards, and one is always left to train on.
+    assert [len(part) for part in foreign(data, share=0.05, validation=0.5)] == [2, 3]
+    assert [len(part) for part in foreign(data, count=1, validation=0.9)] == [1, 0]
+    assert [len(part) for part in foreign(data, count=100)] == [90, 10]
+    with pytest.raises(InputError, match="101 public samples were asked for, but there are 100"):
+        foreign(data, count=101)
+
+
 def test_the_same_seed_gives_the_same_federation() -> None:
     made = [Federation.build(numbered(), Dirichlet(clients=4), seed=seed).checksum() for seed in (0, 0, 1)]
     assert made[0] == made[1] != made[2]

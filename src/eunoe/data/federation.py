@@ -71,7 +71,7 @@ class Federation:
     ) -> "Federation":
         """Take the public part out, divide the rest among the clients, and split what each of them got."""
         labels = data.train.y.numpy()
-        groups = None if data.writers_train is None else data.writers_train.numpy()
+        groups = _writers(data)
         public, split = public or Public(), split or Split()
         source, rest = None, np.arange(len(labels))
         train = validation = None
@@ -83,8 +83,9 @@ class Federation:
                     f"public samples of {public_data.name!r} are {_form(source)}, but the clients' are "
                     f"{_form(data.train)}; take a public set of the same form"
                 )
-            train, validation = _foreign(len(source), public, generator(seed, "public"))
-        elif public.share or public.count or public.groups:
+            theirs, chance = _writers(public_data), generator(seed, "public")
+            train, validation, _ = choose_public(source.y.numpy(), chance, public, theirs, foreign=True)
+        elif public.sized:
             source = data.train
             train, validation, rest = choose_public(labels, generator(seed, "public"), public, groups)
         left = None if groups is None else groups[rest]
@@ -244,6 +245,10 @@ def _tested_on(data: DataSet, writers: NDArray[Any]) -> DataSet:
     return replace(data, test=test, writers_test=data.writers_test[kept])
 
 
+def _writers(data: DataSet) -> NDArray[Any] | None:
+    return None if data.writers_train is None else data.writers_train.numpy()
+
+
 def _same_classes(one: DataSet, other: DataSet) -> bool:
     """Whether a label means the same in both; a set without labels has negative ones."""
     same = one.classes == other.classes and one.class_names == other.class_names
@@ -252,11 +257,3 @@ def _same_classes(one: DataSet, other: DataSet) -> bool:
 
 def _form(samples: Samples) -> str:
     return f"{str(samples.x.dtype).removeprefix('torch.')} {tuple(samples.x.shape[1:])}"
-
-
-def _foreign(size: int, public: Public, chance: np.random.Generator) -> tuple[Integers, Integers]:
-    """Training and validation rows of a public set from elsewhere: all of it unless a size is asked for."""
-    wanted = public.count or (round(public.share * size) if public.share else size)
-    rows = chance.permutation(size)[: min(wanted, size)]
-    validating = round(len(rows) * public.validation)
-    return rows[validating:], rows[:validating]

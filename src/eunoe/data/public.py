@@ -34,7 +34,16 @@ class Public(BaseModel):
             raise ValueError("the classes of whole groups are as they are; give a share or a count")
         if self.balanced and self.alpha is not None:
             raise ValueError("give only one of balanced and alpha")
+        if (self.balanced or self.alpha is not None) and not self.sized:
+            raise ValueError("balanced and alpha say how samples are chosen; give a share or a count too")
+        if self.min_size > 1 and self.groups is None:
+            raise ValueError("min_size is the least size of a public group; give a number of groups too")
         return self
+
+    @property
+    def sized(self) -> bool:
+        """Whether it is said how many samples are public."""
+        return self.share > 0 or self.count is not None or self.groups is not None
 
 
 class PublicRows(NamedTuple):
@@ -50,22 +59,28 @@ def choose_public(
     generator: np.random.Generator,
     options: Public,
     groups: NDArray[Any] | None = None,
+    *,
+    foreign: bool = False,
 ) -> PublicRows:
-    """Draw the public rows. The validation part is the nearest whole number to its share, halves upwards."""
+    """Draw the public rows. The validation part is the nearest whole number to its share, halves upwards.
+
+    Of a foreign set, from which no client gets anything, all may be public; they are if no size is given.
+    """
+    if (options.balanced or options.alpha is not None) and (labels < 0).any():
+        raise InputError("balanced and alpha choose by class, and the public data have no labels")
     if options.groups is not None:
         public = _whole_groups(groups, options.groups, options.min_size, generator)
     else:
-        wanted = part_size(np.array(len(labels)), options.share) if options.count is None else options.count
-        if wanted >= len(labels) and wanted:
-            raise InputError(
-                f"{wanted:,} public samples of {len(labels):,} leave none to the clients; ask for fewer"
-            )
+        share = 1.0 if foreign and not options.sized else options.share
+        wanted = options.count or int(part_size(np.array(len(labels)), share))
+        if wanted > len(labels):
+            raise InputError(f"{wanted:,} public samples were asked for, but there are {len(labels):,}")
         if options.alpha is not None:
-            public = _unequal(labels, int(wanted), options.alpha, generator)
+            public = _unequal(labels, wanted, options.alpha, generator)
         else:
-            public = (_balanced if options.balanced and wanted else _as_drawn)(labels, int(wanted), generator)
-    if len(public) == len(labels) and len(public):
-        raise InputError("all samples are public, which leaves none to the clients; ask for fewer groups")
+            public = (_balanced if options.balanced and wanted else _as_drawn)(labels, wanted, generator)
+    if len(public) == len(labels) and len(public) and not foreign:
+        raise InputError("all samples are public, which leaves none to the clients; ask for fewer")
     validating = min(int(part_size(np.array(len(public)), options.validation)), max(len(public) - 1, 0))
     training = len(public) - validating
     remaining = np.delete(np.arange(len(labels)), public)
