@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -199,6 +200,14 @@ def test_what_is_not_finite_is_null_in_json(begun: Path) -> None:
     assert plain({"a": (math.inf, [math.nan, 1.0]), "b": {"c": -math.inf}}) == {
         "a": [None, [None, 1.0]],
         "b": {"c": None},
+    }
+
+
+def test_arrays_are_lists_in_json() -> None:
+    assert plain({"a": np.array([[1.0, math.nan]]), "b": np.float64("nan"), "c": np.arange(2)}) == {
+        "a": [[1.0, None]],
+        "b": None,
+        "c": [0, 1],
     }
 
 

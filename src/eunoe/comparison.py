@@ -2,14 +2,13 @@
 
 import csv
 import io
-import json
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from eunoe.config import RESUMABLE
+from eunoe.report.records import group_key, settings
 from eunoe.runs import Run
 from eunoe.training import samples_trained
 
@@ -44,7 +43,8 @@ COLUMNS = (
 
 def numbers(run: Run) -> dict[str, float]:
     """The numbers of one run that are compared."""
-    records = run.records
+    # What a federation that was only watched costs is not known.
+    records = [record for record in run.records if "sizes" in record]
     training = run.config.training
     plain = sum(
         samples_trained(size, steps, training)
@@ -59,8 +59,8 @@ def numbers(run: Run) -> dict[str, float]:
         "client_test": run.final("client_test.accuracy"),
         "without_prior": run.final("personal.without_prior"),
         "with_prior": run.final("personal.with_prior"),
-        "up": sum(r["bytes_up"] for r in records) / 1e6 / max(len(records), 1),
-        "down": sum(r["bytes_down"] for r in records) / 1e6 / max(len(records), 1),
+        "up": sum(r["bytes_up"] for r in records) / 1e6 / (len(records) or math.nan),
+        "down": sum(r["bytes_down"] for r in records) / 1e6 / (len(records) or math.nan),
         "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * plain)
         if plain
         else float("nan"),
@@ -72,7 +72,7 @@ def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[lis
     """Headings and rows: one row per group of runs that differ in their seed only."""
     groups: dict[str, list[Run]] = {}
     for run in runs:
-        groups.setdefault(json.dumps([run.config.title, _settings(run)], sort_keys=True), []).append(run)
+        groups.setdefault(group_key(run.config), []).append(run)
     known = {id(run): numbers(run) for run in runs}
     shown = [c for c in columns if not c.optional or any(np.isfinite(n[c.metric]) for n in known.values())]
     rows = []
@@ -100,22 +100,12 @@ def legend(runs: Sequence[Run]) -> str:
     )
 
 
-def _settings(run: Run) -> dict[str, Any]:
-    """What decides a run's results besides its seed, as `section.option`."""
-    # With defaults, so that a run of an earlier version is not told apart by options that it did not have.
-    kept = run.config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
-    flat: dict[str, Any] = {}
-    for key, value in kept.items():
-        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
-    return flat
-
-
 def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
     """A title for each group; those of one title are told apart by the settings in which they differ."""
     titles = []
     for group in groups:
-        mine, title = _settings(group[0]), group[0].config.title
-        alike = [_settings(other[0]) for other in groups if other[0].config.title == title]
+        mine, title = settings(group[0].config), group[0].config.title
+        alike = [settings(other[0].config) for other in groups if other[0].config.title == title]
         keys = sorted(
             {key for other in alike for key in {**mine, **other} if mine.get(key) != other.get(key)}
         )

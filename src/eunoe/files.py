@@ -1,13 +1,15 @@
 """Files that are there whole or not at all, whenever the process is killed or the disk is full."""
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError
 
-from eunoe.errors import RunFailed
+from eunoe.errors import InputError, RunFailed
 
 
 @contextmanager
@@ -41,3 +43,26 @@ def write_text(path: Path, text: str) -> None:
     """Write a whole file."""
     with replacing(path) as partial:
         partial.write_text(text, "utf-8")
+
+
+def read_lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file of a run; a last line that is still being written is left out."""
+    if not path.exists():
+        return []
+    lines = path.read_text(encoding="utf-8").split("\n")
+    records: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError:
+            if number == len(lines):
+                break
+            raise InputError(
+                f"line {number} of {path} is not JSON; restore the file or resume the run"
+            ) from None
+        if record.get("schema", 1) != 1:
+            raise InputError(f"line {number} of {path} has schema {record['schema']!r}; this version reads 1")
+        records.append(record)
+    return records

@@ -4,7 +4,7 @@
     environment.json    versions, CPU, git commit, hashes of data and partition
     partition.safetensors, partition.json
                         who owns which rows, and how many of each class
-    metrics.jsonl       one line per round (schema in docs/metrics.md); the same bits for the same config
+    metrics.jsonl       one line per round (schema in docs/run-folder.md); the same bits for the same config
     timings.jsonl       one line per round: seconds
     probes.jsonl        one line per probe (schema in report/records.py)
     status.json         running, finished, interrupted, diverged or failed, and why
@@ -33,7 +33,7 @@ from safetensors.torch import save_file
 from eunoe.config import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError, RunFailed
-from eunoe.files import replacing, write_text, writing
+from eunoe.files import read_lines, replacing, write_text, writing
 from eunoe.states import ClientStates
 from eunoe.vector import Weights
 
@@ -82,9 +82,8 @@ class RunFolder:
 
     def last_record(self) -> dict[str, Any]:
         """The record of the last round; empty before the first."""
-        path = self.path / "metrics.jsonl"
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        return json.loads(lines[-1]) if lines else {}
+        records = read_lines(self.path / "metrics.jsonl")
+        return records[-1] if records else {}
 
     def write_config(self, values: Mapping[str, Any]) -> None:
         write_text(self.path / "config.toml", to_toml(values))
@@ -240,7 +239,9 @@ def read_run_config(folder: Path) -> dict[str, Any]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it: what is not finite becomes null."""
+    """A value as JSON can say it: an array becomes lists, what is not finite null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
     if isinstance(value, Mapping):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 from eunoe import forgetting
 from eunoe.errors import InputError
-from eunoe.report.records import RunRecords, plain
+from eunoe.folder import plain
+from eunoe.report.records import RunRecords
 from eunoe.report.summary import Summary, summarise
 
 Batches = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]

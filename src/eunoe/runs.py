@@ -19,6 +19,7 @@ from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
 from eunoe.environment import environment
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
+from eunoe.files import read_lines
 from eunoe.folder import RunFolder, check_new, load_course, read_run_config
 from eunoe.forgetting import mean_over_rounds
 from eunoe.interruption import interruptible
@@ -52,9 +53,7 @@ class Run:
     @cached_property
     def records(self) -> list[Record]:
         """One record per round."""
-        path = self.folder / "metrics.jsonl"
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-        return [json.loads(line) for line in lines if line.endswith("}")]
+        return read_lines(self.folder / "metrics.jsonl")
 
     @cached_property
     def status(self) -> dict[str, Any]:
@@ -164,7 +163,8 @@ def run(
 
     The configuration is a `Config`, nested values, or keyword arguments; `model`, `method`, `loss` and
     `server_step` may be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your
-    own. A run folder that is there already is not overwritten.
+    own. A run folder that is there already is not overwritten. Without `out` the folder is a temporary
+    one, which stays until you remove it.
     """
     given, plain = _handed_over(federation, values)
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})

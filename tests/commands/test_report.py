@@ -29,6 +29,14 @@ def test_report_writes_the_page_and_says_where(run, tmp_path):
     assert "my run" in (tmp_path / "page.html").read_text()
 
 
+def test_a_flower_app_is_found_by_its_run_wherever_one_looks(run, tmp_path):
+    (run.parent / "config.toml").write_text('name = "my run"\nrounds = 2\n')
+    assert CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "p")]).exit_code == 0
+    shown = CliRunner().invoke(app, ["compare", str(run.parent), "--format", "csv"]).stdout.splitlines()
+    # What nobody recorded, such as the bytes of a federation that was only watched, is a dash.
+    assert shown[1:] == ["my run,1,0.500,0.1000,0.100,–,–,–,–,–"]
+
+
 def test_figures_writes_one_file_each(run, tmp_path):
     done = CliRunner().invoke(app, ["figures", str(run), "--out", str(tmp_path / "f"), "--format", "svg"])
     assert done.exit_code == 0

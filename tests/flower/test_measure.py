@@ -21,7 +21,7 @@ from flwr.serverapp import strategy as message_based
 from eunoe.errors import InputError
 from eunoe.flower.measure import measure
 from eunoe.observer import Forgetting
-from eunoe.report.records import read_run
+from eunoe.report.records import find_folders, read_run
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3
@@ -282,6 +282,7 @@ def test_only_strategies_and_only_once():
 
 def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
     strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
+    assert find_folders([tmp_path]) == [tmp_path / "run"]
     run_message_based(strategy)
     run = read_run(tmp_path / "run")
     assert run.rounds == [1, 2, 3]

@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from eunoe import forgetting
-from eunoe.report.records import RunRecords, plain
+from eunoe.folder import plain
+from eunoe.report.records import RunRecords
 
 
 def made_up_run(

@@ -16,6 +16,7 @@ LINE = {"schema": 1, "round": 1, "test": {"accuracy": 0.5, "loss": 1.0, "per_cla
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "config.toml").write_text('name = "first"\n')
+    (tmp_path / "metrics.jsonl").touch()
     return tmp_path
 
 

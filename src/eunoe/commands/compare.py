@@ -22,9 +22,11 @@ def compare(
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds; NC: it diverged, failed: it broke off otherwise."""
     from eunoe import comparison
+    from eunoe.report.records import find_folders
+    from eunoe.runs import Run
     from eunoe.tables import show
 
-    found = find_runs(runs)
+    found = [Run(folder) for folder in find_folders(runs)]
     headings, rows = comparison.table(found)
     if format is Format.table:
         show(headings, rows, note=comparison.legend(found))
@@ -35,17 +37,3 @@ def compare(
             Format.latex: comparison.as_latex,
         }
         print(writers[format](headings, rows))
-
-
-def find_runs(paths: list[Path]) -> list["Run"]:  # type: ignore[name-defined]  # noqa: F821
-    """The runs in these folders, at any depth."""
-    from eunoe.errors import InputError
-    from eunoe.runs import Run
-
-    found = []
-    for path in paths:
-        folders = sorted(status.parent for status in path.rglob("status.json"))
-        if not folders:
-            raise InputError(f"{path} holds no run")
-        found += [Run(folder) for folder in folders]
-    return found

@@ -163,9 +163,12 @@ class _Watch:
         self._current: Arrays = {}
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
-            if (folder / "metrics.jsonl").exists():
+            metrics = folder / "metrics.jsonl"
+            if metrics.exists() and metrics.stat().st_size:
                 raise InputError(f"{folder} holds the records of another run; name a new folder")
             write_text(folder / "config.toml", to_toml({"name": name}))
+            # So that `eunoe watch` knows the folder before the first round has ended.
+            metrics.touch()
 
     def hide(self, reason: str) -> None:
         """From now on look at merged models only."""

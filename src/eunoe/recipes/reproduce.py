@@ -12,12 +12,13 @@ from pathlib import Path
 from eunoe.config import make_config
 from eunoe.data.named import path_of
 from eunoe.errors import InputError
+from eunoe.files import read_lines
 from eunoe.folder import checkpoints
 from eunoe.recipes.base import STAND_INS, Recipe, Run, Scale, data_sets
 from eunoe.recipes.measures import Outcome
 from eunoe.recipes.outcomes import outcome_of
 from eunoe.recipes.results import Results, collect, folder_of, stand_in, write_summary
-from eunoe.report.records import RunRecords, read_lines
+from eunoe.report.records import RunRecords
 from eunoe.resuming import check_config
 from eunoe.runs import Run as FinishedRun
 from eunoe.sweep import OnRound, Planned, done, execute

@@ -22,7 +22,7 @@ probes.jsonl, one line per probe:
      "probability": [[per class] per client], "counts": [[train labels per class] per client]}
 
 timings.jsonl, one line per round, seconds by step:
-    {"round": 7, "train": 0.8, "evaluate": 0.2}
+    {"round": 7, "train": 0.8, "evaluate": 0.2, "probe": 0.1}
 
 partition.json:
     {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null}
@@ -40,8 +40,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.config import RESUMABLE, make_config
+from eunoe.config import RESUMABLE, Config, make_config
 from eunoe.errors import InputError
+from eunoe.files import read_lines
 from eunoe.folder import read_run_config
 
 Array = NDArray[np.float64]
@@ -51,14 +52,6 @@ Record = Mapping[str, Any]
 def numbers(values: Any) -> Array:
     """Nested lists as an array, None as NaN."""
     return np.asarray(values, dtype=object).astype(np.float64)
-
-
-def plain(values: Any) -> Any:
-    """An array as nested lists, NaN as None, as JSON wants them."""
-    array = np.array(values, dtype=np.float64)
-    objects = np.array(array, dtype=object)
-    objects[np.isnan(array)] = None
-    return objects.tolist()
 
 
 @dataclass(frozen=True)
@@ -120,29 +113,6 @@ class RunRecords:
         yield from sorted((p for p in self.probes if p["probe"] == name), key=lambda p: int(p["round"]))
 
 
-def read_lines(path: Path) -> list[Record]:
-    """The objects of a JSON Lines file; a last line that is still being written is left out."""
-    if not path.exists():
-        return []
-    lines = path.read_text(encoding="utf-8").split("\n")
-    records = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
-            if number == len(lines):
-                break
-            raise InputError(
-                f"line {number} of {path} is not JSON; restore the file or resume the run"
-            ) from None
-        if record.get("schema", 1) != 1:
-            raise InputError(f"line {number} of {path} has schema {record['schema']!r}; this version reads 1")
-        records.append(record)
-    return records
-
-
 def read_run(folder: str | Path) -> RunRecords:
     """Read a run folder; the label is the run's name, or what it does."""
     folder = Path(folder)
@@ -167,11 +137,9 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
     """Read several runs; those that differ only in the seed get the same label, others never do."""
     runs: list[RunRecords] = []
     labels: dict[str, str] = {}
-    ignored = RESUMABLE - {"rounds"} | {"seed"}
     for folder in folders:
         run = read_run(folder)
-        setting = {key: value for key, value in run.config.items() if key not in ignored}
-        key = json.dumps([run.label, setting], sort_keys=True, default=str)
+        key = group_key(make_config(run.config))
         if key not in labels:
             taken = run.label in labels.values()
             labels[key] = f"{run.label} ({Path(folder).resolve().name})" if taken else run.label
@@ -179,11 +147,29 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
     return runs
 
 
+def settings(config: Config) -> dict[str, Any]:
+    """What decides a run's results besides its seed, as `section.option`."""
+    # With defaults, so that a run of an earlier version is not told apart by options that it did not have.
+    kept = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
+    flat: dict[str, Any] = {}
+    for key, value in kept.items():
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return flat
+
+
+def group_key(config: Config) -> str:
+    """The same for runs that differ only in their seed."""
+    return json.dumps([config.title, settings(config)], sort_keys=True)
+
+
 def find_folders(paths: Sequence[Path]) -> list[Path]:
-    """The run folders at or below these paths."""
+    """The run folders at or below these paths; one with a config alone is none."""
     found = []
     for path in paths:
-        folders = sorted(config.parent for config in path.rglob("config.toml"))
+        places = sorted(config.parent for config in path.rglob("config.toml"))
+        # What was only watched, as by `eunoe.flower.measure`, has no status.
+        files = ("status.json", "metrics.jsonl")
+        folders = [place for place in places if any((place / name).exists() for name in files)]
         if not folders:
             raise InputError(f"{path} holds no run")
         found += folders
