@@ -6,7 +6,7 @@ import torch
 from sklearn.datasets import load_digits
 from torch import nn
 
-from eunoe.observer import Forgetting
+from eunoe import Forgetting
 
 CLIENTS, PER_ROUND, ROUNDS, EPOCHS = 20, 5, 15, 5
 

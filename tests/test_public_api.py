@@ -1,13 +1,17 @@
 """What users rely on is what tests/public_api.txt says; after a change that is meant: `make api`."""
 
+import ast
 from pathlib import Path
 
 from tools.public_api import FURTHER, described
 
 import eunoe
+from eunoe.flower import init
 
 KNOWN = Path(__file__).parent / "public_api.txt"
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference.md"
+ROOT = Path(__file__).parents[1]
+REFERENCE = ROOT / "docs" / "reference.md"
+PLACES = [f"{module}.{name.rpartition('.')[2]}" for name, module in {**eunoe._PUBLIC, **FURTHER}.items()]
 
 
 def test_nothing_public_has_changed_unnoticed():
@@ -15,6 +19,19 @@ def test_nothing_public_has_changed_unnoticed():
 
 
 def test_the_reference_has_every_public_name():
-    places = [f"{module}.{name.rpartition('.')[2]}" for name, module in {**eunoe._PUBLIC, **FURTHER}.items()]
     told = [line.removeprefix("::: ") for line in REFERENCE.read_text("utf-8").splitlines() if ":::" in line]
-    assert sorted(told) == sorted(places)
+    assert sorted(told) == sorted(PLACES)
+
+
+def test_what_users_start_from_imports_only_what_is_public():
+    public = {*PLACES, *(f"eunoe.{name}" for name in (*eunoe._PUBLIC, *FURTHER))}
+    examples = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
+    imported = {
+        f"{node.module}.{alias.name}"
+        for text in (*examples, init.SERVER, init.CLIENT, init.START)
+        for node in ast.walk(ast.parse(text))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eunoe")
+        for alias in node.names
+    }
+    assert imported
+    assert not imported - public

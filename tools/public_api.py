@@ -20,8 +20,26 @@ from eunoe import registry
 from eunoe.cli import app
 from eunoe.config import Config, Named
 
-# Public names that are not in `eunoe` itself, because they need an extra.
-FURTHER = {"flower.measure": "eunoe.flower.measure"}
+# Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
+FURTHER = {
+    "methods.base.Merged": "eunoe.methods.base",
+    "methods.base.Finished": "eunoe.methods.base",
+    "methods.base.Upload": "eunoe.methods.base",
+    "methods.base.Cost": "eunoe.methods.base",
+    "merging.Sums": "eunoe.merging",
+    "setting.Setting": "eunoe.setting",
+    "vector.Weights": "eunoe.vector",
+    "local.Local": "eunoe.local",
+    "local.Batch": "eunoe.local",
+    "losses.Loss": "eunoe.losses",
+    "server_steps.ServerStep": "eunoe.server_steps",
+    "trackers.base.Tracker": "eunoe.trackers.base",
+    "trackers.base.Followed": "eunoe.trackers.base",
+    "flower.measure": "eunoe.flower.measure",
+    "flower.server.server_app": "eunoe.flower.server",
+    "flower.client.client_app": "eunoe.flower.client",
+    "flower.loopback.start": "eunoe.flower.loopback",
+}
 
 
 def described() -> str:

@@ -42,6 +42,7 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("data:npz",), "path"),
         (("partition:dirichlet",), "concentration"),
         (("server_step:adam",), "lr"),
+        (("method:examples.running_mean:RunningMean",), "decay"),
     ],
 )
 def test_options_are_explained(name: tuple[str, ...], says: str) -> None:
