@@ -98,8 +98,8 @@ class RunRecords:
         history = self.per_class
         # What went in a gap of several rounds is not what one round takes.
         following = np.diff(self.rounds[: len(history)]) == 1
-        lost: Array = np.maximum(history[:-1] - history[1:], 0.0)
-        return lost[following]
+        lost: Array = np.maximum(history[:-1] - history[1:], 0.0)[following]
+        return lost
 
     def forgetting(self, name: str) -> Array:
         """Round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""
