@@ -88,7 +88,6 @@ def test_spread_by_hand():
     result = forgetting.spread(values)
     assert result.mean == pytest.approx(0.6)
     assert result.deviation == pytest.approx(np.sqrt(0.1))
-    assert (result.minimum, result.median, result.maximum) == pytest.approx((0.1, 0.6, 1.1))
     assert result.worst_tenth == pytest.approx(0.15)
     assert np.isnan(forgetting.spread([NAN])).all()
 
@@ -99,7 +98,6 @@ def test_client_forgetting_by_hand():
     )
     np.testing.assert_allclose(result.matrix, [[-0.1, 0.4, NAN], [0.5, -0.1, NAN]])
     np.testing.assert_allclose(result.by_model, [0.4, 0.5])
-    np.testing.assert_allclose(result.by_data, [0.5, 0.4, NAN])
 
 
 @given(table(1, 4), table(4, 4), st.permutations(range(4)))
@@ -111,40 +109,29 @@ def test_permuting_clients_permutes_client_forgetting(start, after, order):
     )
     np.testing.assert_array_equal(moved.matrix, plain.matrix[order][:, order])
     np.testing.assert_allclose(moved.by_model, plain.by_model[order], atol=1e-12)
-    np.testing.assert_allclose(moved.by_data, plain.by_data[order], atol=1e-12)
 
 
 def test_a_client_alone_with_its_own_data_has_no_client_forgetting():
     result = forgetting.client_forgetting([0.5], [[0.1]], [0], [0])
     assert np.isnan(result.by_model).all()
-    assert np.isnan(result.by_data).all()
 
 
 def test_accounting_by_hand():
     result = forgetting.accounting([0.8, 0.5], [[0.4, 0.5], [0.6, 0.9]], [0.7, 0.4])
     np.testing.assert_allclose(result.local, [0.3, -0.2])
     np.testing.assert_allclose(result.merge, [-0.2, 0.3])
-    np.testing.assert_allclose(result.total, [0.1, 0.1])
 
 
 @given(table(1, 5), table(3, 5), table(1, 5))
 def test_accounting_sums_to_the_change(start, local, merged):
     result = forgetting.accounting(start[0], local, merged[0])
-    unknown = np.isnan(start[0]) | np.isnan(local).all(axis=0) | np.isnan(merged[0])
-    np.testing.assert_allclose(
-        result.local + result.merge, np.where(unknown, NAN, result.total), rtol=0, atol=1e-15
-    )
-
-
-def test_loss_accounting_by_hand():
-    assert forgetting.loss_accounting(1.0, [2.0, 3.0], 1.2) == pytest.approx((1.5, -1.3))
+    change = np.where(np.isnan(local).all(axis=0), NAN, start[0] - merged[0])
+    np.testing.assert_allclose(result.local + result.merge, change, rtol=0, atol=1e-15)
 
 
 def test_knowledge_lost_by_hand():
     result = forgetting.knowledge_lost([0.8, 0.5, NAN], [[0.4, 0.6, NAN], [0.7, 0.1, NAN]], [0.5, 0.7, NAN])
     # Local: 0.4 and 0.1 of class 0, 0 and 0.4 of class 1. Merge: 0.7 - 0.5 of class 0, nothing of class 1.
-    np.testing.assert_allclose(result.local_per_class, [0.25, 0.2, NAN])
-    np.testing.assert_allclose(result.merge_per_class, [0.2, 0.0, NAN])
     assert (result.local, result.merge) == pytest.approx((0.225, 0.1))
 
 
@@ -187,11 +174,17 @@ def test_a_mean_over_rounds_does_not_depend_on_where_they_were_measured_densely(
     assert np.isnan(forgetting.mean_over_rounds([NAN], [1]))
 
 
+def drift(updates):
+    total = forgetting.DriftSum()
+    for update in updates:
+        total.add(update)
+    return total.result()
+
+
 @given(arrays(np.float64, (5, 3), elements=st.integers(-9, 9).map(float)))
 def test_drift_equals_all_pairs(models):
-    start = np.array([1.0, -2.0, 3.0])
-    result = forgetting.drift(start, iter(models))
-    updates = models - start
+    updates = models - np.array([1.0, -2.0, 3.0])
+    result = drift(updates)
     pairs = [(i, j) for i in range(5) for j in range(i)]
     np.testing.assert_allclose(result.from_start, np.linalg.norm(updates, axis=1))
     apart = np.mean([np.sum((models[i] - models[j]) ** 2) for i, j in pairs]) ** 0.5
@@ -202,7 +195,7 @@ def test_drift_equals_all_pairs(models):
 
 
 def test_drift_of_one_model_has_no_pairs():
-    result = forgetting.drift([0.0, 0.0], [[3.0, 4.0]])
+    result = drift([[3.0, 4.0]])
     assert result.from_start == pytest.approx([5.0])
     assert np.isnan([result.apart, result.cosine]).all()
 

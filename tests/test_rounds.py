@@ -126,7 +126,8 @@ def measured(script: Sequence[dict[str, Any]], rounds: Sequence[int]) -> tuple[l
     engine, evaluator = Serial(job, ClientStates(Path("none"))), Scripted(script)
     records = []
     for round in rounds:
-        course.round = round
+        course.round, course.weights = round, course.weights.copy()
+        course.weights.parameters.fill_(round)
         records.append(measure(job, engine, evaluator, course))
     return records, course
 
@@ -172,7 +173,9 @@ def test_the_best_model_is_chosen_on_validation_alone() -> None:
         return {"validation": place, "test": {"per_class": [0.5], "accuracy": test}}
 
     _, course = measured([both(0.5, 0.9), both(0.7, 0.1), both(0.7, 1.0)], [1, 2, 3])
-    assert (course.best_round, course.best_accuracy) == (2, 0.7)
+    assert course.best is not None
+    assert (course.best.parameters == 2).all()
+    assert course.best_accuracy == 0.7
     _, course = measured([on_test(0.3), on_test(0.9)], [1, 2])
     assert course.best is None
 

@@ -124,7 +124,6 @@ class RunFolder:
         vectors["accepted"] = torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)
         facts = {
             "round": course.round,
-            "best_round": course.best_round,
             "best_accuracy": course.best_accuracy,
             "per_class": course.per_class,
             "per_class_round": course.per_class_round,
@@ -208,7 +207,7 @@ def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[d
         course.weights = _weights("weights", vectors)
         course.server = {name[7:]: value for name, value in vectors.items() if name.startswith("server ")}
         course.best = _weights("best", vectors) if "best parameters" in vectors else None
-        for name in ("round", "best_round", "best_accuracy", "per_class_round", "seconds"):
+        for name in ("round", "best_accuracy", "per_class_round", "seconds"):
             setattr(course, name, facts[name])
         for name in ("per_class", "per_class_best"):
             # JSON has no NaN; an absent class is null there.

@@ -4,7 +4,7 @@ Accuracies are float64 in [0, 1]. A class or client without test data has no acc
 out of every mean, and it never counts as 0. Forgetting is positive when accuracy was lost.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,9 +55,6 @@ class Spread(NamedTuple):
 
     mean: float
     deviation: float
-    minimum: float
-    median: float
-    maximum: float
     worst_tenth: float
 
 
@@ -66,10 +63,9 @@ def spread(values: ArrayLike) -> Spread:
     values = np.asarray(values, dtype=np.float64)
     known = np.sort(values[~np.isnan(values)])
     if not len(known):
-        return Spread(*[float("nan")] * 6)
+        return Spread(*[float("nan")] * 3)
     lowest = known[: -(-len(known) // 10)]
-    numbers = known.mean(), known.std(), known[0], np.median(known), known[-1], lowest.mean()
-    return Spread(*(float(number) for number in numbers))
+    return Spread(float(known.mean()), float(known.std()), float(lowest.mean()))
 
 
 class ClientForgetting(NamedTuple):
@@ -77,7 +73,6 @@ class ClientForgetting(NamedTuple):
 
     matrix: Array
     by_model: Array
-    by_data: Array
 
 
 def client_forgetting(
@@ -86,22 +81,20 @@ def client_forgetting(
     """Accuracy on others' data that a client's own training lost (WSM paper, equations 5 and 6).
 
     start[k] is the accuracy of the model that the clients started from on the data of data_owners[k];
-    after[i, k] is that of the trained model of model_owners[i]. The means leave a client's own data out:
-    by_model is the mean over data (the last column of the paper's heat-maps), by_data the mean over models
-    (the paper's formula).
+    after[i, k] is that of the trained model of model_owners[i]. by_model is the mean over others' data, as in
+    the last column of the paper's heat-maps; the paper's formula has the mean over models.
     """
     matrix = np.asarray(start, np.float64)[None, :] - np.asarray(after, np.float64)
     own = np.asarray(model_owners)[:, None] == np.asarray(data_owners)[None, :]
     others = np.where(own, np.nan, matrix)
-    return ClientForgetting(matrix, known_mean(others, axis=1), known_mean(others, axis=0))
+    return ClientForgetting(matrix, known_mean(others, axis=1))
 
 
 class Accounting(NamedTuple):
-    """Where a round's accuracy went, per class: positive is lost, negative gained; local + merge = total."""
+    """Where a round's accuracy went, per class: positive is lost, negative gained."""
 
     local: Array
     merge: Array
-    total: Array
 
 
 def accounting(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Accounting:
@@ -113,13 +106,7 @@ def accounting(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Account
     """
     start, merged = np.asarray(start, np.float64), np.asarray(merged, np.float64)
     middle = known_mean(local, axis=0)
-    return Accounting(start - middle, middle - merged, start - merged)
-
-
-def loss_accounting(start: float, local: ArrayLike, merged: float) -> tuple[float, float]:
-    """The same split in loss: what local training added to the start's loss, and what the merge added."""
-    middle = float(known_mean(local))
-    return middle - start, merged - middle
+    return Accounting(start - middle, middle - merged)
 
 
 class KnowledgeLost(NamedTuple):
@@ -127,8 +114,6 @@ class KnowledgeLost(NamedTuple):
 
     local: float
     merge: float
-    local_per_class: Array
-    merge_per_class: Array
 
 
 def knowledge_lost(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> KnowledgeLost:
@@ -142,9 +127,7 @@ def knowledge_lost(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Kno
     forgotten = np.maximum(np.asarray(start, np.float64)[None, :] - local, 0.0)
     best = np.where(np.isnan(local), -np.inf, local).max(axis=0, initial=-np.inf)
     missed = np.maximum(np.where(np.isinf(best), np.nan, best) - np.asarray(merged, np.float64), 0.0)
-    return KnowledgeLost(
-        float(known_mean(forgotten)), float(known_mean(missed)), known_mean(forgotten, axis=0), missed
-    )
+    return KnowledgeLost(float(known_mean(forgotten)), float(known_mean(missed)))
 
 
 def saw_tooth(
@@ -233,14 +216,6 @@ class DriftSum:
             (2 * max(squares, 0.0) / (count * (count - 1))) ** 0.5 if count > 1 else float("nan"),
             along / (moved * (moved - 1)) if moved > 1 else float("nan"),
         )
-
-
-def drift(start: ArrayLike, local: Iterable[ArrayLike]) -> Drift:
-    """Drift of local models [P], given one by one, from the start model [P]."""
-    start, sums = np.asarray(start, dtype=np.float64), DriftSum()
-    for model in local:
-        sums.add(np.asarray(model, dtype=np.float64) - start)
-    return sums.result()
 
 
 def ecdf(values: ArrayLike) -> tuple[Array, Array]:

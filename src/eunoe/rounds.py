@@ -35,7 +35,6 @@ class Course:
     server: Vectors
     round: int = 0
     best: Weights | None = None
-    best_round: int = 0
     best_accuracy: float = -1.0
     # Per-class accuracy of the round before, and the best of every class so far.
     per_class: list[float] | None = None
@@ -211,7 +210,7 @@ def measure(job: Job, engine: Engine, evaluator: Evaluator, course: Course) -> R
     # The test set has no say in which model is best.
     accuracy = record["validation"]["accuracy"] if "validation" in record else -1.0
     if accuracy > course.best_accuracy:
-        course.best, course.best_round, course.best_accuracy = reported, course.round, accuracy
+        course.best, course.best_accuracy = reported, accuracy
     return record
 
 

@@ -18,11 +18,9 @@ from eunoe.files import replacing
 class ClientStates:
     """The states of all clients of a run."""
 
-    def __init__(
-        self, folder: Path, accepted: dict[int, int] | None = None, device: torch.device | None = None
-    ) -> None:
+    def __init__(self, folder: Path, device: torch.device | None = None) -> None:
         self.folder, self.device = folder, device or torch.device("cpu")
-        self.accepted = dict(accepted or {})
+        self.accepted: dict[int, int] = {}
         # Files that a newer state replaced, with the round in which that happened.
         self._replaced: list[tuple[int, Path]] = []
 

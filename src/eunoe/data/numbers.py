@@ -31,9 +31,7 @@ class PartitionNumbers:
     clients: int
     samples: int
     size_mean: float
-    size_std: float
     size_min: int
-    size_median: float
     size_max: int
     classes_mean: float
     classes_min: int
@@ -83,9 +81,7 @@ def summarise(clients: PerClient) -> PartitionNumbers:
         clients=len(sizes),
         samples=int(sizes.sum()),
         size_mean=float(sizes.mean()),
-        size_std=float(sizes.std()),
         size_min=int(sizes.min()),
-        size_median=float(np.median(sizes)),
         size_max=int(sizes.max()),
         classes_mean=float(classes.mean()),
         classes_min=int(classes.min()),
