@@ -183,7 +183,6 @@ def resume(
     folder: Path | str,
     changes: Mapping[str, Any] | None = None,
     *,
-    given: Given | None = None,
     federation: Federation | None = None,
     on_round: Callable[[Record], None] | None = None,
     say: Say = print,
@@ -195,8 +194,7 @@ def resume(
     """
     folder = Path(folder)
     check_place(folder)
-    handed, plain = _handed_over(federation, values)
-    given = given or handed
+    given, plain = _handed_over(federation, values)
     new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})
     check_config(folder, new)
     job, _ = assemble(new, given)

@@ -30,7 +30,6 @@ def things(plan: dict[str, Any]) -> Given:
 
 def sit(folder: Path, plan: dict[str, Any]) -> int:
     """Begin or go on; give the exit code."""
-    given = things(plan)
 
     def on_round(record: dict[str, Any]) -> None:
         progress(folder).write_text(str(record["round"]))
@@ -43,9 +42,17 @@ def sit(folder: Path, plan: dict[str, Any]) -> int:
         with open(said(folder), "a") as file:
             file.write(line + "\n")
 
+    given = things(plan)
+    handed: dict[str, Any] = {
+        "federation": given.federation,
+        "model": given.model,
+        "method": given.method,
+        "on_round": on_round,
+        "say": say,
+    }
     try:
         if (folder / "config.toml").exists():
-            resume(folder, given=given, on_round=on_round, say=say)
+            resume(folder, **handed)
         else:
             run(
                 {
@@ -54,12 +61,8 @@ def sit(folder: Path, plan: dict[str, Any]) -> int:
                     "engine": plan["engine"],
                     "checkpoint_seconds": plan.get("checkpoint_seconds", 0.0),
                 },
-                federation=given.federation,
-                model=given.model,
-                method=given.method,
                 out=folder,
-                on_round=on_round,
-                say=say,
+                **handed,
             )
     except KeyboardInterrupt:
         return INTERRUPTED

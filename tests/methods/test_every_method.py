@@ -11,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from eunoe import registry
-from eunoe.assembly import Given
 from eunoe.data.federation import Federation
 from eunoe.methods.base import Method, Neutral
 from eunoe.runs import Run, resume, run
@@ -146,8 +145,7 @@ def test_stopped_and_resumed_is_undisturbed(
     method: str, loss: str, tmp_path: Path, whole: Callable[..., Run]
 ) -> None:
     small_run(tmp_path / "parts", method, loss, rounds=1)
-    given = Given(federation=federation())
-    parts = resume(tmp_path / "parts", {"rounds": 3}, given=given, say=lambda _: None)
+    parts = resume(tmp_path / "parts", {"rounds": 3}, federation=federation(), say=lambda _: None)
     assert same(whole(method, loss), parts)
     assert lines(whole(method, loss)) == lines(parts)
 
