@@ -72,6 +72,12 @@ def test_without_public_data_distillation_asks_for_some():
     )
 
 
+def test_of_label_counts_that_were_not_kept_nothing_is_said():
+    diagnosis = diagnose(records(0.9, [0.5, 0.5], 0.8, None))
+    assert diagnosis.kind == "local"
+    assert "nan" not in " ".join(diagnosis.sentences)
+
+
 def test_a_run_without_probes_is_not_judged():
     found = records(0.9, [0.5, 0.5], 0.8, FEW)
     assert (

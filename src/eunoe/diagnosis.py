@@ -27,6 +27,8 @@ from typing import Any
 
 import numpy as np
 
+from eunoe.data import numbers
+from eunoe.data.numbers import PartitionNumbers
 from eunoe.report.records import RunRecords
 from eunoe.report.summary import summarise
 
@@ -61,15 +63,6 @@ class Diagnosis:
     remedies: tuple[Remedy, ...]
 
 
-@dataclass(frozen=True)
-class Clients:
-    """How labels differ: mean distance from the whole, classes a client, share of single-class clients."""
-
-    distance: float
-    classes: float
-    single: float
-
-
 def diagnose(run: RunRecords) -> Diagnosis:
     """Apply the rules to a run; what it did already is no remedy."""
     found = _diagnose(run)
@@ -78,7 +71,7 @@ def diagnose(run: RunRecords) -> Diagnosis:
 
 def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarise(run), run.config
-    clients = describe_clients(run)
+    clients = _label_mixes(run)
     local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
     facts = [*found.sentences(), *_setting(run, clients)]
     if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
@@ -88,7 +81,7 @@ def _diagnose(run: RunRecords) -> Diagnosis:
         return Diagnosis("unmeasured", (*facts, words), ())
     if per_round < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
         return Diagnosis("little", (*facts, "Little is forgotten; there is nothing to cure."), ())
-    if clients.distance < ALIKE:
+    if clients and clients.distance_mean < ALIKE:
         words = (
             "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
             "a loss that re-weights classes is not expected to help."
@@ -100,44 +93,41 @@ def _diagnose(run: RunRecords) -> Diagnosis:
             "Distil the clients' models into the average."
         )
         return Diagnosis("merge", (*facts, words), (*_distillation(config), *_more(run)))
-    words = (
-        f"Local training is where it is lost: a client has {clients.classes:.1f} classes on average and "
-        "unlearns the others."
+    unlearns = (
+        f"has {clients.classes_mean:.1f} classes on average and unlearns the others"
+        if clients
+        else "unlearns what the model it received knew"
     )
+    words = f"Local training is where it is lost: a client {unlearns}."
     remedies = (*_fresh_controls(run), *_losses(config, clients), *_more(run), *_shorter(run))
     return Diagnosis("local", (*facts, words), remedies)
 
 
-def describe_clients(run: RunRecords) -> Clients:
-    """How the clients' labels differ; NaN if the label counts were not kept."""
+def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
+    """How the clients' labels differ; None if the label counts were not kept."""
     counts = run.label_counts
-    if counts is None or not counts.sum():
-        return Clients(float("nan"), float("nan"), float("nan"))
-    counts = counts[counts.sum(1) > 0]
-    shares, whole = counts / counts.sum(1, keepdims=True), counts.sum(0) / counts.sum()
-    present = (counts > 0).sum(1)
-    return Clients(
-        float(np.abs(shares - whole).sum(1).mean() / 2), float(present.mean()), float((present == 1).mean())
-    )
+    if counts is None or not counts.any():
+        return None
+    return numbers.summarise(numbers.per_client(counts.astype(np.int64)))
 
 
-def _setting(run: RunRecords, clients: Clients) -> list[str]:
+def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
     steps = [step for record in run.metrics for step in record.get("steps", ())]
     taking = np.mean([len(record["clients"]) for record in run.metrics])
     lines = []
-    if run.label_counts is not None:
+    if clients and run.label_counts is not None:
         lines.append(
-            f"{len(run.label_counts)} clients with {clients.classes:.1f} of {run.label_counts.shape[1]} "
-            f"classes each (distance of a client's mix from the whole {clients.distance:.2f}, "
-            f"{clients.single:.0%} with a single class), {taking:.0f} in a round."
+            f"{len(run.label_counts)} clients with {clients.classes_mean:.1f} of {run.label_counts.shape[1]} "
+            f"classes each (distance of a client's mix from the whole {clients.distance_mean:.2f}, "
+            f"{clients.single_class_share:.0%} with a single class), {taking:.0f} in a round."
         )
     if steps:
         lines.append(f"A client takes {np.mean(steps):.0f} local steps.")
     return lines
 
 
-def _losses(config: Mapping[str, Any], clients: Clients) -> list[Remedy]:
-    decays = clients.single > 0.1 and config["training"].get("weight_decay")
+def _losses(config: Mapping[str, Any], clients: PartitionNumbers | None) -> list[Remedy]:
+    decays = clients and clients.single_class_share > 0.1 and config["training"].get("weight_decay")
     spared = ("training.unlearnable=no_decay",) if decays else ()
     return [
         Remedy(

@@ -66,7 +66,7 @@ def _records(choice: Choice, run: Run) -> RunRecords | None:
     found = replace(read_run(folder), label=marked)
     if choice.recipe.draws == "partition" and found.label_counts is None:
         federation = FinishedRun(folder).job.federation
-        counts = np.stack([federation.counts(client).double().numpy() for client in range(len(federation))])
+        counts = federation.all_counts().astype(np.float64)
         found = replace(found, label_counts=counts, class_names=federation.data.class_names)
     return found
 

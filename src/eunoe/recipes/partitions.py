@@ -4,6 +4,7 @@ One step of one client is all the training: the run records the label counts of 
 
 from typing import TYPE_CHECKING
 
+from eunoe.data.numbers import per_client
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim
 from eunoe.recipes.common import FLASHBACK, LENET, reweighting
@@ -25,9 +26,8 @@ CLASSES = {"": at_end("classes_per_client", "classes")}
 
 def classes_per_client(run: "FinishedRun") -> dict[str, float]:
     """How many classes a client has on average."""
-    federation = run.job.federation
-    clients = range(len(federation))
-    return {"classes_per_client": sum(int((federation.counts(k) > 0).sum()) for k in clients) / len(clients)}
+    clients = per_client(run.job.federation.all_counts())
+    return {"classes_per_client": float(clients.classes.mean())}
 
 
 def mixes(*alphas: float) -> tuple[Variant, ...]:
