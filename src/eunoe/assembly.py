@@ -74,7 +74,7 @@ def build_job(config: Config, given: Given) -> Job:
         dtype=dtype,
         augmented=config.augment.active,
         has_features=model.has_features,
-        has_batch_norm=any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in model.module.modules()),
+        has_batch_norm=model.has_batch_norm,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
     return Job(federation, model, loss, method, config.augment, setting, config.evaluation.chunk)

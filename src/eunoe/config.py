@@ -23,7 +23,6 @@ from eunoe.data.transforms import Augment
 from eunoe.errors import InputError, nearest
 from eunoe.options import Finite, Options, Split, Training
 from eunoe.probes import STANDARD, Probe
-from eunoe.toml import to_toml as to_toml
 
 
 class Named(BaseModel):

@@ -30,11 +30,11 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from eunoe.config import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError, RunFailed
 from eunoe.files import read_lines, replacing, write_text, writing
 from eunoe.states import ClientStates
+from eunoe.toml import to_toml
 from eunoe.vector import Weights
 
 if TYPE_CHECKING:

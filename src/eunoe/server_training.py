@@ -177,7 +177,7 @@ class ServerTrainer:
         with global_stream(model.device, self.seed, "server model", round):
             chance = torch_generator(self.seed, "server augmentation", round)
             batches = plan_batches(
-                len(pool), options, generator(self.seed, "server batches", round), self._has_batch_norm
+                len(pool), options, generator(self.seed, "server batches", round), model.has_batch_norm
             )
             model.load(start)
             moments |= {name: moment.to(model.device) for name, moment in moments.items()}
@@ -208,10 +208,6 @@ class ServerTrainer:
         moments |= {name: moment.cpu() for name, moment in moments.items()}
         weights = watch.best or model.weights.copy()
         return Trained(weights.to("cpu"), steps, record | watch.record)
-
-    @property
-    def _has_batch_norm(self) -> bool:
-        return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.model.module.modules())
 
     def _training_mode(self, freeze_statistics: bool) -> None:
         self.model.module.train()

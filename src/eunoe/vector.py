@@ -72,6 +72,10 @@ class FlatModel:
         ]
 
     @property
+    def has_batch_norm(self) -> bool:
+        return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
+
+    @property
     def weights(self) -> Weights:
         """The vectors the module lives in (not a copy)."""
         return Weights(self.parameters, self.floats, self.integers)

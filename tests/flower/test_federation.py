@@ -13,11 +13,12 @@ from safetensors.torch import load_file
 
 from eunoe import registry
 from eunoe.assembly import build_federation
-from eunoe.config import make_config, to_toml
+from eunoe.config import make_config
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs import Run, resume, run
+from eunoe.toml import to_toml
 from tests.flower.grid import FakeGrid, Silence
 
 CLIENTS, ROUNDS = 4, 3

@@ -3,9 +3,9 @@
 import json
 from collections.abc import Mapping
 
-from eunoe.config import to_toml
 from eunoe.recipes.base import Run
 from eunoe.recipes.reproduce import Choice
+from eunoe.toml import to_toml
 
 
 def write_run(choice: Choice, run: Run, accuracy: Mapping[int, float]) -> None:

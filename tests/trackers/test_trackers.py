@@ -9,10 +9,11 @@ from typing import Any, ClassVar
 import pytest
 
 from eunoe import registry
-from eunoe.config import make_config, to_toml
+from eunoe.config import make_config
 from eunoe.errors import InputError
 from eunoe.report.figures import KINDS
 from eunoe.runs import Run, resume, run
+from eunoe.toml import to_toml
 from eunoe.trackers import build_trackers, scalars
 from eunoe.trackers.base import Followed, Tracker
 from tests.helpers import blobs
