@@ -289,6 +289,14 @@ def test_more_rounds_and_another_engine_may_be_asked_for(tmp_path: Path) -> None
     assert (done.config.rounds, done.config.title) == (4, "other")
 
 
+def test_fewer_rounds_than_are_done_are_refused(tmp_path: Path) -> None:
+    done = run(FAST, rounds=3, out=tmp_path / "run")
+    before = (done.folder / "config.toml").read_bytes()
+    with pytest.raises(InputError, match="has done 3 rounds, which cannot become 2"):
+        resume(done.folder, rounds=2)
+    assert (done.folder / "config.toml").read_bytes() == before
+
+
 def test_more_rounds_of_a_run_without_its_checkpoints_are_refused(tmp_path: Path) -> None:
     run(**{**NAMED, "rounds": 2}, out=tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")

@@ -75,6 +75,22 @@ def test_the_whole_plan_is_checked_before_anything_runs(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_mistyped_name_shows_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'wsm'"):
+        sweep(FAST, {"loss.name": ["ce", "wsmm"]}, [0], tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_run_that_was_interrupted_beyond_the_rounds_asked_for_is_done(tmp_path: Path) -> None:
+    (longer,) = sweep(FAST, {}, [0], tmp_path)
+    status = longer.folder / "status.json"
+    status.write_text(status.read_text("utf-8").replace('"finished"', '"interrupted"'), "utf-8")
+    assert not longer.finished
+    seen = Seen()
+    sweep({**FAST, "rounds": 1}, {}, [0], tmp_path, on_round=seen)
+    assert not seen.began
+
+
 def test_labels_become_file_names() -> None:
     assert folder_name("model.hidden=[6, 4], x=a/b ü") == "model.hidden=_6_4_x=a_b_ü"
     assert folder_name("///") == "run"

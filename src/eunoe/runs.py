@@ -197,6 +197,9 @@ def resume(
     given, plain = _handed_over(federation, values)
     new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})
     check_config(folder, new)
+    done = int(Run(folder).status.get("round", 0))
+    if new.rounds < done:
+        raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
     job, _ = assemble(new, given)
     check_targets(new, job.federation)
     check_data(folder, job, say)

@@ -18,6 +18,7 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+from eunoe.assembly import resolved
 from eunoe.config import RESUMABLE, apply_settings, make_config
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.interruption import end_with_the_parent, interruptible
@@ -85,8 +86,11 @@ def execute(
             raise InputError(
                 f"two runs that differ would both be in {planned.folder}; sweep over one of them"
             )
+        config = make_config(planned.values)
+        # A mistyped name is to show before the first run, not after it.
+        resolved(config)
         if (planned.folder / "config.toml").exists():
-            check_config(planned.folder, make_config(planned.values))
+            check_config(planned.folder, config)
     runs = list(by_folder.values())
     waiting = [planned for planned in runs if not done(planned)]
     if jobs == 1:
@@ -177,7 +181,7 @@ def done(planned: Planned) -> bool:
         return False
     found, config = Run(planned.folder), make_config(planned.values)
     if not found.finished:
-        return bool(found.status["state"] == "diverged")
+        return bool(found.status["state"] == "diverged" or found.status["round"] > config.rounds)
     # The target may be another than the one that ended it.
     reached = any(stop_reason(config, record, 0.0) for record in found.records[-1:])
     return reached or found.status["round"] >= config.rounds
