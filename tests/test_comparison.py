@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from eunoe.comparison import COLUMNS, Column, as_csv, as_latex, as_markdown, numbers, table, written
+from eunoe.comparison import COLUMNS, Column, as_csv, as_latex, as_markdown, legend, numbers, table, written
 from eunoe.runs import Run
 from eunoe.toml import to_toml
 
@@ -135,6 +135,12 @@ def test_a_run_that_has_not_begun_has_no_numbers(tmp_path: Path) -> None:
 
 
 HEADINGS, ROWS = ["run", "a|b"], [["x_1 & 50% #{~^}\\", "0.5 ± 0.1"], ['comma, "quote"', "–"]]
+
+
+def test_the_legend_says_where_runs_are_of_different_length(tmp_path: Path) -> None:
+    short, long = made_up(tmp_path / "a", [0.1, 0.2]), made_up(tmp_path / "b", [0.1, 0.2, 0.3])
+    assert legend([short, long]).startswith("the runs are of different length: 2, 3 rounds; ")
+    assert legend([short, short]).startswith("accuracy on the test set")
 
 
 def test_markdown() -> None:

@@ -94,7 +94,9 @@ def legend(runs: Sequence[Run]) -> str:
     """What the numbers of the table are, in a line."""
     last = {min(max(run.config.evaluation.last, 1), len(run.records)) for run in runs}
     rounds = f"last {last.pop()}" if len(last) == 1 else "last"
-    return (
+    lengths = sorted({len(run.records) for run in runs})
+    apart = f"the runs are of different length: {', '.join(map(str, lengths))} rounds; " * (len(lengths) > 1)
+    return apart + (
         f"accuracy on the test set, FedNTD score and worst tenth (of clients): means of the {rounds} rounds; "
         "forgetting: of all rounds; MB: a round; passes: work against plain training"
     )
