@@ -72,6 +72,8 @@ def test_what_cannot_be_exported(folder: Path, tmp_path: Path) -> None:
         ([tmp_path], "is no run folder"),
         ([folder / "other"], "has no model yet"),
         ([folder / "wsm", "--to", tmp_path / "none" / "x"], "there is no folder"),
+        ([folder / "wsm", "--to", tmp_path], "is a folder"),
+        ([folder / "wsm", "--to", tmp_path / ("x" * 300)], "cannot write the model"),
     ):
         outcome = eunoe("export", *arguments)
         assert outcome.code == 2

@@ -12,7 +12,9 @@ def export(
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:
     """Write a run's model as a state_dict in safetensors."""
-    from eunoe.errors import InputError
+    from safetensors import SafetensorError
+
+    from eunoe.errors import InputError, first_line
     from eunoe.runs import Run
     from eunoe.vector import save_state
 
@@ -21,5 +23,11 @@ def export(
     target = to or run / f"{which}.safetensors"
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to write the model to")
-    save_state(opened.job.model.state_dict(opened.weights(which)), target)
+    state = opened.job.model.state_dict(opened.weights(which))
+    try:
+        if target.is_dir():
+            raise InputError(f"{target} is a folder; name the file to write the model to")
+        save_state(state, target)
+    except (OSError, SafetensorError) as error:
+        raise InputError(f"cannot write the model to {target}: {first_line(error)}") from None
     print(f"wrote the {which} model to {target}")
