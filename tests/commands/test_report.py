@@ -6,6 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from eunoe.cli import app
+from eunoe.report.records import read_runs
+from eunoe.report.summary import summarise
+from tests.commands.command import eunoe
 
 
 @pytest.fixture
@@ -46,3 +49,36 @@ def test_figures_writes_one_file_each(run, tmp_path):
         "distribution.svg",
         "per-class.svg",
     ]
+
+
+def test_what_cannot_be_written(run, tmp_path, monkeypatch):
+    monkeypatch.setattr("eunoe.report.page.page", lambda runs: pytest.fail("the page was built"))
+    (tmp_path / "file").touch()
+    for arguments, says in (
+        (["report", run, "--out", tmp_path], "it is a folder"),
+        (["figures", run, "--out", tmp_path / "file"], "cannot make the folder"),
+    ):
+        outcome = eunoe(*arguments)
+        assert outcome.code == 2
+        assert says in outcome.error
+        assert len(outcome.error.splitlines()) == 1
+
+
+def test_a_port_that_there_is_not(run):
+    outcome = eunoe("watch", run, "--port", 99999)
+    assert outcome.code == 2
+    assert "65535" in outcome.error
+
+
+def test_no_sentence_has_a_negative_number(run):
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["forgetting"]["fedntd"] = -0.121
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    probe = {"schema": 1, "round": 2, "probe": "local_per_class", "clients": [0]}
+    kept = {"start": [0.5, 0.5], "local": [[0.5, 0.5]], "merged": [0.5, 0.5]}
+    (run / "probes.jsonl").write_text(json.dumps(probe | kept) + "\n")
+    text = str(summarise(read_runs([run])[0]))
+    assert "a class ends no lower than its best" in text
+    assert "the merge changes nothing" in text
+    assert "-" not in text

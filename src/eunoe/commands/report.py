@@ -41,7 +41,8 @@ def figures(
 
 
 def watch(
-    runs: Runs, port: Annotated[int, typer.Option(help="The port; 0 takes a free one.")] = 8765
+    runs: Runs,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
 ) -> None:
     """Serve the page on this machine only, and bring it up to date as rounds finish; Ctrl-C ends it."""
     from eunoe.report.watch import serve

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from eunoe.errors import InputError
 from eunoe.report.figures import all_figures
 from eunoe.report.records import RunRecords
 from eunoe.report.theme import config
@@ -63,7 +64,10 @@ def draw(chart: Any, format: Format) -> bytes:
 def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format = "pdf") -> list[Path]:
     """Write every figure of these runs into a folder, named after the figure."""
     folder = Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot make the folder {folder} for the figures: {error.strerror}") from None
     written = []
     for figure in all_figures(runs):
         path = folder / f"{figure.name}.{format}"

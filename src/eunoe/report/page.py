@@ -9,6 +9,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from eunoe.errors import InputError
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
 from eunoe.report.findings import card, comparison, rounds_table
@@ -174,6 +175,12 @@ readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differ
 def write_page(runs: Sequence[RunRecords], path: str | Path) -> Path:
     """Write the page and return where it is."""
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(page(runs), encoding="utf-8")
+    if path.is_dir():
+        raise InputError(f"cannot write the page to {path}: it is a folder; name a file, such as page.html")
+    text = page(runs)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write the page to {path}: {error.strerror}") from None
     return path

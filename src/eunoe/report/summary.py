@@ -22,9 +22,11 @@ class Summary(dict[str, Any]):
                 f"(best {self['best_accuracy']:.1%} in round {self['best_round']})."
             )
         if "round_forgetting" in known:
+            below = self["fedntd"]
+            end = "no lower than" if _none(below) or below < 0 else f"{_points(below)} below"
             lines.append(
                 f"A round takes {_points(self['round_forgetting'])} of accuracy from a class, gains not "
-                f"counted; a class ends {_points(self['fedntd'])} below its best."
+                f"counted; a class ends {end} its best."
             )
         if "lost_locally" in known:
             lines.append(
@@ -100,5 +102,12 @@ def _points(share: float) -> str:
     return f"{100 * share:.1f} points"
 
 
+def _none(share: float) -> bool:
+    """Whether it would be written as 0.0 points."""
+    return float(f"{100 * share:.1f}") == 0
+
+
 def _change(lost: float) -> str:
+    if _none(lost):
+        return "changes nothing"
     return f"takes {_points(lost)} away" if lost > 0 else f"gives {_points(-lost)} back"
