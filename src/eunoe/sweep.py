@@ -182,9 +182,10 @@ def done(planned: Planned) -> bool:
     found, config = Run(planned.folder), make_config(planned.values)
     if not found.finished:
         return bool(found.status["state"] == "diverged" or found.status["round"] > config.rounds)
+    if found.status["round"] >= config.rounds:
+        return True
     # The target may be another than the one that ended it.
-    reached = any(stop_reason(config, record, 0.0) for record in found.records[-1:])
-    return reached or found.status["round"] >= config.rounds
+    return any(stop_reason(config, record, 0.0) for record in found.records[-1:])
 
 
 def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:

@@ -105,7 +105,8 @@ class Vectorised(Serial):
         self._setting = Watched.like(setting)
         start = received.weights
         with torch.random.fork_rng(devices=[]):
-            locals, streams = self._begin(cohort, setting, received) if self._needs_local else ([], [])
+            begun = self._begin(cohort, setting, received) if self._needs_local else []
+            locals = [local for local, _ in begun]
             model.load(start)
             model.module.train()
             weights = start.parameters.repeat(len(cohort), 1)
@@ -123,7 +124,7 @@ class Vectorised(Serial):
                     model.load(lanes)
                     locals[k].taken = cohort.steps[k]
                     locals[k].moments = {name: moment[k] for name, moment in moments.items()}
-                    torch.set_rng_state(streams[k])
+                    torch.set_rng_state(begun[k][1])
                     finished = job.method.finish(locals[k])
                     lanes = model.weights.copy()
                 forwards, backwards = (round(passes * cohort.samples[k]) for passes in self._passes)
@@ -141,20 +142,17 @@ class Vectorised(Serial):
                 results[client] = update, finished.state
         return results
 
-    def _begin(
-        self, cohort: Cohort, setting: Setting, received: Received
-    ) -> tuple[list[Local], list[Tensor]]:
-        """The clients, and where each one's stream of torch's global generator has got to."""
-        job, locals, streams = self.job, [], []
+    def _begin(self, cohort: Cohort, setting: Setting, received: Received) -> list[tuple[Local, Tensor]]:
+        """The clients, each with where its stream of torch's global generator has got to."""
+        job, begun = self.job, []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
             with global_stream(job.model.device, setting.seed, "model", received.round, client):
                 job.model.load(received.weights)
                 job.model.module.train()
                 local = make_local(job, setting, client, received, self.states.load(client), steps)
                 job.method.begin(local)
-                streams.append(torch.get_rng_state())
-            locals.append(local)
-        return locals, streams
+                begun.append((local, torch.get_rng_state()))
+        return begun
 
     def _rows(self, cohort: Cohort) -> Vectors:
         """What every cohort has of each client: its label counts and numbers."""
