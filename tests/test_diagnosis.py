@@ -1,3 +1,5 @@
+import shlex
+
 import numpy as np
 import pytest
 
@@ -70,6 +72,13 @@ def test_without_public_data_distillation_asks_for_some():
     assert remedy.command("r/config.toml") == (
         "eunoe run r/config.toml --set method.name=flashback --set public.share=0.05"
     )
+
+
+def test_the_remedy_of_a_run_with_a_name_has_another_name():
+    remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
+    words = shlex.split(remedy.command("my runs/config.toml", "plain"))
+    assert words[2] == "my runs/config.toml"
+    assert words[-1] == "name=plain + flashback + public.share=0.05"
 
 
 def test_of_label_counts_that_were_not_kept_nothing_is_said():

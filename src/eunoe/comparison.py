@@ -132,9 +132,15 @@ def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Comma-separated values."""
+    """Comma-separated values, one number in a cell: deviations over seeds have columns of their own."""
+    columns = []
+    for heading, *cells in zip(headings, *rows, strict=True):
+        halves = [cell.partition(" ± ") for cell in cells]
+        columns.append([heading, *("" if mean == "–" else mean for mean, _, _ in halves)])
+        if any(sign for _, sign, _ in halves):
+            columns.append([f"{heading} ±", *(deviation for _, _, deviation in halves)])
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([headings, *rows])
+    csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
     return text.getvalue().rstrip("\n")
 
 

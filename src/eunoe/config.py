@@ -30,7 +30,7 @@ class Named(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    name: str
+    name: str = Field(description="Which one.")
 
     @property
     def options(self) -> dict[str, Any]:

@@ -21,6 +21,7 @@ Where few clients take part in a round or local training is long, more clients a
 proposed as well: the WSM paper's ablations show forgetting grow with both.
 """
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -44,9 +45,12 @@ class Remedy:
     why: str
     settings: tuple[str, ...]
 
-    def command(self, config: str) -> str:
-        """The command that runs the same setting with this change."""
-        return " ".join(["eunoe run", config, *(f"--set {setting}" for setting in self.settings)])
+    def command(self, config: str, name: str = "") -> str:
+        """The command that runs the same setting with this change, under a name of its own."""
+        changes = [setting.rpartition(".name=")[2] for setting in self.settings]
+        named = (f"name={' + '.join([name, *changes])}",) if name else ()
+        settings = [f"--set {shlex.quote(setting)}" for setting in (*self.settings, *named)]
+        return " ".join(["eunoe run", shlex.quote(config), *settings])
 
     def is_new_to(self, config: Mapping[str, Any]) -> bool:
         """Whether it names a loss or a method that the run did not have, or names none."""

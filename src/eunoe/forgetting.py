@@ -175,6 +175,13 @@ def mean_over_rounds(values: ArrayLike, rounds: ArrayLike) -> float:
     return float(np.average(y, weights=np.diff(x, prepend=min(1, x[0] - 1)))) if len(y) else float("nan")
 
 
+def mean_at_end(values: ArrayLike, rounds: ArrayLike, last: int) -> float:
+    """Mean of what was measured in the last so many rounds of those that there are."""
+    heights, positions = np.asarray(values, np.float64), np.asarray(rounds, np.int64)
+    # A run that stopped early has last rounds too.
+    return float(heights[positions > positions[-1] - max(last, 1)].mean()) if len(heights) else float("nan")
+
+
 class Drift(NamedTuple):
     """How far local training took the clients' models from where they started and from each other."""
 

@@ -21,7 +21,7 @@ from eunoe.environment import environment
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
 from eunoe.files import read_lines
 from eunoe.folder import RunFolder, check_new, load_course, read_run_config
-from eunoe.forgetting import mean_over_rounds
+from eunoe.forgetting import mean_at_end, mean_over_rounds
 from eunoe.interruption import interruptible
 from eunoe.job import Job
 from eunoe.losses import Loss, adjust_for_prior
@@ -84,10 +84,7 @@ class Run:
     def final(self, path: str) -> float:
         """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
         rounds, values = self.series(path)
-        if not len(rounds):
-            return float("nan")
-        # A run that stopped early has last rounds too.
-        return float(values[rounds > rounds[-1] - max(self.config.evaluation.last, 1)].mean())
+        return mean_at_end(values, rounds, self.config.evaluation.last)
 
     @property
     def accuracy(self) -> float:

@@ -37,6 +37,8 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         ((), "participation"),
         (("training",), "Learning rate in round 1."),
         (("shift",), "strength"),
+        (("method",), "eunoe options method:"),
+        (("track",), "names: mlflow, tensorboard"),
         (("loss:fedlc",), "tau"),
         (("model:mlp",), "hidden"),
         (("data:npz",), "path"),

@@ -1,8 +1,11 @@
 """What the records of a run say as numbers: means over rounds that were not all measured."""
 
+from dataclasses import replace
+
 import pytest
 
 from eunoe.report import rows
+from eunoe.report.findings import over_seeds
 from eunoe.report.records import RunRecords
 from eunoe.report.summary import summarise
 
@@ -46,3 +49,16 @@ def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> N
 def test_without_per_class_accuracy_nothing_is_said_of_classes() -> None:
     run = RunRecords("bare", [{"round": t, "test": {"accuracy": 0.5, "loss": 1.0}} for t in (1, 2, 3)])
     assert summarise(run)["lost_per_class"] == []
+
+
+def test_the_end_of_a_run_is_as_long_as_its_settings_say() -> None:
+    run = replace(sparse(), config={"evaluation": {"last": 2}})
+    found = summarise(run)
+    assert found["accuracy"] == pytest.approx((0.45 + 0.375) / 2)
+    assert found.sentences()[0] == "21 rounds, accuracy 41.2% over the last 2 (best 50.0% in round 9)."
+
+
+def test_the_best_round_of_one_seed_is_not_said_of_several() -> None:
+    assert over_seeds([sparse(), sparse()]).sentences()[0] == (
+        "21 rounds, accuracy 37.5% at the end (best 50.0%)."
+    )

@@ -11,10 +11,12 @@ def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> No
     from eunoe.diagnosis import diagnose as find
     from eunoe.report.records import read_run
 
-    found = find(read_run(run))
+    records = read_run(run)
+    found = find(records)
     for sentence in found.sentences:
         print(sentence)
     if found.remedies:
         print("\nTo try, in this order:")
     for remedy in found.remedies:
-        print(f"  {remedy.command(str(run / 'config.toml'))}\n      {remedy.why}")
+        command = remedy.command(str(run / "config.toml"), records.config.get("name", ""))
+        print(f"  {command}\n      {remedy.why}")

@@ -58,14 +58,15 @@ def options(
     from pydantic import BaseModel
 
     from eunoe import registry
-    from eunoe.config import Config
+    from eunoe.config import Config, Named
     from eunoe.errors import InputError, nearest
     from eunoe.tables import show
 
     model: type[BaseModel] = Config
+    kinds = {value.replace(" ", "_"): value for value in registry.kinds()}
+    kinds |= {"data": "data set", "track": "tracker"}
     if name is not None and ":" in name:
         kind, _, thing = name.partition(":")
-        kinds = {value.replace(" ", "_"): value for value in registry.kinds()} | {"data": "data set"}
         if kind not in kinds:
             raise InputError(f"there is no kind {kind!r}; {nearest(kind, kinds)}")
         found = registry.find(kinds[kind], thing)
@@ -92,7 +93,11 @@ def options(
         [key, "needed" if field.is_required() else _written(field.default), field.description or ""]
         for key, field in model.model_fields.items()
     ]
-    show(["option", "default", "what it means"], rows)
+    note = None
+    if name in kinds and issubclass(model, Named):
+        there = registry.names(kinds[name])
+        note = f"names: {', '.join(there)}; for the options of one: eunoe options {name}:{there[0]}"
+    show(["option", "default", "what it means"], rows, note=note)
 
 
 def _written(value: object) -> str:

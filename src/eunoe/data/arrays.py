@@ -141,6 +141,9 @@ def _inputs(value: ArrayLike | Tensor, what: str) -> Array:
         raise InputError(
             f"{what} has shape {list(x.shape)}; images must have their channels last, [n, H, W, C]"
         )
+    # The least and the greatest of numbers among which one is no number are none either.
+    if x.dtype.kind == "f" and not np.isfinite([x.min(), x.max()]).all():
+        raise InputError(f"{what} holds values that are not finite (NaN or infinity); fill or drop them")
     return x
 
 
@@ -169,6 +172,8 @@ def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
             f"{name}: labels go up to {high} but {missing} never occurs; number them 0..C-1, "
             "or give classes if some are absent on purpose"
         )
+    if high == 0:
+        raise InputError(f"{name}: every label is 0; there must be two classes or more to tell apart")
     return high + 1
 
 

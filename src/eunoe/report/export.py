@@ -71,7 +71,10 @@ def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format
     written = []
     for figure in all_figures(runs):
         path = folder / f"{figure.name}.{format}"
-        path.write_bytes(draw(figure.chart, format))
+        try:
+            path.write_bytes(draw(figure.chart, format))
+        except OSError as error:
+            raise InputError(f"cannot write {path}: {error.strerror}") from None
         written.append(path)
     return written
 

@@ -28,7 +28,8 @@ def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
         if isinstance(value, float):
             mean[name] = float(forgetting.known_mean([one[name] for one in each]))
     if len(each) > 1:
-        mean["lost_per_class"] = []
+        # Each seed has its own best round and its own classes.
+        mean["best_round"], mean["lost_per_class"] = 0, []
     return mean
 
 

@@ -87,6 +87,11 @@ class RunRecords:
         return numbers([record[self.part].get(name) for record in self.measured])
 
     @property
+    def last(self) -> int:
+        """How many last rounds a result is the mean of; one that was only watched has its last round."""
+        return max(self.config.get("evaluation", {}).get("last", 1), 1)
+
+    @property
     def per_class(self) -> Array:
         """Accuracy [measured rounds, classes] of the global model; empty when it was not recorded."""
         rows = [record[self.part].get("per_class") for record in self.measured]

@@ -17,9 +17,12 @@ class Summary(dict[str, Any]):
         known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
         lines = []
         if "accuracy" in known:
+            last = min(self["last"], self["rounds"])
+            end = "at the end" if last == 1 else f"over the last {last}"
+            best = f" in round {self['best_round']}" if self["best_round"] else ""
             lines.append(
-                f"{self['rounds']} rounds, accuracy {self['accuracy']:.1%} at the end "
-                f"(best {self['best_accuracy']:.1%} in round {self['best_round']})."
+                f"{self['rounds']} rounds, accuracy {self['accuracy']:.1%} {end} "
+                f"(best {self['best_accuracy']:.1%}{best})."
             )
         if "round_forgetting" in known:
             below = self["fedntd"]
@@ -82,12 +85,13 @@ def summarise(run: RunRecords) -> Summary:
     return Summary(
         name=run.label,
         rounds=int(run.metrics[-1]["round"]),
-        accuracy=float(curve[-1]) if len(curve) else float("nan"),
+        last=run.last,
+        accuracy=forgetting.mean_at_end(curve, run.rounds, run.last),
         best_accuracy=float(curve[best]) if best is not None else float("nan"),
         best_round=run.rounds[best] if best is not None else 0,
         area_under_curve=forgetting.area_under_curve(curve, run.rounds),
         round_forgetting=forgetting.mean_over_rounds(run.forgetting("round"), run.rounds),
-        fedntd=float(run.forgetting("fedntd")[-1]) if len(curve) else float("nan"),
+        fedntd=forgetting.mean_at_end(run.forgetting("fedntd"), run.rounds, run.last),
         lost_locally=forgetting.known_mean([one.local for one in lost]),
         lost_in_merge=forgetting.known_mean([one.merge for one in lost]),
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),

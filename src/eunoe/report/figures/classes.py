@@ -29,7 +29,10 @@ def per_class(rows: Sequence[Row]) -> Any:
         chart = alt.Chart().transform_filter(of_run(label)).mark_rect()
         chart = chart.encode(
             alt.X(
-                "round:Q", title="round", scale=alt.Scale(nice=False, zero=False), axis=alt.Axis(grid=False)
+                "round:Q",
+                title="round",
+                scale=alt.Scale(nice=False, zero=False),
+                axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
             ),
             alt.X2("end:Q"),
             alt.Y("class:N", sort=names, title="class", axis=alt.Axis(grid=False)),

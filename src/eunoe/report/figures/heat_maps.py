@@ -119,7 +119,7 @@ def client_means(rows: Sequence[Row]) -> Any:
     """Mean forgetting F_k of every probed client over rounds, as in the WSM paper's figure 4."""
     labels = run_labels(rows)
     data = table(rows)
-    height = alt.Y("lost:Q", title="forgotten on others' data", axis=alt.Axis(format=".0%"))
+    height = alt.Y("lost:Q", title="forgotten on others' data", axis=alt.Axis(format="%"))
     base = alt.Chart(data).encode(round_axis())
     hover = [
         alt.Tooltip("run:N"),

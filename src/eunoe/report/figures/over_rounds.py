@@ -20,7 +20,7 @@ def _band_and_line(rows: Sequence[Row], title: str, zero: bool) -> Any:
         alt.Tooltip("high:Q", title="mean + deviation", format=".1%"),
         alt.Tooltip("seeds:Q"),
     ]
-    height = alt.Y("mean:Q", title=title, axis=alt.Axis(format=".0%"), scale=alt.Scale(zero=zero))
+    height = alt.Y("mean:Q", title=title, axis=alt.Axis(format="%"), scale=alt.Scale(zero=zero))
     colour = run_colour(labels)
     layers = [
         base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), colour),
@@ -55,8 +55,8 @@ def distribution(rows: Sequence[Row]) -> Any:
     for label in run_labels(rows):
         median = next(row["lost"] for row in rows if row["run"] == label and row["share"] >= 0.5)
         halves.append(f"in half of the rounds {label} loses at most {100 * median:.1f} points")
-    lost = alt.X("lost:Q", title="accuracy lost in a round", axis=alt.Axis(format=".0%"))
-    share = alt.Y("share:Q", title="share of rounds that lose at most this", axis=alt.Axis(format=".0%"))
+    lost = alt.X("lost:Q", title="accuracy lost in a round", axis=alt.Axis(format="%"))
+    share = alt.Y("share:Q", title="share of rounds that lose at most this", axis=alt.Axis(format="%"))
     base = alt.Chart(table(rows)).encode(lost, share, run_colour(run_labels(rows)))
     hover = [
         alt.Tooltip("run:N"),

@@ -36,7 +36,7 @@ def signed_parts(rows: Sequence[Row]) -> Any:
             alt.Y(
                 "signed:Q",
                 title="accuracy taken away (+) or given back (−)",
-                axis=alt.Axis(format="+.0%"),
+                axis=alt.Axis(format="+%"),
                 scale=alt.Scale(domain=[low, high]),
                 stack=None,
             ),
@@ -76,7 +76,7 @@ def knowledge_lost(rows: Sequence[Row]) -> Any:
             alt.Y(
                 "lost:Q",
                 title="accuracy lost",
-                axis=alt.Axis(format=".0%"),
+                axis=alt.Axis(format="%"),
                 scale=alt.Scale(domain=[0, top]),
             ),
             run_colour(run_labels(rows)),
