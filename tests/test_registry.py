@@ -92,7 +92,7 @@ def test_an_import_error_inside_the_users_own_file_arrives_whole(
 def test_an_installed_entry_point_is_a_full_citizen(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="theirs", load=lambda: needy)
     monkeypatch.setattr(
-        registry, "entry_points", lambda group: [point] if group == "eunoe.server_steps" else []
+        registry, "entry_points", lambda group: [point] if group == "eunoe.server_step" else []
     )
     assert "theirs" in registry.names("server step")
     assert "theirs" not in registry.names("loss")

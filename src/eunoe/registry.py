@@ -1,7 +1,7 @@
 """Named things: methods, losses, models, data sets, partitions, server steps, trackers.
 
 A thing is a class or a function whose keyword parameters are its options. It is named in a config
-by a built-in name, by an installed entry point of the group `eunoe.<kind>s`, or as
+by a built-in name, by an installed entry point of the group `eunoe.<kind>`, or as
 `package.module:name`, and is imported only when it is used.
 """
 
@@ -241,7 +241,7 @@ def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) ->
 
 
 def _installed(kind: str) -> Iterable[Any]:
-    return entry_points(group=f"eunoe.{kind.replace(' ', '_')}s")
+    return entry_points(group=f"eunoe.{kind.replace(' ', '_')}")
 
 
 def _load(kind: str, path: str) -> Thing:

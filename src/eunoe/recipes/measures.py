@@ -87,9 +87,10 @@ def last_rounds(quantity: str, unit: str = "accuracy") -> Measure:
     """The mean over the rounds at the end of which the config says how many there are."""
 
     def read(outcome: Outcome) -> float:
-        values = outcome.of(quantity)
-        window = outcome.config.get("evaluation", {}).get("last", 1)
-        return mean({round: value for round, value in values.items() if round > max(values) - window})
+        from eunoe.forgetting import mean_at_end
+
+        values, last = outcome.of(quantity), outcome.config.get("evaluation", {}).get("last", 1)
+        return mean_at_end(list(values.values()), list(values), last)
 
     return Measure(read, f"{QUANTITIES[quantity]}, mean of the last rounds", unit)
 
