@@ -89,7 +89,7 @@ class RunRecords:
     @property
     def last(self) -> int:
         """How many last rounds a result is the mean of; one that was only watched has its last round."""
-        return max(self.config.get("evaluation", {}).get("last", 1), 1)
+        return max(int(self.config.get("evaluation", {}).get("last", 1)), 1)
 
     @property
     def per_class(self) -> Array:
