@@ -62,6 +62,8 @@ def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> No
         ("loss", "logit_adjusted", {"tua": 1}, "has no option 'tua'; did you mean 'tau'?"),
         ("loss", "logit_adjusted", {"tau": -1}, "loss 'logit_adjusted': tau: input should be greater than"),
         ("loss", "ce", {"tau": 1}, "there are none"),
+        ("model", "mlp", {"hidden": 3}, "model 'mlp': hidden: input should be a list (not 3)"),
+        ("model", "mlp", {"hidden": "a"}, "model 'mlp': hidden: input should be a list (not 'a')"),
         ("model", "mlp", {"hidden": [0]}, "model 'mlp': hidden: 0: input should be greater than 0 (not 0)"),
         ("model", "mlp", {"shape": (3,)}, "has no option 'shape'"),
         ("model", f"{HERE}:needy", {}, "needs the option 'must'"),

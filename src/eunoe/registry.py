@@ -23,6 +23,17 @@ Thing = Callable[..., Any]
 # What pydantic adds to the place of an error where a field may be one of several types.
 _UNION_MEMBER = re.compile(r"int|float|str|bool|(tuple|list|constrained-|function-|literal).*")
 
+# What pydantic says of Python's types, as a config file knows them.
+_SECTION, _LIST = "input should be a section of options", "input should be a list"
+_IN_A_FILE = {
+    "model_type": _SECTION,
+    "dict_type": _SECTION,
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "sequence_str": _LIST,
+    "is_instance_of Sequence": _LIST,
+}
+
 _BUILT_IN: dict[str, dict[str, str]] = {
     "method": {
         "central": "eunoe.methods.central:Central",
@@ -215,9 +226,10 @@ def explain(error: ValidationError) -> str:
     """The first thing that pydantic found wrong, in one line."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
-    message = first["msg"].removeprefix("Value error, ")
+    kind = " ".join([first["type"], *([first["ctx"]["class"]] if first["type"] == "is_instance_of" else ())])
+    message = _IN_A_FILE.get(kind, first["msg"].removeprefix("Value error, "))
     value = "" if first["type"] in ("missing", "value_error") else f" (not {first['input']!r})"
-    return f"{where}: {message[0].lower()}{message[1:]}{value}" if where else message
+    return f"{where}{': ' if where else ''}{message[0].lower()}{message[1:]}{value}"
 
 
 def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) -> dict[str, Any]:
