@@ -129,6 +129,11 @@ def test_a_run_goes_on_although_a_client_is_gone(world, some_digits):
     assert [one["client"] for one in records[1]["dropped"]] == [1]
 
 
+def test_a_test_part_that_nobody_would_look_at_is_refused(world, some_digits):
+    with pytest.raises(InputError, match=r"set split.test to 0"):
+        served(world, values(some_digits, split={"test": 0.2}))
+
+
 def test_all_must_have_joined_before_the_first_round(world, some_digits):
     world.offline = {51}
     with pytest.raises(RunFailed, match="have not joined: 1"):

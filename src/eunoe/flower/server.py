@@ -77,6 +77,8 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
     check_folder(options.folder)
     # Clients keep two states, so the server must not fall behind them by more than one round.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
+    if options.data == "own" and config.split.test:
+        raise InputError("with data = 'own' no client is asked for its test part: set split.test to 0")
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
     # What is wrong shows now, if it can be seen before all clients have come.
     job = checked_job(config, Given(), options, say) if facts is None else None
