@@ -170,7 +170,9 @@ def _show_results(results: "Results") -> None:
     recipe, exhibit = results.recipe, results.recipe.exhibit
     small = results.scale == "small"
     scale = "SMALL SCALE, not the paper's setting: " if small else ""
-    title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {recipe.measured}"
+    # What a table says of the last hundred rounds holds at the paper's scale only.
+    measured = recipe.read_off if small else recipe.measured
+    title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {measured}"
     ours = "ours (small)" if small else "ours"
     rows = [
         [row.label, row.paper, row.ours, row.difference, str(row.seeds or ""), row.length]

@@ -110,8 +110,11 @@ class Recipe:
     @property
     def measured(self) -> str:
         """What its numbers are: those of the table, or what is read off in place of a figure's drawing."""
-        if self.exhibit.kind != "figure":
-            return self.exhibit.measure
+        return self.exhibit.measure if self.exhibit.kind != "figure" else self.read_off
+
+    @property
+    def read_off(self) -> str:
+        """What is read off each run, at any scale."""
         return "; ".join(
             f"{column}: {measure.says}" if column else measure.says
             for column, measure in self.measures.items()
