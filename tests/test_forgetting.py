@@ -227,3 +227,10 @@ def test_reweighting_to_the_true_mix_gives_the_plain_accuracy(samples):
     per_class = forgetting.per_class_accuracy(predicted, labels, 4)
     reweighted = forgetting.reweighted_accuracy(per_class, np.bincount(labels, minlength=4)[None])
     assert reweighted[0] == pytest.approx(np.mean(predicted == labels))
+
+
+def test_the_end_of_a_run_is_its_last_rounds_as_far_as_they_were_measured():
+    assert forgetting.mean_at_end([0.1, 0.2, 0.6], [1, 9, 10], 2) == pytest.approx(0.4)
+    assert forgetting.mean_at_end([np.nan, 0.2], [1, 2], 10) == 0.2
+    assert forgetting.mean_at_end([0.1, 0.2], [1, 2], 0) == 0.2
+    assert np.isnan(forgetting.mean_at_end([], [], 10))

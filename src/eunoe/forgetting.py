@@ -179,7 +179,7 @@ def mean_at_end(values: ArrayLike, rounds: ArrayLike, last: int) -> float:
     """Mean of what was measured in the last so many rounds of those that there are."""
     heights, positions = np.asarray(values, np.float64), np.asarray(rounds, np.int64)
     # A run that stopped early has last rounds too.
-    return float(heights[positions > positions[-1] - max(last, 1)].mean()) if len(heights) else float("nan")
+    return float(known_mean(heights[positions > positions.max(initial=0) - max(last, 1)]))
 
 
 class Drift(NamedTuple):

@@ -58,6 +58,11 @@ def test_what_was_not_measured_has_no_figure():
     assert all_figures([empty]) == []
 
 
+def test_runs_on_different_data_stand_side_by_side():
+    runs = [made_up_run("few", classes=3), made_up_run("many", classes=50, clients=6)]
+    assert [figure.name for figure in all_figures(runs)] == [kind.name for kind in KINDS]
+
+
 def test_sliders_go_over_the_probed_rounds(figures):
     assert list(figures["client-matrices"].rounds) == [2, 4]
     assert list(figures["accuracy"].rounds) == []
@@ -95,3 +100,10 @@ def test_any_label_is_safe_in_an_expression(label):
     assert not set(inside) & set("'\"<>\n")
     # JavaScript's escapes of UTF-16 units are JSON's, so JSON reads the label back.
     assert json.loads(f'"{inside}"') == label
+
+
+def test_two_rounds_have_two_labels():
+    [figure] = all_figures([made_up_run(rounds=2)], ["accuracy"])
+    picture = vl_convert.vegalite_to_svg(figure.chart.to_dict(), config=config("#000"))
+    axis = re.search(r"X-axis titled 'round'.*?role-axis-title", picture, re.S).group()
+    assert re.findall(r">(\d+)</text>", axis) == ["1", "2"]

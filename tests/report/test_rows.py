@@ -73,6 +73,8 @@ def test_parts_by_hand():
 def test_saw_tooth_by_hand():
     found = rows.saw_tooth([run("a", [0.5], probes=[STEP])])
     assert [(row["at"], row["loss"]) for row in found] == [(3, 1.0), (3.5, 2.5), (4, 1.2)]
+    overflown = {**STEP, "round": 5, "loss": {**STEP["loss"], "merged": None}}
+    assert rows.saw_tooth([run("a", [0.5], probes=[STEP, overflown])]) == found
 
 
 def test_matrices_by_hand():
@@ -82,6 +84,18 @@ def test_matrices_by_hand():
     assert cells["7", "F_k"]["lost"] == pytest.approx(0.4)
     assert cells["9", "F_k"]["lost"] == pytest.approx(0.5)
     assert [key for key, row in cells.items() if row["own"]] == [("7", "7"), ("9", "9")]
+
+
+@pytest.mark.parametrize("first", [0, 1])
+def test_runs_with_different_numbers_of_classes_each_show_their_own(first, monkeypatch):
+    monkeypatch.setattr(rows, "MOST_CLASSES", 4)
+    few, many = made_up_run("few", classes=3), made_up_run("many", classes=9)
+    runs = [few, many] if first == 0 else [many, few]
+    for found in (rows.per_class(runs), client_rows.local_models(runs)):
+        shown = {label: {row["class"] for row in found if row["run"] == label} for label in ("few", "many")}
+        assert shown["few"] == {"0", "1"}
+        assert len(shown["many"]) == 4
+    assert client_rows.one_client(runs)
 
 
 def test_local_models_go_from_start_to_merged():
@@ -147,7 +161,8 @@ def test_of_many_classes_those_that_lose_most_are_kept():
     ]
     metrics[0]["test"]["per_class"] = [0.5] * 50
     metrics[1]["test"]["per_class"] = [0.5] * 49 + [0.1]
-    kept = rows.kept_classes([RunRecords("a", metrics)])
+    run_of_many = RunRecords("a", metrics)
+    kept = rows.kept_classes([run_of_many], run_of_many)
     assert len(kept) == MOST_CLASSES
     assert kept == [*range(39), 49]
     assert np.all(np.diff(kept) > 0)

@@ -39,7 +39,7 @@ def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rows, "MOST_CLASSES", 1)
-    assert rows.kept_classes([sparse()]) == [1]
+    assert rows.kept_classes([sparse()], sparse()) == [1]
 
 
 def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> None:

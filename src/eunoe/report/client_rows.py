@@ -82,13 +82,11 @@ def client_means(runs: Sequence[RunRecords]) -> list[Row]:
 
 def local_models(runs: Sequence[RunRecords]) -> list[Row]:
     """Per-class accuracy of the start model, each local model and the merged model, per probed round."""
-    groups = by_label(runs)
-    kept = kept_classes(runs)
-    cells = len(groups) * MOST_CLIENTS * max(1, len(kept))
+    groups = {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
+    cells = MOST_CLIENTS * max(1, sum(len(kept) for _, kept in groups.values()))
     rounds = probed(runs, "local_per_class", max(3, min(MOST_PROBES, MOST_CELLS // cells)))
     rows = list[Row]()
-    for label, seeds in groups.items():
-        run = seeds[0]
+    for label, (run, kept) in groups.items():
         for record in run.probe("local_per_class"):
             if int(record["round"]) not in rounds:
                 continue
@@ -125,7 +123,7 @@ def one_client(runs: Sequence[RunRecords]) -> list[Row]:
     for record in mine:
         at = record["clients"].index(client)
         names = run.names(len(record["start"]))
-        for c in kept_classes(runs):
+        for c in kept_classes(runs, run):
             if (value := record["local"][at][c]) is not None:
                 rows.append(
                     {

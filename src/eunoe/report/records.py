@@ -98,6 +98,12 @@ class RunRecords:
         return numbers(rows) if rows and all(row is not None for row in rows) else np.empty((0, 0))
 
     @property
+    def classes(self) -> int:
+        """How many classes were measured; 0 if none were."""
+        steps = (len(record["start"]) for record in self.probe("local_per_class"))
+        return self.per_class.shape[1] or max(steps, default=0)
+
+    @property
     def lost_per_class(self) -> Array:
         """What each class lost [rounds, classes] in rounds that follow a measured one; a gain is 0."""
         history = self.per_class

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from eunoe import forgetting
-from eunoe.report.records import Array, RunRecords, numbers
+from eunoe.report.records import Array, Record, RunRecords, numbers
 from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_POINTS, Row, thinned
 
 
@@ -78,29 +78,31 @@ def distribution(runs: Sequence[RunRecords]) -> list[Row]:
     return rows
 
 
-def kept_classes(runs: Sequence[RunRecords]) -> list[int]:
-    """The classes that are shown: all, or the forty that lose most per round in the first run."""
-    history = runs[0].per_class
-    if not len(history):
-        classes = max((len(record["start"]) for record in runs[0].probe("local_per_class")), default=0)
-        return list(range(min(classes, MOST_CLASSES)))
-    lost = forgetting.known_mean(runs[0].lost_per_class, axis=0)
+def kept_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:
+    """The classes that are shown of a run: all, or the forty that lose most per round.
+
+    Runs of as many classes show the same ones, chosen by the first of them.
+    """
+    first = next(run for run in runs if run.classes == like.classes)
+    if not len(first.per_class):
+        return list(range(min(first.classes, MOST_CLASSES)))
+    lost = forgetting.known_mean(first.lost_per_class, axis=0)
     order = np.argsort(-np.nan_to_num(lost, nan=-1.0), kind="stable")
     return sorted(order[:MOST_CLASSES].tolist())
 
 
 def per_class(runs: Sequence[RunRecords]) -> list[Row]:
     """Per-class accuracy over rounds of each label's first seed."""
-    rows, shown = [], kept_classes(runs)
-    points = min(MOST_POINTS, MOST_CELLS // max(1, len(shown) * len(by_label(runs))))
-    for label, seeds in by_label(runs).items():
-        run = seeds[0]
+    rows = []
+    groups = {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
+    points = min(MOST_POINTS, MOST_CELLS // max(1, sum(len(shown) for _, shown in groups.values())))
+    for label, (run, shown) in groups.items():
         history, rounds = run.per_class, run.rounds
         names = run.names(history.shape[1]) if len(history) else []
         kept = thinned(range(len(history)), points)
         ends = [*(rounds[index] for index in kept[1:]), rounds[-1] + 1] if kept else []
         for index, end in zip(kept, ends, strict=True):
-            for c in shown[: history.shape[1]]:
+            for c in shown:
                 if not np.isnan(value := float(history[index, c])):
                     common = {"run": label, "round": rounds[index], "end": end}
                     rows.append({**common, "class": names[c], "accuracy": value})
@@ -130,7 +132,7 @@ def saw_tooth(runs: Sequence[RunRecords]) -> list[Row]:
     """Loss at the start, after local training and after the merge, of each label's first seed."""
     rows = []
     for label, seeds in by_label(runs).items():
-        probes = [probe for probe in seeds[0].probe("local_per_class") if probe.get("loss")]
+        probes = [probe for probe in seeds[0].probe("local_per_class") if _has_loss(probe)]
         for probe in thinned(probes, MOST_POINTS):
             loss, number = probe["loss"], int(probe["round"])
             positions, losses = forgetting.saw_tooth(
@@ -142,6 +144,13 @@ def saw_tooth(runs: Sequence[RunRecords]) -> list[Row]:
                     {"run": label, "round": number, "at": position, "model": models[order], "loss": value}
                 )
     return rows
+
+
+def _has_loss(probe: Record) -> bool:
+    """Whether the loss was measured and is a number; that of a model that overflows is none."""
+    if not (loss := probe.get("loss")):
+        return False
+    return bool(np.isfinite(numbers([loss["start"], *loss["local"], loss["merged"]])).all())
 
 
 def drift(runs: Sequence[RunRecords]) -> list[Row]:

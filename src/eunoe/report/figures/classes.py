@@ -5,7 +5,14 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import class_names, columns_for, of_run, round_slider, run_labels
+from eunoe.report.figures.common import (
+    class_names,
+    columns_for,
+    of_run,
+    round_slider,
+    run_labels,
+    whole_rounds,
+)
 from eunoe.report.theme import PALETTE, PANEL, Row, described, table
 
 ACCURACY = alt.Scale(domain=[0, 1])
@@ -32,7 +39,7 @@ def per_class(rows: Sequence[Row]) -> Any:
                 "round:Q",
                 title="round",
                 scale=alt.Scale(nice=False, zero=False),
-                axis=alt.Axis(grid=False, tickMinStep=1, format="d"),
+                axis=whole_rounds(grid=False),
             ),
             alt.X2("end:Q"),
             alt.Y("class:N", sort=names, title="class", axis=alt.Axis(grid=False)),

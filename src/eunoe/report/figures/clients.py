@@ -14,7 +14,9 @@ def partition(rows: Sequence[Row]) -> Any:
     """Each client's classes as stacked bars, one panel per partition."""
     clients = min(len(row["counts"]) for row in rows)
     panels = {row["run"]: row["counts"][:clients] for row in rows}
-    return partition_figure(panels, range(clients), rows[0]["names"], columns=1)
+    # Different data share a legend, so their classes go by number.
+    names = rows[0]["names"] if all(row["names"] == rows[0]["names"] for row in rows) else None
+    return partition_figure(panels, range(clients), names, columns=1)
 
 
 def drift(rows: Sequence[Row]) -> Any:

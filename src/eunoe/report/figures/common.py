@@ -36,7 +36,12 @@ def hover_points(base: Any, hover: Sequence[Any]) -> Any:
 
 def round_axis(field: str = "round:Q") -> alt.X:
     """The horizontal axis of curves: whole rounds."""
-    return alt.X(field, title="round", axis=alt.Axis(tickMinStep=1, format="d"))
+    return alt.X(field, title="round", axis=whole_rounds())
+
+
+def whole_rounds(**look: Any) -> alt.Axis:
+    """An axis of rounds; Vega puts ticks between two rounds that stand alone, which get no label."""
+    return alt.Axis(tickMinStep=1, format="d", labelExpr="datum.value % 1 ? '' : datum.label", **look)
 
 
 def slider_rounds(rows: Sequence[Row]) -> list[int]:
