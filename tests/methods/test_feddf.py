@@ -121,6 +121,18 @@ def test_it_stops_after_so_many_batches_without_a_better_model(tmp_path: Path) -
         assert rounds.records[0]["server"]["best_step"] == 0
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_the_mean_is_kept_where_no_student_is_better_unless_told_otherwise(
+    kept: bool, tmp_path: Path
+) -> None:
+    # So slow that all students predict what the mean does.
+    method = {**SHORT, "lr": 1e-12, "keep_average": kept}
+    rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go()
+    average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
+    assert torch.equal(rounds.parameters, average) == kept
+    assert rounds.records[0]["server"]["best_step"] == (0 if kept else SHORT["every"])
+
+
 def test_its_rate_falls_to_nothing(tmp_path: Path) -> None:
     # Adam's steps are about as long as its rate: half of it on average along a cosine.
     method = {**PROBABILITIES, "every": 1, "patience": 99, "steps": 8, "lr": 1e-6}

@@ -7,8 +7,8 @@
     P = mean_k softmax( f(y_k; x) )         ensemble = "probabilities"
 
 by Adam with its learning rate annealed to zero along a cosine, until the public validation set has
-seen no better model for some time; the best model is kept. The start is a candidate, so there always
-is one, and a student that only gets worse leaves the average as it is.
+seen no better model for some time; the best model is kept. The start is a candidate, so that a student
+that only gets worse leaves the average as it is; without `keep_average` the best student is kept then.
 
     symbol                                     argument
     batches at most (10,000)                   steps      (0: plain averaging)
@@ -16,12 +16,12 @@ is one, and a student that only gets worse leaves the average as it is.
     steps between looks, steps without gain    every, patience
     largest norm of a gradient (5)             clip
 
-Departures. The authors' third ensemble, the mean over clients of KL(softmax(f(y_k)) || softmax(f(w))),
-differs from KL to the mean probabilities by a number that does not depend on w, so it trains the same
-model as "probabilities" and has no name of its own here. Public labels are used for nothing but
-validation; a public set of other classes (or none) is validated by its divergence from the ensemble.
-Teachers look at un-augmented inputs once. The authors' clients train with lr 0.1, no momentum, no
-weight decay, batch 64, 40 epochs: set that in [training].
+Departures. The authors' published commands are without `keep_average`. Their third ensemble, the mean over
+clients of KL(softmax(f(y_k)) || softmax(f(w))), differs from KL to the mean probabilities by a number that
+does not depend on w, so it trains the same model as "probabilities" and has no name of its own here. Public
+labels are used for nothing but validation; a public set of other classes (or none) is validated by its
+divergence from the ensemble. Teachers look at un-augmented inputs once. The authors' clients train with
+lr 0.1, no momentum, no weight decay, batch 64, 40 epochs: set that in [training].
 """
 
 import math
@@ -58,6 +58,9 @@ class FedDF(Method):
         False, description="Leave batch normalisation statistics at the clients' mean while distilling."
     )
     previous_teaches: bool = Field(False, description="Let the model of the round before teach too.")
+    keep_average: bool = Field(
+        True, description="Keep the clients' mean where no student does better on public validation data."
+    )
     least_accuracy: Finite = Field(
         0.0,
         ge=0,
@@ -97,7 +100,9 @@ class FedDF(Method):
                 optimiser="adam", lr=self.lr, steps=self.steps, batch_size=self.batch_size, clip=self.clip
             ),
             setting.round,
-            stopping=Stopping(judge, math.ceil(self.patience / self.every), self.every, start_counts=True),
+            stopping=Stopping(
+                judge, math.ceil(self.patience / self.every), self.every, start_counts=self.keep_average
+            ),
             anneal=True,
             freeze_statistics=self.freeze_statistics,
         )
