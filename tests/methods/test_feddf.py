@@ -126,7 +126,7 @@ def test_the_mean_is_kept_where_no_student_is_better_unless_told_otherwise(
     kept: bool, tmp_path: Path
 ) -> None:
     # So slow that all students predict what the mean does.
-    method = {**SHORT, "lr": 1e-12, "keep_average": kept}
+    method = {**PROBABILITIES, "lr": 1e-12, "keep_average": kept}
     rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go()
     average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
     assert torch.equal(rounds.parameters, average) == kept
