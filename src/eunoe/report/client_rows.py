@@ -8,7 +8,7 @@ import numpy as np
 
 from eunoe import forgetting
 from eunoe.report.records import RunRecords, numbers
-from eunoe.report.rows import by_label, kept_classes
+from eunoe.report.rows import by_label, first_seeds, kept_classes
 from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_CLIENTS, MOST_PROBES, Row, thinned
 
 
@@ -82,7 +82,7 @@ def client_means(runs: Sequence[RunRecords]) -> list[Row]:
 
 def local_models(runs: Sequence[RunRecords]) -> list[Row]:
     """Per-class accuracy of the start model, each local model and the merged model, per probed round."""
-    groups = {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
+    groups = first_seeds(runs)
     cells = MOST_CLIENTS * max(1, sum(len(kept) for _, kept in groups.values()))
     rounds = probed(runs, "local_per_class", max(3, min(MOST_PROBES, MOST_CELLS // cells)))
     rows = list[Row]()
@@ -119,11 +119,11 @@ def one_client(runs: Sequence[RunRecords]) -> list[Row]:
         return []
     client = max(taken, key=lambda name: (taken[name], -int(name)))
     mine = thinned([record for record in records if client in record["clients"]], 4 * MOST_PROBES)
-    rows = []
+    rows, kept = [], kept_classes(runs, run)
     for record in mine:
         at = record["clients"].index(client)
         names = run.names(len(record["start"]))
-        for c in kept_classes(runs, run):
+        for c in kept:
             if (value := record["local"][at][c]) is not None:
                 rows.append(
                     {

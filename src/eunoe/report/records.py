@@ -100,8 +100,8 @@ class RunRecords:
     @property
     def classes(self) -> int:
         """How many classes were measured; 0 if none were."""
-        steps = (len(record["start"]) for record in self.probe("local_per_class"))
-        return self.per_class.shape[1] or max(steps, default=0)
+        merged = (len(record[self.part].get("per_class") or ()) for record in self.measured)
+        return max([*merged, *(len(record["start"]) for record in self.probe("local_per_class"))], default=0)
 
     @property
     def lost_per_class(self) -> Array:

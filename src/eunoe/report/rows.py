@@ -91,10 +91,14 @@ def kept_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:
     return sorted(order[:MOST_CLASSES].tolist())
 
 
+def first_seeds(runs: Sequence[RunRecords]) -> dict[str, tuple[RunRecords, list[int]]]:
+    """The first seed of each label, and its classes that are shown."""
+    return {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
+
+
 def per_class(runs: Sequence[RunRecords]) -> list[Row]:
     """Per-class accuracy over rounds of each label's first seed."""
-    rows = []
-    groups = {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
+    rows, groups = [], first_seeds(runs)
     points = min(MOST_POINTS, MOST_CELLS // max(1, sum(len(shown) for _, shown in groups.values())))
     for label, (run, shown) in groups.items():
         history, rounds = run.per_class, run.rounds
