@@ -160,6 +160,10 @@ def test_csv_has_one_number_in_a_cell() -> None:
     ]
 
 
+def test_csv_leaves_names_whole() -> None:
+    assert as_csv(["run", "seeds"], [["lr 0.1 ± half", "3"]]) == "run,seeds\nlr 0.1 ± half,3"
+
+
 def test_latex_escapes_what_it_must() -> None:
     lines = as_latex(HEADINGS, ROWS).splitlines()
     assert lines[0] == r"\begin{tabular}{lr}"

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from eunoe.report.records import group_key, settings
+from eunoe.report.rows import deviation
 from eunoe.runs import Run
+from eunoe.tables import is_number
 from eunoe.training import samples_trained
 
 # What a table says of a run that diverged.
@@ -117,12 +119,12 @@ def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
 
 def written(values: Sequence[float], digits: int) -> str:
     """Mean ± standard deviation over seeds (n - 1), or the one number there is."""
-    known = np.array([value for value in values if np.isfinite(value)])
-    if not len(known):
+    known = [value for value in values if np.isfinite(value)]
+    if not known:
         return "–"
     if len(known) == 1:
         return f"{known[0]:.{digits}f}"
-    return f"{known.mean():.{digits}f} ± {known.std(ddof=1):.{digits}f}"
+    return f"{np.mean(known):.{digits}f} ± {deviation(known):.{digits}f}"
 
 
 def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
@@ -135,7 +137,8 @@ def as_csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """Comma-separated values, one number in a cell: deviations over seeds have columns of their own."""
     columns = []
     for heading, *cells in zip(headings, *rows, strict=True):
-        halves = [cell.partition(" ± ") for cell in cells]
+        # Names may have any sign in them, so what is taken apart is a number and its deviation.
+        halves = [cell.partition(" ± ") if is_number(cell) else (cell, "", "") for cell in cells]
         columns.append([heading, *("" if mean == "–" else mean for mean, _, _ in halves)])
         if any(sign for _, sign, _ in halves):
             columns.append([f"{heading} ±", *(deviation for _, _, deviation in halves)])

@@ -13,7 +13,7 @@ def show(
     """Print a table; text columns left, numbers right. Without a terminal it is as wide as it needs to be."""
     grid = Table(title=title, title_justify="left", caption=note, caption_justify="left")
     for position, heading in enumerate(headings):
-        numeric = position > 0 and all(_is_number(row[position]) for row in rows)
+        numeric = position > 0 and all(is_number(row[position]) for row in rows)
         grid.add_column(heading, justify="right" if numeric else "left", no_wrap=position == 0)
     for row in rows:
         grid.add_row(*(Text(cell) for cell in row))
@@ -23,5 +23,6 @@ def show(
     console.print(grid)
 
 
-def _is_number(text: str) -> bool:
+def is_number(text: str) -> bool:
+    """Whether a cell is a number, with or without its deviation, or says that there is none."""
     return text.replace("±", "").replace("–", "").replace("NC", "").strip(" 0123456789.,%+-e") == ""

@@ -8,7 +8,7 @@ import numpy as np
 
 from eunoe import forgetting
 from eunoe.report.records import RunRecords
-from eunoe.report.rows import accuracy
+from eunoe.report.rows import accuracy, deviation
 from eunoe.report.summary import Summary, summarise
 
 SHARES = (0.5, 0.75, 0.95)
@@ -38,11 +38,11 @@ def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
     each = [summarise(run) for run in seeds]
     cells = []
     for name, title, unit in NUMBERS:
-        values = np.array([one[name] for one in each], dtype=np.float64)
+        values = [100 * one[name] for one in each]
         if np.isnan(values).all():
             continue
-        spread = f" ± {100 * np.nanstd(values):.1f}" if len(each) > 1 else ""
-        number = f"{100 * np.nanmean(values):.1f}<small>{spread} {unit}</small>"
+        spread = f" ± {deviation(values):.1f}" if len(each) > 1 else ""
+        number = f"{np.nanmean(values):.1f}<small>{spread} {unit}</small>"
         cells.append(f"<div><dt>{title}</dt><dd>{number}</dd></div>")
     words = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(seeds).sentences())
     count = f"<small>mean of {len(seeds)} seeds</small>" if len(seeds) > 1 else ""

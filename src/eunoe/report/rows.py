@@ -17,6 +17,12 @@ def by_label(runs: Sequence[RunRecords]) -> dict[str, list[RunRecords]]:
     return groups
 
 
+def deviation(values: Sequence[float]) -> float:
+    """Standard deviation over seeds (n - 1), of the values that are known; 0 where one or none is."""
+    known = [value for value in values if not np.isnan(value)]
+    return float(np.std(known, ddof=1)) if len(known) > 1 else 0.0
+
+
 def band(
     runs: Sequence[RunRecords], series: Callable[[RunRecords], tuple[Sequence[int], Array]]
 ) -> list[Row]:
@@ -30,14 +36,14 @@ def band(
                 if not np.isnan(height):
                     values.setdefault(int(number), []).append(height)
         for number in thinned(sorted(values), 4 * MOST_POINTS):
-            mean, deviation = float(np.mean(values[number])), float(np.std(values[number]))
+            mean, spread = float(np.mean(values[number])), deviation(values[number])
             rows.append(
                 {
                     "run": label,
                     "round": number,
                     "mean": mean,
-                    "low": max(0.0, mean - deviation),
-                    "high": min(1.0, mean + deviation),
+                    "low": max(0.0, mean - spread),
+                    "high": min(1.0, mean + spread),
                     "seeds": len(values[number]),
                 }
             )
