@@ -98,6 +98,7 @@ def test_client_forgetting_by_hand():
     )
     np.testing.assert_allclose(result.matrix, [[-0.1, 0.4, NAN], [0.5, -0.1, NAN]])
     np.testing.assert_allclose(result.by_model, [0.4, 0.5])
+    np.testing.assert_allclose(result.by_data, [0.5, 0.4, NAN])
 
 
 @given(table(1, 4), table(4, 4), st.permutations(range(4)))
@@ -109,6 +110,7 @@ def test_permuting_clients_permutes_client_forgetting(start, after, order):
     )
     np.testing.assert_array_equal(moved.matrix, plain.matrix[order][:, order])
     np.testing.assert_allclose(moved.by_model, plain.by_model[order], atol=1e-12)
+    np.testing.assert_allclose(moved.by_data, plain.by_data[order], atol=1e-12)
 
 
 def test_a_client_alone_with_its_own_data_has_no_client_forgetting():

@@ -73,6 +73,7 @@ class ClientForgetting(NamedTuple):
 
     matrix: Array
     by_model: Array
+    by_data: Array
 
 
 def client_forgetting(
@@ -82,12 +83,12 @@ def client_forgetting(
 
     start[k] is the accuracy of the model that the clients started from on the data of data_owners[k];
     after[i, k] is that of the trained model of model_owners[i]. by_model is the mean over others' data, as in
-    the last column of the paper's heat-maps; the paper's formula has the mean over models.
+    the last column of the paper's heat-maps; by_data the mean over others' models, as in its formula.
     """
     matrix = np.asarray(start, np.float64)[None, :] - np.asarray(after, np.float64)
     own = np.asarray(model_owners)[:, None] == np.asarray(data_owners)[None, :]
     others = np.where(own, np.nan, matrix)
-    return ClientForgetting(matrix, known_mean(others, axis=1))
+    return ClientForgetting(matrix, known_mean(others, axis=1), known_mean(others, axis=0))
 
 
 class Accounting(NamedTuple):

@@ -6,7 +6,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.recipes.claims import Claim, best_gain, highest, interval, judge, lowest, mean_gain, pairs
+from eunoe.recipes.claims import (
+    AtLeast,
+    Claim,
+    above_all,
+    best_gain,
+    gains,
+    highest,
+    interval,
+    judge,
+    least_gain,
+    lowest,
+    mean_gain,
+)
 from eunoe.recipes.learning_rates import tolerance_table, within
 
 
@@ -54,6 +66,8 @@ def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
         assert math.isnan(statistic({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5}))
         with pytest.raises(KeyError):
             statistic({"x lr=0.1 b": 0.5})
+    for statistic in (mean_gain("b", "a"), least_gain("b", "a")):
+        assert math.isnan(statistic({**values, "x lr=0.4 a": 0.4, "x lr=0.4 b": nan})), "only b diverged"
     assert within(values, 20) == {"x a": [0.2], "x b": [0.2, 0.3]}
     assert tolerance_table({**values, "x lr=0.7 b": nan})["x b best lr"] == "0.2"
 
@@ -76,15 +90,24 @@ def test_a_wide_interval_is_not_seen() -> None:
 def test_what_was_not_run_is_not_tested() -> None:
     claim = Claim("", mean_gain("b", "a"))
     assert judge(claim, [{"x a": 1.0}, {"x a": 2.0}]).seen is None
-    assert judge(claim, [{"x a": 1.0, "x b": 2.0}]).text().startswith("not tested")
+    assert judge(claim, []).text() == "not tested (0 seeds; at least 2 are needed)"
+
+
+def test_one_seed_says_what_it_found() -> None:
+    claim = Claim("", mean_gain("b", "a"))
+    held = judge(claim, [{"x a": 0.1, "x b": 0.2}])
+    assert held.seen is None
+    assert held.text() == "not tested, but holds in 1 seed: +10.00 points; at least 2 are needed"
+    assert "does not hold in 1 seed: -10.00" in judge(claim, [{"x a": 0.2, "x b": 0.1}]).text()
+    assert "does not hold" in judge(claim, [{"a": 0.1, "b": 0.2}, {"a": 0.1, "b": math.nan}]).text()
 
 
 def test_columns_are_whole_words() -> None:
     values = {"cifar10 lr=0.1 fedavg": 0.1, "cifar10 lr=0.1 fedavg+wsm": 0.3, "cifar10 lr=0.1 xfedavg": 9.0}
-    assert pairs(values, "fedavg+wsm", "fedavg") == [(0.3, 0.1)]
+    assert gains(values, "fedavg+wsm", "fedavg") == [pytest.approx(0.2)]
 
 
-def test_best_gain_is_by_data_set() -> None:
+def test_best_gain_is_that_of_the_data_where_it_is_least() -> None:
     values = {
         "a lr=0.1 base": 0.1,
         "a lr=0.2 base": 0.4,
@@ -92,10 +115,25 @@ def test_best_gain_is_by_data_set() -> None:
         "b lr=0.1 base": 0.2,
         "b lr=0.1 new": 0.1,
     }
-    assert best_gain("new", "base")(values) == pytest.approx((0.1 - 0.1) / 2)
+    assert best_gain("new", "base")(values) == pytest.approx(-0.1)
+    assert best_gain("new", "base", ("a",))(values) == pytest.approx(0.1)
+    assert math.isnan(best_gain("new", "base")({**values, "b lr=0.1 new": math.nan}))
+
+
+def test_above_all_looks_at_each_row() -> None:
+    values = {"x mine": 0.9, "x p": 0.8, "x q": 0.5, "x batch mine": 0.4, "x batch p": 0.35}
+    assert above_all("mine")(values) == pytest.approx(0.05)
+    assert above_all("mine")({**values, "x q": 0.95}) == pytest.approx(-0.05)
+    assert math.isnan(above_all("mine")({**values, "x mine": math.nan}))
+    with pytest.raises(KeyError):
+        above_all("mine")({"x mine": 0.9})
 
 
 def test_lowest_takes_the_nearest_rival() -> None:
     assert lowest("mine", ("p", "q", "absent"))({"mine": 2.0, "p": 5.0, "q": 9.0}) == 3.0
     with pytest.raises(KeyError):
         lowest("mine", ("absent",))({"mine": 2.0})
+    # A rival that stopped in round 4 may need 5 rounds or more.
+    assert lowest("mine", ("p", "q"))({"mine": 2.0, "p": AtLeast(5), "q": 9.0}) == 3.0
+    with pytest.raises(KeyError):
+        lowest("mine", ("p", "q"))({"mine": 7.0, "p": AtLeast(5), "q": 9.0})

@@ -9,7 +9,9 @@ from eunoe.recipes.measures import (
     Outcome,
     at_end,
     at_fraction,
+    at_planned_end,
     drop_from_best,
+    fluctuation,
     height,
     last_rounds,
     over_rounds,
@@ -28,6 +30,11 @@ def test_measures_by_hand() -> None:
     # A quarter of the way at 0.0 to 0.4, three quarters at 0.4, however often the end is looked at.
     dense = {"accuracy": {1: 0.0, 3: 0.4, 5: 0.4, 7: 0.4, 8: 0.4, 9: 0.4}}
     assert height("accuracy").read(Outcome({}, dense)) == pytest.approx(0.25 * 0.2 + 0.75 * 0.4)
+    assert height("accuracy", 0.5).read(RUN) == pytest.approx(0.3)
+    assert height("accuracy", 0.1).read(RUN) == 0.1, "a share has the first round at least"
+    assert at_planned_end("accuracy").read(Outcome({"rounds": 3}, RUN.series)) == 0.3
+    assert math.isnan(at_planned_end("accuracy").read(RUN))
+    assert fluctuation("accuracy").read(RUN) == pytest.approx(0.2)
     assert rounds_to(0.5).read(RUN) == 2
     assert rounds_to(0.6).read(RUN) == math.inf
     assert drop_from_best().read(RUN) == pytest.approx(0.2)
@@ -37,6 +44,7 @@ def test_measures_by_hand() -> None:
         last_rounds("accuracy"),
         at_end("accuracy"),
         drop_from_best(),
+        fluctuation("accuracy"),
         at_fraction("accuracy", 1.0),
     ):
         assert math.isnan(measure.read(empty))

@@ -13,7 +13,7 @@ from eunoe.errors import InputError
 from eunoe.recipes.base import Recipe, Run, Scale, Variant, merge
 from eunoe.recipes.claims import Claim, highest, lowest, mean_gain
 from eunoe.recipes.drawing import draw
-from eunoe.recipes.measures import Outcome, at_end, last_rounds, rounds_to
+from eunoe.recipes.measures import Outcome, at_end, at_planned_end, last_rounds, rounds_to
 from eunoe.recipes.part import part
 from eunoe.recipes.reproduce import Choice, cannot_go_on, missing, progress, read, ready, report, reproduce
 from eunoe.recipes.results import collect
@@ -203,6 +203,20 @@ def test_runs_that_diverge_or_do_not_arrive() -> None:
         (runs[1], Outcome(runs[1].config, {"accuracy": {2: 0.4}})),
     ]
     assert collect(reached, "full", half).rows[0].ours == "2 (1 of 2 not reached)"
+
+
+def test_what_a_stopped_run_did_not_measure_is_not_judged() -> None:
+    claims = (Claim("WSM ends higher", mean_gain("fedavg+wsm", "fedavg")),)
+    recipe = Recipe("wsm-table3", COMMON, tiny().variants, {"": at_planned_end("accuracy")}, claims, {})
+    fedavg, wsm = recipe.runs("full", [0])
+
+    def by_seed(of_wsm: Outcome) -> tuple[tuple[float, ...], int]:
+        outcomes = [(fedavg, Outcome(COMMON, {"accuracy": {3: 0.5}})), (wsm, of_wsm)]
+        verdict = collect(recipe, "full", outcomes).verdicts[0]
+        return verdict.by_seed, verdict.diverged
+
+    assert by_seed(Outcome(COMMON, {"accuracy": {2: 0.6}})) == ((), 0)
+    assert by_seed(Outcome(COMMON, {"accuracy": {2: 0.6}}, diverged=True)) == ((), 1)
 
 
 def test_a_round_that_was_not_reached_counts_as_the_one_after_the_last() -> None:

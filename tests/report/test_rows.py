@@ -26,7 +26,9 @@ def test_bands_are_over_seeds_and_leave_unknown_rounds_out():
     found = rows.accuracy([run("a", [0.2, None]), run("a", [0.4, 0.6]), run("b", [0.9])])
     first, second, third = found
     assert (first["run"], first["round"], first["seeds"]) == ("a", 1, 2)
-    assert (first["mean"], first["low"], first["high"]) == pytest.approx((0.3, 0.3 - 0.02**0.5, 0.3 + 0.02**0.5))
+    assert (first["mean"], first["low"], first["high"]) == pytest.approx(
+        (0.3, 0.3 - 0.02**0.5, 0.3 + 0.02**0.5)
+    )
     assert (second["round"], second["mean"], second["seeds"]) == (2, 0.6, 1)
     assert third["run"] == "b"
 

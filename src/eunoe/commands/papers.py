@@ -9,6 +9,7 @@ from eunoe.commands.sweep import read_seeds
 
 if TYPE_CHECKING:
     from eunoe.recipes.base import Recipe, Scale
+    from eunoe.recipes.papers import Exhibit
     from eunoe.recipes.reproduce import Choice
     from eunoe.recipes.results import Results
 
@@ -133,7 +134,6 @@ def _show_one(recipe: "Recipe", out: Path) -> None:
     from eunoe.recipes.cost import total
     from eunoe.recipes.papers import library
     from eunoe.recipes.reproduce import Choice, progress
-    from eunoe.tables import show
 
     exhibit = recipe.exhibit
     paper = library().papers[exhibit.paper]
@@ -158,9 +158,18 @@ def _show_one(recipe: "Recipe", out: Path) -> None:
     for note in library().notes(recipe.exhibit_name or recipe.name):
         print(f"note ({note.about}): {note.says}. Used here: {note.resolved}.")
     if exhibit.cells:
-        doubtful = dict.fromkeys(exhibit.doubtful, " (doubtful)")
-        rows = [[label, cell.text + doubtful.get(label, "")] for label, cell in exhibit.cells.items()]
-        show([exhibit.measure, "paper"], rows)
+        _show_cells(exhibit)
+    if exhibit.orientation:
+        other = library().exhibit(exhibit.orientation)
+        _show_cells(other, f"For orientation only: {other.paper}, {other.where}, {other.setting}")
+
+
+def _show_cells(exhibit: "Exhibit", title: str | None = None) -> None:
+    from eunoe.tables import show
+
+    doubtful = dict.fromkeys(exhibit.doubtful, " (doubtful)")
+    rows = [[label, cell.text + doubtful.get(label, "")] for label, cell in exhibit.cells.items()]
+    show([exhibit.measure, "paper"], rows, title)
 
 
 def _show_results(results: "Results") -> None:

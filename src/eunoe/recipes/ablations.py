@@ -48,7 +48,7 @@ def recipe(
     """An ablation of FedAvg (the first column) and a remedy (the second); further columns come in pairs."""
     names = list(columns)
     compared = [("alpha=0.01", "alpha=100"), ("share=0.02", "share=0.2")] + [
-        ("epochs=5", "epochs=1")
+        ("epochs=10", "epochs=3")
     ] * epochs
     kept = [f"{setting} {column}" for pair in compared for setting in pair for column in names]
     return Recipe(

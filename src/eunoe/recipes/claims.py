@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 Values = Mapping[str, float]
+Statistic = Callable[[Values], float]
 
 
 class NotReached(float):
@@ -27,7 +28,7 @@ class Claim:
     """
 
     sentence: str
-    statistic: Callable[[Values], float]
+    statistic: Statistic
     unit: str = "points"
     speaks_of: tuple[str, ...] = ()
 
@@ -52,10 +53,12 @@ class Verdict:
         """The verdict in a line."""
         scale = 100 if self.claim.unit == "points" else 1
         lost = f" and {self.diverged} that diverged" if self.diverged else ""
+        if self.seen is None and not self.by_seed:
+            return f"not tested ({_seeds(0)}{lost}; at least 2 are needed)"
         if self.seen is None:
-            found = f"{self.mean * scale:+.2f} {self.claim.unit}, " if not math.isnan(self.mean) else ""
-            count = len(self.by_seed)
-            return f"not tested ({found}{_seeds(count)}{lost}; at least 2 are needed)"
+            holds = "holds" if self.mean > 0 and not self.diverged else "does not hold"
+            found = f"{self.mean * scale:+.2f} {self.claim.unit}"
+            return f"not tested, but {holds} in {_seeds(1)}{lost}: {found}; at least 2 are needed"
         numbers = (
             f"{self.mean * scale:+.2f} {self.claim.unit} [{self.low * scale:+.2f}, {self.high * scale:+.2f}]"
         )
@@ -91,53 +94,88 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     return centre, centre - half, centre + half
 
 
-def pairs(values: Values, better: str, base: str) -> list[tuple[float, float]]:
-    """The values of one column beside those of another, for all rows that have both and did not diverge."""
+def gains(values: Values, better: str, base: str) -> list[float]:
+    """How much higher one column is than another, for each row that has both.
+
+    A row whose base diverged has nothing to be compared with and is left out; one where only the better
+    diverged is not a number, as is what is left if there is no other.
+    """
     rows = [label.removesuffix(better) for label in values if _in_column(label, better)]
     both = [(values[row + better], values[row + base]) for row in rows if row + base in values]
     if not both:
         raise KeyError(f"{better} beside {base}")
-    return [pair for pair in both if not any(map(math.isnan, pair))]
+    return [high - low for high, low in both if not math.isnan(low)] or [math.nan]
 
 
-def mean_gain(better: str, base: str) -> Callable[[Values], float]:
+def least(found: Sequence[float]) -> float:
+    """The least of some numbers; not a number if one of them is none, which is worse than any."""
+    return math.nan if any(map(math.isnan, found)) else min(found)
+
+
+def mean_gain(better: str, base: str) -> Statistic:
     """How much higher one column is than another, on average over the rows that have both."""
 
     def statistic(values: Values) -> float:
-        both = pairs(values, better, base)
-        return sum(high - low for high, low in both) / len(both) if both else math.nan
+        found = gains(values, better, base)
+        return sum(found) / len(found)
 
     return statistic
 
 
-def mean_loss(better: str, base: str) -> Callable[[Values], float]:
+def mean_loss(better: str, base: str) -> Statistic:
     """How much lower one column is than another, on average over the rows that have both."""
     gain = mean_gain(better, base)
     return lambda values: -gain(values)
 
 
-def best_gain(better: str, base: str) -> Callable[[Values], float]:
-    """How much higher the best row of one column is than that of another, averaged over the data sets.
+def least_gain(better: str, base: str) -> Statistic:
+    """How much higher one column is than another, in the row where it is so least."""
+    return lambda values: least(gains(values, better, base))
 
-    Rows that diverged are nobody's best; a column of nothing else has none.
+
+def best_gain(better: str, base: str, data: Sequence[str] = ()) -> Statistic:
+    """How much higher the best row of one column is than that of another, on the data where it is so least.
+
+    `data` are the data sets that count, all if empty. Rows that diverged are nobody's best; a column of
+    nothing else has none.
     """
 
     def statistic(values: Values) -> float:
-        gains = []
-        for data in sorted({label.split()[0] for label in values}):
-            mine = {label: value for label, value in values.items() if label.split()[0] == data}
+        found = []
+        for name in sorted({label.split()[0] for label in values}):
+            mine = {label: value for label, value in values.items() if label.split()[0] == name}
             high = [value for label, value in mine.items() if _in_column(label, better)]
             low = [value for label, value in mine.items() if _in_column(label, base)]
-            if high and low:
-                gains.append(of_converged(max, high) - of_converged(max, low))
-        if not gains:
+            if high and low and (not data or name in data):
+                found.append(of_converged(max, high) - of_converged(max, low))
+        if not found:
             raise KeyError(f"{better} beside {base}")
-        return sum(gains) / len(gains)
+        return least(found)
 
     return statistic
 
 
-def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
+def above_all(column: str) -> Statistic:
+    """How far one column is above the best of the others of its row, in the row where it is so least."""
+
+    def statistic(values: Values) -> float:
+        found = []
+        for row in [label.removesuffix(column) for label in values if _in_column(label, column)]:
+            others = [
+                value
+                for label, value in values.items()
+                if label.startswith(row) and label != row + column and " " not in label.removeprefix(row)
+            ]
+            if others:
+                found.append(values[row + column] - of_converged(max, others))
+        if not found:
+            raise KeyError(f"{column} beside others")
+        return least(found)
+
+    return statistic
+
+
+def lowest(mine: str, others: Sequence[str]) -> Statistic:
     """How far one value is below the least of the others that were run."""
 
     def statistic(values: Values) -> float:
@@ -146,12 +184,15 @@ def lowest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
         rest = _present(values, others)
         if all(isinstance(value, NotReached) for value in (values[mine], *rest)):
             raise KeyError("nobody got there")
-        return of_converged(min, rest) - values[mine]
+        nearest = of_converged(min, rest)
+        if isinstance(nearest, AtLeast) and nearest <= values[mine]:
+            raise KeyError("the nearest is not known yet")
+        return nearest - values[mine]
 
     return statistic
 
 
-def highest(mine: str, others: Sequence[str]) -> Callable[[Values], float]:
+def highest(mine: str, others: Sequence[str]) -> Statistic:
     """How far one value is above the largest of the others that were run."""
 
     def statistic(values: Values) -> float:

@@ -1,9 +1,11 @@
 """The Flashback paper's comparison of methods: table 1, figures 1 to 5 and 14."""
 
+from collections.abc import Callable, Sequence
+
 from eunoe.recipes.base import Config, Recipe, Variant, merge
-from eunoe.recipes.claims import Claim, highest, lowest
+from eunoe.recipes.claims import Claim, Statistic, Values, highest, least, lowest
 from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
-from eunoe.recipes.measures import Measure, height, over_rounds, rounds_to
+from eunoe.recipes.measures import Measure, fluctuation, height, over_rounds, rounds_to
 
 # The paper's target accuracies, of which rounds to 50, 75 and 95% are counted.
 TARGETS = {"cifar10": 0.482, "cinic10": 0.435, "femnist": 0.695}
@@ -89,19 +91,23 @@ def table(data: str) -> Recipe:
         Variant(label, merge(DATA[data], BASELINES["feddf"], {"method": options}))
         for label, options in shorter.items()
     )
-    column = "75%" if data == "cinic10" else "50%"
+    # What stops earlier is still FedDF; what its authors do not do is not.
+    rivals = (*BASELINES, "feddf steps=3000")
     return Recipe(
         f"flashback-table1-{data}",
         FLASHBACK,
         (*methods(data), *fewer),
         {name: rounds_to(share * TARGETS[data]) for name, share in shares.items()},
-        (
+        tuple(
             Claim(
                 f"Flashback reaches {column} of {TARGETS[data]:.1%} in fewer rounds than every baseline",
-                lowest(f"flashback {column}", tuple(f"{name} {column}" for name in (*BASELINES, *shorter))),
+                lowest(f"flashback {column}", tuple(f"{name} {column}" for name in rivals)),
                 "rounds",
                 tuple(BASELINES),
-            ),
+            )
+            # On CINIC-10 the paper has FedDF first at half of the target.
+            for column in shares
+            if (data, column) != ("cinic10", "50%")
         ),
         SMALL,
         ("fedavg", "flashback"),
@@ -112,7 +118,7 @@ def table(data: str) -> Recipe:
 FIGURES = {"fig3": "accuracy", "fig4": "distribution", "fig5": "saw-tooth", "fig14": "round-forgetting"}
 
 
-def by_data(figure: str, measure: Measure, claim: Claim, central: bool = False) -> Recipe:
+def by_data(figure: str, measure: Measure, *claims: Claim, central: bool = False) -> Recipe:
     """A figure that shows all methods on all three data sets, and central training on the public data."""
     public = tuple(Variant(f"{data} central", merge(changes, CENTRAL)) for data, changes in DATA.items())
     return Recipe(
@@ -120,25 +126,49 @@ def by_data(figure: str, measure: Measure, claim: Claim, central: bool = False) 
         FLASHBACK,
         tuple(variant for data in DATA for variant in methods(data, prefix=f"{data} ")) + public * central,
         {"": measure},
-        (claim,),
+        claims,
         merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8}),
-        ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback"),
+        ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback", *["cifar10 central"] * central),
         seeds=1,
         shares="flashback-fig3" if figure != "fig3" else "",
         draws=FIGURES[figure],
     )
 
 
-def against_baselines(sentence: str, statistic: str, unit: str = "points") -> Claim:
-    """A claim on Flashback against all baselines on CIFAR-10."""
-    compare = lowest if statistic == "lowest" else highest
-    others = tuple(f"cifar10 {name}" for name in BASELINES)
-    return Claim(sentence, compare("cifar10 flashback", others), unit, tuple(BASELINES))
+def on_all_data(
+    sentence: str,
+    extreme: Callable[[str, Sequence[str]], Statistic],
+    unit: str = "points",
+    mine: str = "flashback",
+    others: Sequence[str] = tuple(BASELINES),
+) -> Claim:
+    """A claim on a method against others: on the data, of those that were run, where it holds least."""
+    by_data = {data: extreme(f"{data} {mine}", [f"{data} {name}" for name in others]) for data in DATA}
+
+    def statistic(values: Values) -> float:
+        ran = [data for data in DATA if f"{data} {mine}" in values]
+        if not ran:
+            raise KeyError(mine)
+        return least([by_data[data](values) for data in ran])
+
+    return Claim(sentence, statistic, unit, tuple(others))
 
 
-HIGHEST = against_baselines("Flashback is the most accurate (mean over rounds)", "highest")
-FORGETS_LEAST = against_baselines("Flashback forgets least in a round", "lowest")
-RISES_LEAST = against_baselines("local training raises Flashback's loss least", "lowest", "of loss")
+HIGHEST = on_all_data("Flashback is the most accurate (mean over rounds)", highest)
+ABOVE_CENTRAL = on_all_data(
+    "Flashback is more accurate than central training on the public data (mean over rounds)",
+    highest,
+    others=("central",),
+)
+FORGETS_LEAST = on_all_data("Flashback forgets least in a round", lowest)
+FEDNTD_NEXT = on_all_data(
+    "FedNTD forgets least in a round of the baselines",
+    lowest,
+    mine="fedntd",
+    others=tuple(name for name in BASELINES if name != "fedntd"),
+)
+RISES_LEAST = on_all_data("local training raises Flashback's loss least", lowest, "of loss")
+STEADIEST = on_all_data("the forgetting of a round fluctuates least with Flashback", lowest)
 
 RECIPES = (
     *(table(data) for data in DATA),
@@ -174,8 +204,8 @@ RECIPES = (
         seeds=1,
         draws="local-models",
     ),
-    by_data("fig3", height("accuracy"), HIGHEST, central=True),
-    by_data("fig4", over_rounds("round_forgetting"), FORGETS_LEAST),
+    by_data("fig3", height("accuracy"), HIGHEST, ABOVE_CENTRAL, central=True),
+    by_data("fig4", over_rounds("round_forgetting"), FORGETS_LEAST, FEDNTD_NEXT),
     by_data("fig5", over_rounds("local_loss_rise", "loss", first=2), RISES_LEAST),
-    by_data("fig14", over_rounds("round_forgetting"), FORGETS_LEAST),
+    by_data("fig14", fluctuation("round_forgetting"), STEADIEST),
 )

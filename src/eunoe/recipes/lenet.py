@@ -1,7 +1,7 @@
 """Table 3 of the WSM paper: LeNet, each method at its best learning rate; also without augmentation."""
 
 from eunoe.recipes.base import Config, Recipe, Variant, merge
-from eunoe.recipes.claims import Claim, best_gain
+from eunoe.recipes.claims import Claim, Values, best_gain
 from eunoe.recipes.common import LENET, WSM, reweighting, reweighting_data
 from eunoe.recipes.measures import last_rounds
 
@@ -13,6 +13,12 @@ PLAIN: Config = {"augment": {"crop_padding": 0, "flip": False}}
 def rate(lr: float) -> Config:
     """A learning rate."""
     return {"training": {"lr": lr}}
+
+
+def gain(values: Values) -> float:
+    """How much WSM gains on FedAvg on the data where it gains least, both augmented as in the table."""
+    augmented = {label: value for label, value in values.items() if "unaugmented" not in label}
+    return best_gain("fedavg+wsm", "fedavg")(augmented)
 
 
 RECIPES = (
@@ -29,7 +35,7 @@ RECIPES = (
             Variant("cifar100 unaugmented fedavg+wsm", merge(CIFAR100, PLAIN, WSM)),
         ),
         {"": last_rounds("accuracy")},
-        (Claim("WSM beats FedAvg with LeNet", best_gain("fedavg+wsm", "fedavg")),),
+        (Claim("WSM beats FedAvg with LeNet (with crop and flip)", gain),),
         {"rounds": 150, "evaluation": {"every": 50, "last": 5}, "probes": []},
         ("cifar100 lr=0.01 fedavg", "cifar100 fedavg+wsm"),
         also="wsm-table5",

@@ -105,6 +105,15 @@ def at_end(quantity: str, unit: str = "accuracy") -> Measure:
     return Measure(read, QUANTITIES[quantity], unit)
 
 
+def at_planned_end(quantity: str) -> Measure:
+    """The value of the last round; none of a run that was stopped before it."""
+
+    def read(outcome: Outcome) -> float:
+        return outcome.of(quantity).get(outcome.config["rounds"], math.nan)
+
+    return Measure(read, f"{QUANTITIES[quantity]} of the last round")
+
+
 def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
     """The mean over all measured rounds from `first` on, of what a round does."""
 
@@ -114,16 +123,28 @@ def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measur
     return Measure(read, f"{QUANTITIES[quantity]}, mean over rounds", unit)
 
 
-def height(quantity: str) -> Measure:
-    """The mean height of a curve, however densely its rounds were measured in places."""
+def fluctuation(quantity: str) -> Measure:
+    """How much the value of a round differs from those of other rounds: their standard deviation."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of(quantity).values()
+        return statistics.stdev(values) if len(values) > 1 else math.nan
+
+    return Measure(read, f"{QUANTITIES[quantity]}, standard deviation over rounds")
+
+
+def height(quantity: str, share: float = 1.0) -> Measure:
+    """The mean height of a curve, or of the first share of it, however densely it was measured in places."""
 
     def read(outcome: Outcome) -> float:
         from eunoe.forgetting import area_under_curve
 
-        values = outcome.of(quantity)
+        until = max(1, round(share * outcome.config["rounds"])) if share < 1 else math.inf
+        values = {number: value for number, value in outcome.of(quantity).items() if number <= until}
         return area_under_curve(list(values.values()), list(values)) if values else math.nan
 
-    return Measure(read, f"{QUANTITIES[quantity]}, mean over rounds (area below its curve)")
+    over = "rounds" if share == 1 else f"the first {share:.0%} of the rounds"
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over {over} (area below its curve)")
 
 
 def rounds_to(target: float) -> Measure:

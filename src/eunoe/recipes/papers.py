@@ -59,7 +59,10 @@ class Paper(Record):
 
 
 class Exhibit(Record):
-    """A table, a figure or a claim in the text: where it stands, its setting, what it shows, its cells."""
+    """A table, a figure or a claim in the text: where it stands, its setting, what it shows, its cells.
+
+    `orientation` names a table of another setting whose numbers are shown where this one has none.
+    """
 
     paper: str
     where: str
@@ -67,6 +70,7 @@ class Exhibit(Record):
     measure: str
     setting: str
     shows: str
+    orientation: str = ""
     columns: tuple[str, ...] = ()
     cells: dict[str, Cell] = {}
     doubtful: tuple[str, ...] = ()

@@ -111,7 +111,9 @@ def collect(recipe: Recipe, scale: Scale, outcomes: Sequence[tuple[Run, Outcome]
     by_seed: dict[int, dict[str, float]] = {}
     for label, entries in cells.items():
         for (run, outcome, _), value in zip(entries, values[label], strict=True):
-            if other or not stand_in(run):
+            # What was not measured is left out; of a diverged run it counts.
+            known = outcome.diverged or not math.isnan(value)
+            if known and (other or not stand_in(run)):
                 by_seed.setdefault(run.seed, {})[label] = _counted(value, run, outcome)
     named = [_as_tested(claim, [run.label for run, _ in outcomes], other) for claim in recipe.claims]
     verdicts = tuple(judge(claim, list(by_seed.values())) for claim in named)
