@@ -103,6 +103,8 @@ def test_outcome_of_records() -> None:
     assert series["accuracy"] == {1: 0.2, 2: 0.4}
     assert series["round_forgetting"][2] == 0.05
     assert series["local_forgetting"][2] == pytest.approx((0.3 - 0.1) / 2)
+    # Own data: from 0.5 to 0.9 and from 0.8 to 0.9.
+    assert series["own_gain"][2] == pytest.approx(0.25)
     # Lost locally: (0 + 0.4 + 0 + 0) / 4; in the merge: (0.9 - 0.7 + 0.5 - 0.5) / 2.
     assert series["lost_locally"][2] == pytest.approx(0.1)
     assert series["lost_in_merge"][2] == pytest.approx(0.1)

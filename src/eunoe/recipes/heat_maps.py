@@ -4,7 +4,7 @@ thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same r
 from eunoe.recipes.base import Config, Recipe, Variant, merge
 from eunoe.recipes.claims import Claim, mean_loss
 from eunoe.recipes.common import BOTH_NORMS, GROUP, SMALL_RESNET, TCE, WSM, reweighting
-from eunoe.recipes.measures import at_fraction
+from eunoe.recipes.measures import Measure, at_fraction
 
 # For each paper: its loss, its norms, and the figures with their rounds. What the papers call round 1 is the
 # second, as their code counts from 0: before the first there is nothing to forget.
@@ -21,10 +21,20 @@ ROUNDS, EARLY = 4000, 2
 FROM_THE_START = Claim("FedAvg forgets others' data from the beginning", lambda v: v["cifar10 fedavg"])
 
 
-def less(loss: str, round: int) -> Claim:
-    """The claim that a loss forgets less than cross-entropy."""
-    sentence = f"{loss.upper()} forgets less of others' data at round {round} of {ROUNDS}"
-    return Claim(sentence, mean_loss(f"fedavg+{loss}", "fedavg"))
+def claims(loss: str, where: str) -> tuple[Claim, ...]:
+    """The claims that a loss forgets less than cross-entropy and, of WSM, that it prefers own data less."""
+    name = loss.upper()
+    less = Claim(f"{name} forgets less of others' data {where}", mean_loss(f"fedavg+{loss}", "fedavg"))
+    own = Claim(f"{name} gains less on own data {where}", mean_loss(f"fedavg+{loss} own", "fedavg own"))
+    return (less, own) if loss == "wsm" else (less,)
+
+
+def at(fraction: float) -> dict[str, Measure]:
+    """What a heat-map shows: the loss on others' data, and the gain on own data."""
+    return {
+        "": at_fraction("local_forgetting", fraction),
+        "own": at_fraction("own_gain", fraction),
+    }
 
 
 def recipe(paper: str, figure: str) -> Recipe:
@@ -36,6 +46,7 @@ def recipe(paper: str, figure: str) -> Recipe:
     fewer: Config = {"probes": [{**probe, "samples": 500}]}
     first = f"{paper}-{next(iter(rounds))}"
     exhibit = f"{paper}-{figure}"
+    where = f"at round {rounds[figure]} of {ROUNDS}"
     return Recipe(
         exhibit,
         reweighting(paper, {"probes": [probe]}),
@@ -44,8 +55,8 @@ def recipe(paper: str, figure: str) -> Recipe:
             for norm, model in norms.items()
             for suffix, change in {"": {}, f"+{loss}": LOSSES[loss]}.items()
         ),
-        {"": at_fraction("local_forgetting", rounds[figure] / ROUNDS)},
-        (FROM_THE_START if rounds[figure] == EARLY and loss == "wsm" else less(loss, rounds[figure]),),
+        at(rounds[figure] / ROUNDS),
+        (FROM_THE_START,) if rounds[figure] == EARLY and loss == "wsm" else claims(loss, where),
         merge(SMALL_RESNET, fewer),
         draws="client-matrices",
         draws_at=rounds[figure] / ROUNDS,

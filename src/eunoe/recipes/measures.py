@@ -11,6 +11,7 @@ QUANTITIES = {
     "accuracy": "test accuracy",
     "round_forgetting": "accuracy that a round takes from a class",
     "local_forgetting": "accuracy that local training takes from others' data",
+    "own_gain": "accuracy that local training gains on a client's own data",
     "lost_locally": "accuracy on a class that local training takes",
     "lost_in_merge": "accuracy on a class that the merge takes",
     "local_loss_rise": "rise of the test loss in local training",

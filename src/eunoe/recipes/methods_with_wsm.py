@@ -1,7 +1,8 @@
 """WSM with other methods: table 3.2 of the thesis, table 2 and figures 4 and 5 of the WSM paper."""
 
+from eunoe.recipes import heat_maps
 from eunoe.recipes.base import Config, Recipe, Variant, merge
-from eunoe.recipes.claims import Claim, Values, above_all, gains, least, mean_loss
+from eunoe.recipes.claims import Claim, Values, above_all, gains, least
 from eunoe.recipes.common import (
     BOTH_NORMS,
     LENET,
@@ -11,7 +12,7 @@ from eunoe.recipes.common import (
     reweighting,
     reweighting_data,
 )
-from eunoe.recipes.measures import at_end, at_fraction, height, last_rounds
+from eunoe.recipes.measures import at_end, height, last_rounds
 
 METHODS: dict[str, Config] = {
     "fedavg": {"method": {"name": "fedavg"}},
@@ -148,13 +149,8 @@ RECIPES = (
         "wsm-fig3-lenet",
         LENET_THIRTY,
         variants(("fedavg",), ("cifar10",)),
-        {"": at_fraction("local_forgetting", 0.3)},
-        (
-            Claim(
-                "WSM forgets less of others' data at three tenths of the run",
-                mean_loss("fedavg+wsm", "fedavg"),
-            ),
-        ),
+        heat_maps.at(0.3),
+        heat_maps.claims("wsm", "at three tenths of the run"),
         merge(FEW_ROUNDS, SMALL_WATCHED),
         exhibit_name="wsm-fig3",
         differs=f"{WITH_LENET_THIRTY}, forgetting on the data of all clients",

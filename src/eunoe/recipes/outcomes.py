@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 from eunoe import forgetting
 from eunoe.recipes.measures import Outcome
 from eunoe.report.records import Array, RunRecords, numbers
@@ -29,7 +31,11 @@ def _by_round(rounds: list[int], values: Array) -> dict[int, float]:
 def _client_matrix(probe: Mapping[str, Any]) -> dict[str, float]:
     start, after = numbers(probe["start"]), numbers(probe["after"])
     lost = forgetting.client_forgetting(start, after, probe["models"], probe["data"])
-    return {"local_forgetting": float(forgetting.known_mean(lost.by_model))}
+    own = np.equal.outer(probe["models"], probe["data"])
+    return {
+        "local_forgetting": float(forgetting.known_mean(lost.by_model)),
+        "own_gain": float(forgetting.known_mean(-lost.matrix[own])),
+    }
 
 
 def _local_per_class(probe: Mapping[str, Any]) -> dict[str, float]:
