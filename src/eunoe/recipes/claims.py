@@ -46,23 +46,23 @@ class Verdict:
 
     @property
     def seen(self) -> bool | None:
-        """Whether the whole interval is on the claim's side and no seed diverged; None if untested."""
-        return None if math.isnan(self.low) else self.low > 0 and not self.diverged
+        """Whether the whole interval is on the claim's side and no seed diverged; None below two seeds."""
+        return self.low > 0 and not self.diverged if len(self.by_seed) + self.diverged > 1 else None
 
     def text(self) -> str:
         """The verdict in a line."""
-        scale = 100 if self.claim.unit == "points" else 1
-        lost = f" and {self.diverged} that diverged" if self.diverged else ""
-        if self.seen is None and not self.by_seed:
-            return f"not tested ({_seeds(0)}{lost}; at least 2 are needed)"
-        if self.seen is None:
-            holds = "holds" if self.mean > 0 and not self.diverged else "does not hold"
-            found = f"{self.mean * scale:+.2f} {self.claim.unit}"
-            return f"not tested, but {holds} in {_seeds(1)}{lost}: {found}; at least 2 are needed"
-        numbers = (
-            f"{self.mean * scale:+.2f} {self.claim.unit} [{self.low * scale:+.2f}, {self.high * scale:+.2f}]"
-        )
-        return f"{'seen' if self.seen else 'not seen'}: {numbers}, {_seeds(len(self.by_seed))}{lost}"
+        if not self.by_seed and not self.diverged:
+            return "not tested: what it compares was not run, or nobody got there"
+        scale, unit = 100 if self.claim.unit == "points" else 1, self.claim.unit
+        found = [f"{self.mean * scale:+.2f} {unit}"] if self.by_seed else []
+        if not math.isnan(self.low):
+            found[0] += f" [{self.low * scale:+.2f}, {self.high * scale:+.2f}]"
+        found += [_seeds(len(self.by_seed))] if self.by_seed else []
+        found += [f"{_seeds(self.diverged)} diverged"] if self.diverged else []
+        if self.seen is not None:
+            return f"{'seen' if self.seen else 'not seen'}: {', '.join(found)}"
+        holds = "holds" if self.mean > 0 else "does not hold"
+        return f"{holds} in the one seed, and two are needed to test it: {found[0]}"
 
 
 def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
