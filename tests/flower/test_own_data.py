@@ -223,6 +223,22 @@ def test_classes_are_matched_by_name(tmp_path):
         own_data(path, FACTS)
 
 
+@pytest.mark.parametrize(
+    ("labels", "message"),
+    [
+        ([0, -1, 1, 2], "the label -1; its 3 class names have labels 0..2"),
+        ([0, 7, 1, 2], "the label 7; its 3 class names have labels 0..2"),
+        ([0.0, 1.0, 1.0, 2.0], "y is float64; labels must be integers"),
+        ([True, False, True, True], "y is bool; labels must be integers"),
+    ],
+)
+def test_labels_without_a_name_are_refused(tmp_path, labels, message):
+    x, names = np.zeros((4, 4, 4), np.uint8), np.array(["cat", "ant", "bee"])
+    path = npz(tmp_path / "own.npz", x=x, y=np.array(labels), class_names=names)
+    with pytest.raises(InputError, match=message):
+        own_data(path, FACTS)
+
+
 def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
     for name, count in (("bee", 2), ("cat", 1)):
         (tmp_path / "pictures" / name).mkdir(parents=True)

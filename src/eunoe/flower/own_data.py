@@ -150,6 +150,14 @@ def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
         own = [str(name) for name in arrays["class_names"]]
         if strange := sorted(set(own) - set(facts.class_names)):
             raise InputError(f"{path} has the class {strange[0]!r}, which the federation does not know")
+        if labels.dtype.kind not in "iu":
+            raise InputError(f"{path}: {y} is {labels.dtype}; labels must be integers")
+        # As an index a negative label would be counted from the end.
+        if (nameless := labels[(labels < 0) | (labels >= len(own))]).size:
+            raise InputError(
+                f"{path}: there is the label {nameless.flat[0]}; "
+                f"its {len(own)} class names have labels 0..{len(own) - 1}"
+            )
         labels = np.array([facts.class_names.index(name) for name in own])[labels]
     return arrays[x], labels
 
