@@ -11,6 +11,7 @@ from typing import Any
 from flwr.app import Context, Error, Message, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
+from flwr.proto.node_pb2 import NodeInfo
 
 from eunoe.flower.client import client_app
 
@@ -22,10 +23,11 @@ def travelled(content: RecordDict) -> RecordDict:
 
 @dataclass
 class FakeGrid:
-    """Nodes by their number, each with its --node-config."""
+    """Nodes by their number, each with its --node-config, and the public keys of those that have one."""
 
     config: Path
     nodes: dict[int, dict[str, Any]]
+    keys: dict[int, bytes] = field(default_factory=dict)
     offline: set[int] = field(default_factory=set)
     # Called with (node, message); gives another answer, or None for the true one, or raises Silence.
     tamper: Callable[[int, Message], RecordDict | None] = lambda node, message: None
@@ -36,9 +38,10 @@ class FakeGrid:
         self.count = 0
         self.before_poll: Callable[[], None] = lambda: None
 
-    def get_node_ids(self) -> Iterable[int]:
+    def get_nodes(self) -> Iterable[NodeInfo]:
         self.before_poll()
-        return [node for node in self.nodes if node not in self.offline]
+        online = [node for node in self.nodes if node not in self.offline]
+        return [NodeInfo(node_id=node, public_key=self.keys.get(node, b"")) for node in online]
 
     def push_messages(self, messages: Iterable[Message]) -> list[str]:
         return [self._deliver(message) for message in messages]

@@ -16,7 +16,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from flwr.cli.supernode.register import try_load_public_key
 
 from eunoe.errors import InputError
-from eunoe.flower.credentials import make_node_key, make_server_certificate
+from eunoe.flower.credentials import make_node_key, make_server_certificate, read_node_key
 
 
 def certificate(path: Path) -> x509.Certificate:
@@ -66,7 +66,7 @@ def test_node_keys_are_a_pair_that_flower_takes(tmp_path):
     public = load_ssh_public_key((tmp_path / "node-0.pub").read_bytes())
     assert isinstance(private, ec.EllipticCurvePrivateKey)
     assert private.public_key() == public
-    assert try_load_public_key(tmp_path / "node-0.pub")
+    assert try_load_public_key(tmp_path / "node-0.pub") == read_node_key(tmp_path / "node-0.pub")
 
 
 def test_credentials_are_never_overwritten(tmp_path):

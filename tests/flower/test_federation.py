@@ -9,6 +9,7 @@ import torch
 pytest.importorskip("flwr")
 
 from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+from flwr.cli.supernode.register import try_load_public_key
 from safetensors.torch import load_file
 
 from eunoe import registry
@@ -16,6 +17,7 @@ from eunoe.assembly import build_federation
 from eunoe.config import make_config
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
+from eunoe.flower.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs import Run, resume, run
 from eunoe.toml import to_toml
@@ -233,6 +235,36 @@ def test_a_second_node_takes_over_when_the_first_has_left(tmp_path, calm):
     grid.tamper = leaves
     assert_same(federation.serve(timeout=20.0), calm)
     assert sum("two nodes say that they are client 1" in text for text in federation.said) == 1
+
+
+@pytest.mark.parametrize("key_of", ["a stranger", "client 3"])
+def test_a_node_is_no_other_client_than_that_of_its_key(tmp_path, calm, key_of):
+    federation = Federation(tmp_path / "flower", **REMEMBERS)
+    grid, keys = federation.grid, tmp_path / "keys"
+    for client in range(CLIENTS):
+        make_node_key(keys, f"node-{client}")
+        grid.keys[federation.node(client)] = try_load_public_key(keys / f"node-{client}.pub")
+    make_node_key(tmp_path, "stranger")
+    # Asked before the rightful one, since its number is lower.
+    grid.nodes[5] = dict(grid.nodes[federation.node(0)])
+    grid.keys[5] = try_load_public_key(
+        tmp_path / "stranger.pub" if key_of == "a stranger" else keys / "node-3.pub"
+    )
+    assert_same(federation.serve(keys=keys), calm)
+    warnings = [text for text in federation.said if "warning" in text]
+    assert warnings == ["warning: a node says that it is client 0 but does not have the key of node-0.pub"]
+
+
+def test_a_key_that_is_not_there_is_said_before_anybody_is_waited_for(tmp_path):
+    federation = Federation(tmp_path / "flower")
+    for client in (0, 1, 3):
+        make_node_key(tmp_path / "keys", f"node-{client}")
+    with pytest.raises(InputError, match=r"node-2\.pub gives no public key"):
+        federation.serve(keys=tmp_path / "keys")
+    (tmp_path / "keys" / "node-2.pub").write_text("no key")
+    with pytest.raises(InputError, match=r"node-2\.pub gives no public key"):
+        federation.serve(keys=tmp_path / "keys")
+    assert federation.said == []
 
 
 def test_too_few_answers_stop_the_run_and_it_can_go_on(tmp_path, calm):

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tomllib
 import zipfile
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
@@ -56,6 +57,7 @@ def test_configurations_are_valid(folder):
     project = tomllib.loads((folder / "pyproject.toml").read_text())
     options = run_options(project["tool"]["flwr"]["app"]["config"])
     assert (options.clients, options.quorum, options.data) == (2, 1, "partition")
+    assert options.keys == Path("keys")
     load_and_validate(folder / "pyproject.toml")
 
 
@@ -181,6 +183,10 @@ def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
     with pytest.raises(InputError, match="run holds other files and no run"):
         Loopback(folder, 2).check()
     (folder / "run" / "notes.txt").unlink()
+    (folder / "keys" / "node-1.pub").rename(folder / "kept.pub")
+    with pytest.raises(InputError, match=r"node-1\.pub gives no public key"):
+        Loopback(folder, 2).check()
+    (folder / "kept.pub").rename(folder / "keys" / "node-1.pub")
     with pytest.raises(InputError, match=r"3 nodes and pyproject.toml 2 clients"):
         Loopback(folder, 3).check()
     config = folder / "config.toml"

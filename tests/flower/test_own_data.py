@@ -140,6 +140,14 @@ def test_all_must_have_joined_before_the_first_round(world, some_digits):
         served(world, values(some_digits))
 
 
+@pytest.mark.parametrize("size", [-5, 0, 10**9 + 1, 2**62])
+def test_a_size_that_cannot_be_does_not_join(world, some_digits, size):
+    numbers = MetricRecord({"client": 1, "size": size, "validates": 0})
+    world.tamper = lambda node, message: RecordDict({"numbers": numbers}) if node == 51 else None
+    with pytest.raises(RunFailed, match=f"not joined: 1; client 1 says that it trains on {size} samples"):
+        served(world, values(some_digits))
+
+
 def test_a_client_whose_data_changed_is_named(world, some_digits, tmp_path):
     def shrink(node, message):
         if node == 50 and message.metadata.message_type == "train":

@@ -65,6 +65,8 @@ folder = "run"
 data = "partition"
 # Number of clients; each node has one of the numbers 0, 1, ... as client=NUMBER in its --node-config.
 clients = {nodes}
+# The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.
+keys = "keys"
 # A round goes on with at least this many clients' answers ...
 quorum = {quorum}
 # ... after at most this many seconds; who has not answered by then is left out and named.

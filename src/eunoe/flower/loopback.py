@@ -163,7 +163,7 @@ class Loopback:
 
     def check(self) -> None:
         """Refuse now what the server would refuse when all processes have started."""
-        from eunoe.flower.server import assemble_for, check_folder
+        from eunoe.flower.server import assemble_for, check_folder, node_keys
 
         options = self.options
         # The server runs here, so paths begin here.
@@ -175,6 +175,7 @@ class Loopback:
                     "they must be the same number"
                 )
             check_folder(options.folder)
+            node_keys(options)
             if options.data == "partition":
                 assemble_for(options, config)
 

@@ -1,12 +1,13 @@
 """Which node is which client, and asking clients something with a time-out.
 
-Flower's node numbers are random; a node says which client it is when it is asked. A node that has left and
-come back may have lost what it was told, so it is asked again who it is and sent its message again: the same
-client in the same round gives the same bits.
+Flower's node numbers are random; a node says which client it is when it is asked. Flower tells which key a
+node has proved to have, and where the clients' keys are known it must be that client's. A node that has left
+and come back may have lost what it was told, so it is asked again who it is and sent its message again: the
+same client in the same round gives the same bits.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from flwr.app import Message, RecordDict
@@ -17,6 +18,8 @@ from eunoe.errors import RunFailed
 
 Say = Callable[[str], None]
 POLL_SECONDS = 0.5
+# More than any client has; sums over clients stay far from the largest integer.
+MOST_SAMPLES = 10**9
 # The message or its answer got lost on the way; the client did nothing wrong.
 LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
@@ -30,12 +33,19 @@ class Member(NamedTuple):
 
 
 class Roster:
-    """The clients that are connected."""
+    """The clients that are connected; `keys` has the public key of each, where nodes are held to theirs."""
 
-    def __init__(self, grid: Grid, clients: int, question: RecordDict, say: Say) -> None:
+    def __init__(
+        self,
+        grid: Grid,
+        clients: int,
+        question: RecordDict,
+        say: Say,
+        keys: Mapping[int, bytes] | None = None,
+    ) -> None:
         self.grid, self.clients, self.say = grid, clients, say
         self.members: dict[int, Member] = {}
-        self._question = question
+        self._question, self._keys = question, keys
         # Nodes that are online, each with the message that asks it who it is until it has answered.
         self._online: dict[int, str | None] = {}
         # Nodes that are no members, each with the client that it says it is (or -1) and why it is not.
@@ -43,7 +53,8 @@ class Roster:
 
     def refresh(self) -> None:
         """Note who has come and gone; ask newcomers who they are, without waiting for the answer."""
-        online = set(self.grid.get_node_ids())
+        keys = {node.node_id: node.public_key for node in self.grid.get_nodes()}
+        online = set(keys)
         gone = {client for client, member in self.members.items() if member.node not in online}
         for client in gone:
             del self.members[client]
@@ -59,10 +70,10 @@ class Roster:
         for reply in self.grid.pull_messages(list(waiting)) if waiting else ():
             node = waiting[reply.metadata.reply_to_message_id]
             self._online[node] = None
-            self._introduce(node, reply)
+            self._introduce(node, keys[node], reply)
 
-    def _introduce(self, node: int, reply: Message) -> None:
-        client = -1
+    def _introduce(self, node: int, key: bytes, reply: Message) -> None:
+        client, size, validates = -1, 0, 0
         if reply.has_error():
             if reply.error.code in LOST:
                 del self._online[node]  # It is asked again if it is still there.
@@ -75,15 +86,26 @@ class Roster:
             except (KeyError, ValueError) as error:
                 problem = f"a node does not say who it is: {type(error).__name__} {error}"
             else:
-                problem = f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
-            if client in self.members:
-                problem = f"two nodes say that they are client {client}; the second is not used"
-            elif client in range(self.clients):
-                self.members[client] = Member(node, size, bool(validates))
-                self._refused.pop(node, None)
-                return
-        self._refused[node] = client, problem
-        self.say(f"warning: {problem}")
+                problem = self._objection(client, size, key)
+        if problem:
+            self._refused[node] = client, problem
+            self.say(f"warning: {problem}")
+        else:
+            self.members[client] = Member(node, size, bool(validates))
+            self._refused.pop(node, None)
+
+    def _objection(self, client: int, size: int, key: bytes) -> str:
+        """Why a node cannot be the client that it says it is, or nothing."""
+        if client not in range(self.clients):
+            return f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
+        if self._keys is not None and key != self._keys[client]:
+            return f"a node says that it is client {client} but does not have the key of node-{client}.pub"
+        # Without facts the clients have parts of a partition, whose sizes the server knows.
+        if "facts" in self._question and not 1 <= size <= MOST_SAMPLES:
+            return f"client {client} says that it trains on {size} samples; 1 to {MOST_SAMPLES} can be"
+        if client in self.members:
+            return f"two nodes say that they are client {client}; the second is not used"
+        return ""
 
     def wait(self, seconds: float, least: int) -> None:
         """Wait until every client has joined; when the time is over, this many will do."""

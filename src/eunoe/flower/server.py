@@ -21,6 +21,7 @@ from eunoe.config import Config, make_config, read_config
 from eunoe.data.federation import Integers
 from eunoe.errors import EunoeError, InputError
 from eunoe.files import write_text
+from eunoe.flower.credentials import read_node_key
 from eunoe.flower.engine import Remote, RemoteStates
 from eunoe.flower.own_data import Facts, server_federation
 from eunoe.flower.roster import Roster, Say
@@ -39,6 +40,9 @@ class RunOptions(Options):
         "partition", description="Whether clients train on parts of one data set or each on its own."
     )
     clients: int = Field(ge=1, description="Number of clients.")
+    keys: Path | None = Field(
+        None, description="A folder on the server; only the node with the key of its node-K.pub is client K."
+    )
     quorum: int = Field(1, ge=1, description="Least number of updates that make a round.")
     timeout: Finite = Field(600.0, gt=0, description="Seconds that a round waits for answers.")
     join_timeout: Finite = Field(
@@ -83,7 +87,7 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
     # What is wrong shows now, if it can be seen before all clients have come.
     job = checked_job(config, Given(), options, say) if facts is None else None
     question = RecordDict({} if facts is None else {"facts": facts.record()})
-    roster = Roster(grid, options.clients, question, say)
+    roster = Roster(grid, options.clients, question, say, node_keys(options))
     say(f"waiting for {options.clients} clients")
     sizes = declared_before(options.folder)
     # How much data clients have of their own is known once they all have said it.
@@ -135,6 +139,13 @@ def check_folder(folder: Path) -> None:
     # It is what a federation writes first, and nothing else writes it.
     if not (folder / "flower.json").exists():
         check_new(folder)
+
+
+def node_keys(options: RunOptions) -> dict[int, bytes] | None:
+    """The public key that each client's node must have, if the options say where they are."""
+    if options.keys is None:
+        return None
+    return {client: read_node_key(options.keys / f"node-{client}.pub") for client in range(options.clients)}
 
 
 def declared_before(folder: Path) -> Integers | None:
