@@ -17,6 +17,8 @@ from eunoe.vector import Weights
 
 # Numbers that are gathered at a time for the steps to come (16 MB).
 _BLOCK = 4_000_000
+# Why a client is left out from which the loss learns nothing; it names the setting and no client's labels.
+SITS_OUT = "it sits out (training.unlearnable)"
 
 
 @dataclass(frozen=True)
@@ -152,9 +154,7 @@ def train_client(
     setting, model, method = job.setting, job.model, job.method
     received = received.to(model.device)
     if setting.training.unlearnable == "skip" and not job.loss.learns_from(job.loss_counts(client)):
-        return Update(
-            client, 0, received.weights.to("cpu"), {}, skipped="its single class teaches this loss nothing"
-        ), {}
+        return Update(client, 0, received.weights.to("cpu"), {}, skipped=SITS_OUT), {}
     # For a model's own dropout.
     with global_stream(model.device, setting.seed, "model", received.round, client):
         model.load(received.weights)

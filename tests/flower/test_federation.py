@@ -333,8 +333,8 @@ def answered(records):
         (spoiled(numbers={"loss_after": [1.0]}), "loss_after is no number"),
         (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
         (answered({}), "its answer cannot be read"),
-        (answered({"skipped": ConfigRecord({})}), "it sits out and does not say why"),
-        (answered({"skipped": ConfigRecord({"reason": ""})}), "it sits out and does not say why"),
+        (answered({"skipped": ConfigRecord({})}), "it sits out (training.unlearnable)"),
+        (answered({"skipped": ConfigRecord({"reason": "cats"})}), "it sits out (training.unlearnable)"),
     ],
 )
 def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, reason):
@@ -346,6 +346,41 @@ def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, 
     assert not third["dropped"]
     assert [one["client"] for one in second["dropped"]] == [0]
     assert reason in second["dropped"][0]["reason"]
+
+
+def test_a_client_that_sits_out_says_no_more(tmp_path):
+    """Its records are those of the serial engine, and what it sends holds nothing of its labels."""
+    more = {
+        "partition": {"name": "classes", "clients": CLIENTS, "classes": 1},
+        "training": {"epochs": 1, "batch_size": 32, "unlearnable": "skip"},
+    }
+    federation, sent = Federation(tmp_path / "flower", **more), []
+
+    def watch(node, message):
+        if message.metadata.message_type == "train":
+            options = node_options(federation.grid.nodes[node])
+            sent.append(train(federation.config, options, message.content))
+            return sent[-1]
+
+    federation.grid.tamper = watch
+    serial = run(values(**more), out=tmp_path / "serial", say=lambda text: None)
+    assert_same(federation.serve(), serial)
+    assert len(sent) == 3 * ROUNDS
+    assert all(content == RecordDict({"skipped": ConfigRecord()}) for content in sent)
+
+
+def test_what_a_node_writes_is_shown_in_one_short_line(tmp_path):
+    federation = Federation(tmp_path / "flower")
+
+    def rude(node, message):
+        if node == federation.node(0):
+            raise ValueError("\x1b[2Jno\n" + "x" * 10**5)
+
+    federation.grid.tamper = rude
+    federation.serve()
+    warnings = [text for text in federation.said if "could not join" in text]
+    assert "ValueError'>:<' [2Jno xxx" in warnings[0]
+    assert all(text.isprintable() and len(text) < 700 for text in warnings)
 
 
 def _bad_round(federation, node, message):

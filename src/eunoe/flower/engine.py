@@ -10,8 +10,18 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
 from eunoe.flower.own_data import Facts
-from eunoe.flower.roster import Roster
-from eunoe.flower.wire import Order, absent, broadcast, lanes, order_out, sits_out, update_in, vectors_out
+from eunoe.flower.roster import MOST_SAMPLES, Roster
+from eunoe.flower.wire import (
+    Order,
+    absent,
+    broadcast,
+    lanes,
+    one_line,
+    order_out,
+    sits_out,
+    update_in,
+    vectors_out,
+)
 from eunoe.forgetting import spread
 from eunoe.job import Job
 from eunoe.states import ClientStates
@@ -88,7 +98,7 @@ class Remote(Serial):
 
     def _update(self, client: int, reply: Message, received: Received) -> Update:
         if reply.has_error():
-            return absent(client, received.weights, f"it failed: {reply.error.reason}")
+            return absent(client, received.weights, f"it failed: {one_line(reply.error.reason)}")
         update, keeps = update_in(reply.content, client, received.weights)
         size = int(self.job.federation.sizes[client])
         if update.skipped is None and update.size != size:
@@ -129,7 +139,7 @@ class Remote(Serial):
     def _counts(self, client: int, reply: Message) -> tuple[Any, Any, float] | None:
         """Right answers and samples per class and the sum of losses; None, and why, if they make no sense."""
         if reply.has_error():
-            self._tell(f"client {client} did not evaluate: {reply.error.reason}")
+            self._tell(f"client {client} did not evaluate: {one_line(reply.error.reason)}")
             return None
         try:
             record: ConfigRecord = reply.content.config_records["counts"]
@@ -137,8 +147,11 @@ class Remote(Serial):
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
             if right.shape != (self.job.federation.classes,) or right.shape != samples.shape:
                 raise ValueError(f"it has counts of {right.shape} and {samples.shape} classes")
-            if (right < 0).any() or (right > samples).any() or not np.isfinite(loss):
+            # The bound keeps the sums over clients and classes from overflowing.
+            if (right < 0).any() or (right > samples).any() or (samples > MOST_SAMPLES).any():
                 raise ValueError("its counts cannot be")
+            if not np.isfinite(loss):
+                raise ValueError("its loss is not finite")
         except (KeyError, TypeError, ValueError) as error:
             self._tell(f"client {client}'s evaluation cannot be read: {error}")
             return None

@@ -2,7 +2,8 @@
 
 The server has a data set of its own (in the config): its test part measures the model, its training part
 serves as public data where a method needs some, and its type, shape, class names and normalisation are sent
-to the clients, whose data must match. Of a client's data the server learns how many samples there are.
+to the clients, whose data must match. No sample leaves a client. The server is told how many it trains on and
+gets its trained model; what else it learns, by method and option, is listed in docs/flower.md.
 """
 
 from dataclasses import dataclass, field, fields, replace

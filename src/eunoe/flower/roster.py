@@ -15,6 +15,7 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from eunoe.errors import RunFailed
+from eunoe.flower.wire import one_line
 
 Say = Callable[[str], None]
 POLL_SECONDS = 0.5
@@ -78,7 +79,7 @@ class Roster:
             if reply.error.code in LOST:
                 del self._online[node]  # It is asked again if it is still there.
                 return
-            problem = f"a node could not join: {reply.error.reason}"
+            problem = f"a node could not join: {one_line(reply.error.reason)}"
         else:
             try:
                 said = reply.content.metric_records["numbers"]

@@ -10,10 +10,12 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from eunoe.training import Received, Update
+from eunoe.training import SITS_OUT, Received, Update
 from eunoe.vector import Weights
 
 LANES = ("parameters", "floats", "integers")
+# Letters of another party's text that are shown.
+LONGEST = 500
 
 
 @dataclass(frozen=True)
@@ -70,9 +72,9 @@ def weights_in(record: ArrayRecord) -> Weights:
 
 
 def update_out(update: Update, keeps_state: bool) -> RecordDict:
-    """A client's answer; one that sat out sends only why."""
+    """A client's answer; one that sat out sends only that it did."""
     if update.skipped is not None:
-        return RecordDict({"skipped": ConfigRecord({"reason": update.skipped})})
+        return RecordDict({"skipped": ConfigRecord()})
     numbers = {
         "size": update.size,
         "steps": update.steps,
@@ -99,8 +101,7 @@ def sits_out(content: RecordDict) -> bool:
 def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
     if sits_out(content):
-        reason = content.config_records["skipped"].get("reason") or "it sits out and does not say why"
-        return absent(client, start, str(reason)), False
+        return absent(client, start, SITS_OUT), False
     try:
         weights = weights_in(content.array_records["weights"])
         for lane, expected in lanes(start).items():
@@ -128,6 +129,12 @@ def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update,
         return update, bool(_count(numbers, "keeps_state"))
     except Exception as error:
         return absent(client, start, f"its answer cannot be read: {error}"), False
+
+
+def one_line(text: str) -> str:
+    """What another party wrote, fit for a log and a terminal: printable, in one line, and not endless."""
+    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
 
 
 def absent(client: int, start: Weights, reason: str) -> Update:
