@@ -47,7 +47,7 @@ def test_all_files_are_there(folder):
     }
     for path in folder.rglob("*.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for name in ("keys", "certificates"):
+    for name in (".", "keys", "certificates"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o700
 
 
@@ -204,6 +204,34 @@ def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run: pip install 'eunoe\[fl"):
         start(folder, 2, 9000, [])
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        *("", " ", "münchen.de", "https://fl.example.org", "fl.example.org:8443", "a..b", "-a.org"),
+        *("192.168.1.256", "fl.example.org.", f"{'a' * 64}.org", ".".join(["a" * 60] * 5)),
+    ],
+)
+def test_a_host_that_cannot_be_leaves_no_folder(tmp_path, host):
+    with pytest.raises(InputError, match="is no name or address of a server"):
+        init(tmp_path / "app", hosts=[host])
+    assert not (tmp_path / "app").exists()
+
+
+@pytest.mark.parametrize("existed", [False, True])
+def test_a_folder_that_could_not_be_written_is_as_it_was(tmp_path, monkeypatch, existed):
+    def fails(folder, name):
+        folder.mkdir()
+        (folder / f"{name}.key").write_text("half")
+        raise OSError("the disk is full")
+
+    monkeypatch.setattr("eunoe.flower.init.make_node_key", fails)
+    if existed:
+        (tmp_path / "app").mkdir()
+    with pytest.raises(OSError, match="full"):
+        init(tmp_path / "app")
+    assert list(tmp_path.rglob("*")) == ([tmp_path / "app"] if existed else [])
 
 
 def test_what_cannot_be_is_refused(tmp_path, folder):

@@ -5,6 +5,7 @@ server's certificate against the authority's. Every private file is readable by 
 """
 
 import os
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -26,6 +27,9 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 from eunoe.errors import InputError
 
 LOOPBACK = ("127.0.0.1", "localhost")
+_PART = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
+# The last part is no number: that would be a mistyped address.
+HOST_NAME = re.compile(rf"(\*\.)?({_PART}\.)*(?!\d+$){_PART}", re.IGNORECASE | re.ASCII)
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -40,15 +44,32 @@ def write_private(path: Path, content: bytes) -> None:
         file.write(content)
 
 
+def general_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
+    """Names and addresses of a server as a certificate holds them; refuses what is neither."""
+    names: list[x509.GeneralName] = []
+    for host in hosts:
+        try:
+            names.append(x509.IPAddress(ip_address(host)))
+        except ValueError:
+            if len(host) > 253 or not HOST_NAME.fullmatch(host):
+                raise InputError(
+                    f"{host!r} is no name or address of a server; give one such as fl.example.org or "
+                    "192.0.2.7, without https:// and port, and in ASCII letters (xn--...) if it has others"
+                ) from None
+            names.append(x509.DNSName(host))
+    return names
+
+
 def make_server_certificate(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365) -> None:
     """Write ca.crt, server.crt and server.key; `hosts` are the names and addresses that nodes use.
 
     The authority's own key is thrown away: nothing else will ever be signed with it, so nobody can steal it.
     """
+    names = general_names(hosts)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
     ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Eunoe federation authority")])
-    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Eunoe federation server")])
     authority = (
         _certificate(ca_name, ca_name, ca_key.public_key(), ca_key.public_key(), days)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
@@ -57,7 +78,7 @@ def make_server_certificate(folder: Path, hosts: Sequence[str] = LOOPBACK, days:
     )
     server = (
         _certificate(server_name, ca_name, server_key.public_key(), ca_key.public_key(), days)
-        .add_extension(x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
         .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -122,10 +143,3 @@ def _key_usage(signs_certificates: bool) -> x509.KeyUsage:
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    try:
-        return x509.IPAddress(ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)

@@ -1,6 +1,8 @@
 """Writes a Flower app that is ready to run: configuration, server, client, TLS, keys and a start script."""
 
-from collections.abc import Callable, Mapping, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -8,184 +10,9 @@ from eunoe import registry
 from eunoe.config import apply_settings, make_config, read_config
 from eunoe.data.loading import is_path
 from eunoe.errors import InputError
-from eunoe.flower.credentials import LOOPBACK, make_node_key, make_server_certificate
+from eunoe.flower import template
+from eunoe.flower.credentials import LOOPBACK, general_names, make_node_key, make_server_certificate
 from eunoe.toml import to_toml
-
-CONFIG = """\
-# What the federation computes, as in any run of Eunoe: `eunoe run config.toml` does the same
-# without a network.
-seed = 0
-rounds = 5
-participation = 1.0
-
-[data]
-name = "digits"
-
-# For trials. With data = "own" in pyproject.toml every node has data of its own, and this is not used.
-[partition]
-name = "dirichlet"
-clients = {nodes}
-alpha = 0.3
-
-[model]
-name = "mlp"
-
-[training]
-epochs = 3
-batch_size = 16
-lr = 0.1
-
-[loss]
-name = "wsm"
-
-[method]
-name = "fedavg"
-"""
-
-PROJECT = """\
-[project]
-name = "eunoe-federation"
-version = "1.0.0"
-description = "Federated learning that does not forget"
-dependencies = ["flwr>=1.41", "eunoe[flower]"]
-
-[tool.flwr.app]
-publisher = "eunoe"
-# Only this travels to the nodes: never keys, data or results.
-fab-include = ["*.py", "config.toml"]
-
-[tool.flwr.app.components]
-serverapp = "server_app:app"
-clientapp = "client_app:app"
-
-[tool.flwr.app.config]
-# The run folder on the server; a run that is there already goes on.
-folder = "run"
-# Whose data the clients train on: "partition" (parts of one data set, for trials) or "own".
-data = "partition"
-# Number of clients; each node has one of the numbers 0, 1, ... as client=NUMBER in its --node-config.
-clients = {nodes}
-# The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.
-keys = "keys"
-# A round goes on with at least this many clients' answers ...
-quorum = {quorum}
-# ... after at most this many seconds; who has not answered by then is left out and named.
-timeout = 600.0
-# Seconds to wait for all clients before the first round.
-join-timeout = 600.0
-# With data = "own": also evaluate on the validation data of the nodes that agree (validate=true in their
-# --node-config; those of start.py do).
-validate-on-clients = false
-"""
-
-SERVER = '''\
-"""The server of this federation."""
-
-from pathlib import Path
-
-from eunoe.flower.server import server_app
-
-app = server_app(Path(__file__).with_name("config.toml"))
-'''
-
-CLIENT = '''\
-"""A client of this federation."""
-
-from pathlib import Path
-
-from eunoe.flower.client import client_app
-
-app = client_app(Path(__file__).with_name("config.toml"))
-'''
-
-START = '''\
-"""Runs this federation on one machine: a server and its nodes as processes of their own, over TLS.
-
-Start it again after an interruption and the run goes on.
-"""
-
-from pathlib import Path
-
-from eunoe.flower.loopback import start
-
-NODES = {nodes}
-PORT = {port}
-# With data = "own" in pyproject.toml: the path of each node's data, a .npz with x and y or a folder.
-OWN_DATA: list[str] = []
-
-if __name__ == "__main__":
-    start(Path(__file__).parent, NODES, PORT, OWN_DATA)
-'''
-
-IGNORED = """\
-/.flwr/
-/certificates/
-/keys/
-/logs/
-/run/
-/state/
-/superlink.db*
-"""
-
-README = """\
-# A federation
-
-`config.toml` says what is computed, `pyproject.toml` (last section) how the federation runs.
-
-## On one machine
-
-    python start.py
-
-starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1 and shows what the server says. Results are in
-`run/`: `eunoe report run` makes the page. Started again, an interrupted run goes on.
-
-Nodes prove who they are by their keys, but Flower's commands need no login. While the server runs, every user
-of this machine can start a run at port {port}, and so run code as you: take a machine whose users you trust.
-
-## On several machines
-
-Eunoe must be installed on all of them. `certificates/server.crt` is good for {hosts}; make another folder
-with `--host` for other names. Before you start anything: `export FLWR_TELEMETRY_ENABLED=0`.
-
-On the server, in this folder:
-
-    flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database superlink.db \\
-      --ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\
-      --ssl-keyfile certificates/server.key --disable-runtime-dependency-installation
-
-Commands need no login here either: whoever reaches that port can register a key or start a run, which is code
-on the server and on every node. Let only the nodes and yourself through the firewall. Nodes need the paths
-under /v1/fleet/ only; a proxy in front of the port can keep those under /v1/control/, which are the commands,
-for yourself.
-
-For each node K, tell the server its public key, and give `certificates/ca.crt` and `keys/node-K.key` to that
-node and nobody else:
-
-    flwr supernode register keys/node-K.pub NAME
-
-where NAME is a connection in the file that `flwr config list` names:
-
-    [superlink.NAME]
-    address = "HOST:{port}"
-    root-certificates = "/path/to/certificates/ca.crt"
-
-On node K (K from 0), with its own data in a .npz file (arrays x and y) or a folder (one folder per class):
-
-    flower-supernode --superlink HOST:{port} --root-certificates ca.crt \\
-      --auth-supernode-private-key node-K.key \\
-      --node-config 'client=K state="/path/to/keep" data="/path/to/data.npz" validate=true'
-
-Let the system start it again when it ends (systemd: Restart=always). A node that was killed is refused until
-it has missed its heartbeats for a minute. `state` is where the node keeps what its method remembers between
-rounds; what is there survives a restart.
-
-Then, from this folder, with data = "own" in pyproject.toml:
-
-    flwr run . NAME --stream
-
-After a crash of the server: start the SuperLink and run this once more. The run goes on at its last finished
-round, with the same results.
-"""
 
 
 def init(
@@ -206,28 +33,45 @@ def init(
         raise InputError(f"port {port} leaves no room for {nodes} nodes; take one up to {65535 - nodes}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; name a new folder")
-    text = CONFIG.format(nodes=nodes)
+    general_names(hosts)
+    text = template.CONFIG.format(nodes=nodes)
     if config is not None:
         given = read_config(config)
         values = fitted(given, nodes, say)
         text = config.read_text("utf-8-sig") if values == given else to_toml(values)
-    folder.mkdir(parents=True, exist_ok=True)
     facts = {"nodes": nodes, "port": port, "quorum": max(1, nodes - 1), "hosts": ", ".join(hosts)}
     files = {
         "config.toml": text,
-        "pyproject.toml": PROJECT.format(**facts),
-        "server_app.py": SERVER,
-        "client_app.py": CLIENT,
-        "start.py": START.format(**facts),
-        "README.md": README.format(**facts),
-        ".gitignore": IGNORED,
+        "pyproject.toml": template.PROJECT.format(**facts),
+        "server_app.py": template.SERVER,
+        "client_app.py": template.CLIENT,
+        "start.py": template.START.format(**facts),
+        "README.md": template.README.format(**facts),
+        ".gitignore": template.IGNORED,
     }
-    for name, content in files.items():
-        (folder / name).write_text(content)
-    make_server_certificate(folder / "certificates", hosts)
-    for node in range(nodes):
-        make_node_key(folder / "keys", f"node-{node}")
+    with _whole(folder):
+        for name, content in files.items():
+            (folder / name).write_text(content, "utf-8")
+        make_server_certificate(folder / "certificates", hosts)
+        for node in range(nodes):
+            make_node_key(folder / "keys", f"node-{node}")
     return sorted(path for path in folder.rglob("*") if path.is_file())
+
+
+@contextmanager
+def _whole(folder: Path) -> Iterator[None]:
+    """A folder, new or empty, in which everything is written or nothing is left."""
+    existed = folder.exists()
+    # Beside keys it will hold clients' models: in the run folder and in the server's database.
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        yield
+    except BaseException:
+        for path in folder.iterdir():
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        if not existed:
+            folder.rmdir()
+        raise
 
 
 def fitted(values: Mapping[str, Any], nodes: int, say: Callable[[str], None]) -> dict[str, Any]:
