@@ -20,12 +20,15 @@ pytest.importorskip("flwr")
 from flwr.cli.build import build_fab_from_disk
 from flwr.cli.config_utils import load_and_validate
 
+from eunoe import registry
+from eunoe.assembly import Given, build_job
 from eunoe.commands.flower import app
 from eunoe.config import make_config, read_config
 from eunoe.errors import InputError
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
+from eunoe.flower.template import LEARNS
 from tests.faults import alive, until
 
 
@@ -64,6 +67,28 @@ def test_configurations_are_valid(folder):
 def test_the_readme_says_in_both_places_that_commands_need_no_login(folder):
     places = (folder / "README.md").read_text().split("## On several machines")
     assert ["need no login" in place for place in places] == [True, True]
+
+
+def test_readme_and_docs_list_what_the_server_learns(folder):
+    docs = Path(__file__).parents[2] / "docs" / "flower.md"
+    for text in ((folder / "README.md").read_text(), docs.read_text()):
+        assert LEARNS in text
+        assert "## What the keys prove" in text
+
+
+def test_whatever_methods_send_beside_models_is_listed():
+    sent = {}
+    for name in registry.names("method"):
+        job = build_job(make_config({"method": name, "public": {"share": 0.1}}), Given())
+        sent[name] = set(job.method.uploads(job.setting))
+    assert {name: uploads for name, uploads in sent.items() if uploads} == {
+        "fedcurv": {"fisher", "weighted"},
+        "fednova": {"work"},
+        "flashback": {"counts"},
+        "labelwise": {"owned"},
+        "scaffold": {"control_change"},
+    }
+    assert all(name in LEARNS for name, uploads in sent.items() if uploads)
 
 
 def test_only_the_app_travels(folder):

@@ -46,7 +46,7 @@ def init(
         "server_app.py": template.SERVER,
         "client_app.py": template.CLIENT,
         "start.py": template.START.format(**facts),
-        "README.md": template.README.format(**facts),
+        "README.md": template.README.format(**facts, learns=template.LEARNS),
         ".gitignore": template.IGNORED,
     }
     with _whole(folder):

@@ -116,6 +116,22 @@ IGNORED = """\
 /superlink.db*
 """
 
+# The same list is in docs/flower.md.
+LEARNS = """\
+- From every client: how many samples it trains on, its trained model, how many steps that took, and its loss
+  on one batch before and after. A model alone can tell much of its data: under losses that leave out the
+  classes that a client lacks (tce, wsm), the classifier's rows of those classes come back as they were.
+- `validate=true` on a node: how many validation samples it has of each class, how many of them the model gets
+  right, and their summed loss.
+- Method flashback: how many samples of each class it trains on; with `knowledge = "relative"` the shares,
+  with `"probabilities"` neither.
+- Method labelwise: which classes it trains on.
+- Methods scaffold and fedcurv: further vectors as long as the model, computed from its data. Method fednova:
+  a number for its work.
+- `training.unlearnable = "skip"`: whoever sits out has a single class; not which one.
+- An error on a node: its text, which may name paths, labels and classes.
+"""
+
 README = """\
 # A federation
 
@@ -133,8 +149,9 @@ of this machine can start a run at port {port}, and so run code as you: take a m
 
 ## On several machines
 
-Eunoe must be installed on all of them. `certificates/server.crt` is good for {hosts}; make another folder
-with `--host` for other names. Before you start anything: `export FLWR_TELEMETRY_ENABLED=0`.
+Eunoe must be installed on all of them. `certificates/server.crt` is good for {hosts} and for
+a year; make another folder with `--host` for other names or when the year is over. Before you start anything:
+`export FLWR_TELEMETRY_ENABLED=0`.
 
 On the server, in this folder:
 
@@ -147,8 +164,8 @@ on the server and on every node. Let only the nodes and yourself through the fir
 under /v1/fleet/ only; a proxy in front of the port can keep those under /v1/control/, which are the commands,
 for yourself.
 
-For each node K, tell the server its public key, and give `certificates/ca.crt` and `keys/node-K.key` to that
-node and nobody else:
+For each node K, tell the server its public key, give `certificates/ca.crt` and `keys/node-K.key` to that node
+and nobody else, and then remove `keys/node-K.key` here:
 
     flwr supernode register keys/node-K.pub NAME
 
@@ -162,7 +179,7 @@ On node K (K from 0), with its own data in a .npz file (arrays x and y) or a fol
 
     flower-supernode --superlink HOST:{port} --root-certificates ca.crt \\
       --auth-supernode-private-key node-K.key \\
-      --node-config 'client=K state="/path/to/keep" data="/path/to/data.npz" validate=true'
+      --node-config 'client=K state="/path/to/keep" data="/path/to/data.npz"'
 
 Let the system start it again when it ends (systemd: Restart=always). A node that was killed is refused until
 it has missed its heartbeats for a minute. `state` is where the node keeps what its method remembers between
@@ -174,4 +191,19 @@ Then, from this folder, with data = "own" in pyproject.toml:
 
 After a crash of the server: start the SuperLink and run this once more. The run goes on at its last finished
 round, with the same results.
+
+## What the keys prove
+
+A node's key proves that it is registered and, by `keys` in `pyproject.toml`, which client it is: only the
+node with the key of `keys/node-K.pub` on the server is client K. It does not prove that what the node says is
+true, neither its model nor how many samples it has, by which it counts in the average; with
+`method.weighting = "uniform"` all count alike.
+
+## What the server learns of a client's data
+
+With data = "own" no sample leaves a node. There is neither secure aggregation nor differential privacy here,
+and the server sees what each client sends:
+
+{learns}
+Whoever can start a run can read all that the nodes can read, since a run is code.
 """
