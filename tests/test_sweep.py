@@ -75,6 +75,24 @@ def test_the_whole_plan_is_checked_before_anything_runs(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_seed_is_no_setting_to_sweep_over(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
+        plan(FAST, {"loss.name": ["ce"], "seed": [1, 2]}, [0], tmp_path)
+    with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
+        search(FAST, "seed", 1.0, [0], tmp_path)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_run_warns_of_is_said_once_with_its_title(tmp_path: Path, jobs: int) -> None:
+    said: list[str] = []
+    runs = plan(FAST, {"method.name": ["fedavg", "feddyn"]}, [0, 1], tmp_path)
+    execute(runs, jobs, say=said.append)
+    warning = "warning: feddyn may diverge without clipping; its authors set training.clip = 10"
+    assert sorted(said) == [f"method=feddyn seed {seed}: {warning}" for seed in (0, 1)]
+    execute(runs, jobs, say=said.append)
+    assert len(said) == 2
+
+
 def test_a_mistyped_name_shows_before_anything_runs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="did you mean 'wsm'"):
         sweep(FAST, {"loss.name": ["ce", "wsmm"]}, [0], tmp_path / "sweep")

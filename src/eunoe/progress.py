@@ -44,7 +44,7 @@ class Bars:
     def follow(self, planned: "Planned", record: Record | None) -> None:
         """Begin the bar of a run of a sweep, or show what a round of it gave."""
         if record is None:
-            self.start(planned.folder, f"{planned.label} seed {planned.values['seed']}", planned.rounds)
+            self.start(planned.folder, planned.title, planned.rounds)
         else:
             self.update(planned.folder, record)
 

@@ -13,6 +13,7 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -25,7 +26,7 @@ from eunoe.interruption import end_with_the_parent, interruptible
 from eunoe.memory import keep_freed_memory
 from eunoe.resuming import check_config
 from eunoe.rounds import Record, stop_reason
-from eunoe.runs import Run, resume, run
+from eunoe.runs import Run, Say, resume, run
 from eunoe.toml import inline
 
 
@@ -41,6 +42,11 @@ class Planned:
     def rounds(self) -> int:
         return make_config(self.values).rounds
 
+    @property
+    def title(self) -> str:
+        """What it is called among the runs of the sweep."""
+        return f"{self.label} seed {self.values['seed']}"
+
 
 # Called as a run starts (no record) and after each of its rounds.
 OnRound = Callable[[Planned, Record | None], None]
@@ -50,6 +56,10 @@ def plan(
     values: Mapping[str, Any], over: Mapping[str, Sequence[Any]], seeds: Sequence[int], out: Path
 ) -> list[Planned]:
     """All runs of the product of the settings in `over`, at each seed; every one is checked."""
+    if "seed" in over:
+        raise InputError(
+            "a sweep takes its seeds from --seeds, as in --seeds 0,1,2: leave seed out otherwise"
+        )
     runs = []
     for combination in itertools.product(*over.values()):
         settings = dict(zip(over, combination, strict=True))
@@ -73,9 +83,12 @@ def folder_name(label: str) -> str:
 
 
 def execute(
-    runs: Iterable[Planned], jobs: int = 1, on_round: OnRound = lambda planned, record: None
+    runs: Iterable[Planned],
+    jobs: int = 1,
+    on_round: OnRound = lambda planned, record: None,
+    say: Say = print,
 ) -> list[Run]:
-    """Run what is not finished, `jobs` at a time; give all runs.
+    """Run what is not finished, `jobs` at a time; give all runs. What a run says begins with its title.
 
     A run that diverges is left as it is (its status says so) and the others go on; any other
     exception ends the sweep. A folder with a run of another configuration is refused.
@@ -96,10 +109,10 @@ def execute(
     if jobs == 1:
         for planned in waiting:
             on_round(planned, None)
-            _go_on(planned, lambda record, planned=planned: on_round(planned, record))  # type: ignore[misc]
+            _go_on(planned, partial(on_round, planned), say)
     else:
         with interruptible():
-            _side_by_side(waiting, jobs, on_round)
+            _side_by_side(waiting, jobs, on_round, say)
     return [Run(planned.folder) for planned in runs]
 
 
@@ -188,21 +201,20 @@ def done(planned: Planned) -> bool:
     return any(stop_reason(config, record, 0.0) for record in found.records[-1:])
 
 
-def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
+def _go_on(planned: Planned, on_round: Callable[[Record], None], say: Say) -> None:
+    def told(message: str) -> None:
+        say(f"{planned.title}: {message}")
+
     with suppress(Diverged):
         if (planned.folder / "config.toml").exists():
             # A stop that is no longer asked for must not end it.
             changes = {"stop": {}, **{key: planned.values[key] for key in RESUMABLE if key in planned.values}}
-            resume(planned.folder, changes, on_round=on_round, say=_silent)
+            resume(planned.folder, changes, on_round=on_round, say=told)
         else:
-            run(planned.values, out=planned.folder, on_round=on_round, say=_silent)
+            run(planned.values, out=planned.folder, on_round=on_round, say=told)
 
 
-def _silent(message: str) -> None:
-    pass
-
-
-def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
+def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound, say: Say) -> None:
     """Runs in forked processes of their own, each with the serial engine unless another is named."""
     context = multiprocessing.get_context("fork")
     active: dict[Connection, tuple[Planned, BaseProcess]] = {}
@@ -226,7 +238,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
                 assert isinstance(pipe, Connection)
                 planned, process = active[pipe]
                 try:
-                    record, error = pipe.recv()
+                    told = pipe.recv()
                 except EOFError:
                     process.join()
                     del active[pipe]
@@ -235,9 +247,12 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
                             f"the process of {planned.folder} ended with {process.exitcode}"
                         ) from None
                     continue
-                if error is not None:
-                    raise error
-                on_round(planned, record)
+                if isinstance(told, Exception):
+                    raise told
+                if isinstance(told, str):
+                    say(told)
+                else:
+                    on_round(planned, told)
     finally:
         for _, process in active.values():
             process.terminate()
@@ -245,15 +260,16 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
 
 
 def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
+    """Go on with a run; each of its records, what it says and how it fails go through the pipe."""
     end_with_the_parent()
     keep_freed_memory()
     for connection in inherited:
         connection.close()
     with suppress(KeyboardInterrupt):
         try:
-            _go_on(planned, lambda record: pipe.send((record, None)))
+            _go_on(planned, pipe.send, pipe.send)
         except InputError as error:
-            pipe.send((None, InputError(f"{planned.folder}: {error}")))
+            pipe.send(InputError(f"{planned.folder}: {error}"))
         except Exception:
-            pipe.send((None, RunFailed(f"{planned.folder}: {traceback.format_exc()}")))
+            pipe.send(RunFailed(f"{planned.folder}: {traceback.format_exc()}"))
     pipe.close()

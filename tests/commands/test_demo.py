@@ -17,6 +17,7 @@ def test_the_demo_shows_three_losses_and_where_the_results_lie(
     assert outcome.code == 0, outcome.error
     for words in (*demo.LOSSES.values(), "accuracy", "forgetting", "seconds", "±", f"results in {tmp_path}"):
         assert words in outcome.out
+    assert "warning" not in outcome.out
     assert len(list(tmp_path.rglob("metrics.jsonl"))) == 6
     # A second time everything is there already.
     assert "round 2/2" not in eunoe("demo", "--out", tmp_path / "demo").out

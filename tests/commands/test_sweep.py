@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from eunoe.commands.sweep import split_values
+from eunoe.config import read_config
 from tests.commands.command import eunoe
 from tests.commands.test_run import CONFIG
 
@@ -37,6 +38,22 @@ def test_the_product_of_settings_and_seeds(here: Path) -> None:
     assert "training.lr is 0.05 in runs/c/loss=ce/seed-0 and cannot become 0.5" in changed.error
 
 
+def test_the_seed_is_the_configs_unless_seeds_are_given(here: Path) -> None:
+    (here / "c.toml").write_text("seed = 5\n" + CONFIG)
+    short = ["sweep", "c.toml", "--set", "rounds=1"]
+    for arguments in (short, [*short, "--set", "seed=7"], [*short, "--seeds", "1,2"]):
+        assert eunoe(*arguments).code == 0
+    seeds = {path.parent.name: read_config(path)["seed"] for path in here.rglob("config.toml")}
+    assert seeds == {f"seed-{seed}": seed for seed in (1, 2, 5, 7)}
+
+
+def test_warnings_are_printed(here: Path) -> None:
+    outcome = eunoe("sweep", "c.toml", "--over", "method.name=fedavg,feddyn", "--set", "rounds=1")
+    assert outcome.code == 0, outcome.error
+    assert outcome.out.count("warning: ") == 1
+    assert "method=feddyn seed 0: warning: feddyn may diverge without clipping" in outcome.out
+
+
 def test_the_search(here: Path) -> None:
     outcome = eunoe("sweep", "c.toml", "--search", "training.lr=0.1", "--set", "rounds=1", "--out", "s")
     assert outcome.code == 0, outcome.error
@@ -50,6 +67,9 @@ def test_the_search(here: Path) -> None:
         (["--seeds", "a"], "no whole numbers"),
         (["--seeds", ""], "no whole numbers"),
         (["--seeds", "-1"], "seed: input should be greater than or equal to 0"),
+        (["--over", "seed=1,2"], "takes its seeds from --seeds"),
+        (["--over", " seed=1,2"], "takes its seeds from --seeds"),
+        (["--search", "seed=1"], "takes its seeds from --seeds"),
         (["--over", "loss.name"], "must be a setting and its values"),
         (["--over", "loss.name="], "must be a setting and its values"),
         (["--over", "training.lr=0.1,nan"], "training.lr: input should be a finite number"),

@@ -12,7 +12,9 @@ def sweep(
         list[str] | None,
         typer.Option(help="Values of a setting, such as loss.name=ce,tce,wsm; may be repeated."),
     ] = None,
-    seeds: Annotated[str, typer.Option(help="Seeds, separated by commas.")] = "0",
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds, separated by commas; by default the config's.")
+    ] = None,
     search: Annotated[
         str | None,
         typer.Option(help="A number to search from a start, such as training.lr=0.01: x10, then x2."),
@@ -24,20 +26,20 @@ def sweep(
     """Run the product of settings; what is finished is skipped, what was begun goes on."""
     from eunoe import sweep as sweeping
     from eunoe.comparison import legend, table
-    from eunoe.config import apply_settings, parse_value, read_config
+    from eunoe.config import apply_settings, make_config, parse_value, read_config
     from eunoe.errors import InputError
     from eunoe.progress import Bars
     from eunoe.tables import show
 
     values = apply_settings(read_config(config), set_ or [])
-    numbers = read_seeds(seeds)
+    numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
     folder = out or Path("runs") / config.stem
     product: dict[str, list[Any]] = {}
     for setting in over or []:
         path, equals, text = setting.partition("=")
         if not equals or not text:
             raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
-        product[path] = [parse_value(item) for item in split_values(text)]
+        product[path.strip()] = [parse_value(item) for item in split_values(text)]
     with Bars() as bars:
         if search is not None:
             path, equals, start = search.partition("=")
