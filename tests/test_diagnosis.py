@@ -3,8 +3,10 @@ import shlex
 import numpy as np
 import pytest
 
+from eunoe.assembly import assemble
 from eunoe.commands.demo import SETTING
-from eunoe.config import make_config
+from eunoe.config import apply_settings, make_config
+from eunoe.data.arrays import from_arrays
 from eunoe.diagnosis import diagnose
 from eunoe.report.records import RunRecords, read_run
 from eunoe.runs import run
@@ -13,6 +15,14 @@ ALIKE = np.full((6, 4), 10.0)
 FEW = np.kron(np.eye(2), np.full((3, 2), 10.0))
 # The same with so many clients that two in a round are few.
 MANY = np.tile(FEW, (5, 1))
+TWO = {"name": "tests.test_diagnosis:two_classes"}
+
+
+def two_classes():
+    """Random samples of two classes."""
+    x = np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32)
+    y = np.arange(400) % 2
+    return from_arrays(x[:300], y[:300], x[300:], y[300:])
 
 
 def records(start, local, merged, counts, before=None, **config):
@@ -64,6 +74,39 @@ def test_what_a_run_did_already_is_no_remedy(method):
             remedies = diagnose(records(0.9, local, merged, counts, method=done)).remedies
             assert remedies
             assert all(f"method.name={done}" not in remedy.settings for remedy in remedies)
+
+
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        # SCAFFOLD reads gradients off plain steps of sgd.
+        (records(0.9, [0.5, 0.5], 0.8, FEW, training={"clip": 10.0}), ["method.name=scaffold"]),
+        (records(0.9, [0.5, 0.5], 0.8, ALIKE, training={"optimiser": "adam"}), ["method.name=scaffold"]),
+        # With two classes there are no two that are not the true one.
+        (records(0.9, [0.5, 0.5], 0.8, MANY, data=TWO), ["method.name=fedntd"]),
+        # What distils computes the new weights itself.
+        (
+            records(0.9, [0.88, 0.9], 0.6, MANY, server_step="avgm"),
+            ["method.name=flashback", "method.name=feddf"],
+        ),
+        (
+            records(0.9, [0.88, 0.9], 0.6, MANY, public={"share": 0.1, "validation": 0.0}),
+            ["method.name=flashback", "method.name=feddf"],
+        ),
+    ],
+)
+def test_what_a_run_would_refuse_is_no_remedy(found, refused):
+    remedies = diagnose(found).remedies
+    proposed = [setting for remedy in remedies for setting in remedy.settings]
+    assert proposed
+    assert not set(refused) & set(proposed)
+    for remedy in remedies:
+        assemble(make_config(apply_settings(found.config, remedy.settings)))
+
+
+def test_where_the_run_itself_cannot_be_assembled_nothing_is_left_out():
+    found = records(0.9, [0.88, 0.9], 0.6, FEW, data="nowhere.npz", server_step="avgm")
+    assert diagnose(found).remedies[0].settings[0] == "method.name=flashback"
 
 
 def test_without_public_data_distillation_asks_for_some():

@@ -19,17 +19,22 @@ stands for L if it is 5 points or more: gains are in it, so no less is lost. G i
 
 Where few clients take part in a round or local training is long, more clients and fewer epochs are
 proposed as well: the WSM paper's ablations show forgetting grow with both.
+
+What Eunoe would refuse to run in the run's setting is not proposed.
 """
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
+from eunoe.assembly import assemble
+from eunoe.config import apply_settings, make_config
 from eunoe.data import numbers
 from eunoe.data.numbers import PartitionNumbers
+from eunoe.errors import InputError
 from eunoe.report.records import RunRecords
 from eunoe.report.summary import summarise
 
@@ -68,9 +73,21 @@ class Diagnosis:
 
 
 def diagnose(run: RunRecords) -> Diagnosis:
-    """Apply the rules to a run; what it did already is no remedy."""
+    """Apply the rules to a run; what it did already is no remedy, nor is what a run would refuse."""
     found = _diagnose(run)
-    return replace(found, remedies=tuple(r for r in found.remedies if r.is_new_to(run.config)))
+    new = [remedy for remedy in found.remedies if remedy.is_new_to(run.config)]
+    # Where the run itself cannot be assembled, as without its data, what is refused says nothing of a remedy.
+    if new and _assembles(run.config):
+        new = [remedy for remedy in new if _assembles(run.config, remedy.settings)]
+    return replace(found, remedies=tuple(new))
+
+
+def _assembles(config: Mapping[str, Any], settings: Sequence[str] = ()) -> bool:
+    try:
+        assemble(make_config(apply_settings(config, settings)))
+    except InputError:
+        return False
+    return True
 
 
 def _diagnose(run: RunRecords) -> Diagnosis:
@@ -162,9 +179,8 @@ def _participation(run: RunRecords) -> float:
 
 
 def _fresh_controls(run: RunRecords) -> list[Remedy]:
-    training = run.config["training"]
-    plain = training.get("optimiser", "sgd") == "sgd" and not training.get("momentum")
-    return [_scaffold()] if plain and _participation(run) >= FRESH else []
+    steady = not run.config["training"].get("momentum")
+    return [_scaffold()] if steady and _participation(run) >= FRESH else []
 
 
 def _more(run: RunRecords) -> list[Remedy]:
