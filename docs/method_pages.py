@@ -36,7 +36,8 @@ def overview(names: list[str]) -> str:
         for name in names
     ]
     text = (
-        "# Methods\n\nAny method goes with any loss. Costs are per client and round, in multiples of the "
+        "# Methods\n\nAny method goes with any loss, but for central training, which has no "
+        "clients and minimises cross-entropy. Costs are per client and round, in multiples of the "
         "model's size, against FedAvg. `eunoe list methods` prints this table.\n\n"
     )
     table = as_markdown(MEASURED["headings"], MEASURED["rows"])

@@ -47,6 +47,10 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"engine": {"name": "serial", "device": "meta"}}, "engine.device: 'meta' cannot be used"),
         ({"model": "lenet"}, "takes images"),
         ({"model": {"name": "mlp", "start_from": "none.pt"}}, "there is no file none.pt"),
+        (
+            {"method": "central", "loss": "wsm"},
+            "method 'central' trains no client, whose loss could be chosen",
+        ),
     ],
 )
 def test_what_does_not_fit_is_told_in_one_line(values: dict[str, Any], says: str) -> None:

@@ -15,7 +15,7 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, first_line
 from eunoe.job import Job
-from eunoe.losses import Loss
+from eunoe.losses import CrossEntropy, Loss
 from eunoe.methods.base import Method
 from eunoe.models.base import remove_bias
 from eunoe.randomness import global_stream
@@ -60,6 +60,10 @@ def build_job(config: Config, given: Given) -> Job:
     if not method.takes_server_step and step != Average():
         raise InputError(
             f"method {config.method.name!r} computes the new weights itself: leave server_step out"
+        )
+    if not method.trains_clients and loss != CrossEntropy():
+        raise InputError(
+            f"method {config.method.name!r} trains no client, whose loss could be chosen: leave loss out"
         )
     setting = Setting(
         clients=len(federation),
@@ -224,7 +228,7 @@ def _check_clients(job: Job) -> None:
 def _single_classes(job: Job) -> list[str]:
     """A warning if there are clients whose training can do nothing but shrink the model."""
     training = job.setting.training
-    if not (training.weight_decay and training.unlearnable == "train" and job.method.trains_clients):
+    if not (training.weight_decay and training.unlearnable == "train"):
         return []
     counts = job.federation.all_counts()
     alone = np.flatnonzero((counts > 0).sum(1) == 1)

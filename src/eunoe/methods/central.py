@@ -10,7 +10,7 @@ A round is what a client's participation would be: the epochs (or steps) of [tra
 optimiser, weight decay, clipping and augmentation, and the learning rate of that round. The optimiser's
 momenta go on from round to round, as they would in an ordinary training loop, so epochs = 1 gives such a loop
 with an evaluation after each epoch. Validation parts stay out, so that numbers compare with a
-federated run's. The loss is plain cross-entropy whatever the clients of other runs minimise.
+federated run's. The loss is plain cross-entropy, and any other is refused.
 """
 
 from typing import ClassVar, Literal
