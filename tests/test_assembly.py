@@ -1,7 +1,9 @@
 """From a configuration to a job: what is built, and what does not fit together."""
 
+import math
 import re
 import tomllib
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +14,7 @@ from torch import nn
 
 from eunoe.assembly import Given, assemble, resolved
 from eunoe.config import make_config
+from eunoe.data.feature_shift import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses import WSM
@@ -47,6 +50,9 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"engine": {"name": "serial", "device": "meta"}}, "engine.device: 'meta' cannot be used"),
         ({"model": "lenet"}, "takes images"),
         ({"model": {"name": "mlp", "start_from": "none.pt"}}, "there is no file none.pt"),
+        ({"public": {"share": 0.1, "alpha": math.inf}}, "public.alpha: input should be a finite number"),
+        ({"probes": [{"metric": "drift", "at": [math.nan]}]}, "at.0: input should be "),
+        ({"probes": [{"metric": "drift", "at": [1.5]}]}, "at.0: input should be less than or equal to 1"),
         (
             {"method": "central", "loss": "wsm"},
             "method 'central' trains no client, whose loss could be chosen",
@@ -153,11 +159,31 @@ def test_batch_normalisation_needs_more_than_one_number_to_normalise_by() -> Non
         make_job(net=flat, training={"batch_size": 1})
     with pytest.raises(InputError, match="batch normalisation cannot train on a single sample"):
         make_job(lone(), net=flat)
+    for method in (
+        {"name": "finetune", "server_batch_size": 1},
+        {"name": "flashback", "server_batch_size": 1},
+        {"name": "feddf", "batch_size": 1},
+    ):
+        with pytest.raises(InputError, match="batch normalisation cannot train on a single public sample"):
+            make_job(blobs(public=0.2), net=flat, method=method)
+        assert make_job(blobs(public=0.2), net=Net(), method=method)
+    assert make_job(
+        blobs(public=0.2), net=flat, method={"name": "feddf", "batch_size": 1, "freeze_statistics": True}
+    )
     # Where it is over the pixels of an image, one image is enough.
     images = nn.Sequential(nn.Unflatten(1, (1, 5)), nn.BatchNorm1d(1), nn.Flatten(), nn.Linear(5, 3))
     before = images[1].num_batches_tracked.clone()
     job = make_job(lone(), net=images)
     assert torch.equal(job.model.integers, before.reshape(1))
+
+
+def test_changes_of_images_need_images() -> None:
+    turned = replace(blobs(), shift=FeatureShift(kind="rotation", strength=9.0))
+    with pytest.raises(InputError, match=r"only images .* can be rotated"):
+        make_job(turned)
+    with pytest.raises(InputError, match="crop, flip and cutout need images"):
+        make_job(augment={"flip": True})
+    assert assemble(make_config({**SMALL, "augment": {"flip": True}, "shift": turned.shift}))
 
 
 def lone() -> Federation:

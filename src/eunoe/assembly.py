@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from eunoe import registry
-from eunoe.config import Config, Model, Named
+from eunoe.config import Config, Named
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, first_line
@@ -108,7 +108,7 @@ def build_federation(config: Config) -> Federation:
 
 
 def build_model(config: Config, federation: Federation, given: nn.Module | None) -> FlatModel:
-    """The model at its start, tried on one sample."""
+    """The model at its start, tried on what a client would train on."""
     section, device = config.model, usable_device(config.engine.device)
     supplied = {"shape": federation.shape, "classes": federation.classes}
     with global_stream(torch.device("cpu"), config.seed, "model start"):
@@ -125,7 +125,7 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
 
         load_state(module, Path(section.start_from), section.partial)
     model = FlatModel(module, federation.dtype, device)
-    _try(model, federation, section)
+    _try(model, federation, config)
     return model
 
 
@@ -183,8 +183,9 @@ def check_targets(config: Config, federation: Federation) -> None:
         raise InputError("stop.test_target is a test accuracy and there is no test set: name stop.target")
 
 
-def _try(model: FlatModel, federation: Federation, section: Model) -> None:
-    x = federation.inputs("clients", torch.zeros(2, dtype=torch.int64)).to(model.device)
+def _try(model: FlatModel, federation: Federation, config: Config) -> None:
+    section, x = config.model, federation.inputs("clients", torch.zeros(2, dtype=torch.int64), 0)
+    x = config.augment(x, torch.Generator(), federation.preprocess.black).to(model.device)
     with model.evaluating(), torch.no_grad():
         try:
             logits = model.forward(x)
@@ -218,7 +219,8 @@ def _check_clients(job: Job) -> None:
     if empty := int((sizes == 0).sum()):
         raise InputError(f"{empty} clients have no training sample; take fewer clients or another partition")
     alone = training.batch_size == 1 or int(sizes.min()) == 1
-    if alone and job.setting.has_batch_norm and not _trains_alone(job):
+    first = torch.zeros(1, dtype=torch.int64)
+    if alone and not job.model.trains_on(job.federation.inputs("clients", first)):
         raise InputError(
             "batch normalisation cannot train on a single sample: take a larger batch_size, "
             "a partition with larger clients or a model with another normalisation"
@@ -238,23 +240,6 @@ def _single_classes(job: Job) -> list[str]:
         f"{len(alone)} of {len(counts)} clients have one class only, from which this loss learns nothing: "
         "weight decay shrinks their models; set training.unlearnable to 'no_decay' or 'skip'"
     ]
-
-
-def _trains_alone(job: Job) -> bool:
-    """Whether a batch of one sample can train, as it can where normalisation is over many pixels."""
-    model = job.model
-    before = model.weights.copy()
-    with torch.random.fork_rng(devices=[]), torch.no_grad():
-        model.module.train()
-        try:
-            model.forward(
-                job.federation.inputs("clients", torch.zeros(1, dtype=torch.int64)).to(model.device)
-            )
-        except ValueError:
-            return False
-        finally:
-            model.load(before)
-    return True
 
 
 def _build(kind: str, section: Named, wanted: Any, **supplied: Any) -> Any:

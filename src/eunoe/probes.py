@@ -7,7 +7,7 @@ stands in report/records.py.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,9 @@ class Probe(Options):
     )
     rounds: tuple[int, ...] = Field((), description="Rounds at which it is measured.")
     every: int = Field(0, ge=0, description="Measured every so many rounds; 0: not by this rule.")
-    at: tuple[float, ...] = Field((), description="Measured at these fractions of the run.")
+    at: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
+        (), description="Measured at these fractions of the run."
+    )
     data: Literal["auto", "participants", "clients", "test"] = Field(
         "auto",
         description="Whose data the client matrix is on: the participants' validation parts, those of all "

@@ -256,13 +256,17 @@ class _Watch:
 
 
 def public_trainer(
-    setting: Setting, method: str, *, labels: bool = False, validation: bool = True
+    setting: Setting, method: str, *, labels: bool = False, validation: bool = True, batch: int = 0
 ) -> ServerTrainer:
-    """The server's trainer, if it has the public set that a method needs; otherwise what to change."""
+    """The server's trainer, if it has the public set that a method needs; otherwise what to change.
+
+    With a `batch`, batches of that size must be fit to train on.
+    """
     trainer = setting.trainer
     if trainer is None or trainer.federation.public is None:
         raise InputError(f"{method} needs a public set at the server: set public.share (to 0.025, say)")
-    if not len(trainer.public("train")):
+    pool = trainer.public("train")
+    if not len(pool):
         raise InputError(f"{method} needs public samples to train on: raise public.share or public.count")
     if validation and not len(trainer.public("validation")):
         raise InputError(f"{method} validates on public samples: set public.validation above 0")
@@ -270,5 +274,11 @@ def public_trainer(
         raise InputError(
             f"{method} needs public labels of the clients' classes, which public.data does not have: "
             "set public.share instead"
+        )
+    alone = min(batch, len(pool)) == 1
+    if alone and not trainer.model.trains_on(pool.inputs(torch.zeros(1, dtype=torch.int64))):
+        raise InputError(
+            f"{method}: batch normalisation cannot train on a single public sample: take larger batches at "
+            "the server, more public samples or a model with another normalisation"
         )
     return trainer

@@ -75,6 +75,21 @@ class FlatModel:
     def has_batch_norm(self) -> bool:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
 
+    def trains_on(self, x: Tensor) -> bool:
+        """Whether a batch can be trained on: not one sample where it is normalised by a single number."""
+        if not self.has_batch_norm:
+            return True
+        before = self.weights.copy()
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            self.module.train()
+            try:
+                self.forward(x.to(self.device))
+            except ValueError:
+                return False
+            finally:
+                self.load(before)
+        return True
+
     @property
     def weights(self) -> Weights:
         """The vectors the module lives in (not a copy)."""

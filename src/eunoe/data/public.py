@@ -22,7 +22,10 @@ class Public(BaseModel):
     min_size: int = Field(1, ge=1, description="groups with fewer samples are never public")
     balanced: bool = Field(False, description="the same number of samples of each class, not as drawn")
     alpha: float | None = Field(
-        None, gt=0, description="class shares drawn from Dirichlet(alpha), unequal where it is small"
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="class shares drawn from Dirichlet(alpha), unequal where it is small",
     )
     validation: float = Field(0.1, ge=0, lt=1, description="share of the public samples used to validate")
 

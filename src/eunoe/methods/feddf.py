@@ -74,7 +74,8 @@ class FedDF(Method):
 
     def check(self, setting: Setting) -> list[str]:
         if self.steps:
-            public_trainer(setting, "feddf", labels=self.least_accuracy > 0)
+            batch = 0 if self.freeze_statistics else self.batch_size
+            public_trainer(setting, "feddf", labels=self.least_accuracy > 0, batch=batch)
         return []
 
     def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:

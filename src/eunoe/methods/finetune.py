@@ -29,7 +29,7 @@ class FineTune(PublicEpochs):
 
     def check(self, setting: Setting) -> list[str]:
         if self.server_epochs:
-            public_trainer(setting, "finetune", labels=True)
+            public_trainer(setting, "finetune", labels=True, batch=self.server_batch_size)
         return []
 
     def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:

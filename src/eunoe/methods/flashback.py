@@ -72,7 +72,7 @@ class Flashback(PublicEpochs):
         if self.local == "ntd":
             need_three_classes(setting, "flashback with local = 'ntd'", "set method.local = 'dynamic'")
         if self.server_epochs:
-            public_trainer(setting, "flashback", labels=True)
+            public_trainer(setting, "flashback", labels=True, batch=self.server_batch_size)
         elif self.knowledge == "probabilities":
             public_trainer(setting, "flashback with knowledge = 'probabilities'", validation=False)
         return []
