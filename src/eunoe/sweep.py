@@ -57,9 +57,7 @@ def plan(
 ) -> list[Planned]:
     """All runs of the product of the settings in `over`, at each seed; every one is checked."""
     if "seed" in over:
-        raise InputError(
-            "a sweep takes its seeds from --seeds, as in --seeds 0,1,2: leave seed out otherwise"
-        )
+        raise InputError("a sweep takes its seeds from --seeds, as in --seeds 0,1,2: leave seed out")
     runs = []
     for combination in itertools.product(*over.values()):
         settings = dict(zip(over, combination, strict=True))
@@ -148,6 +146,8 @@ def search(
 
     def score(tried: Sequence[float]) -> None:
         new = [value for value in dict.fromkeys(tried) if value not in scores]
+        # A value that the setting cannot have is to show before the others are run.
+        plan(values, {path: new}, seeds, out)
         for value in new:
             runs = sweep(values, {path: [value]}, seeds, out, jobs, on_round)
             scores[value] = sum(_score(run) for run in runs) / len(runs)

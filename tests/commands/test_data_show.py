@@ -37,6 +37,14 @@ def test_numbers_page_and_picture(config: Path, capsys: pytest.CaptureFixture[st
     assert (config.parent / "deep" / "figure.v1.png").read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_list_is_one_value(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    show(config, over="model.hidden=[8, 8],[16]", clients=2, out=config.parent / "figure")
+    printed = capsys.readouterr().out
+    assert printed.count("hidden = ") == 2
+    assert "hidden = [8, 8]" in printed
+    assert "hidden = [16]" in printed
+
+
 def test_clients_named_are_the_clients_drawn(config: Path) -> None:
     show(config, client=[7, 2], out=config.parent / "figure")
     page = (config.parent / "figure.html").read_text()
@@ -48,7 +56,7 @@ def test_what_cannot_be_shown_is_said_and_nothing_written(config: Path) -> None:
     out = config.parent / "figure"
     with pytest.raises(InputError, match="numbered from 0 to 11"):
         show(config, client=[12], out=out)
-    with pytest.raises(InputError, match="varies nothing"):
+    with pytest.raises(InputError, match="must be a setting and its values"):
         show(config, over="partition.alpha", out=out)
     with pytest.raises(InputError, match="alpha"):
         show(config, over="partition.alpha=0,1", out=out)

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eunoe.commands.sweep import read_over
+
 if TYPE_CHECKING:
     from eunoe.data.federation import Federation
 
@@ -75,18 +77,12 @@ def show(
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:
     """The config's values, once for each value of what is varied, by what to call them."""
     from eunoe.config import apply_settings
-    from eunoe.errors import InputError
 
     if over is None:
         return {_title(values): values}
-    path, equals, choices = over.partition("=")
-    if not equals or not all(choice.strip() for choice in choices.split(",")):
-        raise InputError(f"{over!r} varies nothing; write it as part.option=value,value")
-    option = path.strip().rpartition(".")[2]
-    return {
-        f"{option} = {choice.strip()}": apply_settings(values, [f"{path}={choice}"])
-        for choice in choices.split(",")
-    }
+    path, choices = read_over(over)
+    option = path.rpartition(".")[2]
+    return {f"{option} = {choice}": apply_settings(values, [f"{path}={choice}"]) for choice in choices}
 
 
 def _title(values: dict[str, Any]) -> str:

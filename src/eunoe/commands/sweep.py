@@ -27,7 +27,6 @@ def sweep(
     from eunoe import sweep as sweeping
     from eunoe.comparison import legend, table
     from eunoe.config import apply_settings, make_config, parse_value, read_config
-    from eunoe.errors import InputError
     from eunoe.progress import Bars
     from eunoe.tables import show
 
@@ -36,18 +35,12 @@ def sweep(
     folder = out or Path("runs") / config.stem
     product: dict[str, list[Any]] = {}
     for setting in over or []:
-        path, equals, text = setting.partition("=")
-        if not equals or not text:
-            raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
-        product[path.strip()] = [parse_value(item) for item in split_values(text)]
+        path, items = read_over(setting)
+        product[path] = [parse_value(item) for item in items]
     with Bars() as bars:
         if search is not None:
-            path, equals, start = search.partition("=")
-            if product or not equals or not isinstance(parse_value(start), int | float):
-                raise InputError(
-                    "--search takes one number to start from, as in training.lr=0.01, without --over"
-                )
-            best, scores = sweeping.search(values, path, float(start), numbers, folder, jobs, bars.follow)
+            path, start = _read_search(search, alone=not product)
+            best, scores = sweeping.search(values, path, start, numbers, folder, jobs, bars.follow)
         else:
             done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
     if search is not None:
@@ -66,6 +59,29 @@ def read_seeds(text: str) -> list[int]:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
         raise InputError(f"--seeds {text!r} are no whole numbers separated by commas") from None
+
+
+def read_over(setting: str) -> tuple[str, list[str]]:
+    """A setting and the texts of its values, as in loss.name=ce,wsm."""
+    from eunoe.errors import InputError
+
+    path, _, text = (part.strip() for part in setting.partition("="))
+    items = [item.strip() for item in split_values(text)]
+    if not path or not all(items):
+        raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
+    return path, items
+
+
+def _read_search(setting: str, alone: bool) -> tuple[str, float]:
+    from eunoe.errors import InputError
+
+    path, _, start = setting.partition("=")
+    try:
+        if alone:
+            return path.strip(), float(start)
+    except ValueError:
+        pass
+    raise InputError("--search takes one number to start from, as in training.lr=0.01, without --over")
 
 
 def split_values(text: str) -> list[str]:
