@@ -2,6 +2,10 @@
 
 import difflib
 from collections.abc import Iterable
+from typing import Literal
+
+# How a run ended.
+Outcome = Literal["finished", "interrupted", "diverged", "failed"]
 
 
 class EunoeError(Exception):
@@ -22,6 +26,15 @@ class RunFailed(EunoeError):
 
 class Diverged(RunFailed):
     """A run whose model is no longer made of finite numbers."""
+
+
+def outcome_of(kind: type[BaseException] | None) -> Outcome:
+    """How a run ended that was left by an exception of this kind, or by none."""
+    if kind is None:
+        return "finished"
+    if issubclass(kind, KeyboardInterrupt):
+        return "interrupted"
+    return "diverged" if issubclass(kind, Diverged) else "failed"
 
 
 def first_line(error: BaseException) -> str:

@@ -18,7 +18,7 @@ from eunoe.config import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
 from eunoe.environment import environment
-from eunoe.errors import Diverged, EunoeError, InputError, RunFailed
+from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
 from eunoe.files import read_lines
 from eunoe.folder import RunFolder, check_new, load_course, read_run_config
 from eunoe.forgetting import mean_at_end, mean_over_rounds
@@ -265,9 +265,8 @@ def execute(
                 raise
             except Exception as error:
                 reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
-                state = "diverged" if isinstance(error, Diverged) else "failed"
                 with suppress(RunFailed):  # The disk may be full, which the error then says.
-                    folder.write_status(state, reason, course.seconds)
+                    folder.write_status(outcome_of(type(error)), reason, course.seconds)
                 raise
             folder.write_status("finished", reason, course.seconds)
     finally:

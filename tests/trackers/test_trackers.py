@@ -10,12 +10,13 @@ import pytest
 
 from eunoe import registry
 from eunoe.config import make_config
-from eunoe.errors import InputError
+from eunoe.errors import Diverged, InputError, Outcome, RunFailed
 from eunoe.report.figures import KINDS
 from eunoe.runs import Run, resume, run
 from eunoe.toml import to_toml
 from eunoe.trackers import build_trackers, scalars
 from eunoe.trackers.base import Followed, Tracker
+from eunoe.trackers.wandb import WandB
 from tests.helpers import blobs
 
 SMALL: dict[str, Any] = {
@@ -45,8 +46,8 @@ class Noted(Tracker):
     def figure(self, round: int, name: str, png: bytes) -> None:
         self.told.append(("figure", round, name, png[:4]))
 
-    def close(self) -> None:
-        self.told.append(("close",))
+    def close(self, outcome: Outcome) -> None:
+        self.told.append(("close", outcome))
 
 
 OWN = f"{__name__}:Noted"
@@ -116,7 +117,7 @@ def test_tensorboard_hides_rounds_that_are_done_again(tmp_path: Path) -> None:
         tracker.start(Followed(tmp_path, "a run", {}, "id", first))
         for round in range(first, first + 4):
             tracker.scalars(round, {"test/accuracy": value})
-        tracker.close()
+        tracker.close("finished")
     events = EventAccumulator(str(tmp_path / "track/tensorboard")).Reload()
     assert [(e.step, e.value) for e in events.Scalars("test/accuracy")] == [
         (1, 1.0),
@@ -193,6 +194,41 @@ def test_mlflow_has_the_scalars_and_figures_of_one_run(
     assert "figures/accuracy.png" in files
 
 
+def test_mlflow_tells_runs_that_failed_from_those_that_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    from mlflow import MlflowClient
+
+    uri = (tmp_path / "mlflow").as_uri()
+    for error in (KeyboardInterrupt, Diverged, OSError):
+        name, section = error.__name__, {"name": "mlflow", "uri": uri}
+        with pytest.raises(error):
+            tracked(tmp_path / name, section, name=name, on_round=failing(error))
+    client = MlflowClient(uri)
+    experiment = client.get_experiment_by_name("eunoe")
+    assert experiment is not None
+    found = {made.info.run_name: made.info.status for made in client.search_runs([experiment.experiment_id])}
+    assert found == {"KeyboardInterrupt": "KILLED", "Diverged": "FAILED", "OSError": "FAILED"}
+
+
+def test_wandb_tells_runs_that_failed_from_those_that_finished() -> None:
+    codes: list[int] = []
+
+    class Told:
+        def finish(self, exit_code: int) -> None:
+            codes.append(exit_code)
+
+    tracker = WandB()
+    tracker._run = Told()
+    outcomes: tuple[Outcome, ...] = ("finished", "interrupted", "diverged", "failed")
+    for outcome in outcomes:
+        tracker.close(outcome)
+    # What wandb itself gives a script that ends so.
+    assert codes == [0, 255, 1, 1]
+
+
 def test_a_users_own_tracker_is_told_everything_in_order(tmp_path: Path) -> None:
     made = tracked(tmp_path / "run", OWN)
     identity = (tmp_path / "run/track/id").read_text()
@@ -201,7 +237,7 @@ def test_a_users_own_tracker_is_told_everything_in_order(tmp_path: Path) -> None
     figures = Noted.told[4:-1]
     assert [what[2] for what in figures] == ["accuracy", "round-forgetting"]
     assert all(what[:2] == ("figure", 3) and what[3] == b"\x89PNG" for what in figures)
-    assert Noted.told[-1] == ("close",)
+    assert Noted.told[-1] == ("close", "finished")
 
 
 def test_a_tracker_that_fails_is_said_once_and_changes_nothing(tmp_path: Path) -> None:
@@ -229,17 +265,30 @@ def test_figures_that_cannot_be_drawn_do_not_end_the_run(
     made = tracked(tmp_path / "run", OWN, say=said.append)
     assert made.finished
     assert said == ["warning: the trackers get no figures: ValueError: no font"]
-    assert Noted.told[-1] == ("close",)
+    assert Noted.told[-1] == ("close", "finished")
 
 
-def test_a_run_that_fails_closes_its_trackers_without_figures(tmp_path: Path) -> None:
-    def stop(record: Any) -> None:
-        if record["round"] == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        tracked(tmp_path / "run", OWN, on_round=stop)
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [(KeyboardInterrupt, "interrupted"), (Diverged, "diverged"), (RunFailed, "failed"), (OSError, "failed")],
+)
+def test_a_run_that_fails_closes_its_trackers_without_figures(
+    tmp_path: Path, error: type[BaseException], outcome: str
+) -> None:
+    with pytest.raises(error):
+        tracked(tmp_path / "run", OWN, on_round=failing(error))
     assert [what[0] for what in Noted.told] == ["start", "scalars", "scalars", "close"]
+    assert Noted.told[-1][1] == outcome == Run(tmp_path / "run").status["state"]
+
+
+def failing(error: type[BaseException]) -> Any:
+    """Something that is told of rounds and fails at the second."""
+
+    def fail(record: Any) -> None:
+        if record["round"] == 2:
+            raise error("no more")
+
+    return fail
 
 
 def test_trackers_may_change_when_a_run_goes_on(tmp_path: Path) -> None:

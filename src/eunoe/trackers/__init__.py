@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from eunoe import registry
-from eunoe.errors import InputError
+from eunoe.errors import InputError, outcome_of
 from eunoe.files import write_text
 from eunoe.folder import read_run_config
 from eunoe.trackers.base import Followed, Tracker
@@ -73,7 +73,7 @@ class Tracking:
             for name, png in self._figures().items():
                 self._tell(lambda tracker, name=name, png=png: tracker.figure(self._round, name, png))  # type: ignore[misc]
         if self._round:
-            self._tell(lambda tracker: tracker.close())
+            self._tell(lambda tracker: tracker.close(outcome_of(kind)))
 
     def tell(self, record: Mapping[str, Any]) -> None:
         """Hand over what a round gave."""

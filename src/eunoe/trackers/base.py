@@ -8,6 +8,8 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict
 
+from eunoe.errors import Outcome
+
 
 @dataclass(frozen=True)
 class Followed:
@@ -47,5 +49,5 @@ class Tracker(BaseModel, ABC):
     def figure(self, round: int, name: str, png: bytes) -> None:
         """A figure of the whole run, after its last round."""
 
-    def close(self) -> None:
-        """Called at the end, also of a run that failed."""
+    def close(self, outcome: Outcome) -> None:
+        """Called at the end, with how the run ended: finished, interrupted, diverged or failed."""

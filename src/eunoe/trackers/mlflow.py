@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from eunoe.errors import Outcome
 from eunoe.toml import to_toml
 from eunoe.trackers.base import Followed, Tracker
 
@@ -52,5 +53,6 @@ class MLflow(Tracker):
 
         self._client.log_image(self._id, Image.open(BytesIO(png)), f"figures/{name}.png")
 
-    def close(self) -> None:
-        self._client.set_terminated(self._id)
+    def close(self, outcome: Outcome) -> None:
+        status = {"finished": "FINISHED", "interrupted": "KILLED"}.get(outcome, "FAILED")
+        self._client.set_terminated(self._id, status)

@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from eunoe.errors import Outcome
 from eunoe.toml import to_toml
 from eunoe.trackers.base import Followed, Tracker
 
@@ -38,5 +39,5 @@ class TensorBoard(Tracker):
         pixels = np.asarray(Image.open(BytesIO(png)).convert("RGB"))
         self._writer.add_image(f"figures/{name}", pixels, round, dataformats="HWC")
 
-    def close(self) -> None:
+    def close(self, outcome: Outcome) -> None:
         self._writer.close()

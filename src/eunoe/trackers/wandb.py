@@ -6,6 +6,7 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from eunoe.errors import Outcome
 from eunoe.trackers.base import Followed, Tracker
 
 
@@ -44,5 +45,6 @@ class WandB(Tracker):
 
         self._run.log({f"figures/{name}": wandb.Image(Image.open(BytesIO(png)))}, step=round)
 
-    def close(self) -> None:
-        self._run.finish()
+    def close(self, outcome: Outcome) -> None:
+        # By 255 it knows a run that the user ended.
+        self._run.finish({"finished": 0, "interrupted": 255}.get(outcome, 1))
