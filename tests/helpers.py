@@ -42,6 +42,20 @@ class Net(nn.Module):
         return self.classifier(self.features(x))
 
 
+class Tied(nn.Module):
+    """Two layers of one weight."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        inputs = int(np.prod(shape))
+        self.first, self.second = nn.Linear(inputs, inputs), nn.Linear(inputs, inputs)
+        self.second.weight = self.first.weight
+        self.classifier = nn.Linear(inputs, classes)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.classifier(torch.relu(self.second(torch.relu(self.first(x.flatten(1))))))
+
+
 class Same(nn.Module):
     """Logits are the inputs."""
 

@@ -143,6 +143,21 @@ def test_predictions_with_and_without_a_prior(tmp_path: Path) -> None:
         done.predict(x, prior=[0, 0, 0])
 
 
+def test_each_model_is_a_module_of_its_own(tmp_path: Path) -> None:
+    federation = blobs()
+    done = run(federation=federation, model=net(), **FAST, out=tmp_path)
+    last, best = done.model("last"), done.model("best")
+    assert best is not last
+    with torch.no_grad():
+        best.classifier.bias.add_(9.0)
+    before = last.classifier.bias.clone()
+    done.predict(federation.data.test.x)
+    done.model("best")
+    assert torch.equal(last.classifier.bias, before)
+    assert torch.equal(done.model().classifier.bias, before)
+    assert not torch.equal(done.model("best").classifier.bias, best.classifier.bias)
+
+
 def test_metrics_as_arrays(tmp_path: Path) -> None:
     done = run(**{**NAMED, "rounds": 6, "evaluation": {"every": 3, "last": 2}}, out=tmp_path)
     rounds, accuracy = done.series("test.accuracy")

@@ -73,7 +73,8 @@ def test_a_model_without_features_says_so():
 def test_state_goes_to_a_file_and_back(tmp_path):
     model = FlatModel(normed())
     weights = Weights(torch.randn_like(model.parameters), torch.rand(12), torch.tensor([7]))
-    save_state(model.state_dict(weights), tmp_path / "state.safetensors")
+    model.load(weights)
+    save_state(model.module.state_dict(), tmp_path / "state.safetensors")
     fresh = normed()
     assert load_state(fresh, tmp_path / "state.safetensors") == []
     again = FlatModel(fresh)

@@ -1,5 +1,6 @@
 """Running, resuming and reading runs: what a Python user calls."""
 
+import copy
 import json
 import tempfile
 from collections.abc import Callable, Mapping
@@ -115,9 +116,9 @@ class Run:
         return job.method.reported(course.server, course.weights)
 
     def model(self, which: str = "last") -> nn.Module:
-        """The last model, or the best on validation, as an ordinary module in evaluation mode."""
+        """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode."""
         self.job.model.load(self.weights(which))
-        return self.job.model.module.eval()
+        return copy.deepcopy(self.job.model.module).eval()
 
     def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
         """The class of each input (given as the training inputs were), by the last model.

@@ -146,16 +146,6 @@ class FlatModel:
         finally:
             self.module.train(training)
 
-    def state_dict(self, weights: Weights | None = None) -> dict[str, Tensor]:
-        """An ordinary state_dict of the module, at the given weights."""
-        state = {name: value.detach().clone() for name, value in self.module.state_dict().items()}
-        if weights is not None:
-            state.update(zip(self.names, (v.clone() for v in self.views(weights.parameters)), strict=True))
-            for names, lane in ((self.float_names, weights.floats), (self.integer_names, weights.integers)):
-                for name, value in zip(names, _cut(lane, [state[n] for n in names]), strict=True):
-                    state[name] = value.clone()
-        return state
-
     def _named(self, parameters: Tensor, floats: Tensor | None, integers: Tensor | None) -> dict[str, Tensor]:
         named = dict(zip(self.names, self.views(parameters), strict=True))
         for names, lane in ((self.float_names, floats), (self.integer_names, integers)):
@@ -205,7 +195,10 @@ def _cut(lane: Tensor, like: list[Tensor]) -> list[Tensor]:
 
 def save_state(state: dict[str, Tensor], path: Path) -> None:
     """Write a state_dict as safetensors."""
-    save_file({name: value.contiguous() for name, value in state.items()}, path)
+    # Copies, since a file must not hold a tensor twice and names of tied weights share one.
+    save_file(
+        {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}, path
+    )
 
 
 def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str]:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from eunoe.runs import Run, run
 from tests.commands.command import eunoe
+from tests.helpers import Tied
 
 VALUES = {
     "rounds": 3,
@@ -64,8 +65,21 @@ def test_the_last_and_the_best_model_as_files(folder: Path, tmp_path: Path) -> N
     assert set(state) == set(done.model().state_dict())
     assert all(torch.equal(value, done.model().state_dict()[name]) for name, value in state.items())
     best = load_file(tmp_path / "best.safetensors")
-    expected = done.job.model.state_dict(done.weights("best"))
+    expected = done.model("best").state_dict()
     assert all(torch.equal(value, expected[name]) for name, value in best.items())
+
+
+def test_weights_that_are_tied_are_exported_under_both_names(tmp_path: Path) -> None:
+    done = run({**VALUES, "model": "tests.helpers:Tied"}, out=tmp_path / "run")
+    assert eunoe("export", done.folder).code == 0
+    state = load_file(done.folder / "last.safetensors")
+    assert torch.equal(state["first.weight"], state["second.weight"])
+    again = Tied((8, 8), 10)
+    again.load_state_dict(state)
+    test = done.job.federation
+    x, y = test.preprocess(test.data.test.x), test.data.test.y
+    right = again(x).argmax(1) == y
+    assert right.double().mean().item() == done.records[-1]["test"]["accuracy"]
 
 
 def test_what_cannot_be_exported(folder: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def export(
     target = to or run / f"{which}.safetensors"
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to write the model to")
-    state = opened.job.model.state_dict(opened.weights(which))
+    state = opened.model(which).state_dict()
     try:
         if target.is_dir():
             raise InputError(f"{target} is a folder; name the file to write the model to")
