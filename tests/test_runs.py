@@ -243,6 +243,19 @@ def test_a_run_is_not_overwritten(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
+def test_a_run_that_came_meanwhile_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def slowly(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        run(**NAMED, out=tmp_path)
+        return runs.assemble(*arguments)
+
+    monkeypatch.setattr(runs, "assemble", slowly)
+    with pytest.raises(InputError, match="holds a run already; resume it, or name another folder"):
+        run(**{**NAMED, "rounds": 5, "seed": 1}, out=tmp_path)
+    assert Run(tmp_path).config.seed == 0
+    assert len(Run(tmp_path).records) == 4
+
+
 def test_other_files_are_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("precious")
     with pytest.raises(InputError, match="holds other files and no run; name a new folder or an empty one"):

@@ -174,7 +174,7 @@ def run(
     for warning in warnings:
         say(f"warning: {warning}")
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    return execute(checked, given, job, folder, on_round, say)
+    return execute(checked, given, job, folder, on_round, say, new=True)
 
 
 def resume(
@@ -232,8 +232,12 @@ def execute(
     on_round: Callable[[Record], None] | None,
     say: Say,
     engine: Engine | None = None,
+    new: bool = False,
 ) -> Run:
-    """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one."""
+    """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one.
+
+    One that must be new does not go on with another.
+    """
     tracking = Tracking(build_trackers(config.track), path, config.title, say)
     config, threads = with_cohort(config, job), torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
@@ -251,6 +255,9 @@ def execute(
         course = start_course(job)
         # The engine comes first, so that nothing is written if it cannot be had.
         with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder, tracking:
+            if new:
+                # Another run may have come while the data were read.
+                check_new(path)
             for warning in folder.restore(course, states):
                 say(f"warning: {warning}")
             folder.write_config(resolved(config, given))
