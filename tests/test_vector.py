@@ -102,3 +102,21 @@ def test_an_unreadable_state_file_is_one_clear_line(tmp_path, content):
         load_state(normed(), path)
     with pytest.raises(InputError, match="there is no file"):
         load_state(normed(), tmp_path / "missing.safetensors")
+
+
+@pytest.mark.parametrize("content", [torch.ones(3), [torch.ones(3)], 7])
+def test_a_file_that_holds_no_names_is_one_clear_line(tmp_path, content):
+    torch.save(content, tmp_path / "other.pt")
+    with pytest.raises(InputError, match=r"is not a state_dict file: it holds a (Tensor|list|int)$"):
+        load_state(normed(), tmp_path / "other.pt")
+
+
+def test_values_that_are_no_tensors_fit_nowhere(tmp_path):
+    path = tmp_path / "other.pt"
+    torch.save({"0.bias": 3.0, 1: torch.ones(6)}, path)
+    with pytest.raises(InputError, match=r"nothing in .* fits the model"):
+        load_state(normed(), path, partial=True)
+    torch.save({"0.bias": torch.ones(6), "3.bias": 3.0, 1: 2}, path)
+    with pytest.raises(InputError, match=r"does not fit the model .first at 1"):
+        load_state(normed(), path)
+    assert "3.bias" in load_state(normed(), path, partial=True)

@@ -208,7 +208,7 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
     names or shapes that fit nowhere are refused unless `partial` is set.
     """
     try:
-        state: dict[str, Any] = (
+        state: Any = (
             load_file(path)
             if path.suffix == ".safetensors"
             else torch.load(path, map_location="cpu", weights_only=True)
@@ -217,10 +217,16 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
         raise InputError(f"there is no file {path} to start the model from") from None
     except Exception as error:
         raise InputError(f"{path} is not a state_dict file that can be read: {error}") from None
+    if not isinstance(state, dict):
+        raise InputError(f"{path} is not a state_dict file: it holds a {type(state).__name__}")
     mine = module.state_dict()
-    fits = {name: value for name, value in state.items() if name in mine and value.shape == mine[name].shape}
+    fits = {
+        name: value
+        for name, value in state.items()
+        if name in mine and isinstance(value, Tensor) and value.shape == mine[name].shape
+    }
     left = sorted(set(mine) - set(fits))
-    strange = sorted(set(state) - set(fits))
+    strange = sorted(set(state) - set(fits), key=str)
     if not fits or ((left or strange) and not partial):
         odd = (strange or left)[0]
         raise InputError(
