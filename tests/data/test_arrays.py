@@ -1,13 +1,12 @@
-"""Data sets from arrays and torch Datasets."""
+"""Data sets from arrays."""
 
 import warnings
 
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
-from eunoe.data.arrays import from_arrays, from_torch, moments, set_aside
+from eunoe.data.arrays import from_arrays, moments, set_aside
 from eunoe.errors import InputError
 
 
@@ -115,52 +114,6 @@ def test_what_is_wrong_is_said(changes, message):
 
 def test_absent_classes_are_fine_if_their_number_is_given():
     assert from_arrays(**arrays(y_test=[0, 4]), classes=7).classes == 7
-
-
-class Pairs(torch.utils.data.Dataset):
-    def __init__(self, pairs):
-        self.pairs = pairs
-
-    def __len__(self):
-        return len(self.pairs)
-
-    def __getitem__(self, i):
-        return self.pairs[i]
-
-
-def test_torch_datasets_of_tensors_arrays_and_pictures():
-    tensors = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 0]))
-    data = from_torch(tensors, Pairs([(torch.tensor([7.0, 8.0]), torch.tensor(1))]), name="mine")
-    assert data.train.x.data_ptr() == tensors.tensors[0].data_ptr()
-    assert (data.test.x.tolist(), data.test.y.tolist(), data.classes) == ([[7.0, 8.0]], [1], 2)
-
-    picture = Image.fromarray(np.full((2, 3), 9, np.uint8))
-    data = from_torch(Pairs([(picture, 0), (picture, 1)]), Pairs([(np.zeros((2, 3), np.uint8), 0)]))
-    assert (data.train.x.dtype, tuple(data.train.x.shape)) == (torch.uint8, (2, 2, 3))
-    assert data.train.x.eq(9).all()
-
-
-class Stream(torch.utils.data.IterableDataset):
-    def __iter__(self):
-        return iter([(torch.zeros(2), 0)])
-
-
-@pytest.mark.parametrize(
-    ("train", "message"),
-    [
-        (Stream(), "own: train must be a torch Dataset with a length and numbered samples"),
-        (Pairs([]), r"own: train must hold \(input, label\) pairs, at least one"),
-        (Pairs([torch.zeros(2)]), r"own: train must hold \(input, label\) pairs"),
-        (
-            Pairs([(torch.zeros(2), 0), (torch.zeros(3), 0)]),
-            "does not stack into one array with integer labels",
-        ),
-        (Pairs([(torch.zeros(2), "cat")]), "does not stack into one array with integer labels"),
-    ],
-)
-def test_torch_datasets_that_will_not_do(train, message):
-    with pytest.raises(InputError, match=message):
-        from_torch(train, Pairs([(torch.zeros(2), 0)]))
 
 
 def test_setting_aside_divides_the_rows_and_keeps_what_belongs_together():

@@ -1,4 +1,4 @@
-"""Data sets from arrays, tensors and torch Datasets, and the checks that every source of data shares."""
+"""Data sets from arrays and tensors, and the checks that every source of data shares."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -73,23 +73,6 @@ def from_arrays(
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
     )
-
-
-def from_torch(
-    train: "torch.utils.data.Dataset[Any]",
-    test: "torch.utils.data.Dataset[Any]",
-    *,
-    name: str = "own",
-    classes: int | None = None,
-    class_names: Sequence[str] | None = None,
-) -> DataSet:
-    """A data set of two torch Datasets of (input, label) pairs, whose own transforms are applied once.
-
-    Inputs may be tensors, arrays or Pillow images. Random transforms belong into the config instead,
-    because here each sample is asked for only once.
-    """
-    arrays = [_stacked(part, f"{name}: {key}") for part, key in ((train, "train"), (test, "test"))]
-    return from_arrays(*arrays[0], *arrays[1], name=name, classes=classes, class_names=class_names)
 
 
 def set_aside(
@@ -197,21 +180,6 @@ def _writers(
         given = dict(zip(given, number_ids(*given.values()), strict=True))
     tensors = {part: _tensor(ids.astype(np.int64, copy=False)) for part, ids in given.items()}
     return tensors.get("train"), tensors.get("test")
-
-
-def _stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Array]:
-    if isinstance(part, torch.utils.data.TensorDataset) and len(part.tensors) == 2:
-        return _array(part.tensors[0]), _array(part.tensors[1])
-    try:
-        pairs = [part[i] for i in range(len(part))]  # type: ignore[arg-type]
-    except TypeError:
-        raise InputError(f"{what} must be a torch Dataset with a length and numbered samples") from None
-    if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
-        raise InputError(f"{what} must hold (input, label) pairs, at least one")
-    try:
-        return np.stack([_array(x) for x, _ in pairs]), np.asarray([int(y) for _, y in pairs])
-    except (ValueError, TypeError) as error:
-        raise InputError(f"{what} does not stack into one array with integer labels: {error}") from None
 
 
 def _array(value: Any) -> Array:
