@@ -122,5 +122,17 @@ def test_a_name_for_fedavg_with_a_step_is_written_out() -> None:
     }
     assert registry.unalias({"method": "fedprox"}) == {"method": "fedprox"}
     assert registry.unalias({"method": {"name": [1]}}) == {"method": {"name": [1]}}
+
+
+@pytest.mark.parametrize("step", ["average", {"name": "average", "lr": 1.0, "gma": None}, {"lr": 1}, None])
+def test_the_step_that_is_none_gives_way_to_that_of_a_name(step: Any) -> None:
+    written = registry.unalias({"method": "fedadam", "server_step": step})
+    assert written == {"method": {"name": "fedavg"}, "server_step": {"name": "adam"}}
+
+
+@pytest.mark.parametrize(
+    "step", ["yogi", {"name": "yogi"}, {"name": "average", "lr": 0.5}, {"name": "average", "gma": 0.2}, 3]
+)
+def test_a_name_for_fedavg_with_a_step_takes_no_other_step(step: Any) -> None:
     with pytest.raises(InputError, match="leave server_step out"):
-        registry.unalias({"method": "fedadam", "server_step": "yogi"})
+        registry.unalias({"method": "fedadam", "server_step": step})

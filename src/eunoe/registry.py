@@ -138,8 +138,10 @@ def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
     name = section.get("name")
     if not isinstance(name, str) or name not in STEPPED:
         return values
-    step = STEPPED[name]
-    if values.get("server_step", "average") not in ("average", {"name": "average"}):
+    step, other = STEPPED[name], values.get("server_step")
+    given = other if isinstance(other, Mapping) else {"name": other}
+    default = {"name": "average", **defaults("server step", "average", {})}
+    if {**default, **{key: value for key, value in given.items() if value is not None}} != default:
         raise InputError(
             f"method {name!r} is fedavg with server step {step['name']!r}: leave server_step out"
         )
