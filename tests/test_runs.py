@@ -21,6 +21,7 @@ from eunoe.errors import InputError
 from eunoe.folder import checkpoints
 from eunoe.losses import WSM
 from eunoe.methods.fedavg import FedAvg
+from eunoe.report.records import group_key
 from eunoe.runs import Run, resume, run
 from eunoe.toml import to_toml
 from tests.helpers import Net, blobs
@@ -317,6 +318,42 @@ def test_more_rounds_and_another_engine_may_be_asked_for(tmp_path: Path) -> None
     assert (done.config.rounds, done.config.title) == (4, "other")
 
 
+def test_what_is_left_out_of_a_section_stays(tmp_path: Path) -> None:
+    values = {**NAMED, "rounds": 1, "stop": {"target": 0.9}}
+    first = run(values, training={"lr": 0.1}, engine={"workers": 1}, out=tmp_path)
+    assert (first.config.training.lr, first.config.training.epochs) == (0.1, 1)
+    assert (first.config.engine.name, first.config.engine.workers) == ("serial", 1)
+    config = resume(tmp_path, {"stop": {"hours": 1}}, engine={"workers": 2}).config
+    assert (config.stop.target, config.stop.hours) == (0.9, 1.0)
+    assert (config.engine.name, config.engine.workers) == ("serial", 2)
+
+
+def test_a_run_goes_on_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = np.random.default_rng(0)
+    x, y = chance.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    np.savez("own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    torch.save(nn.Linear(4, 3).state_dict(), "start.pt")
+    values = {
+        **FAST,
+        "data": "./own.npz",
+        "partition": {"name": "iid", "clients": 3},
+        "model": {"name": "torch.nn:Linear", "start_from": "start.pt", "in_features": 4, "out_features": 3},
+    }
+    values["model"]["partial"] = True
+    first = run(values, rounds=1, out=tmp_path / "run")
+    assert first.values["data"]["name"] == str(tmp_path / "own.npz")
+    assert first.values["model"]["start_from"] == str(tmp_path / "start.pt")
+    # Named as before it is the same run.
+    assert resume(tmp_path / "run", values, rounds=2).finished
+    monkeypatch.chdir("elsewhere")
+    assert len(resume(tmp_path / "run", rounds=3).records) == 3
+    other = run({**values, "data": "../own.npz"}, model={"start_from": "../start.pt"}, rounds=3)
+    assert bits(other.folder) == bits(tmp_path / "run")
+    assert group_key(other.config) == group_key(Run(tmp_path / "run").config)
+
+
 def test_fewer_rounds_than_are_done_are_refused(tmp_path: Path) -> None:
     done = run(FAST, rounds=3, out=tmp_path / "run")
     before = (done.folder / "config.toml").read_bytes()
@@ -340,7 +377,7 @@ def test_a_run_that_reached_its_target_has_nothing_left_to_do(tmp_path: Path) ->
     before = bits(tmp_path)
     assert len(resume(tmp_path).records) == 1
     assert bits(tmp_path) == before
-    assert len(resume(tmp_path, stop={}).records) == 4
+    assert len(resume(tmp_path, stop={"target": None}).records) == 4
 
 
 def test_a_target_that_is_not_measured_is_refused_before_the_first_round(tmp_path: Path) -> None:

@@ -34,6 +34,7 @@ from eunoe.rounds import Record, run_rounds, start_course
 from eunoe.server_steps import ServerStep
 from eunoe.states import ClientStates
 from eunoe.trackers import Tracking, build_trackers
+from eunoe.values import merge
 from eunoe.vector import Weights
 
 Say = Callable[[str], None]
@@ -159,14 +160,15 @@ def run(
 ) -> Run:
     """Train a federation and give the run.
 
-    The configuration is a `Config`, nested values, or keyword arguments; `model`, `method`, `loss` and
-    `server_step` may be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your
-    own. A run folder that is there already is not overwritten. Without `out` the folder is a temporary
-    one, which stays until you remove it.
+    The configuration is a `Config`, nested values, or keyword arguments, which change single options of it
+    (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_step` may be a
+    name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. A run folder that is
+    there already is not overwritten. Without `out` the folder is a temporary one, which stays until you
+    remove it.
     """
     given, plain = _handed_over(federation, values)
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    checked = make_config({**base, **plain})
+    checked = make_config(merge(base, plain))
     if out is not None:
         check_new(Path(out))
     job, warnings = assemble(checked, given)
@@ -188,12 +190,13 @@ def resume(
 ) -> Run:
     """Go on with a run where its newest checkpoint left it; only what changes no result may be changed.
 
-    Changes are nested values or keyword arguments; objects of your own are handed over as to `run`.
+    Changes are nested values or keyword arguments, of single options (`stop={"target": None}`); objects of
+    your own are handed over as to `run`.
     """
     folder = Path(folder)
     check_place(folder)
     given, plain = _handed_over(federation, values)
-    new = make_config({**make_config(read_run_config(folder)).model_dump(), **(changes or {}), **plain})
+    new = make_config(merge(make_config(read_run_config(folder)).model_dump(), changes or {}, plain))
     check_config(folder, new)
     done = int(Run(folder).status.get("round", 0))
     if new.rounds < done:
@@ -234,10 +237,7 @@ def execute(
     engine: Engine | None = None,
     new: bool = False,
 ) -> Run:
-    """Begin a run in a folder or go on with it, on the engine of its configuration or on a given one.
-
-    One that must be new does not go on with another.
-    """
+    """Begin a run in a folder or, unless it must be new, go on with it; on its engine or on a given one."""
     tracking = Tracking(build_trackers(config.track), path, config.title, say)
     config, threads = with_cohort(config, job), torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.

@@ -208,8 +208,9 @@ def _go_on(planned: Planned, on_round: Callable[[Record], None], say: Say) -> No
     with suppress(Diverged):
         if (planned.folder / "config.toml").exists():
             # A stop that is no longer asked for must not end it.
-            changes = {"stop": {}, **{key: planned.values[key] for key in RESUMABLE if key in planned.values}}
-            resume(planned.folder, changes, on_round=on_round, say=told)
+            stop = make_config(planned.values).stop.model_dump()
+            changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
+            resume(planned.folder, {**changes, "stop": stop}, on_round=on_round, say=told)
         else:
             run(planned.values, out=planned.folder, on_round=on_round, say=told)
 
