@@ -22,6 +22,7 @@ from eunoe.randomness import global_stream
 from eunoe.server_steps import Average, ServerStep
 from eunoe.server_training import ServerTrainer
 from eunoe.setting import Setting
+from eunoe.values import placed
 from eunoe.vector import FlatModel, load_state
 
 # What the library gives to a model besides the user's options.
@@ -139,7 +140,7 @@ def usable_device(name: str) -> str:
 
 
 def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
-    """The configuration with the defaults of all named things written out."""
+    """The configuration with the defaults of all named things written out and paths made absolute."""
     values = config.model_dump(mode="json", exclude_none=True)
     sections: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "partition": ("partition", ()),
@@ -158,7 +159,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
         }
         full = registry.defaults(kind, section.name, section.options, supplied)
         values[key] = {"name": section.name, **own, **{k: v for k, v in full.items() if v is not None}}
-    return values
+    return placed(values)
 
 
 def with_cohort(config: Config, job: Job) -> Config:

@@ -8,11 +8,11 @@ from typing import Any
 
 from eunoe import registry
 from eunoe.config import apply_settings, make_config, read_config
-from eunoe.data.loading import is_path
 from eunoe.errors import InputError
 from eunoe.flower import template
 from eunoe.flower.credentials import LOOPBACK, general_names, make_node_key, make_server_certificate
 from eunoe.toml import to_toml
+from eunoe.values import placed
 
 
 def init(
@@ -85,21 +85,4 @@ def fitted(values: Mapping[str, Any], nodes: int, say: Callable[[str], None]) ->
     if isinstance(config.participation, int) and config.participation > nodes:
         say(f"participation is {nodes} now: there are no more nodes")
         values = apply_settings(values, [f"participation={nodes}"])
-    placed = {**values, **{key: _placed(values[key]) for key in ("data", "model") if key in values}}
-    if isinstance(public := values.get("public"), Mapping) and "data" in public:
-        placed["public"] = {**public, "data": _placed(public["data"])}
-    return placed
-
-
-def _placed(section: Any) -> Any:
-    """A section of a config with absolute paths."""
-    if isinstance(section, str):
-        return str(Path(section).expanduser().resolve()) if is_path(section) else section
-    if not isinstance(section, Mapping):
-        return section
-    files = {
-        key: str(Path(section[key]).expanduser().resolve())
-        for key in ("path", "start_from")
-        if key in section
-    }
-    return {**section, **({"name": _placed(section["name"])} if "name" in section else {}), **files}
+    return placed(values)

@@ -44,6 +44,7 @@ from eunoe.config import RESUMABLE, Config, make_config
 from eunoe.errors import InputError
 from eunoe.files import read_lines
 from eunoe.folder import read_run_config
+from eunoe.values import placed
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -164,7 +165,7 @@ def settings(config: Config) -> dict[str, Any]:
     # With defaults, so that a run of an earlier version is not told apart by options that it did not have.
     kept = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
     flat: dict[str, Any] = {}
-    for key, value in kept.items():
+    for key, value in placed(kept).items():
         flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 
