@@ -23,17 +23,18 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, Field
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eunoe import registry
 from eunoe.errors import InputError
+from eunoe.options import Options
 
 Counts = Tensor | Sequence[float]
 
 
-class Loss(BaseModel, ABC, frozen=True, extra="forbid"):
+class Loss(Options, ABC):
     """One loss per sample, from logits, labels and what the client's label counts say."""
 
     @abstractmethod

@@ -23,20 +23,19 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
 from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Vectors
+from eunoe.options import Options
 
 if TYPE_CHECKING:
     from eunoe.merging import Sums
 
 
-class ServerStep(BaseModel):
+class ServerStep(Options):
     """Base of the server steps: a learning rate, a mask, and state that the checkpoint carries."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     lr: float = Field(1.0, gt=0, allow_inf_nan=False, description="The server's learning rate.")
     gma: float | None = Field(
@@ -74,7 +73,7 @@ class ServerStep(BaseModel):
 class Average(ServerStep):
     """Follow the averaged change."""
 
-    neutral = {"gma": 0.0}
+    neutral: ClassVar[Mapping[str, Any] | None] = {"gma": 0.0}
 
 
 class AvgM(ServerStep):
@@ -83,7 +82,7 @@ class AvgM(ServerStep):
     beta: float = Field(0.9, ge=0, lt=1, description="How much of the momentum a round keeps.")
 
     cost = Cost(server_extra="m")
-    neutral = {"beta": 0.0}
+    neutral: ClassVar[Mapping[str, Any] | None] = {"beta": 0.0}
 
     def start(self, parameters: Tensor) -> Vectors:
         return {"momentum": torch.zeros_like(parameters, dtype=torch.float64)}

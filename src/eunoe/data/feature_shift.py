@@ -9,11 +9,12 @@ import math
 from typing import Literal, NamedTuple
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from eunoe.errors import InputError
+from eunoe.options import Options
 from eunoe.randomness import generator, torch_seed
 
 
@@ -24,7 +25,7 @@ class Shift(NamedTuple):
     pattern: int
 
 
-class FeatureShift(BaseModel):
+class FeatureShift(Options):
     """A change of inputs, drawn for each client.
 
     - noise: a fixed pattern of Gaussian noise, as of one camera's sensor, is added to each input; its
@@ -34,8 +35,6 @@ class FeatureShift(BaseModel):
     - contrast: each input moves away from its own mean, or towards it, by a factor e^u with u uniform
       from -strength to strength.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: Literal["noise", "rotation", "contrast"] = Field(description="what differs between clients")
     strength: float = Field(gt=0, le=180, description="how much, in the unit of the kind")

@@ -4,17 +4,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
 from eunoe.data.partitions.base import Integers, ranges, stock
 from eunoe.data.split import part_size
 from eunoe.errors import InputError
+from eunoe.options import Options
 
 
-class Public(BaseModel):
+class Public(Options):
     """How many samples are public and how they are chosen; give one of share, count and groups."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     share: float = Field(0.0, ge=0, lt=1, description="share of the training samples that is public")
     count: int | None = Field(None, ge=1, description="number of public samples, in place of a share")

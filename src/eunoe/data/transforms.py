@@ -6,17 +6,16 @@ another colour is given.
 """
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
 from eunoe.errors import InputError
+from eunoe.options import Options
 
 
-class Augment(BaseModel):
+class Augment(Options):
     """Random changes to training images; all are off by default."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     crop_padding: int = Field(
         0, ge=0, description="crop to the same size after padding this many pixels all round"

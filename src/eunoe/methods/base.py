@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 from torch import Tensor
 
+from eunoe.options import Options
 from eunoe.vector import Weights
 
 if TYPE_CHECKING:
@@ -71,10 +72,8 @@ class Merged:
     warnings: tuple[str, ...] = ()
 
 
-class Method(BaseModel):
+class Method(Options):
     """Federated averaging: the mean of the models that the clients trained."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     weighting: Literal["samples", "uniform"] = Field(
         "samples", description="Whether a client counts by its number of samples or all count alike."

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from eunoe.options import Options
 
 from eunoe.errors import Outcome
 
@@ -29,10 +29,8 @@ class Followed:
         return self.folder / "track"
 
 
-class Tracker(BaseModel, ABC):
+class Tracker(Options, ABC):
     """Base of the trackers: its fields are its options; what it has opened is in private attributes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     # The package that must be installed for it.
     needs: ClassVar[str] = ""

@@ -10,17 +10,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
 from eunoe.errors import InputError
+from eunoe.options import Options
 
 Integers = NDArray[np.int64]
 
 
-class Partition(BaseModel):
+class Partition(Options):
     """A way to divide samples among clients."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     clients: int = Field(ge=1, description="number of clients")
 
