@@ -44,7 +44,7 @@ def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> No
     assert isinstance(model, MLP)
     assert model.classifier.in_features == 7
     assert registry.build("model", f"{HERE}:adder", {"times": "5"}, shape=(4,), classes=3) == ((4,), 3, 5)
-    assert registry.build("loss", f"{HERE}:free", {"x": 1}, ignored=2) == {"x": 1}
+    assert registry.build("data set", f"{HERE}:free", {"x": 1}, ignored=2) == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -91,17 +91,29 @@ def test_an_import_error_inside_the_users_own_file_arrives_whole(
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ModuleNotFoundError, match="nowhere_to_be_found"):
         registry.find("loss", "mine_that_breaks:thing")
-    assert registry.build("loss", "mine_that_works:thing", {"a": 3}) == 3
+    assert registry.build("model", "mine_that_works:thing", {"a": 3}) == 3
+
+
+@pytest.mark.parametrize("kind", ["method", "loss", "server step", "tracker"])
+def test_what_is_no_class_of_its_kind_is_not_called(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(**options: Any) -> None:
+        raise AssertionError
+
+    monkeypatch.setattr("tests.test_registry.free", never)
+    for name in (f"{HERE}:free", "subprocess:Popen", "theirs"):
+        monkeypatch.setattr(
+            registry, "entry_points", lambda group: [SimpleNamespace(name="theirs", load=lambda: never)]
+        )
+        with pytest.raises(InputError, match=f"{kind} '{name}' must be a class that derives from eunoe"):
+            registry.build(kind, name, {"args": "touch"})
 
 
 def test_an_installed_entry_point_is_a_full_citizen(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="theirs", load=lambda: needy)
-    monkeypatch.setattr(
-        registry, "entry_points", lambda group: [point] if group == "eunoe.server_step" else []
-    )
-    assert "theirs" in registry.names("server step")
+    monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "eunoe.data_set" else [])
+    assert "theirs" in registry.names("data set")
     assert "theirs" not in registry.names("loss")
-    assert registry.build("server step", "theirs", {"must": 2}) == 2
+    assert registry.build("data set", "theirs", {"must": 2}) == 2
 
 
 def test_defaults_are_those_that_a_file_can_say() -> None:

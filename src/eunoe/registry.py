@@ -1,8 +1,8 @@
 """Named things: methods, losses, models, data sets, partitions, server steps, trackers.
 
-A thing is a class or a function whose keyword parameters are its options. It is named in a config
-by a built-in name, by an installed entry point of the group `eunoe.<kind>`, or as
-`package.module:name`, and is imported only when it is used.
+A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
+be a function. It is named in a config by a built-in name, by an installed entry point of the group
+`eunoe.<kind>`, or as `package.module:name`, and is imported only when it is used.
 """
 
 import importlib
@@ -106,6 +106,14 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     },
 }
 
+# What a class of the user's own must derive from, so that nothing else is called by naming it here.
+_BASES: dict[str, str] = {
+    "method": "eunoe.methods.base:Method",
+    "loss": "eunoe.losses:Loss",
+    "server step": "eunoe.server_steps:ServerStep",
+    "tracker": "eunoe.trackers.base:Tracker",
+}
+
 # Methods that are fedavg with a server step, by the names that the papers give them.
 STEPPED: dict[str, dict[str, Any]] = {
     "fedadagrad": {"name": "adagrad"},
@@ -154,14 +162,13 @@ def find(kind: str, name: str) -> Thing:
     """The thing of this name; for a name for fedavg with a server step, that step."""
     if kind == "method" and name in STEPPED:
         kind, name = "server step", STEPPED[name]["name"]
-    path = _BUILT_IN[kind].get(name)
-    if path is None and ":" in name:
-        path = name
-    if path is not None:
+    if path := _BUILT_IN[kind].get(name):
         return _load(kind, path)
+    if ":" in name:
+        return _of_its_kind(kind, name, _load(kind, name))
     for point in _installed(kind):
         if point.name == name:
-            return point.load()  # type: ignore[no-any-return]
+            return _of_its_kind(kind, name, point.load())
     raise InputError(
         f"no {kind} is called {name!r}; {nearest(name, names(kind))} (name your own as package.module:name)"
     )
@@ -256,6 +263,16 @@ def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) ->
 
 def _installed(kind: str) -> Iterable[Any]:
     return entry_points(group=f"eunoe.{kind.replace(' ', '_')}")
+
+
+def _of_its_kind(kind: str, name: str, thing: Thing) -> Thing:
+    if kind in _BASES:
+        base = _load(kind, _BASES[kind])
+        if not (isinstance(thing, type) and isinstance(base, type) and issubclass(thing, base)):
+            raise InputError(
+                f"{kind} {name!r} must be a class that derives from {_BASES[kind].replace(':', '.')}"
+            )
+    return thing
 
 
 def _load(kind: str, path: str) -> Thing:

@@ -307,7 +307,7 @@ def test_trackers_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
         ([{"name": "wandb", "offline": 7}], "tracker 'wandb': offline"),
         ([f"{__name__}:SMALL"], "no class or function called 'SMALL'"),
         (["pathlib:Path.cwd"], "names no tracker"),
-        (["tests.helpers:blobs"], "gave a Federation, not a Tracker"),
+        (["tests.helpers:blobs"], "must be a class that derives from eunoe.trackers.base.Tracker"),
         (["tests.trackers.test_trackers:Absent"], "is not installed: pip install 'eunoe\\[track\\]'"),
     ],
 )

@@ -28,9 +28,7 @@ def build_trackers(sections: Sequence["Named"]) -> list[tuple[str, Tracker]]:
     """The trackers that a config asks for, with their names."""
     built = []
     for section in sections:
-        tracker = registry.build("tracker", section.name, section.options)
-        if not isinstance(tracker, Tracker):
-            raise InputError(f"tracker {section.name!r} gave a {type(tracker).__name__}, not a Tracker")
+        tracker: Tracker = registry.build("tracker", section.name, section.options)
         if tracker.needs and importlib.util.find_spec(tracker.needs) is None:
             raise InputError(f"tracker {section.name!r} is not installed: pip install 'eunoe[track]'")
         built.append((section.name, tracker))
