@@ -1,12 +1,13 @@
-"""Data sets from arrays."""
+"""Data sets from arrays and torch Datasets."""
 
 import warnings
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 
-from eunoe.data.arrays import from_arrays, moments, set_aside
+from eunoe.data.arrays import from_arrays, moments, set_aside, stacked
 from eunoe.errors import InputError
 
 
@@ -114,6 +115,53 @@ def test_what_is_wrong_is_said(changes, message):
 
 def test_absent_classes_are_fine_if_their_number_is_given():
     assert from_arrays(**arrays(y_test=[0, 4]), classes=7).classes == 7
+
+
+class Pairs(torch.utils.data.Dataset):
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def __getitem__(self, i):
+        return self.pairs[i]
+
+
+def test_torch_datasets_of_tensors_arrays_and_pictures():
+    tensors = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 0]))
+    x, y = stacked(tensors, "train")
+    assert x.ctypes.data == tensors.tensors[0].data_ptr()
+    assert y.tolist() == [0, 1, 0]
+    x, y = stacked(Pairs([(torch.tensor([7.0, 8.0]), torch.tensor(1))]), "test")
+    assert (x.tolist(), y.tolist()) == ([[7.0, 8.0]], [1])
+    picture = Image.fromarray(np.full((2, 3), 9, np.uint8))
+    x, y = stacked(Pairs([(picture, 0), (np.zeros((2, 3), np.uint8), 1)]), "train")
+    assert (x.dtype, x.shape) == (np.uint8, (2, 2, 3))
+    assert x[:, 0, 0].tolist() == [9, 0]
+
+
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        return iter([(torch.zeros(2), 0)])
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        (Stream(), "train must be a torch Dataset with a length and numbered samples"),
+        (Pairs([]), r"train must hold \(input, label\) pairs, at least one"),
+        (Pairs([torch.zeros(2)]), r"train must hold \(input, label\) pairs"),
+        (
+            Pairs([(torch.zeros(2), 0), (torch.zeros(3), 0)]),
+            "does not stack into one array with integer labels",
+        ),
+        (Pairs([(torch.zeros(2), "cat")]), "does not stack into one array with integer labels"),
+    ],
+)
+def test_torch_datasets_that_will_not_do(train, message):
+    with pytest.raises(InputError, match=message):
+        stacked(train, "train")
 
 
 def test_setting_aside_divides_the_rows_and_keeps_what_belongs_together():

@@ -201,6 +201,19 @@ def test_clients_as_the_data_say() -> None:
     assert sorted(owners) == [["a"] * 4, ["b"] * 4, ["c"] * 4]
 
 
+def test_torch_datasets_are_a_federation_as_their_arrays_are():
+    x, y = torch.arange(100.0).reshape(50, 2), torch.arange(50) % 3
+    given = torch.utils.data.TensorDataset(x, y)
+    options = {"partition": "iid", "clients": 4, "seed": 3}
+    for test in (None, given):
+        arrays = () if test is None else (x, y)
+        from_torch = Federation.from_torch(given, test, **options)
+        plain = Federation.from_arrays(x, y, *arrays, **options)
+        assert torch.equal(from_torch.data.train.x, plain.data.train.x)
+        assert torch.equal(from_torch.data.test.y, plain.data.test.y)
+        assert from_torch.rows(2).tolist() == plain.rows(2).tolist()
+
+
 def test_a_test_share_is_set_aside() -> None:
     federation = Federation.from_arrays(np.zeros((50, 2)), np.arange(50) % 3, partition="iid", clients=4)
     assert len(federation.data.test) == 10

@@ -1,4 +1,4 @@
-"""Data sets from arrays and tensors, and the checks that every source of data shares."""
+"""Data sets from arrays, tensors and torch Datasets, and the checks that every source of data shares."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -73,6 +73,25 @@ def from_arrays(
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
     )
+
+
+def stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Array]:
+    """The inputs and labels of a torch Dataset of (input, label) pairs, each asked for once.
+
+    Inputs may be tensors, arrays or Pillow images.
+    """
+    if isinstance(part, torch.utils.data.TensorDataset) and len(part.tensors) == 2:
+        return _array(part.tensors[0]), _array(part.tensors[1])
+    try:
+        pairs = [part[i] for i in range(len(part))]  # type: ignore[arg-type]
+    except TypeError:
+        raise InputError(f"{what} must be a torch Dataset with a length and numbered samples") from None
+    if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
+        raise InputError(f"{what} must hold (input, label) pairs, at least one")
+    try:
+        return np.stack([_array(x) for x, _ in pairs]), np.asarray([int(y) for _, y in pairs])
+    except (ValueError, TypeError) as error:
+        raise InputError(f"{what} does not stack into one array with integer labels: {error}") from None
 
 
 def set_aside(

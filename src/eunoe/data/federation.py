@@ -136,6 +136,22 @@ class Federation:
             raise InputError(registry.explain(error)) from None
         return cls.build(data, made, seed=seed, split=split, public=taken)
 
+    @classmethod
+    def from_torch(
+        cls,
+        train: "torch.utils.data.Dataset[Any]",
+        test: "torch.utils.data.Dataset[Any] | None" = None,
+        **options: Any,
+    ) -> "Federation":
+        """A federation of your own torch Datasets of (input, label) pairs; options as of `from_arrays`.
+
+        Their transforms are applied once: random ones belong into the config (`augment`) instead.
+        """
+        from eunoe.data.arrays import stacked
+
+        tested = () if test is None else stacked(test, "test")
+        return cls.from_arrays(*stacked(train, "train"), *tested, **options)
+
     def __len__(self) -> int:
         """The number of clients."""
         return len(self.offsets) - 1
