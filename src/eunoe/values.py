@@ -15,8 +15,10 @@ def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any
         for key, value in change.items():
             old = merged.get(key)
             old = {"name": old} if isinstance(old, str) else old
-            both = isinstance(value, Mapping) and isinstance(old, Mapping)
-            merged[key] = merge(old, value) if both and "name" not in value else value
+            if isinstance(old, Mapping) and isinstance(value, Mapping) and "name" not in value:
+                merged[key] = merge(old, value)
+            else:
+                merged[key] = value
     return merged
 
 
