@@ -6,7 +6,7 @@ from pathlib import Path
 from tools.public_api import FURTHER, described
 
 import eunoe
-from eunoe.flower import init
+from eunoe.flower import template
 
 KNOWN = Path(__file__).parent / "public_api.txt"
 ROOT = Path(__file__).parents[1]
@@ -28,7 +28,7 @@ def test_what_users_start_from_imports_only_what_is_public():
     examples = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
     imported = {
         f"{node.module}.{alias.name}"
-        for text in (*examples, init.SERVER, init.CLIENT, init.START)
+        for text in (*examples, template.SERVER, template.CLIENT, template.START)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eunoe")
         for alias in node.names
