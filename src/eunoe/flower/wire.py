@@ -131,9 +131,9 @@ def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update,
         return absent(client, start, f"its answer cannot be read: {error}"), False
 
 
-def one_line(text: str) -> str:
+def one_line(text: str | None) -> str:
     """What another party wrote, fit for a log and a terminal: printable, in one line, and not endless."""
-    line = "".join(letter if letter.isprintable() else " " for letter in text)
+    line = "".join(letter if letter.isprintable() else " " for letter in text or "no reason given")
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
 
 
