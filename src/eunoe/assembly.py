@@ -18,11 +18,11 @@ from eunoe.job import Job
 from eunoe.losses import CrossEntropy, Loss
 from eunoe.methods.base import Method
 from eunoe.models.base import remove_bias
+from eunoe.paths import placed
 from eunoe.randomness import global_stream
 from eunoe.server_steps import Average, ServerStep
 from eunoe.server_training import ServerTrainer
 from eunoe.setting import Setting
-from eunoe.values import placed
 from eunoe.vector import FlatModel, load_state
 
 # What the library gives to a model besides the user's options.

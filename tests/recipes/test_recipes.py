@@ -12,7 +12,7 @@ from eunoe.config import make_config
 from eunoe.errors import InputError
 from eunoe.randomness import generator
 from eunoe.recipes import find_recipe, recipes
-from eunoe.recipes.base import PART, Recipe, Run, Scale, merge
+from eunoe.recipes.base import PART, Recipe, Run, Scale
 from eunoe.recipes.claims import NotReached
 from eunoe.recipes.cost import core_seconds, samples
 from eunoe.recipes.papers import library
@@ -199,13 +199,6 @@ def test_cost_by_hand() -> None:
     # 2 clients of 450 samples, 3 epochs, 4000 rounds.
     assert samples(run.config) == pytest.approx(2 * 450 * 3 * 4000)
     assert core_seconds(run.config) == pytest.approx(10_800_000 / 6100)
-
-
-def test_a_named_section_replaces_and_others_are_merged() -> None:
-    base = {"method": {"name": "fedprox", "mu": 1.0}, "training": {"lr": 0.1, "epochs": 3}}
-    changed = merge(base, {"method": {"name": "fedavg"}, "training": {"lr": 0.2}})
-    assert changed == {"method": {"name": "fedavg"}, "training": {"lr": 0.2, "epochs": 3}}
-    assert base["training"] == {"lr": 0.1, "epochs": 3}
 
 
 def test_unknown_names_and_variants_get_a_hint() -> None:

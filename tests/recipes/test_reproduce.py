@@ -10,13 +10,14 @@ from unittest.mock import ANY
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.recipes.base import Recipe, Run, Scale, Variant, merge
+from eunoe.recipes.base import Recipe, Run, Scale, Variant
 from eunoe.recipes.claims import Claim, highest, lowest, mean_gain
 from eunoe.recipes.drawing import draw
 from eunoe.recipes.measures import Outcome, at_end, at_planned_end, last_rounds, rounds_to
 from eunoe.recipes.part import part
 from eunoe.recipes.reproduce import Choice, cannot_go_on, missing, progress, read, ready, report, reproduce
 from eunoe.recipes.results import collect
+from eunoe.values import merge
 
 COMMON: dict[str, Any] = {
     "rounds": 3,

@@ -1,12 +1,12 @@
 """Any data set by the name in a config: one known here, a file, a folder, hf:owner/name, one's own code."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from eunoe import registry
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
+from eunoe.paths import path_kind
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -14,7 +14,7 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
     A path to a .npz is `npz`, a path to a folder is `folder`, hf:owner/name is `hub`; others are as they are.
     """
-    for prefix, registered, option in (("hf:", "hub", "repo"), ("", *_path_kind(name))):
+    for prefix, registered, option in (("hf:", "hub", "repo"), ("", *path_kind(name))):
         if registered and name.startswith(prefix):
             if option in options:
                 raise InputError(f"data set {name!r}: the option {option!r} is given by the name already")
@@ -24,24 +24,10 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
 def load(name: str, **options: Any) -> DataSet:
     """The data set of this name, path or hub address, with these options."""
-    if ("/" in name or "\\" in name) and ":" not in name and not is_path(name):
+    if ("/" in name or "\\" in name) and ":" not in name and not path_kind(name)[0]:
         raise InputError(f"there is no folder {name}; a data set of your own is a folder or a .npz file")
     name, options = resolve(name, options)
     data = registry.build("data set", name, options)
     if not isinstance(data, DataSet):
         raise InputError(f"data set {name!r} gave a {type(data).__name__}; it must give an eunoe DataSet")
     return data
-
-
-def is_path(name: str) -> bool:
-    """Whether a name in a config stands for a file or a folder here."""
-    return bool(_path_kind(name)[0])
-
-
-def _path_kind(name: str) -> tuple[str, str]:
-    if name.endswith(".npz"):
-        return "npz", "path"
-    # A plain word is a name even if a folder of that name lies here; ./word is the folder.
-    if Path(name).expanduser().is_dir() and ("/" in name or "\\" in name or name in (".", "..")):
-        return "folder", "path"
-    return "", ""

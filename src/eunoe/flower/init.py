@@ -11,8 +11,8 @@ from eunoe.config import apply_settings, make_config, read_config
 from eunoe.errors import InputError
 from eunoe.flower import template
 from eunoe.flower.credentials import LOOPBACK, general_names, make_node_key, make_server_certificate
+from eunoe.paths import placed
 from eunoe.toml import to_toml
-from eunoe.values import placed
 
 
 def init(

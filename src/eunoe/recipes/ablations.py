@@ -2,10 +2,11 @@
 
 The texts name the values of alpha and the range of the share of clients; the other values are chosen here."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, Values
 from eunoe.recipes.common import BOTH_NORMS, GROUP, LENET, SMALL_RESNET, TCE, WITH_LENET, WSM, reweighting
 from eunoe.recipes.measures import Measure, at_end, last_rounds
+from eunoe.values import merge
 
 ALPHAS = (0.01, 0.1, 0.2, 0.5, 1, 10, 100)
 SHARES = (0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.6)

@@ -8,6 +8,7 @@ from eunoe.errors import InputError
 from eunoe.recipes.claims import Claim
 from eunoe.recipes.measures import Measure
 from eunoe.recipes.papers import Cell, Exhibit, library
+from eunoe.values import merge
 
 if TYPE_CHECKING:
     from eunoe.runs import Run as FinishedRun
@@ -17,19 +18,6 @@ Scale = Literal["full", "small"]
 SMALL_SEEDS = (0, 1, 2)
 
 PART = "eunoe.recipes.part:part"
-
-
-def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> Config:
-    """The config with changes put over it; a section that has a `name` replaces the one before."""
-    merged = dict(base)
-    for change in changes:
-        for key, value in change.items():
-            old = merged.get(key)
-            if isinstance(value, Mapping) and isinstance(old, Mapping) and "name" not in value:
-                merged[key] = merge(old, value)
-            else:
-                merged[key] = dict(value) if isinstance(value, Mapping) else value
-    return merged
 
 
 @dataclass(frozen=True)

@@ -1,9 +1,10 @@
 """Central training: all data in one place, an upper bound, and the public data alone, a lower one."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, mean_gain
 from eunoe.recipes.common import BATCH, CENTRAL, FEDCURV, FLASHBACK, LENET, reweighting
 from eunoe.recipes.measures import last_rounds
+from eunoe.values import merge
 
 ROUNDS: Config = {"rounds": 60, "public": {"share": 0.025}, "evaluation": {"every": 1, "last": 1}}
 LENET_AT_HUNDREDTH = reweighting("wsm", LENET, {"training": {"lr": 0.01}})

@@ -1,6 +1,7 @@
 """The settings that the papers' experiments share, written down once."""
 
-from eunoe.recipes.base import Config, merge
+from eunoe.recipes.base import Config
+from eunoe.values import merge
 
 FEDAVG: Config = {"method": {"name": "fedavg"}, "loss": {"name": "ce"}}
 TCE: Config = {"loss": {"name": "tce"}}

@@ -1,9 +1,10 @@
 """Accuracy over rounds at the best learning rates: figure 3 of the TCE paper, 3.2, 3.4, 3.5 of the thesis."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, highest, least_gain, mean_gain
 from eunoe.recipes.common import BATCH, GROUP, SMALL_RESNET, TCE, WSM, reweighting, reweighting_data
 from eunoe.recipes.measures import height
+from eunoe.values import merge
 
 
 def line(data: str, name: str, lr: float, *changes: Config) -> Variant:

@@ -1,9 +1,10 @@
 """The FedCurv paper: table 1 and figures 1 and 2, and the search for its penalty weight."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, NotReached, Values, lowest, of_converged
 from eunoe.recipes.common import FEDCURV
 from eunoe.recipes.measures import at_planned_end, height, rounds_to
+from eunoe.values import merge
 
 # The weight depends on the scale of the Fisher information, which the paper does not define. Its grid has
 # steps of 10 and then of 2 around the best.

@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, Statistic, Values, highest, least, lowest
 from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.recipes.measures import Measure, fluctuation, height, over_rounds, rounds_to
+from eunoe.values import merge
 
 # The paper's target accuracies, of which rounds to 50, 75 and 95% are counted.
 TARGETS = {"cifar10": 0.482, "cinic10": 0.435, "femnist": 0.695}

@@ -1,10 +1,11 @@
 """What makes Flashback work: figures 6, 8 to 13, 15 and 16 of its paper, all on CIFAR-10."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, highest, least_gain
 from eunoe.recipes.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.recipes.flashback import SMALL, flashback
 from eunoe.recipes.measures import at_end, drop_from_best, height, last_rounds, over_rounds
+from eunoe.values import merge
 
 OURS = flashback("cifar10")
 FINE_TUNED: Config = {"method": {"name": "finetune"}}

@@ -1,10 +1,11 @@
 """Heat-maps of local forgetting at one round: figures 2, 5, 6, 7 of the TCE paper, 2.2, A.1, A.2 of the
 thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same runs."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, mean_loss
 from eunoe.recipes.common import BOTH_NORMS, GROUP, SMALL_RESNET, TCE, WSM, reweighting
 from eunoe.recipes.measures import Measure, at_fraction
+from eunoe.values import merge
 
 # For each paper: its loss, its norms, and the figures with their rounds. What the papers call round 1 is the
 # second, as their code counts from 0: before the first there is nothing to forget.

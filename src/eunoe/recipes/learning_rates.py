@@ -4,10 +4,11 @@
 import math
 from collections.abc import Mapping
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, Values, best_gain, gains, least, least_gain, mean_gain
 from eunoe.recipes.common import BATCH, GROUP, LENET, SMALL_RESNET, TCE, WSM, reweighting, reweighting_data
 from eunoe.recipes.measures import at_end, last_rounds
+from eunoe.values import merge
 
 ACCURACY = {"": last_rounds("accuracy")}
 # The TCE paper evaluates once, after the last round.

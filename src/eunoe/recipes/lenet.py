@@ -1,9 +1,10 @@
 """Table 3 of the WSM paper: LeNet, each method at its best learning rate; also without augmentation."""
 
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, Values, best_gain
 from eunoe.recipes.common import LENET, WSM, reweighting, reweighting_data
 from eunoe.recipes.measures import last_rounds
+from eunoe.values import merge
 
 CIFAR10 = reweighting_data("cifar10")
 CIFAR100 = reweighting_data("cifar100")

@@ -1,7 +1,7 @@
 """WSM with other methods: table 3.2 of the thesis, table 2 and figures 4 and 5 of the WSM paper."""
 
 from eunoe.recipes import heat_maps
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim, Values, above_all, gains, least
 from eunoe.recipes.common import (
     BOTH_NORMS,
@@ -13,6 +13,7 @@ from eunoe.recipes.common import (
     reweighting_data,
 )
 from eunoe.recipes.measures import at_end, height, last_rounds
+from eunoe.values import merge
 
 METHODS: dict[str, Config] = {
     "fedavg": {"method": {"name": "fedavg"}},

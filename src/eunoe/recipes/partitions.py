@@ -5,11 +5,12 @@ One step of one client is all the training: the run records the label counts of 
 from typing import TYPE_CHECKING
 
 from eunoe.data.numbers import per_client
-from eunoe.recipes.base import Config, Recipe, Variant, merge
+from eunoe.recipes.base import Config, Recipe, Variant
 from eunoe.recipes.claims import Claim
 from eunoe.recipes.common import FLASHBACK, LENET, reweighting
 from eunoe.recipes.flashback import DATA
 from eunoe.recipes.measures import at_end
+from eunoe.values import merge
 
 if TYPE_CHECKING:
     from eunoe.runs import Run as FinishedRun

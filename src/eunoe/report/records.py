@@ -44,7 +44,7 @@ from eunoe.config import RESUMABLE, Config, make_config
 from eunoe.errors import InputError
 from eunoe.files import read_lines
 from eunoe.folder import read_run_config
-from eunoe.values import placed
+from eunoe.paths import placed
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
