@@ -118,8 +118,12 @@ class Run:
 
     def model(self, which: str = "last") -> nn.Module:
         """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode."""
+        return copy.deepcopy(self._loaded(which))
+
+    def _loaded(self, which: str = "last") -> nn.Module:
+        """The job's own module with the weights of a model, until others are loaded."""
         self.job.model.load(self.weights(which))
-        return copy.deepcopy(self.job.model.module).eval()
+        return self.job.model.module.eval()
 
     def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
         """The class of each input (given as the training inputs were), by the last model.
@@ -127,7 +131,7 @@ class Run:
         With a `prior`, the class shares or counts at some client, the prediction is that client's own.
         """
         inputs = self.job.federation.preprocess(torch.as_tensor(np.asarray(x)))
-        model = self.model()
+        model = self._loaded()
         with torch.no_grad():
             logits = torch.cat([model(part) for part in torch.split(inputs.to(self.job.model.device), 500)])
         if prior is not None:

@@ -31,6 +31,8 @@ METHODS = {
         name: {"method": {"name": name, **SMALL.get(name, {})}, "public": {"share": 0.1}}
         for name in registry.names("method")
     },
+    # Without clients there is no loss to choose.
+    "central": {"method": "central", "loss": "ce"},
     "state, uploads and broadcast": {"method": "tests.flower.methods:Remembers"},
     "adam at the server": {"method": "fedavg", "server_step": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},

@@ -65,6 +65,8 @@ def small_run(out: Path, method: Any, loss: str = "ce", broken: bool = False, **
     }
     section = {"name": method} if isinstance(method, str) else method
     section = {**SMALL.get(section["name"], {}), **section}
+    # Without clients there is no loss to choose.
+    loss = loss if trains_clients(section["name"]) else "ce"
     return run(
         federation=federation(broken), method=section, loss=loss, out=out, say=lambda _: None, **values
     )
