@@ -1,5 +1,7 @@
 """A client as a method sees it: frozen networks, gradients at other weights, weight decay."""
 
+from dataclasses import replace
+
 import torch
 
 from eunoe.local import Batch, Local
@@ -20,8 +22,9 @@ def batch_of(local: Local, size: int = 7) -> Batch:
 
 
 def test_a_frozen_network_is_asked_in_evaluation_mode_and_leaves_no_trace() -> None:
-    for augment in ({}, {"flip": True}):
-        local = begun(augment=augment)
+    for augmented in (False, True):
+        local = begun()
+        local.setting = replace(local.setting, augmented=augmented)
         start = local.start
         teacher = Weights(start.parameters + 0.1, start.floats + 0.5, start.integers)
         local.model.module.train()
