@@ -141,7 +141,7 @@ def as_csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
         halves = [cell.partition(" ± ") if is_number(cell) else (cell, "", "") for cell in cells]
         columns.append([heading, *("" if mean == "–" else mean for mean, _, _ in halves)])
         if any(sign for _, sign, _ in halves):
-            columns.append([f"{heading} ±", *(deviation for _, _, deviation in halves)])
+            columns.append([f"{heading} ±", *(spread for _, _, spread in halves)])
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
     return text.getvalue().rstrip("\n")

@@ -1,4 +1,4 @@
-"""Options of local training and of the other parts of a run that are no named things."""
+"""What all groups of options have in common, and the options of the parts of a run that have no names."""
 
 from typing import Annotated, Any, Literal, get_args
 
