@@ -13,10 +13,10 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from eunoe.assembly import load_data
-from eunoe.config import Named
-from eunoe.data.named import path_of
-from eunoe.runs import run
+from eunoe.config.schema import Named
+from eunoe.data.builtin import path_of
+from eunoe.runs.assembly import load_data
+from eunoe.runs.run import run
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "mnist": {"model": "mnist_cnn", "training": {"epochs": 1, "batch_size": 32, "lr": 0.05}},

@@ -12,11 +12,11 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from eunoe.config import apply_settings
-from eunoe.diagnosis import diagnose
-from eunoe.report.records import read_run
-from eunoe.runs import Run
-from eunoe.sweep import Planned, execute
+from eunoe.config.schema import apply_settings
+from eunoe.records.reader import read_run
+from eunoe.runs.diagnosis import diagnose
+from eunoe.runs.run import Run
+from eunoe.runs.sweep import Planned, execute
 
 DIGITS: dict[str, Any] = {
     "data": "digits",

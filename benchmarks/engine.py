@@ -19,25 +19,25 @@ import numpy as np
 import torch
 from torch import nn
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.options import Split
+from eunoe.config.schema import make_config
+from eunoe.core.flat_model import Weights
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
-from eunoe.engines.vectorised import Vectorised
-from eunoe.job import Job
-from eunoe.merging import Sums
+from eunoe.engines.vectorized.engine import Vectorised
+from eunoe.metrics.probes import Prober
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
-from eunoe.options import Split
-from eunoe.probes import Prober
-from eunoe.rounds import one_round, start_course
-from eunoe.states import ClientStates
-from eunoe.training import Received, Update
-from eunoe.vector import Weights
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.loop import one_round, start_course
+from eunoe.training.aggregation import Sums
+from eunoe.training.client import Received, Update
+from eunoe.training.simulation import Job
 
 torch.set_num_threads(1)
 

@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from tests.report.made_up import made_up_run
 
+from eunoe.config.options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
-from eunoe.options import Split
-from eunoe.report.page import write_page
-from eunoe.runs import run
+from eunoe.report.html import write_page
+from eunoe.runs.run import run
 
 
 def page() -> None:

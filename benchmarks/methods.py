@@ -19,17 +19,17 @@ from typing import Any
 
 import torch
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.options import Split
+from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import Samples
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.options import Split
-from eunoe.probes import Prober
-from eunoe.rounds import one_round, start_course
-from eunoe.states import ClientStates
+from eunoe.metrics.probes import Prober
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.loop import one_round, start_course
 
 HEAD = {"name": "cnn", "head": True}
 CLIP = {"clip": 10.0}

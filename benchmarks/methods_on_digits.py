@@ -10,10 +10,10 @@ import json
 import time
 from pathlib import Path
 
-from eunoe import registry
-from eunoe.comparison import COLUMNS, table
-from eunoe.config import read_config
-from eunoe.sweep import sweep
+from eunoe.config import registry
+from eunoe.config.schema import read_config
+from eunoe.records.comparison import COLUMNS, table
+from eunoe.runs.sweep import sweep
 
 ROOT = Path(__file__).parent.parent
 SHORT = {"feddf": {"name": "feddf", "steps": 300, "every": 50, "patience": 100}}

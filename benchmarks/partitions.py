@@ -6,8 +6,8 @@ Run as `python benchmarks/partitions.py`.
 import time
 from typing import Any
 
-from eunoe import registry
-from eunoe.randomness import generator
+from eunoe.config import registry
+from eunoe.core.rng import generator
 
 SETTINGS = ((50_000, 100), (1_000_000, 100_000))
 # A client of ten samples cannot hold min_size = 10 of unequal sizes, so the floor is one sample here.

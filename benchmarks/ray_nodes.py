@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from ray.cluster_utils import Cluster
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
-from eunoe.engines.ray import Ray
-from eunoe.rounds import choose, start_course
-from eunoe.states import ClientStates
-from eunoe.training import Received
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.ray.engine import Ray
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.loop import choose, start_course
+from eunoe.training.client import Received
 
 CLIENTS, SIZE, PARTICIPANTS, ROUNDS = 100, 448, 10, 5
 WANTED = 1.7

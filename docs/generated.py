@@ -5,7 +5,7 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from published import OUT, read_published, results_page
 
-from eunoe import registry
+from eunoe.config import registry
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -10,10 +10,10 @@ from textwrap import dedent
 
 from published import method_rows
 
-from eunoe import registry
-from eunoe.comparison import as_markdown
+from eunoe.config import registry
 from eunoe.methods.base import Method
-from eunoe.server_steps import ServerStep
+from eunoe.records.comparison import as_markdown
+from eunoe.server.optimizers import ServerStep
 
 HERE = Path(__file__).parent
 MEASURED = json.loads((HERE / "measured" / "methods-on-digits.json").read_text("utf-8"))

@@ -11,11 +11,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from eunoe.comparison import as_markdown
-from eunoe.recipes import find_recipe, recipes
-from eunoe.recipes.papers import Paper, library
-from eunoe.recipes.reproduce import Choice, report
-from eunoe.recipes.results import Row
+from eunoe.papers import find_recipe, recipes
+from eunoe.papers.papers import Paper, library
+from eunoe.papers.reproduce import Choice, report
+from eunoe.papers.results import Row
+from eunoe.records.comparison import as_markdown
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results"
@@ -223,7 +223,7 @@ def _method(out: Path, row: Row) -> str:
 
 def refresh(out: Path = OUT) -> None:
     """Sum up and draw all runs again."""
-    from eunoe.recipes.drawing import draw
+    from eunoe.papers.drawing import draw
 
     for recipe in recipes().values():
         for scale in ("full", "small"):

@@ -6,10 +6,10 @@ eunoe run --set method.name=running_mean:RunningMean --set method.decay=0.8     
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.merging import Sums
+from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Merged, Method
-from eunoe.setting import Setting
-from eunoe.vector import Weights
+from eunoe.methods.context import Setting
+from eunoe.training.aggregation import Sums
 
 Vectors = dict[str, Tensor]
 

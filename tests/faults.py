@@ -11,13 +11,13 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.folder import load_course
-from eunoe.local import Local
+from eunoe.engines.client_states import ClientStates
 from eunoe.methods.base import Finished, Method, Upload
-from eunoe.rounds import start_course
-from eunoe.runs import Run
-from eunoe.setting import Setting
-from eunoe.states import ClientStates
+from eunoe.methods.client_context import Local
+from eunoe.methods.context import Setting
+from eunoe.runs.folder import load_course
+from eunoe.runs.loop import start_course
+from eunoe.runs.run import Run
 
 # Faults of a client that the server must refuse; they come again whenever the client trains again.
 EXCLUDING = ("nan", "inf", "wrong size")

@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
-from eunoe.job import Job
+from eunoe.runs.assembly import Given, assemble
+from eunoe.training.simulation import Job
 
 
 def blobs(

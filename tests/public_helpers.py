@@ -8,15 +8,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.job import Job
-from eunoe.probes import Prober
-from eunoe.rounds import Record, one_round, start_course
-from eunoe.states import ClientStates
+from eunoe.metrics.probes import Prober
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.loop import Record, one_round, start_course
+from eunoe.training.simulation import Job
 
 CLASSES, INPUTS = 3, 4
 

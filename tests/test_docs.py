@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.cli import app
-from eunoe.config import make_config, read_config
+from eunoe.cli.app import app
+from eunoe.config.schema import make_config, read_config
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(

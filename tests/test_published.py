@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from eunoe import registry
-from eunoe.recipes import find_recipe, recipes
-from eunoe.recipes.base import Scale
-from eunoe.recipes.reproduce import Choice, results_of
-from tests.recipes.made_up import write_run
+from eunoe.config import registry
+from eunoe.papers import find_recipe, recipes
+from eunoe.papers.base import Scale
+from eunoe.papers.reproduce import Choice, results_of
+from tests.papers.made_up import write_run
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))

@@ -16,9 +16,9 @@ import typer
 from pydantic import BaseModel
 
 import eunoe
-from eunoe import registry
-from eunoe.cli import app
-from eunoe.config import Config, Named
+from eunoe.cli.app import app
+from eunoe.config import registry
+from eunoe.config.schema import Config, Named
 
 # Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
 FURTHER = {
@@ -26,13 +26,13 @@ FURTHER = {
     "methods.base.Finished": "eunoe.methods.base",
     "methods.base.Upload": "eunoe.methods.base",
     "methods.base.Cost": "eunoe.methods.base",
-    "merging.Sums": "eunoe.merging",
-    "setting.Setting": "eunoe.setting",
-    "vector.Weights": "eunoe.vector",
-    "local.Local": "eunoe.local",
-    "local.Batch": "eunoe.local",
-    "losses.Loss": "eunoe.losses",
-    "server_steps.ServerStep": "eunoe.server_steps",
+    "merging.Sums": "eunoe.training.aggregation",
+    "setting.Setting": "eunoe.methods.context",
+    "vector.Weights": "eunoe.core.flat_model",
+    "local.Local": "eunoe.methods.client_context",
+    "local.Batch": "eunoe.methods.client_context",
+    "losses.Loss": "eunoe.losses.base",
+    "server_steps.ServerStep": "eunoe.server.optimizers",
     "trackers.base.Tracker": "eunoe.trackers.base",
     "trackers.base.Followed": "eunoe.trackers.base",
     "flower.measure": "eunoe.flower.measure",

@@ -33,7 +33,7 @@ LOADED_BY_LIBRARY = "import eunoe; [getattr(eunoe, name) for name in eunoe.__all
 LOADED_BY_COMMAND = """
 import contextlib, io, sys
 sys.argv = ["eunoe", "--help"]
-from eunoe.cli import main
+from eunoe.cli.app import main
 with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
     main()
 """

@@ -8,19 +8,19 @@ import numpy as np
 import torch
 from workload import CORES, LR, WORKLOADS, Workload, asked_rounds
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.options import Split
+from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
-from eunoe.engines.vectorised import Vectorised
-from eunoe.job import Job
-from eunoe.options import Split
-from eunoe.probes import Prober
-from eunoe.rounds import one_round, start_course
-from eunoe.states import ClientStates
+from eunoe.engines.vectorized.engine import Vectorised
+from eunoe.metrics.probes import Prober
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.loop import one_round, start_course
+from eunoe.training.simulation import Job
 
 
 def job_of(work: Workload) -> Job:

@@ -4,31 +4,31 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from eunoe.config import Config as Config
+    from eunoe.config.schema import Config as Config
     from eunoe.data.federation import Federation as Federation
     from eunoe.errors import EunoeError as EunoeError
     from eunoe.errors import InputError as InputError
-    from eunoe.losses import client_loss as client_loss
+    from eunoe.losses.base import client_loss as client_loss
     from eunoe.methods.base import Method as Method
-    from eunoe.observer import Forgetting as Forgetting
-    from eunoe.runs import Run as Run
-    from eunoe.runs import resume as resume
-    from eunoe.runs import run as run
+    from eunoe.metrics.observer import Forgetting as Forgetting
+    from eunoe.runs.run import Run as Run
+    from eunoe.runs.run import resume as resume
+    from eunoe.runs.run import run as run
 
 __version__ = "0.1.0"
 
 # The public names and where they live; imported when first used, so that the command starts fast.
 _PUBLIC = {
-    "Config": "eunoe.config",
+    "Config": "eunoe.config.schema",
     "EunoeError": "eunoe.errors",
     "Federation": "eunoe.data.federation",
-    "Forgetting": "eunoe.observer",
+    "Forgetting": "eunoe.metrics.observer",
     "InputError": "eunoe.errors",
     "Method": "eunoe.methods.base",
-    "Run": "eunoe.runs",
-    "client_loss": "eunoe.losses",
-    "resume": "eunoe.runs",
-    "run": "eunoe.runs",
+    "Run": "eunoe.runs.run",
+    "client_loss": "eunoe.losses.base",
+    "resume": "eunoe.runs.run",
+    "run": "eunoe.runs.run",
 }
 
 __all__ = [*_PUBLIC, "__version__"]

@@ -1,5 +1,5 @@
 """`python -m eunoe` is the eunoe command."""
 
-from eunoe.cli import main
+from eunoe.cli.app import main
 
 main()

@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.assembly import assemble
-from eunoe.config import make_config
-from eunoe.folder import checkpoints
-from eunoe.rounds import choose
-from eunoe.runs import Run
+from eunoe.config.schema import make_config
+from eunoe.runs.assembly import assemble
+from eunoe.runs.folder import checkpoints
+from eunoe.runs.loop import choose
+from eunoe.runs.run import Run
 from tests.chaos.sitting import (
     FAILED,
     INTERRUPTED,

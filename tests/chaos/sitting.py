@@ -11,9 +11,9 @@ from typing import Any
 
 import torch
 
-from eunoe.assembly import Given
 from eunoe.errors import RunFailed
-from eunoe.runs import resume, run
+from eunoe.runs.assembly import Given
+from eunoe.runs.run import resume, run
 from tests.faults import Faulty
 from tests.helpers import Net, blobs
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from eunoe.data.hub import RemoteFile
+from eunoe.data.sources.hub import RemoteFile
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 

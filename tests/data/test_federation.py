@@ -11,16 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
+from eunoe.config.options import Split
 from eunoe.data.arrays import from_arrays
+from eunoe.data.builtin import digits
 from eunoe.data.federation import Federation
-from eunoe.data.named import digits
 from eunoe.data.partitions.dirichlet import Dirichlet
 from eunoe.data.partitions.iid import Iid
 from eunoe.data.partitions.natural import Natural
 from eunoe.data.public import Public
 from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
-from eunoe.options import Split
 
 
 def numbered(samples: int = 100, classes: int = 5) -> DataSet:

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 
-from eunoe import registry
+from eunoe.config import registry
 from eunoe.data.loading import load, resolve
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
-from tests.data.test_folder import put
+from tests.data.sources.test_folder import put
 
 
 def own_data(*, size: int = 2) -> DataSet:

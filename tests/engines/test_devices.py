@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from eunoe import registry
+from eunoe.config import registry
 
 METHODS = [name for name in registry.names("method") if name not in registry.STEPPED]
 

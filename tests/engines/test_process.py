@@ -15,14 +15,14 @@ import torch
 
 from eunoe.data.federation import Federation
 from eunoe.engines import process
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
-from eunoe.local import Local
 from eunoe.methods.base import Method
+from eunoe.methods.client_context import Local
 from eunoe.models.lenet import LeNet
-from eunoe.runs import Run, run
-from eunoe.states import ClientStates
-from eunoe.training import Received
+from eunoe.runs.run import Run, run
+from eunoe.training.client import Received
 from tests.faults import Faulty, OwnError, alive, children, results, until
 from tests.helpers import Net, blobs, make_job
 

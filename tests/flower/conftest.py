@@ -23,7 +23,7 @@ def server_process(monkeypatch):
 def some_digits(tmp_path_factory) -> Path:
     """A part of the digits as a file, which every message's process would load anew."""
     from eunoe.data.loading import load
-    from eunoe.data.npz import write_npz
+    from eunoe.data.sources.npz import write_npz
 
     digits, path = load("digits"), tmp_path_factory.mktemp("data") / "some.npz"
     arrays = {"x_train": digits.train.x[:400], "y_train": digits.train.y[:400]}

@@ -12,15 +12,15 @@ from flwr.app import ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from flwr.cli.supernode.register import try_load_public_key
 from safetensors.torch import load_file
 
-from eunoe import registry
-from eunoe.assembly import build_federation
-from eunoe.config import make_config
+from eunoe.config import registry
+from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
-from eunoe.runs import Run, resume, run
-from eunoe.toml import to_toml
+from eunoe.runs.assembly import build_federation
+from eunoe.runs.run import Run, resume, run
 from tests.flower.grid import FakeGrid, Silence
 
 CLIENTS, ROUNDS = 4, 3

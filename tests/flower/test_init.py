@@ -20,15 +20,15 @@ pytest.importorskip("flwr")
 from flwr.cli.build import build_fab_from_disk
 from flwr.cli.config_utils import load_and_validate
 
-from eunoe import registry
-from eunoe.assembly import Given, build_job
-from eunoe.commands.flower import app
-from eunoe.config import make_config, read_config
+from eunoe.cli.flower import app
+from eunoe.config import registry
+from eunoe.config.schema import make_config, read_config
 from eunoe.errors import InputError
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
 from eunoe.flower.template import LEARNS
+from eunoe.runs.assembly import Given, build_job
 from tests.faults import alive, until
 
 

@@ -21,8 +21,8 @@ from flwr.serverapp import strategy as message_based
 
 from eunoe.errors import InputError
 from eunoe.flower.measure import measure
-from eunoe.observer import Forgetting
-from eunoe.report.records import find_folders, read_run
+from eunoe.metrics.observer import Forgetting
+from eunoe.records.reader import find_folders, read_run
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3

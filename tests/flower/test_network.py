@@ -17,11 +17,11 @@ import torch
 
 pytest.importorskip("flwr")
 
+from eunoe.config.toml import to_toml
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.init import init
 from eunoe.flower.loopback import Loopback
-from eunoe.runs import Run, run
-from eunoe.toml import to_toml
+from eunoe.runs.run import Run, run
 
 pytestmark = pytest.mark.slow
 NODES, ROUNDS, PATIENCE = 3, 3, 600.0

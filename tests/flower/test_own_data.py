@@ -11,15 +11,15 @@ pytest.importorskip("flwr")
 
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
-from eunoe.assembly import build_federation
-from eunoe.config import make_config
-from eunoe.data.npz import read_npz, write_npz
+from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
+from eunoe.data.sources.npz import read_npz, write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import join, node_options
 from eunoe.flower.own_data import Facts, client_federation, own_data
 from eunoe.flower.server import RunOptions, serve
-from eunoe.runs import run
-from eunoe.toml import to_toml
+from eunoe.runs.assembly import build_federation
+from eunoe.runs.run import run
 from tests.flower.grid import FakeGrid, Silence
 
 pytestmark = pytest.mark.usefixtures("server_process")

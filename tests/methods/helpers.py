@@ -8,18 +8,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eunoe.assembly import Given, assemble
-from eunoe.config import make_config
+from eunoe.config.schema import make_config
+from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
-from eunoe.probes import Prober
-from eunoe.rounds import one_round, start_course
-from eunoe.server_steps import ServerStep
-from eunoe.states import ClientStates
-from eunoe.training import Received, Update, train_client
-from eunoe.vector import Weights
+from eunoe.metrics.probes import Prober
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.loop import one_round, start_course
+from eunoe.server.optimizers import ServerStep
+from eunoe.training.client import Received, Update, train_client
 
 
 class Direct(nn.Module):

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from eunoe.methods.base import Method
 from eunoe.methods.fedprox import FedProx
 from eunoe.methods.scaffold import Scaffold
-from eunoe.training import Received, train_client
+from eunoe.training.client import Received, train_client
 from tests.methods.helpers import Direct, Trial, random_parts
 
 pytestmark = pytest.mark.slow

@@ -10,11 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eunoe import registry
+from eunoe.config import registry
 from eunoe.data.federation import Federation
 from eunoe.methods.base import Method, Neutral
-from eunoe.runs import Run, resume, run
-from eunoe.server_steps import ServerStep
+from eunoe.runs.run import Run, resume, run
+from eunoe.server.optimizers import ServerStep
 
 METHODS = registry.names("method")
 # What the default of an option would make long.

@@ -9,9 +9,9 @@ from torch import Tensor
 
 from eunoe.data.samples import Samples
 from eunoe.errors import InputError
-from eunoe.merging import Sums
 from eunoe.methods.feddf import FedDF
-from eunoe.training import Received
+from eunoe.training.aggregation import Sums
+from eunoe.training.client import Received
 from tests.methods.helpers import Normed
 from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_job
 

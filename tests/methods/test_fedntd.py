@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from eunoe.errors import InputError
-from eunoe.local import Batch
+from eunoe.methods.client_context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedntd import FedNTD
-from eunoe.training import begin_client
+from eunoe.training.client import begin_client
 from tests.methods.helpers import Direct, Trial, random_parts
 
 ONE = [([[1.0]], [0])]

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.distillation import divergence, trust
 from eunoe.errors import InputError
-from eunoe.local import Batch
+from eunoe.losses.distillation import divergence, trust
+from eunoe.methods.client_context import Batch
 from eunoe.methods.flashback import Flashback
-from eunoe.server_training import PositionLoss, ServerTrainer
-from eunoe.training import Received, begin_client
+from eunoe.server.trainer import PositionLoss, ServerTrainer
+from eunoe.training.client import Received, begin_client
 from tests.methods.helpers import Trial
 from tests.public_helpers import Rounds, after, blobs, federation, make_job
 

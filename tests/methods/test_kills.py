@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eunoe.runs import resume, run
+from eunoe.runs.run import resume, run
 
 SETTING = {
     "rounds": 8,
@@ -34,7 +34,7 @@ METHODS = {
 def test_killed_and_resumed_is_undisturbed(tmp_path: Path, method: str) -> None:
     setting = {**SETTING, "method": METHODS[method]}
     calm = run(setting, out=tmp_path / "calm", say=lambda _: None)
-    code = f"from eunoe.runs import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
+    code = f"from eunoe.runs.run import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     metrics, limit = tmp_path / "killed/metrics.jsonl", time.monotonic() + 120
     while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < 3):

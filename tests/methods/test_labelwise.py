@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from eunoe.core.flat_model import FlatModel
 from eunoe.errors import InputError
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.labelwise import Labelwise, by_row
-from eunoe.vector import FlatModel
 from tests.helpers import Net, make_job
 from tests.methods.helpers import Trial
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional as F
 
-from eunoe import registry
+from eunoe.config import registry
 from eunoe.errors import InputError
 from eunoe.models.base import channels_last, pool_relu
 from eunoe.models.cnn import CNN

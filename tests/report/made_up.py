@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from eunoe import forgetting
-from eunoe.folder import plain
-from eunoe.report.records import RunRecords
+from eunoe.metrics import forgetting
+from eunoe.records.reader import RunRecords
+from eunoe.runs.folder import plain
 
 
 def made_up_run(

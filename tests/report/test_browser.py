@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from eunoe.report.page import page
+from eunoe.report.html import page
 from tests.report.made_up import made_up_run
 
 CHROMIUM = shutil.which("chromium")

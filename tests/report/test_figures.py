@@ -9,10 +9,10 @@ import re
 import pytest
 import vl_convert
 
+from eunoe.records.reader import RunRecords
 from eunoe.report import rows
 from eunoe.report.figures import KINDS, all_figures
 from eunoe.report.figures.common import of_run
-from eunoe.report.records import RunRecords
 from eunoe.report.theme import config, table
 from tests.report.made_up import made_up_run
 

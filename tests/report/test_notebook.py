@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs import Run, run
+from eunoe.runs.run import Run, run
 from tests.helpers import blobs
 
 BAD = "<script>alert(1)</script>\"'&"

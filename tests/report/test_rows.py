@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from eunoe.records.reader import RunRecords
 from eunoe.report import client_rows, rows
-from eunoe.report.records import RunRecords
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS, thinned
 from tests.report.made_up import made_up_run
 

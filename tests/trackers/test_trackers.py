@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import pytest
 
-from eunoe import registry
-from eunoe.config import make_config
+from eunoe.config import registry
+from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
 from eunoe.errors import Diverged, InputError, Outcome, RunFailed
 from eunoe.report.figures import KINDS
-from eunoe.runs import Run, resume, run
-from eunoe.toml import to_toml
+from eunoe.runs.run import Run, resume, run
 from eunoe.trackers import build_trackers, scalars
 from eunoe.trackers.base import Followed, Tracker
 from eunoe.trackers.wandb import WandB

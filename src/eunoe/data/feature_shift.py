@@ -13,9 +13,9 @@ from pydantic import Field, model_validator
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
+from eunoe.config.options import Options
+from eunoe.core.rng import generator, torch_seed
 from eunoe.errors import InputError
-from eunoe.options import Options
-from eunoe.randomness import generator, torch_seed
 
 
 class Shift(NamedTuple):

@@ -18,15 +18,15 @@ from pydantic import ValidationError
 from safetensors.numpy import save_file
 from torch import Tensor
 
-from eunoe import registry
+from eunoe.config import registry
+from eunoe.config.options import Split
+from eunoe.core.rng import generator
 from eunoe.data.feature_shift import FeatureShift
 from eunoe.data.preprocess import Preprocess
 from eunoe.data.public import Public, choose_public
 from eunoe.data.samples import DataSet, Samples
 from eunoe.data.split import split as split_clients
 from eunoe.errors import InputError
-from eunoe.options import Split
-from eunoe.randomness import generator
 
 Integers = NDArray[np.int64]
 Part = Literal["train", "validation", "test"]

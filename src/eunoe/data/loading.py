@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 from typing import Any
 
-from eunoe import registry
+from eunoe.config import registry
+from eunoe.config.paths import path_kind
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
-from eunoe.paths import path_kind
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:

@@ -6,10 +6,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, model_validator
 
+from eunoe.config.options import Options
 from eunoe.data.partitions.base import Integers, ranges, stock
 from eunoe.data.split import part_size
 from eunoe.errors import InputError
-from eunoe.options import Options
 
 
 class Public(Options):

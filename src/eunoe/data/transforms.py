@@ -10,8 +10,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
+from eunoe.config.options import Options
 from eunoe.errors import InputError
-from eunoe.options import Options
 
 
 class Augment(Options):

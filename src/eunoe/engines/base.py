@@ -11,12 +11,12 @@ import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Source
-from eunoe.job import Job
-from eunoe.losses import adjust_for_prior
-from eunoe.states import ClientStates
-from eunoe.training import Received, Update
-from eunoe.vector import Weights
+from eunoe.engines.client_states import ClientStates
+from eunoe.losses.base import adjust_for_prior
+from eunoe.training.client import Received, Update
+from eunoe.training.simulation import Job
 
 
 @dataclass(frozen=True)

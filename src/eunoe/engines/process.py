@@ -18,17 +18,17 @@ from typing import Any
 
 import torch
 
+from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, Predictions, Rows, chunks, cores, evaluate_chunk, joined
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, named, shapes, weights_of
 from eunoe.errors import InputError, RunFailed
-from eunoe.interruption import end_with_the_parent
-from eunoe.job import Job
-from eunoe.memory import keep_freed_memory
-from eunoe.states import ClientStates
-from eunoe.training import Received, Update
-from eunoe.vector import Weights
+from eunoe.system.memory import keep_freed_memory
+from eunoe.system.signals import end_with_the_parent
+from eunoe.training.client import Received, Update
+from eunoe.training.simulation import Job
 
 # A task that ends this many workers (for want of memory, say) would end the next one too.
 _DEATHS_ALLOWED = 3

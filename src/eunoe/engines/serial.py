@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
+from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
-from eunoe.training import Received, Update, train_client
-from eunoe.vector import Weights
+from eunoe.training.client import Received, Update, train_client
 
 
 @contextmanager

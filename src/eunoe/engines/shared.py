@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from eunoe.vector import Weights
+from eunoe.core.flat_model import Weights
 
 _ALIGNMENT = 64
 

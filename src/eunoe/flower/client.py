@@ -14,17 +14,17 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from pydantic import Field, ValidationError
 
-from eunoe import registry
-from eunoe.assembly import Given, build_job
-from eunoe.config import Config, make_config, read_config
+from eunoe.config import registry
+from eunoe.config.options import Options
+from eunoe.config.schema import Config, make_config, read_config
 from eunoe.engines.base import Rows, chunks, evaluate_chunk, joined
+from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
 from eunoe.flower.own_data import Facts, client_federation, client_job
 from eunoe.flower.wire import order_in, update_out, weights_in
-from eunoe.job import Job
-from eunoe.options import Options
-from eunoe.states import ClientStates
-from eunoe.training import train_client
+from eunoe.runs.assembly import Given, build_job
+from eunoe.training.client import train_client
+from eunoe.training.simulation import Job
 
 
 class NodeOptions(Options):

@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 
+from eunoe.core.flat_model import Weights
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
 from eunoe.flower.own_data import Facts
@@ -22,11 +24,9 @@ from eunoe.flower.wire import (
     update_in,
     vectors_out,
 )
-from eunoe.forgetting import spread
-from eunoe.job import Job
-from eunoe.states import ClientStates
-from eunoe.training import Received, Update
-from eunoe.vector import Weights
+from eunoe.metrics.forgetting import spread
+from eunoe.training.client import Received, Update
+from eunoe.training.simulation import Job
 
 
 class RemoteStates(ClientStates):

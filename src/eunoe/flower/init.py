@@ -6,13 +6,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from eunoe import registry
-from eunoe.config import apply_settings, make_config, read_config
+from eunoe.config import registry
+from eunoe.config.paths import placed
+from eunoe.config.schema import apply_settings, make_config, read_config
+from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
 from eunoe.flower import template
 from eunoe.flower.credentials import LOOPBACK, general_names, make_node_key, make_server_certificate
-from eunoe.paths import placed
-from eunoe.toml import to_toml
 
 
 def init(

@@ -22,10 +22,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
-from eunoe.files import write_text
-from eunoe.observer import Batches, Forgetting
-from eunoe.toml import to_toml
+from eunoe.metrics.observer import Batches, Forgetting
+from eunoe.system.files import write_text
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 Strategy = TypeVar("Strategy")

@@ -13,15 +13,15 @@ from pathlib import Path
 import numpy as np
 from flwr.app import ConfigRecord
 
-from eunoe.assembly import Given, build_job, load_data
-from eunoe.config import Config
+from eunoe.config.options import Options
+from eunoe.config.schema import Config
 from eunoe.data.arrays import Array, from_arrays
 from eunoe.data.federation import Federation, Integers, Part
-from eunoe.data.npz import read_npz
 from eunoe.data.samples import DataSet
+from eunoe.data.sources.npz import read_npz
 from eunoe.errors import InputError
-from eunoe.job import Job
-from eunoe.options import Options
+from eunoe.runs.assembly import Given, build_job, load_data
+from eunoe.training.simulation import Job
 
 
 class Facts(Options):
@@ -164,8 +164,8 @@ def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
 
 
 def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
-    from eunoe.data.folder import read_part
-    from eunoe.data.images import Pictures
+    from eunoe.data.sources.folder import read_part
+    from eunoe.data.sources.images import Pictures
 
     if facts.class_names is None:
         raise InputError(f"{path} is a folder, but the server's data set has no class names; use a .npz file")

@@ -15,21 +15,21 @@ from flwr.serverapp import Grid, ServerApp
 from pydantic import Field, ValidationError
 from safetensors.numpy import load_file
 
-from eunoe import registry
-from eunoe.assembly import Given, assemble, load_data, resolved
-from eunoe.config import Config, make_config, read_config
+from eunoe.config import registry
+from eunoe.config.options import Finite, Options
+from eunoe.config.schema import Config, make_config, read_config
 from eunoe.data.federation import Integers
 from eunoe.errors import EunoeError, InputError
-from eunoe.files import write_text
 from eunoe.flower.credentials import read_node_key
 from eunoe.flower.engine import Remote, RemoteStates
 from eunoe.flower.own_data import Facts, server_federation
 from eunoe.flower.roster import Roster, Say
-from eunoe.folder import check_new
-from eunoe.job import Job
-from eunoe.options import Finite, Options
-from eunoe.rounds import Record
-from eunoe.runs import Run, check_config, check_data, execute
+from eunoe.runs.assembly import Given, assemble, load_data, resolved
+from eunoe.runs.folder import check_new
+from eunoe.runs.loop import Record
+from eunoe.runs.run import Run, check_config, check_data, execute
+from eunoe.system.files import write_text
+from eunoe.training.simulation import Job
 
 
 class RunOptions(Options):

@@ -10,8 +10,8 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from eunoe.training import SITS_OUT, Received, Update
-from eunoe.vector import Weights
+from eunoe.core.flat_model import Weights
+from eunoe.training.client import SITS_OUT, Received, Update
 
 LANES = ("parameters", "floats", "integers")
 # Letters of another party's text that are shown.

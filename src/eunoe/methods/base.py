@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.options import Options
-from eunoe.vector import Weights
+from eunoe.config.options import Options
+from eunoe.core.flat_model import Weights
 
 if TYPE_CHECKING:
-    from eunoe.local import Batch, Local
-    from eunoe.merging import Sums
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Batch, Local
+    from eunoe.methods.context import Setting
+    from eunoe.training.aggregation import Sums
 
 Vectors = dict[str, Tensor]
 

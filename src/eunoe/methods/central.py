@@ -18,11 +18,11 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from eunoe.merging import Sums
+from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Cost, Merged, Method, Vectors
-from eunoe.server_training import ServerTrainer, public_trainer
-from eunoe.setting import Setting
-from eunoe.vector import Weights
+from eunoe.methods.context import Setting
+from eunoe.server.trainer import ServerTrainer, public_trainer
+from eunoe.training.aggregation import Sums
 
 _MOMENT = "moment "
 

@@ -31,12 +31,12 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.merging import Sums
+from eunoe.config.options import Finite, Training
+from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Cost, Merged, Method, Neutral, Vectors
-from eunoe.options import Finite, Training
-from eunoe.server_training import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
-from eunoe.setting import Setting
-from eunoe.vector import Weights
+from eunoe.methods.context import Setting
+from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
+from eunoe.training.aggregation import Sums
 
 
 class FedDF(Method):

@@ -29,9 +29,9 @@ from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Finished, Method, Neutral, Upload, Vectors
 
 if TYPE_CHECKING:
-    from eunoe.local import Local
-    from eunoe.merging import Sums
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Local
+    from eunoe.methods.context import Setting
+    from eunoe.training.aggregation import Sums
 
 
 def accumulated(steps: int, momentum: float = 0.0, shrink: float = 0.0) -> float:

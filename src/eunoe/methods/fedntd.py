@@ -17,13 +17,13 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.distillation import not_true_divergence
 from eunoe.errors import InputError
+from eunoe.losses.distillation import not_true_divergence
 from eunoe.methods.base import Cost, Method, Neutral
 
 if TYPE_CHECKING:
-    from eunoe.local import Batch, Local
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Batch, Local
+    from eunoe.methods.context import Setting
 
 
 def need_three_classes(setting: "Setting", what: str, instead: str) -> None:

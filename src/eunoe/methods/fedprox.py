@@ -19,8 +19,8 @@ from torch import Tensor
 from eunoe.methods.base import Cost, Method, Neutral
 
 if TYPE_CHECKING:
-    from eunoe.local import Local
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Local
+    from eunoe.methods.context import Setting
 
 
 class FedProx(Method):

@@ -38,7 +38,7 @@ from torch.nn import functional as F
 from eunoe.methods.base import Cost, Method, Neutral
 
 if TYPE_CHECKING:
-    from eunoe.local import Batch, Local
+    from eunoe.methods.client_context import Batch, Local
 
 
 class FedReg(Method):

@@ -14,11 +14,11 @@ differ in nothing but the loss.
 
 from typing import ClassVar
 
-from eunoe.merging import Sums
 from eunoe.methods.base import Cost, Merged, Neutral, Vectors
+from eunoe.methods.context import Setting
 from eunoe.methods.public_epochs import PublicEpochs
-from eunoe.server_training import public_trainer
-from eunoe.setting import Setting
+from eunoe.server.trainer import public_trainer
+from eunoe.training.aggregation import Sums
 
 
 class FineTune(PublicEpochs):

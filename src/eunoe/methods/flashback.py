@@ -34,16 +34,16 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.distillation import divergence, not_true_divergence, trust
-from eunoe.local import Batch, Local
-from eunoe.merging import Sums
+from eunoe.config.options import Finite
+from eunoe.core.flat_model import Weights
+from eunoe.losses.distillation import divergence, not_true_divergence, trust
 from eunoe.methods.base import Cost, Finished, Merged, Neutral, Upload, Vectors
+from eunoe.methods.client_context import Batch, Local
+from eunoe.methods.context import Setting
 from eunoe.methods.fedntd import need_three_classes
 from eunoe.methods.public_epochs import PublicEpochs
-from eunoe.options import Finite
-from eunoe.server_training import PositionLoss, ServerTrainer, SoftTargets, public_trainer
-from eunoe.setting import Setting
-from eunoe.vector import Weights
+from eunoe.server.trainer import PositionLoss, ServerTrainer, SoftTargets, public_trainer
+from eunoe.training.aggregation import Sums
 
 
 class Flashback(PublicEpochs):

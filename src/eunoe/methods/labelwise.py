@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from eunoe.core.flat_model import FlatModel
 from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Finished, Method, Upload, Vectors
-from eunoe.vector import FlatModel
 
 if TYPE_CHECKING:
-    from eunoe.local import Local
-    from eunoe.merging import Sums
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Local
+    from eunoe.methods.context import Setting
+    from eunoe.training.aggregation import Sums
 
 
 def by_row(model: FlatModel, per_class: Tensor) -> Tensor:

@@ -21,13 +21,13 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Finished, Method, Neutral
-from eunoe.vector import Weights
 
 if TYPE_CHECKING:
-    from eunoe.local import Batch, Local
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Batch, Local
+    from eunoe.methods.context import Setting
 
 
 class Moon(Method):

@@ -7,10 +7,10 @@ rule that watches the loss and may keep the average would always keep it and lea
 
 from pydantic import Field
 
+from eunoe.config.options import Finite, Training
+from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Method
-from eunoe.options import Finite, Training
-from eunoe.server_training import PositionLoss, ServerTrainer, Stopping, Trained
-from eunoe.vector import Weights
+from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained
 
 
 class PublicEpochs(Method):

@@ -21,15 +21,15 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
 from eunoe.methods.base import Cost, Finished, Merged, Method, Neutral, Upload, Vectors
 from eunoe.methods.fednova import accumulated
-from eunoe.vector import Weights
 
 if TYPE_CHECKING:
-    from eunoe.local import Local
-    from eunoe.merging import Sums
-    from eunoe.setting import Setting
+    from eunoe.methods.client_context import Local
+    from eunoe.methods.context import Setting
+    from eunoe.training.aggregation import Sums
 
 
 class Scaffold(Method):

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from eunoe import forgetting
-from eunoe.report.records import RunRecords, numbers
+from eunoe.metrics import forgetting
+from eunoe.records.reader import RunRecords, numbers
 from eunoe.report.rows import by_label, first_seeds, kept_classes
 from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_CLIENTS, MOST_PROBES, Row, thinned
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eunoe.errors import InputError
+from eunoe.records.reader import RunRecords
 from eunoe.report.figures import all_figures
-from eunoe.report.records import RunRecords
 from eunoe.report.theme import config
 
 Format = Literal["pdf", "svg", "png"]

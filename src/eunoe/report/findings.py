@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from eunoe import forgetting
-from eunoe.report.records import RunRecords
+from eunoe.metrics import forgetting
+from eunoe.records.reader import RunRecords
+from eunoe.records.summary import Summary, summarise
 from eunoe.report.rows import accuracy, deviation
-from eunoe.report.summary import Summary, summarise
 
 SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (

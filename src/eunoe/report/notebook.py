@@ -4,14 +4,14 @@ import base64
 from html import escape
 from typing import TYPE_CHECKING
 
-from eunoe.comparison import table
+from eunoe.records.comparison import table
+from eunoe.records.reader import read_run
 from eunoe.report.export import draw
 from eunoe.report.figures import all_figures
-from eunoe.report.records import read_run
 from eunoe.report.theme import Figure
 
 if TYPE_CHECKING:
-    from eunoe.runs import Run
+    from eunoe.runs.run import Run
 
 SHOWN = ("accuracy", "round-forgetting")
 

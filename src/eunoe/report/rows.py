@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from eunoe import forgetting
-from eunoe.report.records import Array, Record, RunRecords, numbers
+from eunoe.metrics import forgetting
+from eunoe.records.reader import Array, Record, RunRecords, numbers
 from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_POINTS, Row, thinned
 
 

@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from eunoe import registry
+from eunoe.config import registry
 from eunoe.errors import InputError, outcome_of
-from eunoe.files import write_text
-from eunoe.folder import read_run_config
+from eunoe.runs.folder import read_run_config
+from eunoe.system.files import write_text
 from eunoe.trackers.base import Followed, Tracker
 
 if TYPE_CHECKING:
-    from eunoe.config import Named
+    from eunoe.config.schema import Named
 
 # Lists with an entry per client: told by their mean, or by their length.
 _AVERAGED = ("sizes", "steps", "loss_before", "loss_after", "update_norms")
@@ -98,9 +98,9 @@ class Tracking:
                 self._warn(f"tracker {name!r} failed and is left out from here on", error)
 
     def _figures(self) -> dict[str, bytes]:
+        from eunoe.records.reader import read_run
         from eunoe.report.export import draw
         from eunoe.report.figures import all_figures
-        from eunoe.report.records import read_run
 
         try:
             return {

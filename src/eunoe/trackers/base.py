@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
+from eunoe.config.options import Options
 from eunoe.errors import Outcome
-from eunoe.options import Options
 
 
 @dataclass(frozen=True)

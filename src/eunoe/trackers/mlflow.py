@@ -7,8 +7,8 @@ from typing import Any
 
 from pydantic import Field, PrivateAttr
 
+from eunoe.config.toml import to_toml
 from eunoe.errors import Outcome
-from eunoe.toml import to_toml
 from eunoe.trackers.base import Followed, Tracker
 
 _TAG = "eunoe.run"

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe import registry
+from eunoe.config import registry
 from eunoe.errors import InputError
 
 # Options under which a partition can serve any labels that leave ten samples a client.

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from eunoe.config.options import Options
 from eunoe.errors import InputError
-from eunoe.options import Options
 
 Integers = NDArray[np.int64]
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from eunoe.records.reader import RunRecords
 from eunoe.report import client_rows, rows
 from eunoe.report.figures import classes, clients, costs, heat_maps, over_rounds, where
 from eunoe.report.figures.common import slider_rounds
-from eunoe.report.records import RunRecords
 from eunoe.report.theme import Figure, Row
 
 ROUNDS = "Over the rounds"

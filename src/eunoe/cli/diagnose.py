@@ -1,0 +1,22 @@
+"""`eunoe diagnose`: what a run forgot, why, and what to try."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
+    """Say in plain words what was forgotten and where, and propose what to try next as ready commands."""
+    from eunoe.records.reader import read_run
+    from eunoe.runs.diagnosis import diagnose as find
+
+    records = read_run(run)
+    found = find(records)
+    for sentence in found.sentences:
+        print(sentence)
+    if found.remedies:
+        print("\nTo try, in this order:")
+    for remedy in found.remedies:
+        command = remedy.command(str(run / "config.toml"), records.config.get("name", ""))
+        print(f"  {command}\n      {remedy.why}")

@@ -1,0 +1,77 @@
+"""`eunoe run`: start a run, or go on with one."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def run(
+    config: Annotated[
+        Path | None, typer.Argument(help="A config file; without one the defaults run.")
+    ] = None,
+    set_: Annotated[
+        list[str] | None, typer.Option("--set", help="A setting such as training.lr=0.1; may be repeated.")
+    ] = None,
+    engine: Annotated[str | None, typer.Option(help="serial, process, vectorised or ray.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
+    address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one in runs/.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+) -> None:
+    """Train a federation. `eunoe options` shows what a config file may say."""
+    from eunoe.cli.tables import show
+    from eunoe.config.schema import apply_settings, make_config, read_config
+    from eunoe.errors import InputError
+    from eunoe.records.comparison import legend, table
+    from eunoe.runs import run as runs
+    from eunoe.runs.folder import read_run_config
+    from eunoe.runs.progress import Bars
+
+    chosen = [
+        f"engine.{key}={value}"
+        for key, value in (("name", engine), ("workers", workers), ("address", address))
+        if value is not None
+    ]
+    if resume is not None:
+        if config is not None or out is not None:
+            raise InputError("--resume goes on with a run as it is: leave out the config file and --out")
+        values = read_run_config(resume)
+        folder = resume
+    else:
+        values = {} if config is None else read_config(config)
+        folder = out or Path()
+    values = apply_settings(values, [*chosen, *(set_ or [])])
+    checked = make_config(values)
+    if resume is None and out is None:
+        folder = new_folder(checked.title, checked.seed)
+    with Bars() as bars:
+        bars.start(folder, checked.title, checked.rounds)
+
+        def on_round(record: dict[str, Any]) -> None:
+            bars.update(folder, record)
+
+        def say(message: str) -> None:
+            bars.console.print(message, markup=False, highlight=False)
+
+        try:
+            if resume is not None:
+                done = runs.resume(resume, checked.model_dump(), on_round=on_round, say=say)
+            else:
+                done = runs.run(checked, out=folder, on_round=on_round, say=say)
+        except KeyboardInterrupt:
+            say(f"interrupted; go on with: eunoe run --resume {folder}")
+            raise
+    show(*table([done]), note=legend([done]))
+    say(f"{done.status['reason']}; results in {folder}")
+
+
+def new_folder(title: str, seed: int) -> Path:
+    """A folder in runs/ that is not there yet."""
+    from eunoe.runs.sweep import folder_name
+
+    base = Path("runs") / f"{folder_name(title)}-seed-{seed}"
+    folder, number = base, 2
+    while folder.exists():
+        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    return folder

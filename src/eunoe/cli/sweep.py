@@ -1,0 +1,98 @@
+"""`eunoe sweep`: the product of settings and seeds, or the search for one number."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+
+def sweep(
+    config: Annotated[Path, typer.Argument(help="The config file that all runs share.")],
+    over: Annotated[
+        list[str] | None,
+        typer.Option(help="Values of a setting, such as loss.name=ce,tce,wsm; may be repeated."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds, separated by commas; by default the config's.")
+    ] = None,
+    search: Annotated[
+        str | None,
+        typer.Option(help="A number to search from a start, such as training.lr=0.01: x10, then x2."),
+    ] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of all runs.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Folder of the sweep; by default runs/<config>.")] = None,
+    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 1,
+) -> None:
+    """Run the product of settings; what is finished is skipped, what was begun goes on."""
+    from eunoe.cli.tables import show
+    from eunoe.config.schema import apply_settings, make_config, parse_value, read_config
+    from eunoe.records.comparison import legend, table
+    from eunoe.runs import sweep as sweeping
+    from eunoe.runs.progress import Bars
+
+    values = apply_settings(read_config(config), set_ or [])
+    numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
+    folder = out or Path("runs") / config.stem
+    product: dict[str, list[Any]] = {}
+    for setting in over or []:
+        path, items = read_over(setting)
+        product[path] = [parse_value(item) for item in items]
+    with Bars() as bars:
+        if search is not None:
+            path, start = _read_search(search, alone=not product)
+            best, scores = sweeping.search(values, path, start, numbers, folder, jobs, bars.follow)
+        else:
+            done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
+    if search is not None:
+        show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
+        print(f"best: {path}={best:g} (on validation); runs in {folder}")
+        return
+    show(*table(done), note=legend(done))
+    print(f"runs in {folder}")
+
+
+def read_seeds(text: str) -> list[int]:
+    """Seeds separated by commas."""
+    from eunoe.errors import InputError
+
+    try:
+        return [int(seed) for seed in text.split(",")]
+    except ValueError:
+        raise InputError(f"--seeds {text!r} are no whole numbers separated by commas") from None
+
+
+def read_over(setting: str) -> tuple[str, list[str]]:
+    """A setting and the texts of its values, as in loss.name=ce,wsm."""
+    from eunoe.errors import InputError
+
+    path, _, text = (part.strip() for part in setting.partition("="))
+    items = [item.strip() for item in split_values(text)]
+    if not path or not all(items):
+        raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
+    return path, items
+
+
+def _read_search(setting: str, alone: bool) -> tuple[str, float]:
+    from eunoe.errors import InputError
+
+    path, _, start = setting.partition("=")
+    try:
+        if alone:
+            return path.strip(), float(start)
+    except ValueError:
+        pass
+    raise InputError("--search takes one number to start from, as in training.lr=0.01, without --over")
+
+
+def split_values(text: str) -> list[str]:
+    """Values separated by commas that stand outside brackets and quotes."""
+    parts, depth, quoted = [""], 0, False
+    for character in text:
+        if character == '"':
+            quoted = not quoted
+        depth += (character in "[{") - (character in "]}")
+        if character == "," and not depth and not quoted:
+            parts.append("")
+        else:
+            parts[-1] += character
+    return parts

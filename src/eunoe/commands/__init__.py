@@ -1,1 +1,0 @@
-"""The commands of `eunoe`, one file each."""

@@ -1,0 +1,293 @@
+"""The configuration of a run: what is in config.toml, checked, with a sentence for every field."""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+
+from eunoe.config import registry
+from eunoe.config.options import Finite, Options, Split, Training
+from eunoe.data.feature_shift import FeatureShift
+from eunoe.data.public import Public
+from eunoe.data.transforms import Augment
+from eunoe.errors import InputError, nearest
+from eunoe.metrics.probes import STANDARD, Probe
+
+
+class Named(BaseModel):
+    """A named thing with its options, as in `method = {name = "fedprox", mu = 0.1}`."""
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    name: str = Field(description="Which one.")
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
+
+
+class Model(Named):
+    """The model, and the file it starts from."""
+
+    start_from: str | None = Field(None, description="A state_dict file (.safetensors or .pt) to start from.")
+    partial: bool = Field(False, description="Take from that file what fits and leave the rest.")
+    head: bool = Field(False, description="Add a projection head before the classifier, as MOON has it.")
+    classifier_bias: bool = Field(True, description="Whether the classifier has a bias; FedRS's has none.")
+    dtype: Literal["float32", "float64"] = Field("float32", description="Type of weights and inputs.")
+
+
+class PublicPart(Public):
+    """The public set: a part of the training samples, or another data set."""
+
+    data: Named | None = Field(None, description="Another data set to take the public set from.")
+
+    @field_validator("data", mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+
+class Evaluation(Options):
+    """When and on what the merged model is evaluated."""
+
+    every: int = Field(
+        1,
+        ge=0,
+        description="Rounds between evaluations; at each, the round before is evaluated too. 0: never.",
+    )
+    last: int = Field(
+        10, ge=0, description="Evaluate each of this many last rounds; their mean is the result."
+    )
+    chunk: int = Field(500, ge=1, description="Samples evaluated at a time.")
+    validation: bool = Field(True, description="Evaluate on the clients' pooled validation parts.")
+    test: bool = Field(True, description="Evaluate on the test set and on the clients' own test parts.")
+    personal: int = Field(
+        0,
+        ge=0,
+        description="Test samples in each client's label mix on which the last model is evaluated with and "
+        "without the client's class shares; 0: none.",
+    )
+
+
+class EngineChoice(Options):
+    """Where clients train."""
+
+    name: Literal["serial", "process", "vectorised", "ray"] = Field("process", description="Which engine.")
+    workers: int | None = Field(None, ge=1, description="Worker processes; by default one per core.")
+    address: str | None = Field(None, description="Ray cluster to join; by default a local one.")
+    cohort: int | None = Field(None, ge=1, description="Clients that the vectorised engine trains at once.")
+    device: str = Field("cpu", description="Torch device of the serial and vectorised engines.")
+
+
+class Stop(Options):
+    """What ends a run before its last round."""
+
+    target: Finite | None = Field(None, gt=0, le=1, description="Validation accuracy that is enough.")
+    test_target: Finite | None = Field(None, gt=0, le=1, description="Test accuracy that is enough.")
+    hours: Finite | None = Field(
+        None, gt=0, description="Hours of running time, earlier sittings not counted."
+    )
+
+
+class Config(Options):
+    """Everything that decides a run."""
+
+    name: str = Field("", description="A name for tables and figures; by default made from loss and method.")
+    seed: int = Field(0, ge=0, description="The source of every random number.")
+    rounds: int = Field(100, ge=1, description="Number of rounds.")
+    participation: int | Finite = Field(
+        0.1, description="Clients in a round: a share of all (a float up to 1.0) or a number (an integer)."
+    )
+    data: Named = Field(Named(name="digits"), description="The data set.")
+    partition: Named = Field(
+        Named(name="dirichlet", clients=20, alpha=0.1), description="How samples are divided among clients."
+    )
+    split: Split = Field(Split(), description="The parts of a client's samples.")
+    public: PublicPart = Field(PublicPart(), description="The public set.")
+    shift: FeatureShift | None = Field(None, description="A change of inputs that differs by client.")
+    augment: Augment = Field(Augment(), description="Random changes of training inputs.")
+    model: Model = Field(Model(name="mlp"), description="The model.")
+    training: Training = Field(Training(), description="Local training.")
+    loss: Named = Field(Named(name="ce"), description="What a client minimises on its own labels.")
+    method: Named = Field(Named(name="fedavg"), description="The federated method.")
+    server_step: Named = Field(
+        Named(name="average"), description="What the server does with the mean update."
+    )
+    evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
+    probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
+    track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are handed to.")
+    stop: Stop = Field(Stop(), description="What ends the run early.")
+    engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")
+    checkpoint_seconds: Finite = Field(
+        10.0, ge=0, description="Least time between checkpoints; 0 writes one every round."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _method_and_step(cls, values: Any) -> Any:
+        return registry.unalias(values) if isinstance(values, Mapping) else values
+
+    @field_validator("data", "partition", "model", "loss", "method", "server_step", "engine", mode="before")
+    @classmethod
+    def _complete(cls, value: Any, info: ValidationInfo) -> Any:
+        """A name may stand alone; options without a name are those of the default thing."""
+        if isinstance(value, str):
+            return {"name": value}
+        if isinstance(value, dict) and "name" not in value and info.field_name:
+            return {**cls.model_fields[info.field_name].default.model_dump(), **value}
+        return value
+
+    @field_validator("track", mode="before")
+    @classmethod
+    def _trackers(cls, value: Any) -> Any:
+        """One may stand alone, and be a name or a section."""
+        listed = value if isinstance(value, list | tuple) else [value]
+        return [{"name": one} if isinstance(one, str) else one for one in listed]
+
+    @field_validator("participation")
+    @classmethod
+    def _some_clients(cls, value: int | float) -> int | float:
+        possible = value >= 1 if isinstance(value, int) else 0 < value <= 1
+        if not possible:
+            raise ValueError(f"it must be a share above 0.0 up to 1.0, or a number of clients, not {value}")
+        return value
+
+    @model_validator(mode="after")
+    def _targets_are_measured(self) -> "Config":
+        evaluation = self.evaluation
+        for key, target, on in (
+            ("target", self.stop.target, evaluation.validation),
+            ("test_target", self.stop.test_target, evaluation.test),
+        ):
+            if target is not None and not (on and (evaluation.every or evaluation.last)):
+                raise ValueError(f"stop.{key} needs what [evaluation] turns off")
+        return self
+
+    def participants(self, clients: int) -> int:
+        """How many clients take part in a round."""
+        if isinstance(self.participation, int):
+            if self.participation > clients:
+                raise InputError(f"participation: {self.participation} of {clients} clients cannot take part")
+            return self.participation
+        return max(1, round(self.participation * clients))
+
+    @property
+    def title(self) -> str:
+        """The run's name, or what it does."""
+        step = "" if self.server_step.name == "average" else f" + {self.server_step.name}"
+        mask = "" if self.server_step.options.get("gma") is None else " + gma"
+        return self.name or f"{self.method.name}{step}{mask} · {self.loss.name}"
+
+
+# What may differ when a run is resumed: none of it changes what a round computes.
+RESUMABLE = {"name", "rounds", "probes", "track", "stop", "engine", "checkpoint_seconds"}
+
+
+def make_config(values: Mapping[str, Any]) -> Config:
+    """A checked config from nested values; what is wrong is said in one line."""
+    try:
+        return Config.model_validate(_plain(values))
+    except ValidationError as error:
+        raise InputError(_explain(error)) from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The values in a TOML file."""
+    try:
+        # TOML is UTF-8 whatever the locale; some editors begin a file with a byte order mark.
+        values = tomllib.loads(path.read_text("utf-8-sig"))
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{path} is not a text file") from None
+    except tomllib.TOMLDecodeError as error:
+        raise InputError(f"{path} is not valid TOML: {error}") from None
+    if not values:
+        raise InputError(f"{path} is empty; leave it out to run the defaults")
+    return values
+
+
+def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    """Values with `a.b=c` settings on top; c is read as TOML, or else as text.
+
+    Setting a `name` to another one drops the options of what was named before.
+    """
+    result = _copy(values)
+    for setting in settings:
+        path, equals, text = setting.partition("=")
+        if not equals or not path.strip():
+            raise InputError(f"{setting!r} is not a setting; write it as part.option=value")
+        *parents, last = path.strip().split(".")
+        place = result
+        for parent in parents:
+            inner = place.get(parent)
+            place[parent] = inner = (
+                {"name": inner} if isinstance(inner, str) else ({} if inner is None else inner)
+            )
+            if not isinstance(inner, dict):
+                raise InputError(f"{setting!r} sets an option of {parent}, which is {inner!r} and has none")
+            place = inner
+        value = parse_value(text)
+        if last == "name" and parents and place.get("name") != value:
+            place.clear()
+        place[last] = value
+    return result
+
+
+def parse_value(text: str) -> Any:
+    """A value as TOML writes it; what is not TOML is text."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def _plain(value: Any) -> Any:
+    """Values without NumPy's own numbers and without paths, which no file could hold as they are."""
+    if isinstance(value, Mapping):
+        return {key: _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, Path):
+        value = str(value)
+    if isinstance(value, str) and not value.isascii() and any(0xD800 <= ord(c) < 0xE000 for c in value):
+        raise InputError(f"{value!r} is not text in UTF-8")
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
+
+
+def _explain(error: ValidationError) -> str:
+    # A misspelt key often leaves another one missing: the former is what went wrong.
+    unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
+    if unknown is None:
+        return registry.explain(error)
+    *parents, key = (str(part) for part in unknown["loc"])
+    model: Any = Config
+    for parent in parents:
+        # A number is a place in a list.
+        if parent in model.model_fields:
+            model = next((t for t in _models(model.model_fields[parent].annotation)), model)
+    where = f" in [{'.'.join(parents)}]" if parents else ""
+    return f"there is no {key!r}{where}; {nearest(key, model.model_fields)}"
+
+
+def _models(annotation: Any) -> list[Any]:
+    from typing import get_args
+
+    return [
+        t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
+    ]

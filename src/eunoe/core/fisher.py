@@ -1,0 +1,123 @@
+"""Sums of squared per-sample gradients, batched: the diagonal of the empirical Fisher information.
+
+A linear layer's gradient for one sample is the outer product of what goes back into it and what came in,
+so the sum over samples of its squares is one product of squared matrices. A convolution's is a matrix
+product per sample, batched. All other parameters (normalisation, a layer that is used twice) take
+`torch.func.vmap` of a gradient, in pieces.
+"""
+
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.graph import GradientEdge, get_gradient_edge
+from torch.func import functional_call, grad, vmap
+from torch.nn import functional as F
+
+from eunoe.core.flat_model import FlatModel
+
+# Numbers that the gradients of several samples take at a time: few enough to stay near the processor.
+_AT_ONCE = 1 << 20
+
+
+def sum_of_squared_gradients(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
+    """The sum over samples of each one's squared cross-entropy gradient, at the model's own weights."""
+    calls: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in _layers(model.module)}
+
+    def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        calls[layer].append((inputs[0].detach(), get_gradient_edge(output)))
+
+    hooks = [layer.register_forward_hook(remember) for layer in calls]
+    try:
+        with model.evaluating():
+            loss = F.cross_entropy(model.forward(x), y, reduction="sum")
+    finally:
+        for hook in hooks:
+            hook.remove()
+    known = {
+        layer: called[0]
+        for layer, called in calls.items()
+        if len(called) == 1 and len(called[0][0]) == len(y)
+    }
+    backs = torch.autograd.grad(loss, [edge for _, edge in known.values()]) if known else ()
+    found: dict[int, Tensor] = {}
+    for (layer, (inputs, _)), back in zip(known.items(), backs, strict=True):
+        for parameter, squares in _squares(layer, inputs, back):
+            found[id(parameter)] = squares
+    named = {name: model.module.get_parameter(name) for name in model.names}
+    rest = {name: parameter.detach() for name, parameter in named.items() if id(parameter) not in found}
+    others = _by_vmap(model, rest, x, y) if rest else {}
+    return torch.cat(
+        [(others[name] if name in rest else found[id(p)]).reshape(-1) for name, p in named.items()]
+    )
+
+
+def _layers(module: nn.Module) -> list[nn.Module]:
+    """Linear layers and plain convolutions that share no parameter with another layer."""
+    owners = Counter(id(p) for layer in module.modules() for p in layer.parameters(recurse=False))
+    return [
+        layer
+        for layer in module.modules()
+        if (
+            type(layer) is nn.Linear
+            or (
+                type(layer) is nn.Conv2d
+                and layer.groups == 1
+                and layer.padding_mode == "zeros"
+                and isinstance(layer.padding, tuple)
+            )
+        )
+        and all(p.requires_grad and owners[id(p)] == 1 for p in layer.parameters(recurse=False))
+    ]
+
+
+def _squares(layer: Any, inputs: Tensor, back: Tensor) -> list[tuple[nn.Parameter, Tensor]]:
+    if isinstance(layer, nn.Linear) and inputs.ndim == 2:
+        weight, bias = back.square().T @ inputs.square(), back
+    else:
+        weight = torch.zeros_like(layer.weight).flatten(1)
+        pieces = max(1, _AT_ONCE // layer.weight.numel())
+        for some, behind in zip(torch.split(inputs, pieces), torch.split(back, pieces), strict=True):
+            if isinstance(layer, nn.Linear):
+                each = torch.bmm(behind.flatten(1, -2).mT, some.flatten(1, -2))
+            else:
+                each = torch.bmm(behind.flatten(2), _windows(layer, some, behind.shape[2:]))
+            weight += each.square_().sum(0)
+        if isinstance(layer, nn.Conv2d):
+            weight = weight.view(len(weight), *layer.kernel_size, -1).permute(0, 3, 1, 2)
+        places = tuple(range(1, back.ndim - 1)) if isinstance(layer, nn.Linear) else (2, 3)
+        bias = back.sum(places)
+    found = [(layer.weight, weight)]
+    if layer.bias is not None:
+        found.append((layer.bias, bias.square().sum(0)))
+    return found
+
+
+def _windows(layer: nn.Conv2d, x: Tensor, places: tuple[int, ...]) -> Tensor:
+    """What a convolution sees at each of its places, [B, places, height * width * channels] of the kernel.
+
+    With a pixel's channels side by side, a row of the kernel is one run of memory to copy.
+    """
+    above, beside = (int(padding) for padding in layer.padding)
+    padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, beside, beside, above, above)).contiguous()
+    image, row, pixel, _ = padded.stride()
+    size = (len(x), *places, *layer.kernel_size, x.shape[1])
+    (down, right), (lower, further) = layer.stride, layer.dilation
+    stride = (image, row * down, pixel * right, row * lower, pixel * further, 1)
+    return padded.as_strided(size, stride).reshape(len(x), places[0] * places[1], -1)
+
+
+def _by_vmap(model: FlatModel, named: dict[str, Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
+    def loss(parameters: dict[str, Tensor], one: Tensor, label: Tensor) -> Tensor:
+        logits = functional_call(model.module, parameters, (one.unsqueeze(0),))
+        return F.cross_entropy(logits, label.unsqueeze(0))
+
+    pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))
+    sums = {name: torch.zeros_like(value) for name, value in named.items()}
+    with model.evaluating():
+        for some, labels in zip(torch.split(x, pieces), torch.split(y, pieces), strict=True):
+            each = vmap(grad(loss), (None, 0, 0))(named, some, labels)
+            for name, value in each.items():
+                sums[name] += value.square().sum(0)
+    return sums

@@ -1,0 +1,169 @@
+"""The data sets that have a name: found as $EUNOE_DATA/<name>.npz, else fetched from the hub to there."""
+
+import json
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+
+from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.samples import DataSet
+from eunoe.data.sources import hub
+from eunoe.data.sources.npz import dataset_of, read_npz
+from eunoe.data.specs import KNOWN, Known
+from eunoe.errors import InputError, nearest
+
+
+def digits() -> DataSet:
+    """8 x 8 grey handwritten digits that come with scikit-learn: 1,442 to train on, 355 to test.
+
+    The test part is every fifth sample of each class, in the order of the file. The grey values 0..16 are
+    spread over 0..255 so that these images pass through the same code as all others.
+    """
+    table = _digits_table()
+    x = np.rint(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
+    y = table[:, -1].astype(np.int64)
+    test = np.zeros(len(y), bool)
+    for label in range(10):
+        test[np.flatnonzero(y == label)[4::5]] = True
+    return from_arrays(
+        x[~test], y[~test], x[test], y[test], name="digits", classes=10, class_names=tuple("0123456789")
+    )
+
+
+def mnist(*, revision: str | None = None) -> DataSet:
+    """MNIST: 28 x 28 grey handwritten digits, 60,000 to train on, 10,000 to test."""
+    return load_named("mnist", revision)
+
+
+def fashion_mnist(*, revision: str | None = None) -> DataSet:
+    """Fashion-MNIST: 28 x 28 grey pieces of clothing, 60,000 to train on, 10,000 to test."""
+    return load_named("fashion_mnist", revision)
+
+
+def cifar10(*, revision: str | None = None) -> DataSet:
+    """CIFAR-10: 32 x 32 colour photographs of 10 things, 50,000 to train on, 10,000 to test."""
+    return load_named("cifar10", revision)
+
+
+def cifar100(*, revision: str | None = None) -> DataSet:
+    """CIFAR-100: 32 x 32 colour photographs of 100 things, 50,000 to train on, 10,000 to test."""
+    return load_named("cifar100", revision)
+
+
+def cinic10(*, revision: str | None = None) -> DataSet:
+    """CINIC-10: CIFAR-10's classes, 180,000 to train on (training and validation merged), 90,000 to test."""
+    return load_named("cinic10", revision)
+
+
+def femnist(*, revision: str | None = None) -> DataSet:
+    """FEMNIST: 28 x 28 digits and letters by 3,597 writers, 62 classes, 814,277 samples.
+
+    The hub has no test part, so 15% of each writer's samples, rounded down and drawn once and for all, are
+    taken for it. A writer with at least 50 samples in all is one with at least 43 in the training part.
+    """
+    return load_named("femnist", revision)
+
+
+def omniglot() -> DataSet:
+    """Omniglot: 28 x 28 characters of 8 alphabets, 242 classes, each drawn by 20 people."""
+    return load_named("omniglot")
+
+
+def load_named(name: str, revision: str | None = None) -> DataSet:
+    """A named data set that is kept as a file; fetched first if it is not here.
+
+    `revision` is a branch or commit of the hub; a file that was fetched at another one is refused.
+    """
+    known, path = known_by(name), path_of(name)
+    if not path.exists():
+        fetch_named(name, revision=revision)
+    if revision is not None and revision not in (got := _fetched_at(path)):
+        raise InputError(
+            f"{path} is {' = '.join(got) or 'of no known revision'}, not {revision}; "
+            f"replace it by: eunoe data fetch {name} --revision {revision} --force"
+        )
+    arrays = read_npz(path)
+    data = dataset_of(
+        arrays,
+        name,
+        str(path),
+        classes=known.classes,
+        class_names=known.class_names,
+        mean=known.mean,
+        std=known.std,
+    )
+    if data.train.x.shape[1:] != known.shape:
+        raise InputError(
+            f"{path}: samples have shape {list(data.train.x.shape[1:])}; "
+            f"those of {name} have {list(known.shape)}"
+        )
+    return data
+
+
+def fetch_named(name: str, *, revision: str | None = None, client: hub.Hub | None = None) -> Path:
+    """Fetch a named data set from the hub into the data folder; what is there is replaced."""
+    known, path = known_by(name), path_of(name)
+    if known.source is None:
+        raise InputError(f"{name} is not on the hub in this form; {_what_to_put(name, known)}")
+    try:
+        hub.fetch(
+            known.source,
+            path,
+            revision=revision or hub.PARQUET,
+            classes=known.classes,
+            rows=known.rows,
+            hub=client,
+        )
+    except InputError as error:
+        raise InputError(f"{error}; {_what_to_put(name, known)}") from error
+    return path
+
+
+def _digits_table() -> Array:
+    # Importing scikit-learn takes over a second in every process; its file is read in hundredths.
+    package = find_spec("sklearn")
+    if package is not None and package.origin is not None:
+        file = Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz"
+        if file.exists():
+            return np.loadtxt(file, delimiter=",")
+    from sklearn.datasets import load_digits
+
+    data, target = load_digits(return_X_y=True)
+    return np.column_stack([data, target])
+
+
+def known_by(name: str) -> Known:
+    """What is known of a data set that is kept as a file."""
+    if name == "digits":
+        raise InputError("digits comes with scikit-learn; there is nothing to fetch")
+    if name not in KNOWN:
+        raise InputError(f"no data set is called {name!r}; {nearest(name, KNOWN)}")
+    return KNOWN[name]
+
+
+def path_of(name: str) -> Path:
+    """Where a named data set is kept."""
+    return hub.data_folder() / f"{name}.npz"
+
+
+def _fetched_at(path: Path) -> list[str]:
+    try:
+        record = json.loads(path.with_suffix(".json").read_text())
+        return [str(record["revision"]), str(record["commit"])]
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def _what_to_put(name: str, known: Known) -> str:
+    counts = [format(count, "d") for count in known.rows] if known.rows[1] else ["n", "m"]
+    shape = "".join(f", {size}" for size in known.shape)
+    arrays = [
+        f"x_{part} uint8 [{count}{shape}] and y_{part} int64 [{count}]"
+        for part, count in zip(("train", "test"), counts, strict=True)
+    ]
+    writers = ", writer_train and writer_test int64 (who wrote each)" if known.writers else ""
+    return (
+        f"to have it without the internet, put {path_of(name)} there (numpy.savez) with the arrays "
+        f"{', '.join(arrays)} with labels 0..{known.classes - 1}{writers}"
+    )

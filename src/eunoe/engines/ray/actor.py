@@ -1,0 +1,66 @@
+"""What happens in the workers of the Ray engine."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from eunoe.engines.base import Rows, evaluate_chunk
+from eunoe.engines.portable import portable
+from eunoe.engines.ray.packing import Packed, packed, unpacked
+from eunoe.engines.serial import noting
+from eunoe.system.memory import keep_freed_memory
+from eunoe.training.client import Received, Update, train_client
+from eunoe.training.simulation import Job
+
+
+class Actor:
+    """A worker. References come in lists: Ray itself would fetch what they mean for every task."""
+
+    def __init__(self, references: list[Any]) -> None:
+        import ray
+
+        torch.set_num_threads(1)
+        keep_freed_memory()
+        self._job: Job = unpacked(ray.get(references[0]), copy=False)
+        self._last: tuple[str, Any] = ("", None)
+
+    def ready(self) -> None:
+        """Answer once the job is there."""
+
+    def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
+        """Train a few clients; give their updates and their new states."""
+
+        def work() -> list[tuple[Update, Any]]:
+            received: Received = self._receive(references[0])
+            results = []
+            for client, state in zip(clients, unpacked(states), strict=True):
+                with noting(client, received.round):
+                    results.append(train_client(self._job, client, received, state))
+            return results
+
+        return _answer(work)
+
+    def evaluate(self, references: list[Any], parts: Sequence[Rows]) -> Packed:
+        """What a model says of a few chunks."""
+        return _answer(lambda: [evaluate_chunk(self._job, self._receive(references[0]), p) for p in parts])
+
+    def _receive(self, reference: Any) -> Any:
+        """What the driver stored for many tasks; it comes once."""
+        import ray
+
+        if self._last[0] != reference.hex():
+            self._last = reference.hex(), unpacked(ray.get(reference))
+        return self._last[1]
+
+
+def _answer(work: Callable[[], Any]) -> Packed:
+    from ray import cloudpickle
+    from ray.exceptions import RayError
+
+    try:
+        return packed(("results", work()))
+    except RayError:
+        raise
+    except Exception as error:
+        return packed(("error", portable(error, cloudpickle)))

@@ -1,0 +1,175 @@
+"""The batches of a cohort of clients: the same samples in the same steps as if each trained alone.
+
+All is laid out in a few array operations for the whole cohort. Clients stand in the order of their
+number of steps, most first, so that those with steps left are always the first rows of a matrix.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from eunoe.core.rng import generator, torch_generator
+from eunoe.methods.client_context import Batch
+from eunoe.methods.context import Setting
+from eunoe.training.client import plan_steps
+from eunoe.training.simulation import Job
+
+Integers = NDArray[np.int64]
+
+# Inputs are prepared for as many steps at once as hold this many numbers.
+_NUMBERS_AT_ONCE = 2_000_000
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Clients that train at once, and their batches padded to one size.
+
+    `index` [steps, clients, batch] are positions in each client's data; `lengths` [steps, clients] say how
+    many of a batch are real, 0 where a client has no such step left.
+    """
+
+    job: Job
+    setting: Setting
+    clients: list[int]
+    index: Integers
+    lengths: Integers
+    # Whether steps go over exactly the clients that have them, or over a number that seldom changes.
+    exact: bool
+
+    @classmethod
+    def plan(cls, job: Job, setting: Setting, clients: Sequence[int], exact: bool) -> "Cohort":
+        """Draw every client's batches."""
+        sizes, training = job.federation.sizes, setting.training
+        plans = []
+        for client in clients:
+            chance = generator(setting.seed, "batches", setting.round, client)
+            order, lengths = plan_steps(int(sizes[client]), training, chance, setting.has_batch_norm)
+            plans.append((client, order, lengths))
+        plans.sort(key=lambda plan: -len(plan[2]))
+        padded = np.zeros((len(plans), len(plans[0][2])), np.int64)
+        for row, (_, _, lengths) in zip(padded, plans, strict=True):
+            row[: len(lengths)] = lengths
+        width = int(padded.max())
+        if not exact:
+            most = int(sizes.max())
+            width = _level(width, max(width, min(training.batch_size or most, most)))
+        real = padded[:, :, None] > np.arange(width)
+        index = np.zeros(real.shape, np.int64)
+        index[real] = np.concatenate([order for _, order, _ in plans])
+        return cls(
+            job,
+            setting,
+            [client for client, _, _ in plans],
+            np.ascontiguousarray(index.transpose(1, 0, 2)),
+            np.ascontiguousarray(padded.T),
+            exact,
+        )
+
+    def __len__(self) -> int:
+        """The number of clients."""
+        return len(self.clients)
+
+    @cached_property
+    def active(self) -> list[int]:
+        """How many clients have each step."""
+        return [int(n) for n in (self.lengths > 0).sum(1)]
+
+    @cached_property
+    def steps(self) -> list[int]:
+        """How many steps each client has."""
+        return [int(n) for n in (self.lengths > 0).sum(0)]
+
+    @cached_property
+    def samples(self) -> list[int]:
+        """How many samples each client sees in all of its steps."""
+        return [int(n) for n in self.lengths.sum(0)]
+
+    @property
+    def longest(self) -> int:
+        """A number of samples that no client of the cohort exceeds."""
+        sizes = self.job.federation.sizes
+        largest = int(sizes[self.clients].max())
+        return largest if self.exact else _level(largest, int(sizes.max()))
+
+    @property
+    def equal(self) -> bool:
+        """Whether the batches of a step are of one size over all clients that have it."""
+        return bool(((self.lengths == self.lengths[:, :1]) | (self.lengths == 0)).all())
+
+    @cached_property
+    def counts(self) -> Tensor:
+        """How many training samples of each class each client has, in the model's type."""
+        federation, classes = self.job.federation, self.job.federation.classes
+        sizes = federation.sizes[self.clients]
+        owners = np.repeat(np.arange(len(self)), sizes)
+        within = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        rows = federation.order[federation.offsets[self.clients][owners] + within]
+        labels = federation.samples("clients").y[torch.from_numpy(rows)]
+        flat = torch.bincount(torch.from_numpy(owners) * classes + labels, minlength=len(self) * classes)
+        return flat.view(len(self), classes).to(self.job.model.dtype)
+
+    @property
+    def loss_counts(self) -> Tensor:
+        """The class counts that the loss is told of each client, in the model's type."""
+        if self.setting.training.label_counts == "train":
+            return self.counts
+        return torch.stack([self.job.loss_counts(client) for client in self.clients]).to(self.counts)
+
+    def batches(self) -> Iterator[Batch]:
+        """The batch of every step, with a first dimension of clients: at least those that have the step."""
+        federation, device = self.job.federation, self.job.model.device
+        steps, clients, width = self.index.shape
+        rows = federation.order[federation.offsets[self.clients][:, None] + self.index]
+        # A client whose steps are over computes on, and what comes of it is not used.
+        real = (self.lengths[:, :, None] > np.arange(width)) | (self.lengths == 0)[:, :, None]
+        partial = ~real.all((1, 2))
+        levels = [n if self.exact else _level(n, clients) for n in self.active]
+        labels = federation.samples("clients").y
+        chances = [
+            torch_generator(self.setting.seed, "augmentation", self.setting.round, client)
+            for client in (self.clients if self.job.augment.active else ())
+        ]
+        first = 0
+        while first < steps:
+            level = levels[first]
+            per_step = level * width * int(np.prod(federation.shape))
+            last = min(first + max(1, _NUMBERS_AT_ONCE // per_step), steps)
+            while levels[last - 1] != level:
+                last -= 1
+            part = torch.from_numpy(rows[first:last, :level])
+            x = self._inputs(part, chances, first).unbind()
+            y = labels[part].to(device).unbind()
+            index = torch.from_numpy(self.index[first:last, :level]).to(device).unbind()
+            mask = torch.from_numpy(real[first:last, :level]).to(device).unbind()
+            for i in range(last - first):
+                yield Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
+            first = last
+
+    def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Tensor:
+        """Model inputs for rows [steps, clients, batch], as each client sees them."""
+        federation, job = self.job.federation, self.job
+        x = federation.inputs("clients", rows.reshape(-1))
+        x = x.reshape(*rows.shape, *x.shape[1:])
+        if federation.shift is not None:
+            for client, own in zip(self.clients, x.unbind(1), strict=False):
+                change = federation.shift.parameters(federation.shift_seed, client)
+                own.copy_(federation.shift.apply(own.flatten(0, 1), change).view(own.shape))
+        x = x.to(job.model.device)
+        if chances:
+            for step, lengths in zip(x, self.lengths[first:], strict=False):
+                for own, length, chance in zip(step, lengths, chances, strict=False):
+                    if length:
+                        own[:length] = job.augmented(own[:length], chance)
+        return x
+
+
+def _level(number: int, most: int) -> int:
+    """The smallest of most, most / 2, most / 4, ... (rounded up) that is not below the number."""
+    while (half := (most + 1) // 2) >= number and half < most:
+        most = half
+    return most

@@ -1,0 +1,148 @@
+"""One client's local training, as a method sees it: weights, data, forward passes, gradients, steps."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from eunoe.config.options import Training
+from eunoe.core.flat_model import FlatModel, Weights
+from eunoe.core.optimizer import descend
+from eunoe.losses.base import Loss
+from eunoe.methods.context import Setting
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Samples of one step: inputs, labels and their positions in the client's training data.
+
+    `mask` marks the real samples where an engine pads batches to one size; None if all are real.
+    """
+
+    x: Tensor
+    y: Tensor
+    index: Tensor
+    mask: Tensor | None = None
+
+
+@dataclass
+class Frozen:
+    """A network that does not train, and its outputs on the client's data if these never change."""
+
+    weights: Weights
+    features: bool
+    outputs: Tensor | None = None
+
+
+@dataclass
+class Local:
+    """A client in a round. Vectors have the layout of the model's trainable parameters."""
+
+    model: FlatModel
+    setting: Setting
+    client: int
+    size: int
+    counts: Tensor
+    loss: Loss
+    terms: Tensor
+    start: Weights
+    shared: Mapping[str, Tensor]
+    own: Mapping[str, Tensor]
+    steps: int
+    lr: float
+    weight_decay: float
+    data: "Callable[[Tensor], tuple[Tensor, Tensor]]"
+    generator: torch.Generator
+    # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with one
+    # row for each of the client's samples.
+    cache: dict[str, Tensor] = field(default_factory=dict)
+    rows: dict[str, Tensor] = field(default_factory=dict)
+    networks: dict[str, Frozen] = field(default_factory=dict)
+    # Of the last step: its mean, or one for each sample.
+    last_loss: Tensor | None = None
+    moments: dict[str, Tensor] = field(default_factory=dict)
+    taken: int = 0
+    # Samples that went through the network, to tell what a method costs.
+    forwards: int = 0
+    backwards: int = 0
+    # What each sample of a batch of some size counts in its mean.
+    _shares: dict[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def weights(self) -> Tensor:
+        """The parameters as they are now."""
+        return self.model.parameters
+
+    @property
+    def training(self) -> Training:
+        return self.setting.training
+
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+        """Logits at the client's current parameters, or at any others."""
+        self.forwards += x.shape[0]
+        return self.model.forward(x) if at is None else self.model.forward_at(at, x)
+
+    def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Features before the classifier, and logits."""
+        self.forwards += x.shape[0]
+        return self.model.features_at(at, x)
+
+    def criterion(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """The chosen loss on the client's own labels, per sample."""
+        return self.loss.per_sample(logits, labels, self.terms)
+
+    def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
+        """The gradient of a mean loss at the current parameters, weight decay included; yours to keep."""
+        self.backwards += batch.y.shape[0]
+        self.model.gradient.zero_()
+        losses = loss()
+        # The gradient of the mean without a node of its own, which small steps would feel.
+        size = losses.shape[0]
+        if size not in self._shares:
+            self._shares[size] = losses.new_full((size,), 1 / size)
+        torch.autograd.backward((losses,), (self._shares[size],))
+        self.last_loss = losses.detach()
+        # The model's own is written over by the next one, which may be of the same step.
+        return self.decayed(self.model.gradient.clone())
+
+    def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+        """The gradient of a mean loss, a function of the parameters, at any parameters; without decay."""
+        self.backwards += batch.y.shape[0]
+        point = at.detach().requires_grad_()
+        value = loss(point).mean()
+        self.last_loss = value.detach()
+        return torch.autograd.grad(value, point)[0]
+
+    def decayed(self, gradient: Tensor) -> Tensor:
+        """A gradient with weight decay at the current parameters added, unless adamw decays by itself."""
+        if self.weight_decay and self.training.optimiser != "adamw":
+            gradient.add_(self.weights, alpha=self.weight_decay)
+        return gradient
+
+    def descend(self, gradient: Tensor) -> None:
+        """Clip a gradient and let the optimiser take its step."""
+        self.taken += 1
+        descend(self.weights, gradient, self.training, self.lr, self.weight_decay, self.moments, self.taken)
+
+    def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
+        """Set a network that does not train beside the client's own, to be asked by `frozen`."""
+        network = Frozen(weights, features)
+        if not self.setting.augmented:
+            # Un-augmented inputs never change, so one pass serves all epochs.
+            rows = torch.split(torch.arange(self.size), 500)
+            network.outputs = torch.cat([self._ask(network, self.data(part)[0]) for part in rows])
+        self.networks[name] = network
+
+    def frozen(self, name: str, batch: Batch) -> Tensor:
+        """What a frozen network gives for a batch: logits, or features if it was frozen for these."""
+        network = self.networks[name]
+        return self._ask(network, batch.x) if network.outputs is None else network.outputs[batch.index]
+
+    def _ask(self, network: Frozen, x: Tensor) -> Tensor:
+        self.forwards += x.shape[0]
+        with self.model.evaluating(), torch.no_grad():
+            weights = network.weights
+            if network.features:
+                return self.model.features_at(weights.parameters, x, weights.floats)[0]
+            return self.model.forward_at(weights.parameters, x, weights.floats)

@@ -1,0 +1,235 @@
+"""Accuracy over learning rates, with and without a re-weighted loss: tables 1 and 2 of the TCE paper,
+3.1 and 3.3 of the thesis, 1, 3, 4 and 5 of the WSM paper."""
+
+import math
+from collections.abc import Mapping
+
+from eunoe.config.merging import merge
+from eunoe.papers.base import Config, Recipe, Variant
+from eunoe.papers.claims import Claim, Values, best_gain, gains, least, least_gain, mean_gain
+from eunoe.papers.exhibits.common import (
+    BATCH,
+    GROUP,
+    LENET,
+    SMALL_RESNET,
+    TCE,
+    WSM,
+    reweighting,
+    reweighting_data,
+)
+from eunoe.papers.measures import at_end, last_rounds
+
+ACCURACY = {"": last_rounds("accuracy")}
+# The TCE paper evaluates once, after the last round.
+FINAL_ACCURACY = {"": at_end("accuracy")}
+RESNET_RATES = (0.7, 0.5, 0.3, 0.1, 0.07, 0.05, 0.03, 0.01, 0.007)
+LENET_RATES = (0.07, 0.05, 0.03, 0.01, 0.007, 0.005, 0.003, 0.001)
+# How many points from the best the TCE paper looks for learning rates.
+NEAR = (2, 3, 5)
+LENET_SMALL: Config = {"rounds": 120, "evaluation": {"every": 50, "last": 5}, "probes": []}
+
+
+def variants(
+    data: tuple[str, ...], rates: tuple[float, ...], columns: Mapping[str, Config]
+) -> tuple[Variant, ...]:
+    """A line for each data set, learning rate and column."""
+    return tuple(
+        Variant(
+            f"{name} lr={rate} {column}",
+            merge({"training": {"lr": rate}}, reweighting_data(name), changes),
+        )
+        for name in data
+        for rate in rates
+        for column, changes in columns.items()
+    )
+
+
+ALL = ("cifar10", "cifar100", "femnist")
+CIFAR = ("cifar10", "cifar100")
+TCE_COLUMNS: dict[str, Config] = {
+    "fedavg group": GROUP,
+    "fedavg+tce group": {**GROUP, **TCE},
+    "fedavg+tce batch": {**BATCH, **TCE},
+}
+NORM_COLUMNS: dict[str, Config] = {
+    "fedavg group": GROUP,
+    "fedavg+wsm group": {**GROUP, **WSM},
+    "fedavg batch": BATCH,
+    "fedavg+wsm batch": {**BATCH, **WSM},
+}
+LOSS_COLUMNS: dict[str, Config] = {"fedavg": {}, "fedavg+wsm": WSM}
+WSM_TABLE1_COLUMNS: dict[str, Config] = {"fedavg": GROUP, "fedavg+wsm": {**BATCH, **WSM}}
+
+
+def at(
+    rates: tuple[float, ...], columns: Mapping[str, Config], data: tuple[str, ...] = ("cifar10",)
+) -> tuple[str, ...]:
+    """The labels of some lines."""
+    return tuple(f"{name} lr={rate} {column}" for name in data for rate in rates for column in columns)
+
+
+def within(values: Values, points: float) -> dict[str, list[float]]:
+    """For each method on each data set, the learning rates that come within some points of its best.
+
+    A learning rate at which runs diverged comes near nothing.
+    """
+    found: dict[str, dict[float, float]] = {}
+    for label, value in values.items():
+        if math.isnan(value):
+            continue
+        data, rate, *method = label.split()
+        found.setdefault(" ".join([data, *method]), {})[float(rate.removeprefix("lr="))] = value
+    # A difference of exactly so many points counts in the paper, which prints three digits.
+    return {
+        row: [rate for rate, value in rates.items() if value >= max(rates.values()) - points / 100 - 1e-9]
+        for row, rates in found.items()
+    }
+
+
+def tolerance_table(values: Values) -> dict[str, str]:
+    """The cells of table 2 of the TCE paper: the best accuracy and the learning rates near it."""
+    cells = {}
+    for row, best in within(values, 0.0).items():
+        data, _, method = row.partition(" ")
+        cells[f"{row} best"] = f"{values[f'{data} lr={best[0]} {method}']:.3f}"
+        cells[f"{row} best lr"] = str(best[0])
+    for points in NEAR:
+        for row, rates in within(values, points).items():
+            cells[f"{row} within {points}"] = ", ".join(str(rate) for rate in rates)
+    return cells
+
+
+def more_rates(values: Values) -> float:
+    """How many more learning rates come near the best with TCE than without, with the norm that has fewer."""
+    ran = [norm for norm in ("group", "batch") if any(label.endswith(f"+tce {norm}") for label in values)]
+    found = []
+    for norm in ran:
+        more = []
+        for points in NEAR:
+            counts = {row: len(rates) for row, rates in within(values, points).items()}
+            more += gains(counts, f"fedavg+tce {norm}", "fedavg group")
+        found.append(sum(more) / len(more))
+    if not found:
+        raise KeyError("fedavg+tce")
+    return least(found)
+
+
+def best_of_four(values: Values) -> float:
+    """How far WSM with batch norm is above the best of the other columns, each at its best learning rate."""
+    others = [column for column in NORM_COLUMNS if column != "fedavg+wsm batch"]
+    return least([best_gain("fedavg+wsm batch", column)(values) for column in others])
+
+
+TCE_VARIANTS = variants(ALL, RESNET_RATES, TCE_COLUMNS)
+WSM_RATES = (*RESNET_RATES[1:], 0.005)
+
+RECIPES = (
+    Recipe(
+        "tce-table1",
+        reweighting("tce"),
+        TCE_VARIANTS,
+        FINAL_ACCURACY,
+        (
+            Claim(
+                "TCE with batch norm beats FedAvg, each at its best learning rate",
+                best_gain("fedavg+tce batch", "fedavg group"),
+            ),
+            Claim(
+                "TCE with group norm beats FedAvg on CIFAR, each at its best learning rate",
+                best_gain("fedavg+tce group", "fedavg group", CIFAR),
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), TCE_COLUMNS),
+    ),
+    Recipe(
+        "tce-table2",
+        reweighting("tce"),
+        TCE_VARIANTS,
+        FINAL_ACCURACY,
+        (
+            Claim(
+                "more learning rates come within 2, 3 and 5 points of the best with TCE (mean of the three)",
+                more_rates,
+                "rates",
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.3, 0.1, 0.03, 0.01), {"fedavg group": {}, "fedavg+tce batch": {}}),
+        shares="tce-table1",
+        derive=tolerance_table,
+    ),
+    Recipe(
+        "thesis-table3.1",
+        reweighting("thesis"),
+        variants(ALL, RESNET_RATES, LOSS_COLUMNS),
+        ACCURACY,
+        (Claim("WSM beats FedAvg, each at its best learning rate", best_gain("fedavg+wsm", "fedavg")),),
+        SMALL_RESNET,
+        at((0.1,), LOSS_COLUMNS),
+        seeds=1,
+    ),
+    Recipe(
+        "thesis-table3.3",
+        reweighting("thesis", {"rounds": 8000}),
+        variants(("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
+        ACCURACY,
+        (
+            Claim(
+                "with batch norm WSM beats FedAvg (mean over learning rates)",
+                mean_gain("fedavg+wsm batch", "fedavg batch"),
+            ),
+            Claim(
+                "WSM with batch norm is the best of the four, each at its best learning rate", best_of_four
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), NORM_COLUMNS),
+        seeds=1,
+    ),
+    Recipe(
+        "wsm-table1",
+        reweighting("wsm"),
+        variants(ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
+        ACCURACY,
+        (
+            Claim(
+                "WSM (batch norm) beats FedAvg (group norm) on CIFAR, each at its best learning rate",
+                best_gain("fedavg+wsm", "fedavg", CIFAR),
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), WSM_TABLE1_COLUMNS),
+    ),
+    Recipe(
+        "wsm-table4",
+        reweighting("wsm"),
+        variants(ALL, WSM_RATES, NORM_COLUMNS),
+        ACCURACY,
+        (
+            Claim(
+                "with batch norm WSM beats FedAvg, each at its best learning rate",
+                best_gain("fedavg+wsm batch", "fedavg batch"),
+            ),
+            Claim(
+                "WSM does better with batch norm than with group norm, each at its best learning rate",
+                best_gain("fedavg+wsm batch", "fedavg+wsm group"),
+            ),
+            Claim(
+                "FedAvg does better with group norm except on CIFAR-100, each at its best learning rate",
+                best_gain("fedavg group", "fedavg batch", ("cifar10", "femnist")),
+            ),
+        ),
+        SMALL_RESNET,
+        at((0.05,), NORM_COLUMNS),
+    ),
+    Recipe(
+        "wsm-table5",
+        reweighting("wsm", LENET),
+        variants(CIFAR, LENET_RATES, LOSS_COLUMNS),
+        ACCURACY,
+        (Claim("WSM beats FedAvg at every learning rate", least_gain("fedavg+wsm", "fedavg")),),
+        LENET_SMALL,
+        at((0.03, 0.01), LOSS_COLUMNS, ("cifar100",)),
+    ),
+)

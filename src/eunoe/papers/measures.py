@@ -1,0 +1,181 @@
+"""What is read off a finished run: one number from the values that it recorded by round."""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# What the quantities are called that runs record.
+QUANTITIES = {
+    "accuracy": "test accuracy",
+    "round_forgetting": "accuracy that a round takes from a class",
+    "local_forgetting": "accuracy that local training takes from others' data",
+    "own_gain": "accuracy that local training gains on a client's own data",
+    "lost_locally": "accuracy on a class that local training takes",
+    "lost_in_merge": "accuracy on a class that the merge takes",
+    "local_loss_rise": "rise of the test loss in local training",
+    "count_accuracy": "correlation of a class's accuracy with the client's label count",
+    "count_probability": "correlation of a class's mean probability with the client's label count",
+    "classes_per_client": "classes that a client has",
+    "personal_gain": "points of accuracy gained at the clients",
+    "personal_without": "accuracy at the clients",
+    "personal_with": "accuracy at the clients with their class shares",
+}
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run recorded: for each quantity its value by round, and whether it diverged.
+
+    `config` is that of the recipe: a run that was stopped early has recorded fewer rounds.
+    """
+
+    config: Mapping[str, Any]
+    series: Mapping[str, Mapping[int, float]]
+    diverged: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """The last round of which there is a record, whether anything was measured in it or not."""
+        return max((max(values, default=0) for values in self.series.values()), default=0)
+
+    def of(self, quantity: str) -> dict[int, float]:
+        """The values of a quantity by round, in order, without those that are not numbers."""
+        known = self.series.get(quantity, {})
+        return {round: known[round] for round in sorted(known) if not math.isnan(known[round])}
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A number that a run yields, what it is, and how it is written."""
+
+    read: Callable[[Outcome], float]
+    says: str
+    unit: str = "accuracy"
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point."""
+        return {"rounds": 0, "points": 1, "classes": 2}.get(self.unit, 3)
+
+    def text(self, value: float) -> str:
+        """The value as it is printed; infinity stands for a round that was not reached."""
+        if math.isnan(value):
+            return "not measured"
+        return "not reached" if math.isinf(value) else f"{value:.{self.digits}f}"
+
+    def mean_text(self, values: Sequence[float]) -> str:
+        """The mean of values, and their standard deviation if there are several."""
+        centre = sum(values) / len(values)
+        if len(values) == 1:
+            return self.text(centre)
+        digits = max(self.digits, 1)
+        return f"{centre:.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+
+    def signed(self, difference: float) -> str:
+        """A difference of two values; of counted rounds it has a digit more where it is a mean."""
+        digits = self.digits if difference.is_integer() else max(self.digits, 1)
+        return f"{difference:+.{digits}f}"
+
+
+def mean(values: Mapping[int, float]) -> float:
+    """The mean over rounds; not a number if there are none."""
+    return sum(values.values()) / len(values) if values else math.nan
+
+
+def last_rounds(quantity: str, unit: str = "accuracy") -> Measure:
+    """The mean over the rounds at the end of which the config says how many there are."""
+
+    def read(outcome: Outcome) -> float:
+        from eunoe.metrics.forgetting import mean_at_end
+
+        values, last = outcome.of(quantity), outcome.config.get("evaluation", {}).get("last", 1)
+        return mean_at_end(list(values.values()), list(values), last)
+
+    return Measure(read, f"{QUANTITIES[quantity]}, mean of the last rounds", unit)
+
+
+def at_end(quantity: str, unit: str = "accuracy") -> Measure:
+    """The value of the last round."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of(quantity)
+        return values[max(values)] if values else math.nan
+
+    return Measure(read, QUANTITIES[quantity], unit)
+
+
+def at_planned_end(quantity: str) -> Measure:
+    """The value of the last round; none of a run that was stopped before it."""
+
+    def read(outcome: Outcome) -> float:
+        return outcome.of(quantity).get(outcome.config["rounds"], math.nan)
+
+    return Measure(read, f"{QUANTITIES[quantity]} of the last round")
+
+
+def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
+    """The mean over all measured rounds from `first` on, of what a round does."""
+
+    def read(outcome: Outcome) -> float:
+        return mean({round: value for round, value in outcome.of(quantity).items() if round >= first})
+
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over rounds", unit)
+
+
+def fluctuation(quantity: str) -> Measure:
+    """How much the value of a round differs from those of other rounds: their standard deviation."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of(quantity).values()
+        return statistics.stdev(values) if len(values) > 1 else math.nan
+
+    return Measure(read, f"{QUANTITIES[quantity]}, standard deviation over rounds")
+
+
+def height(quantity: str, share: float = 1.0) -> Measure:
+    """The mean height of a curve, or of the first share of it, however densely it was measured in places."""
+
+    def read(outcome: Outcome) -> float:
+        from eunoe.metrics.forgetting import area_under_curve
+
+        until = max(1, round(share * outcome.config["rounds"])) if share < 1 else math.inf
+        values = {number: value for number, value in outcome.of(quantity).items() if number <= until}
+        return area_under_curve(list(values.values()), list(values)) if values else math.nan
+
+    over = "rounds" if share == 1 else f"the first {share:.0%} of the rounds"
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over {over} (area below its curve)")
+
+
+def rounds_to(target: float) -> Measure:
+    """The first round whose accuracy reaches the target; infinity if none does."""
+
+    def read(outcome: Outcome) -> float:
+        from eunoe.metrics.forgetting import rounds_to_accuracy
+
+        values = outcome.of("accuracy")
+        (found,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], target)
+        return math.inf if found is None else found
+
+    return Measure(read, f"first round with a test accuracy of {target:.3g}", "rounds")
+
+
+def drop_from_best() -> Measure:
+    """How far the accuracy at the end is below the best one: a collapse shows as a large drop."""
+
+    def read(outcome: Outcome) -> float:
+        values = outcome.of("accuracy")
+        return max(values.values()) - values[max(values)] if values else math.nan
+
+    return Measure(read, "test accuracy at the end below the best")
+
+
+def at_fraction(quantity: str, fraction: float, unit: str = "accuracy") -> Measure:
+    """The value of the measured round that is nearest to this fraction of the run."""
+
+    def read(outcome: Outcome) -> float:
+        values, place = outcome.of(quantity), fraction * outcome.config["rounds"]
+        return values[min(values, key=lambda measured: abs(measured - place))] if values else math.nan
+
+    return Measure(read, f"{QUANTITIES[quantity]}, in the round nearest to {fraction:.3g} of the run", unit)

@@ -1,0 +1,61 @@
+"""From the records of a run to the quantities by round that the recipes' measures read."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from eunoe.metrics import forgetting
+from eunoe.papers.measures import Outcome
+from eunoe.records.reader import Array, RunRecords, numbers
+
+
+def outcome_of(run: RunRecords, config: Mapping[str, Any]) -> Outcome:
+    """What a run recorded, by quantity and round."""
+    rounds = run.rounds
+    series: dict[str, dict[int, float]] = {
+        "accuracy": _by_round(rounds, run.curve("accuracy")),
+        "round_forgetting": _by_round(rounds, run.forgetting("round")),
+    }
+    for probe in run.probes:
+        read = _PROBES.get(str(probe["probe"]))
+        for quantity, value in (read(probe) if read else {}).items():
+            series.setdefault(quantity, {})[int(probe["round"])] = value
+    return Outcome(config, series)
+
+
+def _by_round(rounds: list[int], values: Array) -> dict[int, float]:
+    return dict(zip(rounds, (float(value) for value in values), strict=True))
+
+
+def _client_matrix(probe: Mapping[str, Any]) -> dict[str, float]:
+    start, after = numbers(probe["start"]), numbers(probe["after"])
+    lost = forgetting.client_forgetting(start, after, probe["models"], probe["data"])
+    own = np.equal.outer(probe["models"], probe["data"])
+    return {
+        "local_forgetting": float(forgetting.known_mean(lost.by_model)),
+        "own_gain": float(forgetting.known_mean(-lost.matrix[own])),
+    }
+
+
+def _local_per_class(probe: Mapping[str, Any]) -> dict[str, float]:
+    start, local, merged = (numbers(probe[part]) for part in ("start", "local", "merged"))
+    lost = forgetting.knowledge_lost(start, local, merged)
+    found = {"lost_locally": lost.local, "lost_in_merge": lost.merge}
+    if probe.get("loss"):
+        rise = forgetting.known_mean(numbers(probe["loss"]["local"])) - probe["loss"]["start"]
+        found["local_loss_rise"] = float(rise)
+    if probe.get("counts"):
+        # Transposed, so that counts are shares of the client's most frequent class.
+        found["count_accuracy"] = forgetting.probability_by_count(
+            local.T, numbers(probe["counts"]).T
+        ).correlation
+    return found
+
+
+def _probability(probe: Mapping[str, Any]) -> dict[str, float]:
+    held = forgetting.probability_by_count(numbers(probe["probability"]), numbers(probe["counts"]))
+    return {"count_probability": held.correlation}
+
+
+_PROBES = {"client_matrix": _client_matrix, "local_per_class": _local_per_class, "probability": _probability}

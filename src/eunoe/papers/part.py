@@ -1,0 +1,32 @@
+"""A part of a data set, for runs at small scale."""
+
+import numpy as np
+from torch import Tensor, from_numpy
+
+from eunoe.core.rng import generator
+from eunoe.data.loading import load
+from eunoe.data.samples import DataSet, Samples
+
+
+def part(*, of: str, limit: int = 0, test_limit: int = 0) -> DataSet:
+    """A part of another data set: so many training and test samples, 0 for all, the same ones every time."""
+    whole = load(of)
+    train, test = _rows(len(whole.train), limit, "train"), _rows(len(whole.test), test_limit, "test")
+    return DataSet(
+        name=f"{whole.name} ({len(train):,} of {len(whole.train):,} samples)",
+        train=Samples(whole.train.x[train], whole.train.y[train]),
+        test=Samples(whole.test.x[test], whole.test.y[test]),
+        classes=whole.classes,
+        writers_train=None if whole.writers_train is None else whole.writers_train[train],
+        writers_test=None if whole.writers_test is None else whole.writers_test[test],
+        class_names=whole.class_names,
+        mean=whole.mean,
+        std=whole.std,
+    )
+
+
+def _rows(size: int, limit: int, name: str) -> Tensor:
+    """Rows in their order, drawn once and for all."""
+    if not 0 < limit < size:
+        return from_numpy(np.arange(size))
+    return from_numpy(np.sort(generator(0, f"part of the {name} samples").permutation(size)[:limit]))

@@ -1,0 +1,117 @@
+"""What the records of a run say, as numbers and in plain words."""
+
+from typing import Any
+
+import numpy as np
+
+from eunoe.metrics import forgetting
+from eunoe.records.reader import RunRecords, numbers
+from eunoe.runs.folder import plain
+
+
+class Summary(dict[str, Any]):
+    """The numbers of a run; as text, a few sentences. What was not measured is NaN and not spoken of."""
+
+    def sentences(self) -> list[str]:
+        """The numbers in words; differences of accuracy are in points (hundredths)."""
+        known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
+        lines = []
+        if "accuracy" in known:
+            last = min(self["last"], self["rounds"])
+            end = "at the end" if last == 1 else f"over the last {last}"
+            best = f" in round {self['best_round']}" if self["best_round"] else ""
+            lines.append(
+                f"{self['rounds']} rounds, accuracy {self['accuracy']:.1%} {end} "
+                f"(best {self['best_accuracy']:.1%}{best})."
+            )
+        if "round_forgetting" in known:
+            below = self["fedntd"]
+            end = "no lower than" if _none(below) or below < 0 else f"{_points(below)} below"
+            lines.append(
+                f"A round takes {_points(self['round_forgetting'])} of accuracy from a class, gains not "
+                f"counted; a class ends {end} its best."
+            )
+        if "lost_locally" in known:
+            lines.append(
+                f"Local training loses {_points(self['lost_locally'])} that the start model had; the merge "
+                f"loses {_points(self['lost_in_merge'])} that the best client had."
+            )
+            lines.append(
+                f"In sum, local training {_change(self['local_change'])} "
+                f"and the merge {_change(self['merge_change'])}."
+            )
+        if "client_forgetting" in known:
+            cost = self["client_forgetting"]
+            word = "costs" if cost >= 0 else "adds"
+            lines.append(
+                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of accuracy."
+            )
+        drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
+        worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
+        if worst:
+            named = ", ".join(f"{self['class_names'][label]} ({_points(drops[label])})" for label in worst)
+            lines.append(f"Classes that lose most per round: {named}.")
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self['name']}: {' '.join(self.sentences()[:1])}", *self.sentences()[1:]])
+
+    __repr__ = __str__
+
+
+def summarise(run: RunRecords) -> Summary:
+    """Means over rounds of what one run forgot, and where.
+
+    The first round is left out where there are others: it starts from a model that has learned nothing, so
+    what it loses is not knowledge.
+    """
+    later = [probe for probe in run.probes if probe["round"] > 1] or list(run.probes)
+    steps = [
+        (numbers(probe["start"]), numbers(probe["local"]), numbers(probe["merged"]))
+        for probe in later
+        if probe["probe"] == "local_per_class"
+    ]
+    lost = [forgetting.knowledge_lost(*step) for step in steps]
+    parts = [forgetting.accounting(*step) for step in steps]
+    matrices = [
+        forgetting.client_forgetting(
+            numbers(probe["start"]), numbers(probe["after"]), probe["models"], probe["data"]
+        )
+        for probe in later
+        if probe["probe"] == "client_matrix"
+    ]
+    curve, history = run.curve("accuracy"), run.per_class
+    best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
+    return Summary(
+        name=run.label,
+        rounds=int(run.metrics[-1]["round"]),
+        last=run.last,
+        accuracy=forgetting.mean_at_end(curve, run.rounds, run.last),
+        best_accuracy=float(curve[best]) if best is not None else float("nan"),
+        best_round=run.rounds[best] if best is not None else 0,
+        area_under_curve=forgetting.area_under_curve(curve, run.rounds),
+        round_forgetting=forgetting.mean_over_rounds(run.forgetting("round"), run.rounds),
+        fedntd=forgetting.mean_at_end(run.forgetting("fedntd"), run.rounds, run.last),
+        lost_locally=forgetting.known_mean([one.local for one in lost]),
+        lost_in_merge=forgetting.known_mean([one.merge for one in lost]),
+        local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
+        merge_change=forgetting.known_mean([forgetting.known_mean(part.merge) for part in parts]),
+        client_forgetting=forgetting.known_mean([forgetting.known_mean(one.by_model) for one in matrices]),
+        lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),
+        class_names=run.names(history.shape[1]),
+    )
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.1f} points"
+
+
+def _none(share: float) -> bool:
+    """Whether it would be written as 0.0 points."""
+    return float(f"{100 * share:.1f}") == 0
+
+
+def _change(lost: float) -> str:
+    if _none(lost):
+        return "changes nothing"
+    return f"takes {_points(lost)} away" if lost > 0 else f"gives {_points(-lost)} back"

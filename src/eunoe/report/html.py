@@ -1,0 +1,186 @@
+"""The page: one HTML file that holds its figures, their data and all code, and needs no network."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from functools import cache
+from html import escape
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from eunoe.errors import InputError
+from eunoe.records.reader import RunRecords
+from eunoe.report import theme
+from eunoe.report.figures import all_figures
+from eunoe.report.findings import card, comparison, rounds_table
+from eunoe.report.rows import by_label
+
+# Nothing may be fetched; Vega compiles its expressions, hence unsafe-eval.
+POLICY = (
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'"
+)
+LIVE = "; connect-src 'self'"
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed as one script."""
+    import altair
+    import vl_convert
+
+    version = ".".join(altair.SCHEMA_VERSION.split(".")[:2])
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    return re.sub(r"(?i)<(?=/script|!--)", r"\\x3c", bundle)
+
+
+def _file(name: str) -> str:
+    return resources.files("eunoe.report").joinpath(name).read_text(encoding="utf-8")
+
+
+def _script_data(value: Any) -> str:
+    """JSON that cannot end the script element that holds it."""
+    return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
+    """A figure as HTML and as what the page's script draws."""
+    spec = figure.chart.to_dict(validate=False)
+    spec.pop("config", None)
+    rounds = list(figure.rounds)
+    name, slider = figure.name, ""
+    if rounds:
+        param = next(param for param in spec["params"] if param["name"] == "probe")
+        del param["bind"]
+        now = f"round {rounds[param['value']]}"
+        slider = (
+            f'<div class="slider"><label for="slider-{name}">Probed round</label>'
+            f'<input type="range" id="slider-{name}" min="0" max="{len(rounds) - 1}" step="1" '
+            f'value="{param["value"]}" aria-valuetext="{now}">'
+            f'<output id="round-{name}" for="slider-{name}">{now}</output>'
+            f'<button type="button" id="play-{name}">Play</button></div>'
+        )
+    kind = "wide" if figure.panels > 1 else "single"
+    text = escape(str(spec.get("description", "")))
+    html = (
+        f'<figure id="{name}" class="{kind}"><figcaption><h3>{escape(figure.title)}</h3>'
+        f"<p>{escape(figure.caption)}</p></figcaption>{slider}"
+        f'<div class="chart" id="chart-{name}" role="img" aria-label="{text}"></div>'
+        f'<div class="paper" id="paper-{name}" aria-hidden="true"></div>'
+        f"<noscript><p>{text}</p></noscript></figure>"
+    )
+    return html, {"name": name, "spec": spec, "rounds": rounds}
+
+
+def _settings(groups: Mapping[str, Sequence[RunRecords]]) -> str:
+    """Configurations side by side, what differs first and marked; then where the runs ran."""
+    parts = []
+    for title, pick in (("Configuration", "config"), ("Environment", "environment")):
+        columns = {label: _flat(getattr(seeds[0], pick)) for label, seeds in groups.items()}
+        names = list(dict.fromkeys(name for column in columns.values() for name in column))
+        if not names:
+            continue
+        lines = []
+        for name in names:
+            values = [column.get(name, "") for column in columns.values()]
+            differs = len(set(values)) > 1
+            cells = "".join(f"<td>{escape(value)}</td>" for value in values)
+            mark = ' class="differs"' if differs else ""
+            lines.append((not differs, f'<tr{mark}><th scope="row">{escape(name)}</th>{cells}</tr>'))
+        heads = "".join(f'<th scope="col">{escape(label)}</th>' for label in columns)
+        body = "".join(line for _, line in sorted(lines, key=lambda line: line[0]))
+        parts.append(
+            f'<details class="settings"{" open" if pick == "config" else ""}>'
+            f'<summary><strong>{title}</strong></summary><div class="scroll"><table>'
+            f'<thead><tr><th scope="col">setting</th>{heads}</tr></thead>'
+            f"<tbody>{body}</tbody></table></div></details>"
+        )
+    return f'<section id="settings"><h2>Settings</h2>{"".join(parts)}</section>' if parts else ""
+
+
+def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+    flat: dict[str, str] = {}
+    for name, value in settings.items():
+        if isinstance(value, Mapping):
+            flat.update(_flat(value, f"{prefix}{name}."))
+        else:
+            flat[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value, default=str)
+    return flat
+
+
+def page(runs: Sequence[RunRecords], live: str = "") -> str:
+    """The whole page of one run or of several compared.
+
+    With `live`, the version of the records, it asks its server for a newer one and then loads itself again.
+    """
+    groups = by_label(runs)
+    sections: dict[str, list[str]] = {}
+    drawn = []
+    for figure in all_figures(runs):
+        html, drawing = _figure(figure)
+        sections.setdefault(figure.section, []).append(html)
+        drawn.append(drawing)
+    links, body = [], []
+    for title, figures in sections.items():
+        anchor = title.lower().replace(" ", "-")
+        links.append(f'<a href="#{anchor}">{escape(title)}</a>')
+        body.append(
+            f'<section id="{anchor}"><h2>{escape(title)}</h2>'
+            f'<div class="figures">{"".join(figures)}</div></section>'
+        )
+    cards = "".join(
+        card(seeds, *(colours[index % len(colours)] for colours in (theme.PALETTE, theme.DARK_PALETTE)))
+        for index, seeds in enumerate(groups.values())
+    )
+    settings = _settings(groups)
+    if settings:
+        links.append('<a href="#settings">Settings</a>')
+    config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}
+    names = ", ".join(groups)
+    data = _script_data({"figures": drawn, "config": config, "live": live})
+    return f"""<!doctype html>
+<html lang="en" data-theme="light">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="{POLICY + LIVE * bool(live)}">
+<title>What was forgotten: {escape(names)}</title>
+<style>{_file("page.css")}</style>
+</head>
+<body>
+<header><div>
+<h1>What was forgotten</h1>
+<p class="lead">{escape(names)}: what the federated model forgot, whose knowledge it was,
+in which step it went.</p>
+<nav aria-label="Sections"><a href="#summary">Summary</a>{"".join(links)}
+<button type="button" id="theme" aria-label="Switch between light and dark">Dark</button></nav>
+</div></header>
+<main>
+<section id="summary"><h2>Summary</h2>{comparison(groups)}<div class="runs">{cards}</div>
+{rounds_table(groups)}</section>
+{"".join(body)}
+{settings}
+</main>
+<footer>Made with Eunoe. Accuracy differences are in points (hundredths). Colours are safe for colour-blind
+readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differences.</footer>
+<script type="application/json" id="eunoe-data">{data}</script>
+<script>{_bundle()}</script>
+<script>{_file("page.js")}</script>
+</body>
+</html>
+"""
+
+
+def write_page(runs: Sequence[RunRecords], path: str | Path) -> Path:
+    """Write the page and return where it is."""
+    path = Path(path)
+    if path.is_dir():
+        raise InputError(f"cannot write the page to {path}: it is a folder; name a file, such as page.html")
+    text = page(runs)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write the page to {path}: {error.strerror}") from None
+    return path

@@ -1,0 +1,76 @@
+"""A page about partitions: their numbers in a table, the figure, and nothing that needs the internet."""
+
+import math
+import re
+from collections.abc import Mapping
+from html import escape
+from typing import TYPE_CHECKING
+
+from eunoe.data.statistics import PartitionNumbers
+
+if TYPE_CHECKING:
+    import altair as alt
+
+STYLE = """
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
+  color: #222; background: #fff; }
+h1 { font-size: 1.5rem; } .wide { overflow-x: auto; }
+table { border-collapse: collapse; margin: 1rem 0 2rem; }
+th, td { padding: .3rem .9rem; border-bottom: 1px solid #ddd; text-align: right; font-weight: normal; }
+thead th { font-weight: 600; } tbody th, thead th:first-child { text-align: left; }
+p { color: #555; } svg { width: 100%; height: auto; }
+"""
+
+MEANING = (
+    "Label entropy is 0 for a client of one class and largest for an even mix. The distance of a client's "
+    "class shares from those of all clients together goes from 0 (the same) to 1 (no class in common). "
+    "Both are means over the clients."
+)
+
+
+def number_lines(numbers: PartitionNumbers, classes: int) -> dict[str, str]:
+    """The numbers of a partition as words and figures, for a table."""
+    sizes = (
+        f"{numbers.size_min:,} each"
+        if numbers.size_min == numbers.size_max
+        else f"{numbers.size_mean:,.1f} ({numbers.size_min:,} to {numbers.size_max:,})"
+    )
+    return {
+        "clients": f"{numbers.clients:,}",
+        "samples": f"{numbers.samples:,}",
+        "samples a client": sizes,
+        "classes a client": f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})",
+        "label entropy, bits": f"{numbers.entropy_mean:.2f} of {math.log2(classes):.2f}",
+        "distance from the whole": f"{numbers.distance_mean:.2f}",
+        "single-class clients": f"{numbers.single_class_share:.0%}",
+    }
+
+
+def partition_page(
+    title: str, notes: str, lines: Mapping[str, Mapping[str, str]], figure: "alt.TopLevelMixin"
+) -> str:
+    """The page as HTML: a column of numbers for each partition, then the figure, with values on hovering."""
+    import vl_convert
+
+    drawn: str = vl_convert.vegalite_to_svg(figure.to_json())
+    # Bars carry their values as a label for screen readers; as a title they are shown on hovering too.
+    drawn = re.sub(r'<path (aria-label="([^"]*)"[^>]*)/>', r"<path \1><title>\2</title></path>", drawn)
+    names = next(iter(lines.values()))
+    head = "".join(f"<th scope='col'>{escape(panel)}</th>" for panel in lines)
+    body = "".join(
+        f"<tr><th scope='row'>{escape(name)}</th>"
+        + "".join(f"<td>{escape(column[name])}</td>" for column in lines.values())
+        + "</tr>\n"
+        for name in names
+    )
+    return f"""<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
+<title>{escape(title)}</title><style>{STYLE}</style></head>
+<body><h1>{escape(title)}</h1>
+<p>{escape(notes)}</p>
+<div class="wide"><table><thead><tr><th></th>{head}</tr></thead><tbody>
+{body}</tbody></table></div>
+<p>{MEANING}</p>
+{drawn}
+</body></html>
+"""

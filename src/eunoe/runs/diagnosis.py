@@ -1,0 +1,202 @@
+"""What a run's measured forgetting means, in plain words, and what to try next.
+
+The rules, in order; each rests on what was measured, not on what the configuration promises:
+
+1. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure.
+2. L is at least half of the merge loss G, and the clients' class mixes differ (mean distance from the
+   whole of 0.2 or more): local training erases classes that a client lacks. The WSM and TCE papers find
+   that a softmax over a client's own classes prevents this, most of all where few clients take part: wsm,
+   then FedNTD and FedProx. Where 15% or more take part, SCAFFOLD comes first: its corrections stay fresh
+   then, and in our benchmark it lowered forgetting without costing accuracy, which wsm sometimes does.
+3. G is more than twice L: what some client knows is lost when the models are averaged. The Flashback
+   paper finds that distilling the clients' models into the average keeps it: flashback if there are
+   labelled public data, otherwise feddf.
+4. Something is forgotten and the class mixes are alike: no remedy for labels is promised. Fewer local
+   steps, then SCAFFOLD, which corrects the drift whatever its cause.
+
+Where there is no local_per_class probe, the accuracy that a client's training costs on other clients' data
+stands for L if it is 5 points or more: gains are in it, so no less is lost. G is not judged then.
+
+Where few clients take part in a round or local training is long, more clients and fewer epochs are
+proposed as well: the WSM paper's ablations show forgetting grow with both.
+
+What Eunoe would refuse to run in the run's setting is not proposed.
+"""
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from eunoe.runs.assembly import assemble
+from eunoe.config.schema import apply_settings, make_config
+from eunoe.data import statistics
+from eunoe.data.statistics import PartitionNumbers
+from eunoe.errors import InputError
+from eunoe.records.reader import RunRecords
+from eunoe.records.summary import summarise
+
+LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
+ALIKE = 0.2
+FRESH = 0.15
+
+
+@dataclass(frozen=True)
+class Remedy:
+    """A change of settings to try, and why."""
+
+    why: str
+    settings: tuple[str, ...]
+
+    def command(self, config: str, name: str = "") -> str:
+        """The command that runs the same setting with this change, under a name of its own."""
+        changes = [setting.rpartition(".name=")[2] for setting in self.settings]
+        named = (f"name={' + '.join([name, *changes])}",) if name else ()
+        settings = [f"--set {shlex.quote(setting)}" for setting in (*self.settings, *named)]
+        return " ".join(["eunoe run", shlex.quote(config), *settings])
+
+    def is_new_to(self, config: Mapping[str, Any]) -> bool:
+        """Whether it names a loss or a method that the run did not have, or names none."""
+        named = [setting.split(".name=") for setting in self.settings if ".name=" in setting]
+        return not named or any(config[section]["name"] != name for section, name in named)
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """The kind of forgetting, what was found in words, and the remedies in the order to try them."""
+
+    kind: str
+    sentences: tuple[str, ...]
+    remedies: tuple[Remedy, ...]
+
+
+def diagnose(run: RunRecords) -> Diagnosis:
+    """Apply the rules to a run; what it did already is no remedy, nor is what a run would refuse."""
+    found = _diagnose(run)
+    new = [remedy for remedy in found.remedies if remedy.is_new_to(run.config)]
+    # Where the run itself cannot be assembled, as without its data, what is refused says nothing of a remedy.
+    if new and _assembles(run.config):
+        new = [remedy for remedy in new if _assembles(run.config, remedy.settings)]
+    return replace(found, remedies=tuple(new))
+
+
+def _assembles(config: Mapping[str, Any], settings: Sequence[str] = ()) -> bool:
+    try:
+        assemble(make_config(apply_settings(config, settings)))
+    except InputError:
+        return False
+    return True
+
+
+def _diagnose(run: RunRecords) -> Diagnosis:
+    found, config = summarise(run), run.config
+    clients = _label_mixes(run)
+    local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
+    facts = [*found.sentences(), *_setting(run, clients)]
+    if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
+        local = found["client_forgetting"]
+    if np.isnan(per_round) or np.isnan(local):
+        words = "Too little was measured: run with evaluation and with a local_per_class probe."
+        return Diagnosis("unmeasured", (*facts, words), ())
+    if per_round < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
+        return Diagnosis("little", (*facts, "Little is forgotten; there is nothing to cure."), ())
+    if clients and clients.distance_mean < ALIKE:
+        words = (
+            "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
+            "a loss that re-weights classes is not expected to help."
+        )
+        return Diagnosis("not labels", (*facts, words), (*_shorter(run), _scaffold()))
+    if merge > 2 * local:
+        words = (
+            "Most is lost in the merge: single clients still know what the average no longer does. "
+            "Distil the clients' models into the average."
+        )
+        return Diagnosis("merge", (*facts, words), (*_distillation(config), *_more(run)))
+    unlearns = (
+        f"has {clients.classes_mean:.1f} classes on average and unlearns the others"
+        if clients
+        else "unlearns what the model it received knew"
+    )
+    words = f"Local training is where it is lost: a client {unlearns}."
+    remedies = (*_fresh_controls(run), *_losses(config, clients), *_more(run), *_shorter(run))
+    return Diagnosis("local", (*facts, words), remedies)
+
+
+def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
+    """How the clients' labels differ; None if the label counts were not kept."""
+    counts = run.label_counts
+    if counts is None or not counts.any():
+        return None
+    return statistics.summarise(numbers.per_client(counts.astype(np.int64)))
+
+
+def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
+    steps = [step for record in run.metrics for step in record.get("steps", ())]
+    taking = np.mean([len(record["clients"]) for record in run.metrics])
+    lines = []
+    if clients and run.label_counts is not None:
+        lines.append(
+            f"{len(run.label_counts)} clients with {clients.classes_mean:.1f} of {run.label_counts.shape[1]} "
+            f"classes each (distance of a client's mix from the whole {clients.distance_mean:.2f}, "
+            f"{clients.single_class_share:.0%} with a single class), {taking:.0f} in a round."
+        )
+    if steps:
+        lines.append(f"A client takes {np.mean(steps):.0f} local steps.")
+    return lines
+
+
+def _losses(config: Mapping[str, Any], clients: PartitionNumbers | None) -> list[Remedy]:
+    decays = clients and clients.single_class_share > 0.1 and config["training"].get("weight_decay")
+    spared = ("training.unlearnable=no_decay",) if decays else ()
+    return [
+        Remedy(
+            "re-weight the softmax by the client's class shares, so absent classes are spared",
+            ("loss.name=wsm", *spared),
+        ),
+        Remedy("keep the received model's view of the other classes", ("method.name=fedntd",)),
+        Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1")),
+    ]
+
+
+def _distillation(config: Mapping[str, Any]) -> list[Remedy]:
+    public = config.get("public", {})
+    there = public.get("share") or public.get("count") or public.get("groups") or public.get("data")
+    share = () if there else ("public.share=0.05",)
+    return [
+        Remedy(
+            "distil the clients and the last model into the average, by what each has seen",
+            ("method.name=flashback", *share),
+        ),
+        Remedy("distil the mean of the clients' outputs into the average", ("method.name=feddf", *share)),
+    ]
+
+
+def _participation(run: RunRecords) -> float:
+    taking = float(np.mean([len(record["clients"]) for record in run.metrics]))
+    return float("nan") if run.label_counts is None else taking / len(run.label_counts)
+
+
+def _fresh_controls(run: RunRecords) -> list[Remedy]:
+    steady = not run.config["training"].get("momentum")
+    return [_scaffold()] if steady and _participation(run) >= FRESH else []
+
+
+def _more(run: RunRecords) -> list[Remedy]:
+    share = _participation(run)
+    if share < 0.2 and run.label_counts is not None:
+        more = max(2 * round(share * len(run.label_counts)), 2)
+        return [Remedy("more clients in a round cover more classes", (f"participation={more}",))]
+    return []
+
+
+def _shorter(run: RunRecords) -> list[Remedy]:
+    epochs = run.config["training"].get("epochs", 1)
+    if isinstance(epochs, int) and epochs > 1 and not run.config["training"].get("steps"):
+        return [Remedy("less local training drifts less", (f"training.epochs={max(1, epochs // 2)}",))]
+    return []
+
+
+def _scaffold() -> Remedy:
+    return Remedy("correct each client's drift by what it did before", ("method.name=scaffold",))

@@ -1,0 +1,277 @@
+"""The run folder: everything needed to repeat a run, to continue it, and to look at it.
+
+    config.toml         the resolved configuration
+    environment.json    versions, CPU, git commit, hashes of data and partition
+    partition.safetensors, partition.json
+                        who owns which rows, and how many of each class
+    metrics.jsonl       one line per round (schema in docs/run-folder.md); the same bits for the same config
+    timings.jsonl       one line per round: seconds
+    probes.jsonl        one line per probe (schema in report/records.py)
+    status.json         running, finished, interrupted, diverged or failed, and why
+    checkpoints/        the last two
+    states/             what clients keep between rounds
+    track/              files of trackers, if the config has some
+
+Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
+moment leaves a folder that can be resumed.
+"""
+
+import fcntl
+import json
+import math
+import os
+import tomllib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+
+from eunoe.data.federation import Federation
+from eunoe.errors import InputError, RunFailed
+from eunoe.system.files import read_lines, replacing, write_text, writing
+from eunoe.engines.client_states import ClientStates
+from eunoe.config.toml import to_toml
+from eunoe.core.flat_model import Weights
+
+if TYPE_CHECKING:
+    from eunoe.runs.loop import Course
+
+_KEPT = 2
+_CELLS_SHOWN = 1_000_000
+_LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
+
+
+def check_new(path: Path) -> None:
+    """Refuse to start a run in a folder that holds another, or anything else."""
+    if (path / "config.toml").exists():
+        raise InputError(f"{path} holds a run already; resume it, or name another folder")
+    # A kill in the midst of the very first write leaves no more than these.
+    nothing = {path / ".lock", *path.glob("config.toml.*.part")}
+    if path.is_dir() and set(path.iterdir()) - nothing:
+        raise InputError(f"{path} holds other files and no run; name a new folder or an empty one")
+
+
+class RunFolder:
+    """A run's folder, opened by the one process that writes to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # The round of the newest checkpoint, after which the run would go on.
+        self._saved = 0
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
+        except OSError as error:
+            raise InputError(f"cannot write to the folder {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise InputError(f"another process is running in {path}") from None
+        _open.add(self)
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def last_record(self) -> dict[str, Any]:
+        """The record of the last round; empty before the first."""
+        records = read_lines(self.path / "metrics.jsonl")
+        return records[-1] if records else {}
+
+    def write_config(self, values: Mapping[str, Any]) -> None:
+        write_text(self.path / "config.toml", to_toml(values))
+
+    def write_environment(self, values: Mapping[str, Any]) -> None:
+        write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
+
+    def write_partition(self, federation: Federation) -> None:
+        """Who owns what, and, unless the clients are too many to look at, how many of each class."""
+        with replacing(self.path / "partition.safetensors") as partial:
+            federation.save(partial)
+        if len(federation) * federation.classes <= _CELLS_SHOWN:
+            counts, names = federation.all_counts().tolist(), federation.data.class_names
+            values = {"schema": 1, "label_counts": counts, "class_names": names}
+            write_text(self.path / "partition.json", json.dumps(values) + "\n")
+
+    def write_status(self, state: str, reason: str = "", seconds: float = 0.0) -> None:
+        values = {"state": state, "round": self._saved, "reason": reason, "seconds": seconds}
+        write_text(self.path / "status.json", json.dumps(values) + "\n")
+
+    def record(
+        self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Add a round's lines to the metrics, the timings and the probes."""
+        for name, lines in zip(_LINES, ([record], [timing], probes), strict=True):
+            if lines:
+                with writing(self.path / name), open(self.path / name, "a") as file:
+                    file.writelines(json.dumps(plain(values), allow_nan=False) + "\n" for values in lines)
+
+    def checkpoint(self, course: "Course", states: ClientStates) -> None:
+        """Save all that the next round depends on; then remove what is no longer needed."""
+        vectors = {f"server {name}": value for name, value in course.server.items()}
+        vectors |= _lanes("weights", course.weights)
+        if course.best is not None:
+            # A copy, since the last model is often the best one and a file must not hold a tensor twice.
+            vectors |= _lanes("best", course.best.copy())
+        accepted = sorted(states.accepted.items())
+        vectors["accepted"] = torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)
+        facts = {
+            "round": course.round,
+            "best_accuracy": course.best_accuracy,
+            "per_class": course.per_class,
+            "per_class_round": course.per_class_round,
+            "per_class_best": course.per_class_best,
+            "seconds": course.seconds,
+            "lengths": {name: _size(self.path / name) for name in _LINES},
+        }
+        folder = self.path / "checkpoints"
+        with writing(folder):
+            folder.mkdir(exist_ok=True)
+        target = folder / _checkpoint_name(course.round)
+        contiguous = {name: value.cpu().contiguous() for name, value in vectors.items()}
+        with replacing(target) as partial:
+            save_file(contiguous, partial, {"facts": json.dumps(plain(facts))})
+        self._saved = course.round
+        self.write_status("running", "", course.seconds)
+        kept = checkpoints(self.path)
+        for path in kept[:-_KEPT]:
+            path.unlink()
+        states.prune(int(kept[-_KEPT:][0].stem))
+
+    def restore(self, course: "Course", states: ClientStates) -> list[str]:
+        """Set a course to where the newest readable checkpoint left it; give warnings.
+
+        The metrics are cut back to the checkpoint's round, and what came after it is removed. A run that
+        had a checkpoint and has none left is refused, so that its records stay.
+        """
+        lengths, warnings = load_course(self.path, course, states)
+        if not lengths and _size(self.path / "metrics.jsonl") and self._had_checkpoint():
+            raise InputError(
+                f"{self.path} holds the records of a run but no checkpoint that can be read, so it cannot go "
+                "on; to run it again name another folder, or remove this one"
+            )
+        self._saved = course.round
+        for name in _LINES:
+            _cut_back(self.path / name, lengths.get(name, 0))
+        if warnings and not course.round:
+            warnings.append("no checkpoint can be read: the run begins again")
+        states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
+        for path in self.path.glob("*.part"):
+            path.unlink()
+        for path in (self.path / "checkpoints").glob("*"):
+            # A later one cannot be read, an earlier one may need states that are gone now, and a kill
+            # leaves what was half written.
+            if path.name != _checkpoint_name(course.round):
+                path.unlink()
+        return warnings
+
+    def _had_checkpoint(self) -> bool:
+        path = self.path / "status.json"
+        return not path.exists() or json.loads(path.read_text("utf-8"))["round"] > 0
+
+
+# Processes that a run forks must not hold its lock: they may outlive it by a moment when it is killed.
+_open: WeakSet[RunFolder] = WeakSet()
+
+
+def _leave_locks() -> None:
+    for folder in _open:
+        folder._lock.close()
+
+
+os.register_at_fork(after_in_child=_leave_locks)
+
+
+def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[dict[str, int], list[str]]:
+    """Set a course by the newest readable checkpoint; give the lengths its files had then, and warnings."""
+    warnings = []
+    for path in reversed(checkpoints(folder)):
+        try:
+            vectors, facts = _read(path)
+        except (OSError, MemoryError, RuntimeError) as error:
+            # What is in the file may be whole. Torch says with a RuntimeError that it gets no memory.
+            raise RunFailed(f"cannot read {path}: {error}; once that is mended, resume the run") from error
+        except (SafetensorError, LookupError, TypeError, ValueError) as error:
+            warnings.append(f"{path} cannot be read ({error}); the one before it is used")
+            continue
+        mine, theirs = course.weights.parameters.numel(), vectors["weights parameters"].numel()
+        if mine != theirs:
+            raise InputError(f"the model of {folder} has {theirs} parameters and the one given {mine}")
+        course.weights = _weights("weights", vectors)
+        course.server = {name[7:]: value for name, value in vectors.items() if name.startswith("server ")}
+        course.best = _weights("best", vectors) if "best parameters" in vectors else None
+        for name in ("round", "best_accuracy", "per_class_round", "seconds"):
+            setattr(course, name, facts[name])
+        for name in ("per_class", "per_class_best"):
+            # JSON has no NaN; an absent class is null there.
+            values = facts[name]
+            setattr(course, name, values and [math.nan if value is None else value for value in values])
+        states.accepted = {int(client): int(round) for client, round in vectors["accepted"].tolist()}
+        return facts["lengths"], warnings
+    return {}, warnings
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a run folder, oldest first."""
+    return sorted((folder / "checkpoints").glob("*.safetensors"))
+
+
+def _checkpoint_name(round: int) -> str:
+    return f"{round:08d}.safetensors"
+
+
+def read_run_config(folder: Path) -> dict[str, Any]:
+    """The configuration in a run folder."""
+    try:
+        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it: an array becomes lists, what is not finite null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value
+
+
+def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    with safe_open(path, "pt") as file:
+        facts = json.loads(file.metadata()["facts"])
+        return {name: file.get_tensor(name).clone() for name in file.keys()}, facts  # noqa: SIM118
+
+
+def _lanes(name: str, weights: Weights) -> dict[str, torch.Tensor]:
+    return {
+        f"{name} parameters": weights.parameters,
+        f"{name} floats": weights.floats,
+        f"{name} integers": weights.integers,
+    }
+
+
+def _weights(name: str, vectors: Mapping[str, torch.Tensor]) -> Weights:
+    return Weights(vectors[f"{name} parameters"], vectors[f"{name} floats"], vectors[f"{name} integers"])
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _cut_back(path: Path, length: int) -> None:
+    if _size(path) > length:
+        os.truncate(path, length)

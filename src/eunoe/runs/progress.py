@@ -1,0 +1,77 @@
+"""How runs are going: a bar each (round, accuracy, forgetting, time left), or lines without a terminal."""
+
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from eunoe.runs.loop import Record
+
+if TYPE_CHECKING:
+    from eunoe.runs.sweep import Planned
+
+
+class Bars:
+    """A bar per run."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console()
+        self._progress = Progress(
+            TextColumn("{task.description}", markup=False),
+            BarColumn(),
+            TextColumn("round {task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[numbers]}"),
+            TimeRemainingColumn(),
+            console=self.console,
+            disable=not self.console.is_terminal,
+        )
+        self._tasks: dict[Any, TaskID] = {}
+        self._titles: dict[Any, tuple[str, int]] = {}
+
+    def __enter__(self) -> "Bars":
+        self._progress.start()
+        return self
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        self._progress.stop()
+
+    def start(self, key: Any, title: str, rounds: int) -> None:
+        """Begin the bar of a run."""
+        self._titles[key] = (title, rounds)
+        self._tasks[key] = self._progress.add_task(title, total=rounds, numbers="")
+
+    def follow(self, planned: "Planned", record: Record | None) -> None:
+        """Begin the bar of a run of a sweep, or show what a round of it gave."""
+        if record is None:
+            self.start(planned.folder, planned.title, planned.rounds)
+        else:
+            self.update(planned.folder, record)
+
+    def update(self, key: Any, record: Record) -> None:
+        """Show what a round gave."""
+        title, rounds = self._titles[key]
+        numbers = describe(record)
+        task = self._tasks[key]
+        fields = {"numbers": numbers} if numbers else {}
+        self._progress.update(task, completed=record["round"], **fields)  # type: ignore[arg-type]
+        for drop in record["dropped"]:
+            self.console.print(
+                f"{title}, round {record['round']}: client {drop['client']} dropped: {drop['reason']}",
+                markup=False,
+            )
+        if not self.console.is_terminal and record["round"] % max(rounds // 5, 1) == 0:
+            self.console.print(f"{title}: round {record['round']}/{rounds} {numbers}", markup=False)
+
+
+def describe(record: Record) -> str:
+    """Accuracy and forgetting of a round in a few words."""
+    parts = []
+    for place in ("test", "validation"):
+        if place in record:
+            parts.append(f"accuracy {record[place]['accuracy']:.3f}")
+            break
+    forgotten = record.get("forgetting", {}).get("round")
+    if forgotten is not None:
+        parts.append(f"forgotten {forgotten:.3f}")
+    return " ".join(parts)

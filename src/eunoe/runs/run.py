@@ -1,0 +1,299 @@
+"""Running, resuming and reading runs: what a Python user calls."""
+
+import copy
+import json
+import tempfile
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from torch import Tensor, nn
+
+from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_cohort
+from eunoe.config.schema import Config, make_config
+from eunoe.data.federation import Federation
+from eunoe.engines.base import Engine
+from eunoe.runs.environment import environment
+from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
+from eunoe.system.files import read_lines
+from eunoe.runs.folder import RunFolder, check_new, load_course, read_run_config
+from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
+from eunoe.system.signals import interruptible
+from eunoe.training.simulation import Job
+from eunoe.losses.base import Loss, adjust_for_prior
+from eunoe.methods.base import Method
+from eunoe.runs.resuming import check_config as check_config
+from eunoe.runs.resuming import check_data as check_data
+from eunoe.runs.resuming import check_place
+from eunoe.runs.loop import Record, run_rounds, start_course
+from eunoe.server.optimizers import ServerStep
+from eunoe.engines.client_states import ClientStates
+from eunoe.trackers import Tracking, build_trackers
+from eunoe.config.merging import merge
+from eunoe.core.flat_model import Weights
+
+Say = Callable[[str], None]
+
+
+class Run:
+    """A run: its metrics as arrays, its final model, its predictions."""
+
+    def __init__(self, folder: Path | str, given: Given | None = None) -> None:
+        self.folder = Path(folder)
+        self.values = read_run_config(self.folder)
+        self._given = given
+
+    @cached_property
+    def config(self) -> Config:
+        return make_config(self.values)
+
+    @cached_property
+    def records(self) -> list[Record]:
+        """One record per round."""
+        return read_lines(self.folder / "metrics.jsonl")
+
+    @cached_property
+    def status(self) -> dict[str, Any]:
+        path = self.folder / "status.json"
+        return (
+            json.loads(path.read_text()) if path.exists() else {"state": "running", "round": 0, "reason": ""}
+        )
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.status["state"] == "finished")
+
+    def series(self, path: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
+        rounds, values = [], []
+        for record in self.records:
+            value: Any = record
+            for key in path.split("."):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            if value is not None:
+                rounds.append(record["round"])
+                values.append(
+                    np.array([np.nan if v is None else v for v in np.atleast_1d(value)], np.float64)
+                )
+        flat = np.array([v[0] if len(v) == 1 else v for v in values]) if values else np.empty(0)
+        return np.array(rounds, np.int64), flat
+
+    def final(self, path: str) -> float:
+        """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
+        rounds, values = self.series(path)
+        return mean_at_end(values, rounds, self.config.evaluation.last)
+
+    @property
+    def accuracy(self) -> float:
+        """Mean test accuracy over the last rounds."""
+        return self.final("test.accuracy")
+
+    @property
+    def forgetting(self) -> float:
+        """Mean round forgetting over the whole run."""
+        rounds, values = self.series("forgetting.round")
+        return mean_over_rounds(values, rounds)
+
+    @cached_property
+    def job(self) -> Job:
+        return assemble(self.config, self._given)[0]
+
+    def weights(self, which: str = "last") -> Weights:
+        """The last model, or the best on validation."""
+        job = self.job
+        course = start_course(job)
+        load_course(self.folder, course, ClientStates(self.folder / "states"))
+        if not course.round:
+            raise InputError(f"{self.folder} has no model yet: the run has no checkpoint")
+        if which == "best":
+            if course.best is None:
+                raise InputError(f"{self.folder} has no best model: nothing was evaluated on validation data")
+            return course.best
+        return job.method.reported(course.server, course.weights)
+
+    def model(self, which: str = "last") -> nn.Module:
+        """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode."""
+        return copy.deepcopy(self._loaded(which))
+
+    def _loaded(self, which: str = "last") -> nn.Module:
+        """The job's own module with the weights of a model, until others are loaded."""
+        self.job.model.load(self.weights(which))
+        return self.job.model.module.eval()
+
+    def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
+        """The class of each input (given as the training inputs were), by the last model.
+
+        With a `prior`, the class shares or counts at some client, the prediction is that client's own.
+        """
+        inputs = self.job.federation.preprocess(torch.as_tensor(np.asarray(x)))
+        model = self._loaded()
+        with torch.no_grad():
+            logits = torch.cat([model(part) for part in torch.split(inputs.to(self.job.model.device), 500)])
+        if prior is not None:
+            logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
+        classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
+        return classes
+
+    def _repr_html_(self) -> str | None:
+        """What a notebook shows; before the first round has ended, the text alone."""
+        from eunoe.report.notebook import html
+
+        return html(self) if self.records else None
+
+    def __repr__(self) -> str:
+        state = self.status["state"]
+        return (
+            f"Run({self.config.title!r}, {state} after round {len(self.records)}, accuracy "
+            f"{self.accuracy:.3f}, round forgetting {self.forgetting:.4f}, folder {str(self.folder)!r})"
+        )
+
+
+def run(
+    config: Config | Mapping[str, Any] | None = None,
+    *,
+    federation: Federation | None = None,
+    out: Path | str | None = None,
+    on_round: Callable[[Record], None] | None = None,
+    say: Say = print,
+    **values: Any,
+) -> Run:
+    """Train a federation and give the run.
+
+    The configuration is a `Config`, nested values, or keyword arguments, which change single options of it
+    (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_step` may be a
+    name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. A run folder that is
+    there already is not overwritten. Without `out` the folder is a temporary one, which stays until you
+    remove it.
+    """
+    given, plain = _handed_over(federation, values)
+    base = config.model_dump() if isinstance(config, Config) else dict(config or {})
+    checked = make_config(merge(base, plain))
+    if out is not None:
+        check_new(Path(out))
+    job, warnings = assemble(checked, given)
+    check_targets(checked, job.federation)
+    for warning in warnings:
+        say(f"warning: {warning}")
+    folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
+    return execute(checked, given, job, folder, on_round, say, new=True)
+
+
+def resume(
+    folder: Path | str,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    federation: Federation | None = None,
+    on_round: Callable[[Record], None] | None = None,
+    say: Say = print,
+    **values: Any,
+) -> Run:
+    """Go on with a run where its newest checkpoint left it; only what changes no result may be changed.
+
+    Changes are nested values or keyword arguments, of single options (`stop={"target": None}`); objects of
+    your own are handed over as to `run`.
+    """
+    folder = Path(folder)
+    check_place(folder)
+    given, plain = _handed_over(federation, values)
+    new = make_config(merge(make_config(read_run_config(folder)).model_dump(), changes or {}, plain))
+    check_config(folder, new)
+    done = int(Run(folder).status.get("round", 0))
+    if new.rounds < done:
+        raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
+    job, _ = assemble(new, given)
+    check_targets(new, job.federation)
+    check_data(folder, job, say)
+    return execute(new, given, job, folder, on_round, say)
+
+
+def make_engine(config: Config, job: Job, states: ClientStates, say: Say = print) -> Engine:
+    """The engine of a configuration."""
+    choice = config.engine
+    if choice.name == "serial":
+        from eunoe.engines.serial import Serial
+
+        return Serial(job, states)
+    if choice.name == "process":
+        from eunoe.engines.process import Process
+
+        return Process(job, states, choice.workers)
+    if choice.name == "vectorised":
+        from eunoe.engines.vectorized.engine import Vectorised
+
+        return Vectorised(job, states, choice.cohort, say)
+    from eunoe.engines.ray.engine import Ray
+
+    return Ray(job, states, choice.address, choice.workers, say)
+
+
+def execute(
+    config: Config,
+    given: Given,
+    job: Job,
+    path: Path,
+    on_round: Callable[[Record], None] | None,
+    say: Say,
+    engine: Engine | None = None,
+    new: bool = False,
+) -> Run:
+    """Begin a run in a folder or, unless it must be new, go on with it; on its engine or on a given one."""
+    tracking = Tracking(build_trackers(config.track), path, config.title, say)
+    config, threads = with_cohort(config, job), torch.get_num_threads()
+    # One thread everywhere: sums in another order would be other bits.
+    torch.set_num_threads(1)
+
+    def told(record: Record) -> None:
+        for warning in record.get("warnings", ()):
+            say(f"warning: after round {record['round']}, {warning}")
+        tracking.tell(record)
+        if on_round:
+            on_round(record)
+
+    states = engine.states if engine else ClientStates(path / "states", device=job.model.device)
+    try:
+        course = start_course(job)
+        # The engine comes first, so that nothing is written if it cannot be had.
+        with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder, tracking:
+            if new:
+                # Another run may have come while the data were read.
+                check_new(path)
+            for warning in folder.restore(course, states):
+                say(f"warning: {warning}")
+            folder.write_config(resolved(config, given))
+            folder.write_environment(environment(job.federation))
+            folder.write_partition(job.federation)
+            folder.write_status("running", "", course.seconds)
+            try:
+                with interruptible():
+                    reason = run_rounds(job, config, running, folder, course, told)
+            except KeyboardInterrupt:
+                # In the midst of a round: the last checkpoint is where the run goes on.
+                folder.write_status("interrupted", "interrupted", course.seconds)
+                raise
+            except Exception as error:
+                reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
+                with suppress(RunFailed):  # The disk may be full, which the error then says.
+                    folder.write_status(outcome_of(type(error)), reason, course.seconds)
+                raise
+            folder.write_status("finished", reason, course.seconds)
+    finally:
+        torch.set_num_threads(threads)
+    return Run(path, given)
+
+
+def _handed_over(federation: Federation | None, values: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
+    """Keyword arguments as the objects among them and config values, which say that they were given."""
+    kinds = {"model": nn.Module, "method": Method, "loss": Loss, "server_step": ServerStep}
+    objects = {key: values[key] for key, kind in kinds.items() if isinstance(values.get(key), kind)}
+    plain = {**values, **{key: {"name": f"given:{type(it).__name__}"} for key, it in objects.items()}}
+    if federation is not None:
+        for key in ("data", "partition", "split", "public", "shift"):
+            if key in values:
+                raise InputError(f"{key} is part of the federation that was given; leave one of them out")
+        plain |= {"data": {"name": "given"}, "partition": {"name": "given"}}
+    return Given(federation=federation, **objects), plain

@@ -1,0 +1,276 @@
+"""Many runs: the product of settings and seeds, several at a time, skipping what is done.
+
+Each run has a folder of its own, named by its settings, so that a sweep that was interrupted goes on
+where it was, and one that is given more values or seeds runs only what is new.
+"""
+
+import itertools
+import math
+import multiprocessing
+import re
+import traceback
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+from typing import Any
+
+from eunoe.runs.assembly import resolved
+from eunoe.config.schema import RESUMABLE, apply_settings, make_config
+from eunoe.errors import Diverged, InputError, RunFailed
+from eunoe.system.signals import end_with_the_parent, interruptible
+from eunoe.system.memory import keep_freed_memory
+from eunoe.runs.resuming import check_config
+from eunoe.runs.loop import Record, stop_reason
+from eunoe.runs.run import Run, Say, resume, run
+from eunoe.config.toml import inline
+
+
+@dataclass(frozen=True)
+class Planned:
+    """One run of a sweep: a label for the group of seeds it belongs to, its values and its folder."""
+
+    label: str
+    values: dict[str, Any]
+    folder: Path
+
+    @property
+    def rounds(self) -> int:
+        return make_config(self.values).rounds
+
+    @property
+    def title(self) -> str:
+        """What it is called among the runs of the sweep."""
+        return f"{self.label} seed {self.values['seed']}"
+
+
+# Called as a run starts (no record) and after each of its rounds.
+OnRound = Callable[[Planned, Record | None], None]
+
+
+def plan(
+    values: Mapping[str, Any], over: Mapping[str, Sequence[Any]], seeds: Sequence[int], out: Path
+) -> list[Planned]:
+    """All runs of the product of the settings in `over`, at each seed; every one is checked."""
+    if "seed" in over:
+        raise InputError("a sweep takes its seeds from --seeds, as in --seeds 0,1,2: leave seed out")
+    runs = []
+    for combination in itertools.product(*over.values()):
+        settings = dict(zip(over, combination, strict=True))
+        text = [f"{path}={inline(value)}" for path, value in settings.items()]
+        label = ", ".join(f"{path.removesuffix('.name')}={_shown(value)}" for path, value in settings.items())
+        for seed in seeds:
+            full = {**apply_settings(values, text), "seed": seed}
+            if label:
+                # A name that all runs share would not tell them apart.
+                full["name"] = f"{values['name']}, {label}" if values.get("name") else label
+            make_config(full)
+            runs.append(Planned(label or "run", full, out / folder_name(label or "run") / f"seed-{seed}"))
+    return runs
+
+
+def folder_name(label: str) -> str:
+    """A label as a file name."""
+    name = re.sub(r"[^\w.=+-]+", "_", label).strip("_") or "run"
+    # File systems take up to 255 bytes.
+    return name if len(name) <= 60 else f"{name[:50]}-{zlib.crc32(label.encode()):08x}"
+
+
+def execute(
+    runs: Iterable[Planned],
+    jobs: int = 1,
+    on_round: OnRound = lambda planned, record: None,
+    say: Say = print,
+) -> list[Run]:
+    """Run what is not finished, `jobs` at a time; give all runs. What a run says begins with its title.
+
+    A run that diverges is left as it is (its status says so) and the others go on; any other
+    exception ends the sweep. A folder with a run of another configuration is refused.
+    """
+    by_folder: dict[Path, Planned] = {}
+    for planned in runs:
+        if by_folder.setdefault(planned.folder, planned).values != planned.values:
+            raise InputError(
+                f"two runs that differ would both be in {planned.folder}; sweep over one of them"
+            )
+        config = make_config(planned.values)
+        # A mistyped name is to show before the first run, not after it.
+        resolved(config)
+        if (planned.folder / "config.toml").exists():
+            check_config(planned.folder, config)
+    runs = list(by_folder.values())
+    waiting = [planned for planned in runs if not done(planned)]
+    if jobs == 1:
+        for planned in waiting:
+            on_round(planned, None)
+            _go_on(planned, partial(on_round, planned), say)
+    else:
+        with interruptible():
+            _side_by_side(waiting, jobs, on_round, say)
+    return [Run(planned.folder) for planned in runs]
+
+
+def sweep(
+    values: Mapping[str, Any],
+    over: Mapping[str, Sequence[Any]],
+    seeds: Sequence[int],
+    out: Path,
+    jobs: int = 1,
+    on_round: OnRound = lambda planned, record: None,
+) -> list[Run]:
+    """The product of runs, as `plan` and `execute` make it."""
+    return execute(plan(values, over, seeds, out), jobs, on_round)
+
+
+def search(
+    values: Mapping[str, Any],
+    path: str,
+    start: float,
+    seeds: Sequence[int],
+    out: Path,
+    jobs: int = 1,
+    on_round: OnRound = lambda planned, record: None,
+) -> tuple[float, dict[float, float]]:
+    """The best value of a number: steps of x10 until the best is inside, then of x2.
+
+    The best has the fewest rounds to `stop.target` if that is set, otherwise the highest final accuracy;
+    both on validation, never on the test set. Gives the best value and the score of each one tried.
+    """
+    if not 0 < start < math.inf:
+        raise InputError(f"a search by factors starts from a number above 0, not {start:g}")
+    scores: dict[float, float] = {}
+
+    def score(tried: Sequence[float]) -> None:
+        new = [value for value in dict.fromkeys(tried) if value not in scores]
+        # A value that the setting cannot have is to show before the others are run.
+        plan(values, {path: new}, seeds, out)
+        for value in new:
+            runs = sweep(values, {path: [value]}, seeds, out, jobs, on_round)
+            scores[value] = sum(_score(run) for run in runs) / len(runs)
+
+    for factor in (10.0, 2.0):
+        best = max(scores, key=scores.__getitem__) if scores else start
+        score([best, _round(best / factor), _round(best * factor)])
+        for _ in range(6):
+            top = max(scores, key=scores.__getitem__)
+            score([_round(top / factor), _round(top * factor)])
+            if max(scores, key=scores.__getitem__) == top:
+                break
+    return max(scores, key=scores.__getitem__), dict(sorted(scores.items()))
+
+
+def _shown(value: Any) -> str:
+    """A value in a label: a named thing by its name, then its options."""
+    if not isinstance(value, Mapping):
+        return str(value)
+    return " ".join(str(item) if key == "name" else f"{key}={item}" for key, item in value.items())
+
+
+def _score(run: Run) -> float:
+    if run.status["state"] == "diverged":
+        return float("-inf")
+    if run.config.stop.target is not None:
+        rounds, values = run.series("validation.accuracy")
+        reached = rounds[values >= run.config.stop.target]
+        # Runs that never get there come after all that do, by how far they got.
+        return -float(reached[0]) if len(reached) else -1e6 + run.final("validation.accuracy")
+    accuracy = run.final("validation.accuracy")
+    if math.isnan(accuracy):
+        raise InputError("a search needs the accuracy on validation data, and these runs have none")
+    return accuracy
+
+
+def _round(value: float) -> float:
+    return float(f"{value:.6g}")
+
+
+def done(planned: Planned) -> bool:
+    """Whether nothing is left to do: a run that ended early by its hours or its length may be to go on."""
+    if not (planned.folder / "status.json").exists():
+        return False
+    found, config = Run(planned.folder), make_config(planned.values)
+    if not found.finished:
+        return bool(found.status["state"] == "diverged" or found.status["round"] > config.rounds)
+    if found.status["round"] >= config.rounds:
+        return True
+    # The target may be another than the one that ended it.
+    return any(stop_reason(config, record, 0.0) for record in found.records[-1:])
+
+
+def _go_on(planned: Planned, on_round: Callable[[Record], None], say: Say) -> None:
+    def told(message: str) -> None:
+        say(f"{planned.title}: {message}")
+
+    with suppress(Diverged):
+        if (planned.folder / "config.toml").exists():
+            # A stop that is no longer asked for must not end it.
+            stop = make_config(planned.values).stop.model_dump()
+            changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
+            resume(planned.folder, {**changes, "stop": stop}, on_round=on_round, say=told)
+        else:
+            run(planned.values, out=planned.folder, on_round=on_round, say=told)
+
+
+def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound, say: Say) -> None:
+    """Runs in forked processes of their own, each with the serial engine unless another is named."""
+    context = multiprocessing.get_context("fork")
+    active: dict[Connection, tuple[Planned, BaseProcess]] = {}
+    queue = list(waiting)
+    try:
+        while queue or active:
+            while queue and len(active) < jobs:
+                planned = queue.pop(0)
+                values = {**planned.values}
+                values.setdefault("engine", {"name": "serial"})
+                ours, theirs = context.Pipe()
+                process: BaseProcess = context.Process(
+                    target=_child,
+                    args=(Planned(planned.label, values, planned.folder), theirs, [ours, *active]),
+                )
+                process.start()
+                theirs.close()
+                active[ours] = (planned, process)
+                on_round(planned, None)
+            for pipe in wait(list(active)):
+                assert isinstance(pipe, Connection)
+                planned, process = active[pipe]
+                try:
+                    told = pipe.recv()
+                except EOFError:
+                    process.join()
+                    del active[pipe]
+                    if process.exitcode:
+                        raise RunFailed(
+                            f"the process of {planned.folder} ended with {process.exitcode}"
+                        ) from None
+                    continue
+                if isinstance(told, Exception):
+                    raise told
+                if isinstance(told, str):
+                    say(told)
+                else:
+                    on_round(planned, told)
+    finally:
+        for _, process in active.values():
+            process.terminate()
+            process.join()
+
+
+def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
+    """Go on with a run; each of its records, what it says and how it fails go through the pipe."""
+    end_with_the_parent()
+    keep_freed_memory()
+    for connection in inherited:
+        connection.close()
+    with suppress(KeyboardInterrupt):
+        try:
+            _go_on(planned, pipe.send, pipe.send)
+        except InputError as error:
+            pipe.send(InputError(f"{planned.folder}: {error}"))
+        except Exception:
+            pipe.send(RunFailed(f"{planned.folder}: {traceback.format_exc()}"))
+    pipe.close()

@@ -1,0 +1,162 @@
+"""What the server does with the averaged update D of a round.
+
+D is the mean of y_k - w, or what the method makes of it.
+
+    average   w <- w + lr * D
+    avgm      m <- beta m + D                            w <- w + lr * m
+    adagrad   v <- v + D^2
+    adam      v <- b2 v + (1 - b2) D^2                   m <- b1 m + (1 - b1) D
+    yogi      v <- v - (1 - b2) D^2 sign(v - D^2)        w <- w + lr * m / (sqrt(v) + tau)
+
+avgm is of Hsu et al. (2019), the adaptive three are of Reddi et al. (2020, "Adaptive Federated
+Optimization") in the form of the paper: no bias correction, and v starts at tau^2; adagrad has no momentum
+(b1 = 0) unless told. The code released with that paper corrects the bias and starts at 0:
+`bias_correction = true`, `v0 = 0`. Only trainable parameters move so; normalisation statistics are always the
+plain mean.
+
+Any step may be masked (gradient masked averaging, Tenison et al., 2022): with p_k the clients' weights, the
+agreement on a coordinate is A = |sum_k p_k sign(y_k - w)|, and where A < gma the update is multiplied by A.
+A change of exactly 0 counts as disagreement.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from eunoe.config.options import Options
+from eunoe.errors import InputError
+from eunoe.methods.base import Cost, Vectors
+
+if TYPE_CHECKING:
+    from eunoe.training.aggregation import Sums
+
+
+class ServerStep(Options):
+    """Base of the server steps: a learning rate, a mask, and state that the checkpoint carries."""
+
+    lr: float = Field(1.0, gt=0, allow_inf_nan=False, description="The server's learning rate.")
+    gma: float | None = Field(
+        None, ge=0, le=1, description="Damp coordinates on whose sign fewer than this share agree."
+    )
+
+    cost: ClassVar[Cost] = Cost(server_extra="0 (gma: sign sums)")
+    # Options at which the step is the plain average.
+    neutral: ClassVar[Mapping[str, Any] | None] = None
+
+    def check(self) -> list[str]:
+        """Raise InputError for what cannot work; give warnings of what may go wrong."""
+        return []
+
+    def derived(self) -> dict[str, Callable[[Tensor], Tensor]]:
+        """Further functions of each client's change whose mean the step needs."""
+        return {} if self.gma is None else {"signs": torch.sign}
+
+    def start(self, parameters: Tensor) -> Vectors:
+        """The step's own state before the first round."""
+        return {}
+
+    def apply(self, parameters: Tensor, direction: Tensor, server: Vectors, sums: "Sums") -> Tensor:
+        """New parameters from the old and the averaged change (float64); updates its state in `server`."""
+        if self.gma is not None:
+            agreement = sums.mean("signs").abs()
+            direction = direction * torch.where(agreement >= self.gma, 1.0, agreement)
+        return (parameters.double() + self.lr * self.move(direction, server)).to(parameters.dtype)
+
+    def move(self, direction: Tensor, server: Vectors) -> Tensor:
+        """The averaged change as this step follows it."""
+        return direction
+
+
+class Average(ServerStep):
+    """Follow the averaged change."""
+
+    neutral: ClassVar[Mapping[str, Any] | None] = {"gma": 0.0}
+
+
+class AvgM(ServerStep):
+    """Momentum at the server (FedAvgM): m <- beta m + D, not damped by 1 - beta."""
+
+    beta: float = Field(0.9, ge=0, lt=1, description="How much of the momentum a round keeps.")
+
+    cost = Cost(server_extra="m")
+    neutral: ClassVar[Mapping[str, Any] | None] = {"beta": 0.0}
+
+    def start(self, parameters: Tensor) -> Vectors:
+        return {"momentum": torch.zeros_like(parameters, dtype=torch.float64)}
+
+    def move(self, direction: Tensor, server: Vectors) -> Tensor:
+        server["momentum"] = self.beta * server["momentum"] + direction
+        return server["momentum"]
+
+
+class Adaptive(ServerStep):
+    """Base of the steps that divide each coordinate by its own size."""
+
+    # The best server rates in the paper lie between 10^-2.5 and 1, by task.
+    lr: float = Field(0.1, gt=0, allow_inf_nan=False, description="The server's learning rate.")
+    b1: float = Field(0.9, ge=0, lt=1, description="How much of the momentum a round keeps.")
+    tau: float = Field(1e-3, ge=0, allow_inf_nan=False, description="Added to the root of v.")
+    v0: float | None = Field(None, ge=0, description="Where v starts; by default at tau squared.")
+
+    cost = Cost(server_extra="m, v")
+
+    def check(self) -> list[str]:
+        if not self.tau:
+            raise InputError(
+                "server_step.tau = 0 divides by 0 where nothing has changed: set it to 1e-3, say"
+            )
+        if self.tau >= 1e-5:
+            return []
+        return [f"tau = {self.tau:g} lets coordinates that hardly change move by the server's whole rate"]
+
+    def start(self, parameters: Tensor) -> Vectors:
+        zeros = torch.zeros_like(parameters, dtype=torch.float64)
+        v0 = self.tau**2 if self.v0 is None else self.v0
+        return {"momentum": zeros, "squares": zeros + v0, "steps": torch.zeros(1, dtype=torch.float64)}
+
+    def move(self, direction: Tensor, server: Vectors) -> Tensor:
+        server["steps"] = server["steps"] + 1
+        server["momentum"] = self.b1 * server["momentum"] + (1 - self.b1) * direction
+        server["squares"] = self.squares(server["squares"], direction**2)
+        return self.factor(server["steps"]) * server["momentum"] / (server["squares"].sqrt() + self.tau)
+
+    def squares(self, before: Tensor, square: Tensor) -> Tensor:
+        """The new v."""
+        return before + square
+
+    def factor(self, steps: Tensor) -> Tensor:
+        """What the move is multiplied by in a round."""
+        return torch.ones_like(steps)
+
+
+class Adagrad(Adaptive):
+    """Adagrad at the server (FedAdagrad): v adds up the squares of all rounds."""
+
+    b1: float = Field(0.0, ge=0, lt=1, description="How much of the momentum a round keeps.")
+
+
+class Adam(Adaptive):
+    """Adam at the server (FedAdam): v is a moving mean of squares."""
+
+    b2: float = Field(0.99, ge=0, lt=1, description="How much of v a round keeps.")
+    bias_correction: bool = Field(
+        False, description="Multiply by sqrt(1 - b2^t) / (1 - b1^t), since m and v start small."
+    )
+
+    def squares(self, before: Tensor, square: Tensor) -> Tensor:
+        return self.b2 * before + (1 - self.b2) * square
+
+    def factor(self, steps: Tensor) -> Tensor:
+        if not self.bias_correction:
+            return torch.ones_like(steps)
+        return (1 - self.b2**steps).sqrt() / (1 - self.b1**steps)
+
+
+class Yogi(Adam):
+    """Yogi at the server (FedYogi): v moves towards the square by a bounded amount."""
+
+    def squares(self, before: Tensor, square: Tensor) -> Tensor:
+        return before - (1 - self.b2) * square * torch.sign(before - square)

@@ -1,0 +1,97 @@
+"""`eunoe compare` and `eunoe export` as a user types them."""
+
+import csv
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from eunoe.runs.run import Run, run
+from tests.cli.command import eunoe
+from tests.helpers import Tied
+
+VALUES = {
+    "rounds": 3,
+    "participation": 2,
+    "partition": {"clients": 30},
+    "model": {"name": "mlp", "hidden": [4]},
+    "training": {"epochs": 1},
+    "engine": "serial",
+    "probes": [],
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds of one configuration, one run of another, and a config file that is no run."""
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in (0, 1):
+        run({**VALUES, "seed": seed}, out=folder / "ce" / str(seed))
+    run({**VALUES, "loss": "wsm"}, out=folder / "wsm")
+    (folder / "other").mkdir()
+    (folder / "other" / "config.toml").write_text("rounds = 3")
+    return folder
+
+
+def test_a_table_in_each_format(folder: Path) -> None:
+    shown = eunoe("compare", folder)
+    assert shown.code == 0
+    assert "fedavg · ce" in shown.out
+    assert "means of the last 3 rounds" in " ".join(shown.out.split())
+    rows = list(csv.reader(eunoe("compare", folder, "--format", "csv").out.splitlines()))
+    assert [row[:2] for row in rows] == [["run", "seeds"], ["fedavg · ce", "2"], ["fedavg · wsm", "1"]]
+    accuracy = [Run(folder / "ce" / str(seed)).accuracy for seed in (0, 1)]
+    assert rows[0][2:4] == ["accuracy", "accuracy ±"]
+    assert rows[1][2] == f"{sum(accuracy) / 2:.3f}"
+    assert eunoe("compare", folder, "--format", "md").out.startswith("| run | seeds | accuracy |")
+    latex = eunoe("compare", folder / "wsm", "--format", "latex").out
+    assert r"fedavg $\cdot$ wsm & 1 &" in latex
+
+
+def test_nothing_to_compare(folder: Path, tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "none", folder / "other"):
+        outcome = eunoe("compare", path)
+        assert outcome.code == 2
+        assert "holds no run" in outcome.error
+    assert eunoe("compare", folder, "--format", "pdf").code == 2
+
+
+def test_the_last_and_the_best_model_as_files(folder: Path, tmp_path: Path) -> None:
+    assert eunoe("export", folder / "wsm", "--to", tmp_path / "last.safetensors").code == 0
+    assert eunoe("export", folder / "wsm", "--best", "--to", tmp_path / "best.safetensors").code == 0
+    done = Run(folder / "wsm")
+    state = load_file(tmp_path / "last.safetensors")
+    assert set(state) == set(done.model().state_dict())
+    assert all(torch.equal(value, done.model().state_dict()[name]) for name, value in state.items())
+    best = load_file(tmp_path / "best.safetensors")
+    expected = done.model("best").state_dict()
+    assert all(torch.equal(value, expected[name]) for name, value in best.items())
+
+
+def test_weights_that_are_tied_are_exported_under_both_names(tmp_path: Path) -> None:
+    done = run({**VALUES, "model": "tests.helpers:Tied"}, out=tmp_path / "run")
+    assert eunoe("export", done.folder).code == 0
+    state = load_file(done.folder / "last.safetensors")
+    assert torch.equal(state["first.weight"], state["second.weight"])
+    again = Tied((8, 8), 10)
+    again.load_state_dict(state)
+    test = done.job.federation
+    x, y = test.preprocess(test.data.test.x), test.data.test.y
+    right = again(x).argmax(1) == y
+    assert right.double().mean().item() == done.records[-1]["test"]["accuracy"]
+
+
+def test_what_cannot_be_exported(folder: Path, tmp_path: Path) -> None:
+    for arguments, says in (
+        ([tmp_path], "is no run folder"),
+        ([folder / "other"], "has no model yet"),
+        ([folder / "wsm", "--to", tmp_path / "none" / "x"], "there is no folder"),
+        ([folder / "wsm", "--to", tmp_path], "is a folder"),
+        ([folder / "wsm", "--to", tmp_path / ("x" * 300)], "cannot write the model"),
+    ):
+        outcome = eunoe("export", *arguments)
+        assert outcome.code == 2
+        assert says in outcome.error
+        assert len(outcome.error.splitlines()) == 1
+    assert list(tmp_path.iterdir()) == []

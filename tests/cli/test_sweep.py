@@ -1,0 +1,98 @@
+"""`eunoe sweep` as a user types it."""
+
+from pathlib import Path
+
+import pytest
+
+from eunoe.cli.sweep import split_values
+from eunoe.config.schema import read_config
+from tests.cli.command import eunoe
+from tests.cli.test_run import CONFIG
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "c.toml").write_text(CONFIG)
+    return tmp_path
+
+
+def test_the_product_of_settings_and_seeds(here: Path) -> None:
+    arguments = ["sweep", "c.toml", "--over", "loss.name=ce,wsm", "--seeds", "0,1", "--set", "rounds=2"]
+    outcome = eunoe(*arguments)
+    assert outcome.code == 0, outcome.error
+    assert sorted(str(path.parent.relative_to(here)) for path in here.rglob("config.toml")) == [
+        "runs/c/loss=ce/seed-0",
+        "runs/c/loss=ce/seed-1",
+        "runs/c/loss=wsm/seed-0",
+        "runs/c/loss=wsm/seed-1",
+    ]
+    assert "loss=wsm" in outcome.out
+    assert "±" in outcome.out
+    assert "runs in runs/c" in outcome.out
+    again = eunoe(*arguments)
+    assert again.code == 0
+    assert "round 2/2" not in again.out
+    changed = eunoe(*arguments, "--set", "training.lr=0.5")
+    assert changed.code == 2
+    assert "training.lr is 0.05 in runs/c/loss=ce/seed-0 and cannot become 0.5" in changed.error
+
+
+def test_the_seed_is_the_configs_unless_seeds_are_given(here: Path) -> None:
+    (here / "c.toml").write_text("seed = 5\n" + CONFIG)
+    short = ["sweep", "c.toml", "--set", "rounds=1"]
+    for arguments in (short, [*short, "--set", "seed=7"], [*short, "--seeds", "1,2"]):
+        assert eunoe(*arguments).code == 0
+    seeds = {path.parent.name: read_config(path)["seed"] for path in here.rglob("config.toml")}
+    assert seeds == {f"seed-{seed}": seed for seed in (1, 2, 5, 7)}
+
+
+def test_warnings_are_printed(here: Path) -> None:
+    outcome = eunoe("sweep", "c.toml", "--over", "method.name=fedavg,feddyn", "--set", "rounds=1")
+    assert outcome.code == 0, outcome.error
+    assert outcome.out.count("warning: ") == 1
+    assert "method=feddyn seed 0: warning: feddyn may diverge without clipping" in outcome.out
+
+
+def test_the_search(here: Path) -> None:
+    outcome = eunoe("sweep", "c.toml", "--search", "training.lr=0.1", "--set", "rounds=1", "--out", "s")
+    assert outcome.code == 0, outcome.error
+    assert "best: training.lr=" in outcome.out
+    assert (here / "s" / "training.lr=0.1" / "seed-0" / "config.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--seeds", "a"], "no whole numbers"),
+        (["--seeds", ""], "no whole numbers"),
+        (["--seeds", "-1"], "seed: input should be greater than or equal to 0"),
+        (["--over", "seed=1,2"], "takes its seeds from --seeds"),
+        (["--over", " seed=1,2"], "takes its seeds from --seeds"),
+        (["--search", "seed=1"], "takes its seeds from --seeds"),
+        (["--over", "loss.name"], "must be a setting and its values"),
+        (["--over", "loss.name="], "must be a setting and its values"),
+        (["--over", "training.lr=0.1,nan"], "training.lr: input should be a finite number"),
+        (["--over", "training.lrr=1"], "did you mean 'lr'?"),
+        (["--over", "loss.name=wms"], "did you mean 'wsm'?"),
+        (["--search", "training.lr"], "--search takes one number"),
+        (["--search", "training.lr=x"], "--search takes one number"),
+        (["--search", "training.lr=true"], "--search takes one number"),
+        (["--search", "training.batch_size=0x10"], "--search takes one number"),
+        (["--search", "training.batch_size=16"], "training.batch_size: input should be a valid integer"),
+        (["--over", "loss.name=ce,,wsm"], "must be a setting and its values"),
+        (["--search", "training.lr=0"], "starts from a number above 0"),
+        (["--search", "training.lr=1", "--over", "loss.name=ce"], "--search takes one number"),
+    ],
+)
+def test_bad_input(here: Path, arguments: list[str], says: str) -> None:
+    outcome = eunoe("sweep", "c.toml", *arguments)
+    assert outcome.code == 2, outcome
+    assert says in outcome.error
+    assert len(outcome.error.splitlines()) == 1
+    assert [path.name for path in here.iterdir()] == ["c.toml"]
+
+
+def test_values_are_split_at_commas_outside_brackets_and_quotes() -> None:
+    assert split_values('[1, 2],"a,b",{x = [3, 4]},c') == ["[1, 2]", '"a,b"', "{x = [3, 4]}", "c"]
+    assert split_values("a") == ["a"]

@@ -1,0 +1,201 @@
+"""The configuration: what it takes, what it refuses and how it says so, and settings on top."""
+
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pytest
+
+from eunoe.config.schema import Config, apply_settings, make_config, parse_value, read_config
+from eunoe.errors import InputError
+
+
+def test_a_name_may_stand_alone_and_options_alone_are_those_of_the_default() -> None:
+    config = make_config(
+        {"loss": "wsm", "engine": "serial", "partition": {"alpha": 0.3}, "public": {"data": "mnist"}}
+    )
+    assert (config.loss.name, config.loss.options) == ("wsm", {})
+    assert config.engine.name == "serial"
+    assert config.partition.options == {"clients": 20, "alpha": 0.3}
+    assert config.public.data is not None
+    assert config.public.data.name == "mnist"
+
+
+def test_the_title_says_what_a_run_without_a_name_does() -> None:
+    assert make_config({}).title == "fedavg · ce"
+    assert make_config({"method": "fedadam", "loss": "wsm"}).title == "fedavg + adam · wsm"
+    assert make_config({"method": "gma"}).title == "fedavg + gma · ce"
+    assert make_config({"name": "mine"}).title == "mine"
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"rouns": 3}, "there is no 'rouns'; did you mean 'rounds'?"),
+        ({"training": {"lrr": 1}}, "there is no 'lrr' in [training]; did you mean 'lr'?"),
+        ({"public": {"shar": 0.1}}, "there is no 'shar' in [public]; did you mean 'share'?"),
+        ({"augment": {"flp": True}}, "did you mean 'flip'?"),
+        ({"shift": {"kind": "noise", "strenth": 1}}, "in [shift]"),
+        ({"probes": [{"metric": "drift", "evry": 1}]}, "did you mean 'every'?"),
+        ({"training": {"lr": float("nan")}}, "training.lr: input should be a finite number (not nan)"),
+        ({"training": {"lr": 0}}, "training.lr: input should be greater than 0"),
+        ({"training": {"lr": "fast"}}, "training.lr: input should be a valid number"),
+        ({"training": {"epochs": 0}}, "epochs must be at least 1"),
+        ({"training": {"epochs": [3, 1]}}, "epochs must be at least 1, or a pair"),
+        ({"training": {"epochs": 2.5}}, "training.epochs: input should be a valid integer"),
+        ({"training": {"optimiser": "adam", "momentum": 0.9}}, "momentum belongs to sgd"),
+        ({"training": 5}, "training: input should be a section of options"),
+        ({"participation": 0}, "a share above 0.0 up to 1.0, or a number of clients, not 0"),
+        ({"participation": 2.0}, "a share above 0.0 up to 1.0, or a number of clients, not 2.0"),
+        ({"participation": float("nan")}, "participation: input should be a finite number"),
+        ({"participation": "many"}, "participation: input should be a valid integer"),
+        ({"rounds": 0}, "rounds: input should be greater than or equal to 1 (not 0)"),
+        ({"rounds": True}, "rounds: it must be a number, not true"),
+        ({"participation": True}, "participation: it must be a number, not true"),
+        ({"training": {"lr": True}}, "training.lr: it must be a number, not true"),
+        ({"training": {"epochs": True}}, "training.epochs: it must be a number, not true"),
+        ({"stop": {"hours": False}}, "stop.hours: it must be a number, not false"),
+        ({"seed": -1}, "seed: input should be greater than or equal to 0"),
+        ({"name": "\udcff"}, "is not text in UTF-8"),
+        ({"data": {"name": "npz", "path": "a\udc80"}}, "is not text in UTF-8"),
+        ({"method": 3}, "method: input should be a section of options"),
+        ({"method": {"name": [1]}}, "method.name: input should be a valid string"),
+        ({"split": {"validation": 0.6, "test": 0.4}}, "together below 1"),
+        ({"public": {"share": 0.1, "count": 3}}, "give only one of share, count and groups"),
+        ({"public": {"balanced": True}}, "give a share or a count too"),
+        ({"public": {"data": "mnist", "alpha": 0.5}}, "give a share or a count too"),
+        ({"public": {"share": 0.1, "min_size": 5}}, "give a number of groups too"),
+        ({"engine": {"name": "proces"}}, "engine.name: input should be 'serial', 'process'"),
+        ({"stop": {"target": 1.5}}, "stop.target: input should be less than or equal to 1"),
+        ({"stop": {"target": 0.5}, "evaluation": {"validation": False}}, "stop.target needs what"),
+        (
+            {"stop": {"test_target": 0.5}, "evaluation": {"every": 0, "last": 0}},
+            "stop.test_target needs what",
+        ),
+        ({"model": {"name": "mlp", "dtype": "float16"}}, "model.dtype: input should be 'float32' or"),
+    ],
+)
+def test_impossible_values_are_told_in_one_line(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError) as caught:
+        make_config(values)
+    assert says in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_participants_are_a_share_or_a_number() -> None:
+    assert make_config({"participation": 0.1}).participants(25) == 2
+    assert make_config({"participation": 0.001}).participants(25) == 1
+    assert make_config({"participation": 1.0}).participants(25) == 25
+    assert make_config({"participation": 1}).participants(25) == 1
+    with pytest.raises(InputError, match="26 of 25 clients cannot take part"):
+        make_config({"participation": 26}).participants(25)
+
+
+def test_the_learning_rate_decays_from_round_1_on() -> None:
+    training = make_config({"training": {"lr": 0.8, "lr_decay": 0.5}}).training
+    assert [training.lr_in(round) for round in (1, 2, 4)] == [0.8, 0.4, 0.1]
+
+
+def test_numpys_numbers_and_paths_are_taken_as_plain_values() -> None:
+    config = make_config(
+        {
+            "seed": np.int64(3),
+            "partition": {"name": "iid", "clients": np.int64(4)},
+            "data": {"name": "npz", "path": Path("a.npz")},
+            "model": {"name": "mlp", "hidden": (np.int32(8),)},
+        }
+    )
+    assert config.model_dump(mode="json")["partition"] == {"name": "iid", "clients": 4}
+    assert config.data.options == {"path": "a.npz"}
+    assert config.model.options == {"hidden": [8]}
+
+
+def test_every_field_has_a_sentence() -> None:
+    def check(kind: Any) -> None:
+        # A section may stand inside `X | None` or `tuple[X, ...]`.
+        for inner in get_args(kind):
+            check(inner)
+        for name, field in getattr(kind, "model_fields", {}).items():
+            if name != "name" or kind is Config:
+                assert field.description, f"{kind.__name__}.{name}"
+            check(field.annotation)
+
+    check(Config)
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        (b"", "is empty"),
+        (b"  \n# nothing but this\n", "is empty"),
+        (b"rounds = ", "is not valid TOML"),
+        (b"rounds = 1\nrounds = 2", "is not valid TOML"),
+        (b"[training]\nlr = 1\n[training]\nlr = 2", "is not valid TOML"),
+        (b"\xff\xfe\x00\x01", "is not a text file"),
+        (None, "cannot read"),
+    ],
+)
+def test_files_that_hold_no_configuration(tmp_path: Path, content: bytes | None, says: str) -> None:
+    path = tmp_path / "c.toml"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(InputError, match=says) as caught:
+        read_config(path)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_folder_is_no_config_file(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="cannot read"):
+        read_config(tmp_path)
+
+
+def test_a_file_is_read_as_utf8_with_or_without_a_mark(tmp_path: Path) -> None:
+    (tmp_path / "plain.toml").write_bytes('name = "Größe 猫"'.encode())
+    (tmp_path / "marked.toml").write_bytes('name = "Größe 猫"'.encode("utf-8-sig"))
+    assert (
+        read_config(tmp_path / "plain.toml") == read_config(tmp_path / "marked.toml") == {"name": "Größe 猫"}
+    )
+
+
+def test_settings_on_top_are_read_as_toml_or_as_text() -> None:
+    values = {"training": {"lr": 0.1, "epochs": 2}, "loss": "ce"}
+    settings = [
+        "training.lr=0.5",
+        "loss.tau=2",
+        "name=two words",
+        "model.hidden=[3, 4]",
+        "stop.target = 1e-1",
+    ]
+    assert apply_settings(values, settings) == {
+        "training": {"lr": 0.5, "epochs": 2},
+        "loss": {"name": "ce", "tau": 2},
+        "name": "two words",
+        "model": {"hidden": [3, 4]},
+        "stop": {"target": 0.1},
+    }
+    assert values == {"training": {"lr": 0.1, "epochs": 2}, "loss": "ce"}
+
+
+def test_another_name_drops_the_options_of_what_was_named_before() -> None:
+    values = {"loss": {"name": "fedlc", "tau": 2}}
+    assert apply_settings(values, ["loss.name=wsm"]) == {"loss": {"name": "wsm"}}
+    assert apply_settings(values, ["loss.name=fedlc"]) == values
+
+
+@pytest.mark.parametrize("setting", ["rounds", "=3", " =3", "seed.x=1", "seed.x.y=1"])
+def test_settings_that_are_none(setting: str) -> None:
+    with pytest.raises(InputError):
+        apply_settings({"seed": 3}, [setting])
+
+
+def test_a_value_that_is_not_toml_is_text() -> None:
+    assert [parse_value(text) for text in ("1", "1.0", "true", '"1"', "wsm", "a b ", "[1", "")] == [
+        1,
+        1.0,
+        True,
+        "1",
+        "wsm",
+        "a b",
+        "[1",
+        "",
+    ]

@@ -1,0 +1,102 @@
+"""Folders of pictures."""
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from eunoe.data.sources.folder import folder
+from eunoe.errors import InputError
+
+
+def put(root, name, value, size=(2, 3), mode="RGB"):
+    """A picture of one grey value; the size is height, width."""
+    path = root / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    Image.fromarray(np.full(size, value, np.uint8)).convert(mode).save(path)
+
+
+@pytest.fixture
+def root(tmp_path):
+    put(tmp_path, "train/dog/2.png", 20)
+    put(tmp_path, "train/dog/1.png", 10)
+    put(tmp_path, "train/cat/b.jpg", 40)
+    put(tmp_path, "train/cat/deeper/a.bmp", 30)
+    put(tmp_path, "test/dog/1.png", 50)
+    (tmp_path / "train/cat/.DS_Store").write_bytes(b"no picture")
+    (tmp_path / "train/.cache").mkdir()
+    return tmp_path
+
+
+def test_classes_and_files_come_in_the_order_of_their_names(root):
+    data = folder(root)
+    assert data.class_names == ("cat", "dog")
+    assert data.train.y.tolist() == [0, 0, 1, 1]
+    assert tuple(data.train.x.shape) == (4, 2, 3, 3)
+    assert data.train.x.dtype == torch.uint8
+    assert data.train.x[:, 0, 0, 0].tolist() == [40, 30, 10, 20]  # b.jpg comes before deeper/a.bmp
+    assert (data.test.x.unique().tolist(), data.test.y.tolist()) == ([50], [1])
+    assert data.name == root.name
+
+
+def test_grey_pictures_have_no_channel(tmp_path):
+    for name in ("train/a/1.png", "test/a/1.png"):
+        put(tmp_path, name, 9, mode="L")
+    assert tuple(folder(tmp_path).train.x.shape) == (1, 2, 3)
+    assert tuple(folder(tmp_path, mode="RGB").train.x.shape) == (1, 2, 3, 3)
+
+
+def test_size_brings_all_to_one_height_and_width(root):
+    put(root, "train/cat/large.png", 60, (20, 30))
+    with pytest.raises(
+        InputError, match=r"large.png is 20 x 30 and .*b.jpg is 2 x 3; give a size to bring all to"
+    ):
+        folder(root)
+    assert tuple(folder(root, size=(4, 5)).train.x.shape) == (5, 4, 5, 3)
+    square = folder(root, size=4).train.x
+    assert tuple(square.shape) == (5, 4, 4, 3)
+    assert square[2].unique().tolist() == [60]
+
+
+def test_grey_among_coloured_needs_a_choice(root):
+    put(root, "train/dog/grey.png", 9, mode="L")
+    with pytest.raises(
+        InputError, match=r'grey.png is grey and .*b.jpg is coloured; give mode = "RGB" or mode = "L"'
+    ):
+        folder(root)
+    assert tuple(folder(root, mode="L").train.x.shape) == (5, 2, 3)
+
+
+def test_what_is_wrong_is_said(root, tmp_path_factory):
+    empty = tmp_path_factory.mktemp("empty")
+    with pytest.raises(InputError, match="has no folder train/; it needs train/<class>/ and test/<class>/"):
+        folder(empty)
+    (empty / "train").mkdir()
+    (empty / "test").mkdir()
+    with pytest.raises(InputError, match="train holds no folder; there must be one for each class"):
+        folder(empty)
+    (empty / "train" / "a").mkdir()
+    with pytest.raises(InputError, match=r"train holds no pictures; they belong in .*train/<class>/"):
+        folder(empty)
+    (root / "train" / "eel").mkdir()
+    with pytest.raises(InputError, match="train/eel holds no pictures; a class needs some to learn from"):
+        folder(root)
+    (root / "train" / "eel").rmdir()
+    put(root, "test/dogs/1.png", 1)
+    with pytest.raises(InputError, match="dogs is a class that train/ does not have; did you mean 'dog'"):
+        folder(root)
+
+
+def test_a_file_that_is_no_picture_is_named(root):
+    (root / "train/cat/notes.txt").write_text("cats")
+    with pytest.raises(InputError, match=r"notes.txt is no picture that Pillow can read"):
+        folder(root)
+
+
+def test_sixteen_bits_are_refused_rather_than_cut(tmp_path):
+    for name in ("train/a/1.png", "test/a/1.png"):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True)
+        Image.fromarray(np.full((2, 2), 1000, np.uint16)).save(path)
+    with pytest.raises(InputError, match=r"1.png has pixels of type I;16; only 8 bits a channel"):
+        folder(tmp_path)

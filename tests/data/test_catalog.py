@@ -1,0 +1,94 @@
+"""The catalogue of data sets."""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+import pytest
+
+from eunoe.data.builtin import digits
+from eunoe.data.catalog import checksum, entries, entry, fetch
+from eunoe.data.sources.npz import npz, write_npz
+from eunoe.data.specs import KNOWN
+from eunoe.errors import InputError
+from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("EUNOE_DATA", str(tmp_path))
+    return tmp_path
+
+
+def arrays(count=10):
+    y = np.arange(count) % 10
+    x = np.arange(count * 784, dtype=np.uint8).reshape(count, 28, 28)
+    return {"x_train": x, "y_train": y, "x_test": x[:5], "y_test": y[:5]}
+
+
+def test_the_checksum_is_that_of_the_bytes_however_they_are_stored(tmp_path):
+    given = arrays()
+    expected = hashlib.sha256(b"".join(given[key].tobytes() for key in given)).hexdigest()
+    np.savez_compressed(tmp_path / "a.npz", **{**given, "y_train": given["y_train"].astype(np.uint8)})
+    write_npz(tmp_path / "b.npz", {**given, "writer_train": np.zeros(10, np.int64)})
+    assert checksum(npz(tmp_path / "a.npz")) == checksum(npz(tmp_path / "b.npz")) == expected
+
+
+def test_what_is_here_and_what_is_not(folder, monkeypatch):
+    write_npz(folder / "mnist.npz", arrays())
+    write_npz(folder / "mine.npz", {**arrays(20), "writer_train": np.arange(20) // 4})
+    (folder / "broken.npz").write_bytes(b"?")
+    rows = {row.name: row for row in entries()}
+    assert list(rows) == ["digits", *KNOWN, "broken", "mine"]
+    assert dataclasses.replace(rows["digits"], sha256=None) == dataclasses.replace(
+        rows["digits"],
+        here=True,
+        path=None,
+        train=1442,
+        test=355,
+        classes=10,
+        source="scikit-learn",
+        sha256=None,
+    )
+    assert rows["digits"].sha256 == checksum(digits())
+    mnist = rows["mnist"]
+    assert (mnist.here, mnist.path, mnist.train, mnist.test, mnist.classes) == (
+        True,
+        folder / "mnist.npz",
+        10,
+        5,
+        10,
+    )
+    assert mnist.bytes == (folder / "mnist.npz").stat().st_size
+    assert mnist.official is False
+    assert (rows["mine"].clients, rows["mine"].official) == (5, None)
+    assert "broken.npz is no readable .npz file" in rows["broken"].problem
+    cinic = rows["cinic10"]
+    assert (cinic.here, cinic.train, cinic.test, cinic.source) == (False, 180_000, 90_000, "flwrlabs/cinic10")
+    assert cinic.sha256 is None
+    known = dataclasses.replace(KNOWN["mnist"], sha256=mnist.sha256)
+    monkeypatch.setitem(KNOWN, "mnist", known)
+    assert entry("mnist").official is True
+
+
+def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
+    monkeypatch.setitem(KNOWN, "mnist", dataclasses.replace(KNOWN["mnist"], rows=(2, 2)))
+    file = parquet({"image": pictures([np.full((28, 28), i, np.uint8) for i in range(2)]), "label": [0, 1]})
+    client = FakeHub({f"mnist/{part}/0000.parquet": file for part in ("train", "test")})
+    got = fetch("mnist", client=client)
+    assert (got.train, got.source) == (2, f"ylecun/mnist@{COMMIT[:12]}")
+    fetch("mnist", client=client)
+    assert len(client.asked) == 1
+    with pytest.raises(
+        InputError, match="not other; replace it by: eunoe data fetch mnist --revision other --force"
+    ):
+        fetch("mnist", revision="other", client=client)
+    fetch("mnist", revision="other", force=True, client=client)
+    assert client.asked[1] == ("ylecun/mnist", "other")
+
+
+def test_names_that_cannot_be_fetched(folder):
+    with pytest.raises(InputError, match="digits comes with scikit-learn"):
+        fetch("digits")
+    with pytest.raises(InputError, match="no data set is called 'mnits'; did you mean 'mnist'"):
+        fetch("mnits")

@@ -1,0 +1,48 @@
+"""Numbers about partitions, worked by hand."""
+
+import numpy as np
+import pytest
+
+from eunoe.data.statistics import label_counts, partition_numbers, per_client, summarise
+
+# Client 0 has classes 0, 0; client 1 has 0, 1, 2, 2; client 2 has nothing; client 3 has 2, 1.
+LABELS = np.array([0, 1, 2, 0, 2, 0, 2, 1, 1])
+ORDER = np.array([0, 3, 5, 1, 2, 4, 6, 7])
+OFFSETS = np.array([0, 2, 6, 6, 8])
+
+
+def test_label_counts() -> None:
+    assert label_counts(LABELS, ORDER, OFFSETS, 3).tolist() == [[2, 0, 0], [1, 1, 2], [0, 0, 0], [0, 1, 1]]
+    assert label_counts(LABELS, ORDER, OFFSETS, 3, 1, 3).tolist() == [[1, 1, 2], [0, 0, 0]]
+    assert label_counts(LABELS, ORDER, OFFSETS, 3, 4).tolist() == []
+
+
+def test_numbers_by_hand() -> None:
+    # All together: 3, 2, 3 of 8.
+    clients = per_client(label_counts(LABELS, ORDER, OFFSETS, 3))
+    assert clients.classes.tolist() == [1, 3, 0, 2]
+    assert clients.entropy == pytest.approx([0, 1.5, np.nan, 1], nan_ok=True)
+    # |1 - 3/8| + 2/8 + 3/8 = 10/8; 1/8 + 0 + 1/8 = 2/8; 3/8 + 2/8 + 1/8 = 6/8; halved.
+    assert clients.distance == pytest.approx([5 / 8, 1 / 8, np.nan, 3 / 8], nan_ok=True)
+    numbers = summarise(clients)
+    assert (numbers.clients, numbers.samples) == (3, 8)
+    assert (numbers.size_min, numbers.size_max) == (2, 4)
+    assert numbers.size_mean == pytest.approx(8 / 3)
+    assert (numbers.classes_min, numbers.classes_mean, numbers.classes_max) == (1, 2, 3)
+    assert numbers.entropy_mean == pytest.approx(2.5 / 3)
+    assert numbers.distance_mean == pytest.approx(3 / 8)
+    assert numbers.single_class_share == pytest.approx(1 / 3)
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_chunks_do_not_matter(chunk: int) -> None:
+    generator = np.random.default_rng(0)
+    labels = generator.integers(0, 7, 500)
+    order, offsets = generator.permutation(500)[:480], np.arange(0, 481, 20)
+    whole = summarise(per_client(label_counts(labels, order, offsets, 7)))
+    assert partition_numbers(labels, order, offsets, 7, chunk) == whole
+
+
+def test_even_mixes_have_the_largest_entropy_and_no_distance() -> None:
+    numbers = summarise(per_client(np.full((5, 8), 3)))
+    assert (numbers.entropy_mean, numbers.distance_mean, numbers.single_class_share) == (3, 0, 0)

@@ -1,0 +1,93 @@
+"""What clients keep: a state counts once it is accepted, and files go when no checkpoint needs them."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from eunoe.engines.client_states import ClientStates
+from eunoe.system.files import replacing
+
+
+@pytest.fixture
+def states(tmp_path: Path) -> ClientStates:
+    return ClientStates(tmp_path / "states")
+
+
+def value(number: float) -> dict[str, torch.Tensor]:
+    return {"memory": torch.tensor([number, number], dtype=torch.float64)}
+
+
+def files(states: ClientStates) -> set[str]:
+    return {path.name for path in states.folder.rglob("*") if path.is_file()}
+
+
+def test_a_state_counts_only_once_it_is_accepted(states: ClientStates) -> None:
+    assert states.load(3) == {}
+    states.save(3, 1, value(1))
+    assert states.load(3) == {}
+    states.accept(3, 1)
+    assert torch.equal(states.load(3)["memory"], value(1)["memory"])
+    states.save(3, 2, value(2))
+    assert states.load(3)["memory"][0] == 1
+    assert states.load(3, 2)["memory"][0] == 2
+    states.accept(3, 2)
+    assert states.load(3)["memory"][0] == 2
+
+
+def test_a_refused_update_leaves_the_state_as_it_was(states: ClientStates) -> None:
+    states.save(3, 1, value(1))
+    states.accept(3, 1)
+    states.save(3, 2, value(2))
+    states.discard(3, 2)
+    states.discard(4, 2)
+    assert files(states) == {"3-1.safetensors"}
+    assert states.load(3)["memory"][0] == 1
+
+
+def test_a_client_that_keeps_nothing_writes_nothing(states: ClientStates) -> None:
+    states.save(3, 1, {})
+    states.accept(3, 1)
+    assert states.accepted == {}
+    assert not states.folder.exists()
+
+
+def test_files_go_when_the_oldest_checkpoint_needs_them_no_more(states: ClientStates) -> None:
+    for round in (1, 4, 6):
+        states.save(3, round, value(round))
+        states.accept(3, round)
+    states.prune(3)
+    assert files(states) == {"3-1.safetensors", "3-4.safetensors", "3-6.safetensors"}
+    states.prune(4)
+    assert files(states) == {"3-4.safetensors", "3-6.safetensors"}
+    states.prune(5)
+    assert files(states) == {"3-4.safetensors", "3-6.safetensors"}
+    states.prune(6)
+    assert files(states) == {"3-6.safetensors"}
+
+
+def test_strays_of_an_interrupted_run_are_removed(states: ClientStates) -> None:
+    states.save(3, 1, value(1))
+    states.save(2500, 2, value(2))
+    (states.folder / "0" / "7-9.part").write_text("half")
+    states.remove_strays({states.path(2500, 2)})
+    assert files(states) == {"2500-2.safetensors"}
+
+
+def test_no_folder_holds_more_than_a_thousand_clients(states: ClientStates) -> None:
+    assert states.path(999, 1).parent != states.path(1000, 1).parent
+    assert len({states.path(client, 1).parent for client in range(3000)}) == 3
+
+
+def test_a_worker_that_outlives_its_run_may_write_the_same_state(
+    states: ClientStates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    states.save(3, 1, value(1))
+    path = states.path(3, 1)
+    content = path.read_bytes()
+    with replacing(path) as theirs:
+        theirs.write_bytes(content)
+        monkeypatch.setattr("os.getpid", lambda: -1)
+        states.save(3, 1, value(1))
+    assert path.read_bytes() == content
+    assert files(states) == {"3-1.safetensors"}

@@ -1,0 +1,100 @@
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from eunoe.core.flat_model import Weights
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.serial import Serial
+from eunoe.metrics.probes import Probe, Prober, Watch
+from eunoe.runs.run import run
+from tests.helpers import Net, blobs, make_job
+
+METRICS = ("client_matrix", "local_per_class", "drift", "probability")
+
+
+def test_rounds_are_a_list_every_so_many_or_fractions():
+    probe = Probe(metric="drift", rounds=(3,), every=5, at=(0.01, 0.9))
+    assert [round for round in range(1, 21) if probe.due(round, 20)] == [1, 3, 5, 10, 15, 18, 20]
+
+
+@pytest.mark.parametrize("engine", ["serial", "process"])
+def test_a_probe_changes_no_result(tmp_path, engine):
+    texts = []
+    for name, probes in (("none", []), ("all", [{"metric": metric, "every": 1} for metric in METRICS])):
+        torch.manual_seed(0)
+        done = run(
+            federation=blobs(public=0.2), model=Net(), rounds=3, participation=2, probes=probes,
+            engine={"name": engine}, out=tmp_path / name,
+        )  # fmt: skip
+        texts.append((tmp_path / name / "metrics.jsonl").read_text())
+    assert texts[0] == texts[1]
+    lines = [json.loads(line) for line in (done.folder / "probes.jsonl").read_text().splitlines()]
+    assert [(line["round"], line["probe"]) for line in lines] == [(r, m) for r in (1, 2, 3) for m in METRICS]
+
+
+def prober(tmp_path, probe, **values):
+    job = make_job(**values)
+    return job, Prober(job, (probe,), 10), Serial(job, ClientStates(tmp_path))
+
+
+def moved(job, scale):
+    vector = job.model.parameters + scale * torch.randn(
+        job.model.parameters.shape, generator=torch.Generator().manual_seed(int(scale * 100))
+    )
+    return Weights(vector, job.model.floats.clone(), job.model.integers.clone())
+
+
+@pytest.mark.parametrize("data", ["participants", "clients", "test"])
+def test_models_that_stay_as_they_were_forget_nothing(tmp_path, data):
+    job, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data=data))
+    start = job.model.weights.copy()
+    watch = Watch(1, probing.probes, {1, 3}, start, {1: start, 3: start})
+    (record,) = probing.measure(engine, watch, start)
+    assert record["models"] == [1, 3]
+    assert record["data"] == ([0, 1, 2, 3] if data == "clients" else [1, 3])
+    assert np.array_equal(np.array(record["after"]), np.array([record["start"]] * 2), equal_nan=True)
+
+
+def test_the_matrix_on_validation_parts_is_each_models_accuracy_on_each_clients_rows(tmp_path):
+    job, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data="participants"))
+    local = {0: moved(job, 0.5), 2: moved(job, 0.9)}
+    watch = Watch(1, probing.probes, {0, 2}, job.model.weights.copy(), local)
+    (record,) = probing.measure(engine, watch, local[0])
+    for row, model in enumerate(local.values()):
+        job.model.load(model)
+        for column, client in enumerate(local):
+            rows = torch.from_numpy(job.federation.rows(client, "validation"))
+            right = (
+                job.model.forward(job.federation.data.train.x[rows]).argmax(1)
+                == job.federation.data.train.y[rows]
+            )
+            assert record["after"][row][column] == pytest.approx(right.double().mean().item())
+
+
+def test_small_validation_parts_are_replaced_by_the_test_set_in_the_clients_mix(tmp_path):
+    for size, where in ((40, "test"), (400, "validation")):
+        job, probing, engine = prober(
+            tmp_path, Probe(metric="client_matrix", every=1), federation=blobs(size=size)
+        )
+        start = job.model.weights.copy()
+        (record,) = probing.measure(engine, Watch(1, probing.probes, {0}, start, {0: start}), start)
+        assert record["on"] == where
+
+
+def test_the_test_part_is_balanced_and_always_the_same(tmp_path):
+    job, probing, _ = prober(tmp_path, Probe(metric="drift", every=1))
+    part = probing.test_part(30)
+    labels = job.federation.data.test.y[torch.from_numpy(part.rows)]
+    assert torch.bincount(labels).tolist() == [10, 10, 10]
+    assert np.array_equal(part.rows, probing.test_part(30).rows)
+
+
+def test_few_of_many_participants_are_looked_at():
+    job = make_job(federation=blobs(clients=12), participation=12)
+    watch = Prober(job, (Probe(metric="drift", every=1, models=3),), 5).watch(
+        1, list(range(12)), job.model.weights
+    )
+    assert watch is not None
+    assert len(watch.chosen) == 3

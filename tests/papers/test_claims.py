@@ -1,0 +1,147 @@
+"""Verdicts: hand-worked intervals, pairing by seed, what is missing, what was not reached."""
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from eunoe.papers.claims import (
+    AtLeast,
+    Claim,
+    above_all,
+    best_gain,
+    gains,
+    highest,
+    interval,
+    judge,
+    least_gain,
+    lowest,
+    mean_gain,
+)
+from eunoe.papers.exhibits.learning_rates import tolerance_table, within
+
+
+def test_interval_by_hand() -> None:
+    # Deviation of 1, 2, 3 is 1; t(2) = 4.303; 4.303 / sqrt(3) = 2.4844.
+    mean, low, high = interval([1.0, 2.0, 3.0])
+    assert mean == 2.0
+    assert low == pytest.approx(2 - 2.4843, abs=1e-3)
+    assert high == pytest.approx(2 + 2.4843, abs=1e-3)
+    assert math.isnan(interval([1.0])[1])
+
+
+@given(st.lists(st.floats(-1, 1), min_size=2, max_size=15), st.floats(-1, 1))
+def test_interval_moves_with_its_numbers(values: list[float], shift: float) -> None:
+    mean, low, high = interval(values)
+    assert low <= mean <= high
+    moved = interval([value + shift for value in values])
+    assert moved == pytest.approx((mean + shift, low + shift, high + shift), abs=1e-9)
+
+
+def test_pairing_by_seed_sees_what_means_hide() -> None:
+    claim = Claim("b is above a", mean_gain("b", "a"))
+    seeds = [{"x a": 0.1, "x b": 0.12}, {"x a": 0.5, "x b": 0.521}, {"x a": 0.9, "x b": 0.919}]
+    verdict = judge(claim, seeds)
+    assert verdict.seen
+    assert verdict.mean == pytest.approx(0.02)
+    assert "seen: +2.00 points" in verdict.text()
+    assert judge(claim, [{"x a": s["x b"], "x b": s["x a"]} for s in seeds]).seen is False
+
+
+def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
+    nan = math.nan
+    values = {
+        "x lr=0.1 a": nan,
+        "x lr=0.2 a": 0.4,
+        "x lr=0.1 b": nan,
+        "x lr=0.2 b": 0.5,
+        "x lr=0.3 b": 0.3,
+        "x lr=0.3 a": nan,
+    }
+    assert best_gain("b", "a")(values) == pytest.approx(0.1)
+    assert mean_gain("b", "a")(values) == pytest.approx(0.1)
+    assert highest("x lr=0.2 b", ["x lr=0.1 a", "x lr=0.2 a"])(values) == pytest.approx(0.1)
+    for statistic in (best_gain("b", "a"), mean_gain("b", "a"), highest("x lr=0.1 b", ["x lr=0.1 a"])):
+        assert math.isnan(statistic({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5}))
+        with pytest.raises(KeyError):
+            statistic({"x lr=0.1 b": 0.5})
+    for statistic in (mean_gain("b", "a"), least_gain("b", "a")):
+        assert math.isnan(statistic({**values, "x lr=0.4 a": 0.4, "x lr=0.4 b": nan})), "only b diverged"
+    assert within(values, 20) == {"x a": [0.2], "x b": [0.2, 0.3]}
+    assert tolerance_table({**values, "x lr=0.7 b": nan})["x b best lr"] == "0.2"
+
+
+def test_a_seed_that_diverged_counts_against_the_claim() -> None:
+    claim = Claim("b is above a", mean_gain("b", "a"))
+    two = [{"x a": 0.1, "x b": 0.3}, {"x a": 0.1, "x b": 0.301}]
+    assert judge(claim, two).seen is True
+    verdict = judge(claim, [*two, {"x a": 0.1, "x b": math.nan}])
+    assert verdict.seen is False
+    assert verdict.text().endswith("2 seeds, 1 seed diverged")
+
+
+def test_a_wide_interval_is_not_seen() -> None:
+    verdict = judge(Claim("", mean_gain("b", "a")), [{"a": 0.0, "b": gain} for gain in (0.01, 0.2, 0.0)])
+    assert verdict.mean > 0
+    assert verdict.seen is False
+
+
+def test_what_was_not_run_is_not_tested() -> None:
+    claim = Claim("", mean_gain("b", "a"))
+    assert judge(claim, [{"x a": 1.0}, {"x a": 2.0}]).seen is None
+    assert (
+        judge(claim, [{"x a": 1.0}]).text() == "not tested: what it compares was not run, or nobody got there"
+    )
+
+
+def test_one_seed_says_what_it_found() -> None:
+    claim = Claim("", mean_gain("b", "a"))
+    held = judge(claim, [{"x a": 0.1, "x b": 0.2}])
+    assert held.seen is None
+    assert held.text() == "holds in the one seed, and two are needed to test it: +10.00 points"
+    assert judge(claim, [{"x a": 0.2, "x b": 0.1}]).text().startswith("does not hold in the one seed")
+    lost = {"x a": 0.1, "x b": math.nan}
+    assert judge(claim, [lost]).text().endswith(": 1 seed diverged")
+    assert judge(claim, [lost, lost]).text() == "not seen: 2 seeds diverged"
+    assert (
+        judge(claim, [lost, {"a": 0.1, "b": 0.2}]).text()
+        == "not seen: +10.00 points, 1 seed, 1 seed diverged"
+    )
+
+
+def test_columns_are_whole_words() -> None:
+    values = {"cifar10 lr=0.1 fedavg": 0.1, "cifar10 lr=0.1 fedavg+wsm": 0.3, "cifar10 lr=0.1 xfedavg": 9.0}
+    assert gains(values, "fedavg+wsm", "fedavg") == [pytest.approx(0.2)]
+
+
+def test_best_gain_is_that_of_the_data_where_it_is_least() -> None:
+    values = {
+        "a lr=0.1 base": 0.1,
+        "a lr=0.2 base": 0.4,
+        "a lr=0.1 new": 0.5,
+        "b lr=0.1 base": 0.2,
+        "b lr=0.1 new": 0.1,
+    }
+    assert best_gain("new", "base")(values) == pytest.approx(-0.1)
+    assert best_gain("new", "base", ("a",))(values) == pytest.approx(0.1)
+    assert math.isnan(best_gain("new", "base")({**values, "b lr=0.1 new": math.nan}))
+
+
+def test_above_all_looks_at_each_row() -> None:
+    values = {"x mine": 0.9, "x p": 0.8, "x q": 0.5, "x batch mine": 0.4, "x batch p": 0.35}
+    assert above_all("mine")(values) == pytest.approx(0.05)
+    assert above_all("mine")({**values, "x q": 0.95}) == pytest.approx(-0.05)
+    assert math.isnan(above_all("mine")({**values, "x mine": math.nan}))
+    with pytest.raises(KeyError):
+        above_all("mine")({"x mine": 0.9})
+
+
+def test_lowest_takes_the_nearest_rival() -> None:
+    assert lowest("mine", ("p", "q", "absent"))({"mine": 2.0, "p": 5.0, "q": 9.0}) == 3.0
+    with pytest.raises(KeyError):
+        lowest("mine", ("absent",))({"mine": 2.0})
+    # A rival that stopped in round 4 may need 5 rounds or more.
+    assert lowest("mine", ("p", "q"))({"mine": 2.0, "p": AtLeast(5), "q": 9.0}) == 3.0
+    with pytest.raises(KeyError):
+        lowest("mine", ("p", "q"))({"mine": 7.0, "p": AtLeast(5), "q": 9.0})

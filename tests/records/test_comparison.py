@@ -1,0 +1,209 @@
+"""Runs side by side: numbers by hand, groups of seeds, and three ways to write a table."""
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eunoe.config.toml import to_toml
+from eunoe.records.comparison import (
+    COLUMNS,
+    Column,
+    as_csv,
+    as_latex,
+    as_markdown,
+    legend,
+    numbers,
+    table,
+    written,
+)
+from eunoe.runs.run import Run
+
+TWO = (Column("accuracy", "accuracy"), Column("forgetting", "forgetting", 4))
+
+
+def made_up(folder: Path, accuracies: list[float], state: str = "finished", **values: Any) -> Run:
+    """A run folder with these test accuracies, one per round."""
+    folder.mkdir(parents=True)
+    training = {"epochs": 2, "batch_size": 10}
+    config = {"rounds": len(accuracies), "evaluation": {"last": 2}, "training": training, **values}
+    (folder / "config.toml").write_text(to_toml(config))
+    (folder / "status.json").write_text(
+        json.dumps({"state": state, "round": len(accuracies), "reason": "", "seconds": 12.5})
+    )
+    lines = [
+        {
+            "round": round,
+            "sizes": [10, 15],
+            "steps": [2, 4],
+            "bytes_up": 2_000_000,
+            "bytes_down": 4_000_000,
+            "forwards": 100,
+            "backwards": 50,
+            "test": {"accuracy": accuracy},
+            "validation": {"accuracy": 0.0, "clients": {"worst_tenth": accuracy / 2}},
+            "forgetting": {"round": None if round == 1 else 0.1 * round, "fedntd": 0.25},
+        }
+        for round, accuracy in enumerate(accuracies, 1)
+    ]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return Run(folder)
+
+
+def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
+    found = numbers(made_up(tmp_path / "run", [0.2, 0.4, 0.8]))
+    # Client 1 takes 2 steps, 2 epochs of 10 samples; client 2 takes 4, 2 epochs of 15: 50 samples trained on.
+    assert found == {
+        "accuracy": pytest.approx(0.6),
+        "forgetting": pytest.approx(0.25),
+        "fedntd": pytest.approx(0.25),
+        "worst_tenth": pytest.approx(0.3),
+        "client_test": pytest.approx(float("nan"), nan_ok=True),
+        "without_prior": pytest.approx(float("nan"), nan_ok=True),
+        "with_prior": pytest.approx(float("nan"), nan_ok=True),
+        "up": 2.0,
+        "down": 4.0,
+        "passes": pytest.approx((100 + 2 * 50) / (3 * 50)),
+        "seconds": 12.5,
+    }
+    assert {column.metric for column in COLUMNS} == set(found)
+
+
+@pytest.mark.parametrize(
+    ("training", "sizes", "steps", "samples"),
+    [
+        ({"epochs": 3, "last_batch": "drop"}, [450], [21], 3 * 448),
+        ({"steps": 3}, [450], [3], 3 * 64),
+        # Batch normalisation joins the last sample to the batch before.
+        ({"epochs": 3, "batch_size": 10}, [21], [6], 3 * 21),
+    ],
+    ids=["drop", "steps", "joined"],
+)
+def test_plain_training_is_one_pass(
+    tmp_path: Path, training: dict[str, Any], sizes: list[int], steps: list[int], samples: int
+) -> None:
+    run = made_up(tmp_path / "run", [0.5], training=training)
+    record = {**run.records[0], "sizes": sizes, "steps": steps, "forwards": samples, "backwards": samples}
+    (run.folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    assert numbers(Run(run.folder))["passes"] == 1
+
+
+def test_mean_and_standard_deviation_over_seeds() -> None:
+    # The deviation of a sample: 1, 2, 3 have 1.
+    assert written([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
+    assert written([0.5], 3) == "0.500"
+    assert written([float("nan"), 0.5], 1) == "0.5"
+    assert written([float("nan")], 1) == written([], 1) == "–"
+
+
+def test_seeds_make_one_row(tmp_path: Path) -> None:
+    runs = [
+        made_up(tmp_path / str(seed), [0.0, value, value], seed=seed) for seed, value in enumerate((0.4, 0.6))
+    ]
+    headings, rows = table(runs, TWO)
+    assert headings == ["run", "seeds", "accuracy", "forgetting"]
+    assert rows == [["fedavg · ce", "2", "0.500 ± 0.141", "0.2500 ± 0.0000"]]
+
+
+def test_only_runs_that_differ_in_their_seed_alone_are_averaged(tmp_path: Path) -> None:
+    runs = [
+        made_up(tmp_path / "a", [0.5, 0.5], training={"lr": 0.1}),
+        made_up(tmp_path / "b", [0.7, 0.7], training={"lr": 0.2}),
+        made_up(tmp_path / "c", [0.9, 0.9], loss={"name": "wsm"}),
+        made_up(tmp_path / "d", [0.5, 0.5], training={"lr": 0.1}, seed=1, engine={"name": "serial"}),
+    ]
+    rows = table(runs, TWO[:1])[1]
+    assert rows == [
+        ["fedavg · ce, training.lr=0.1", "2", "0.500 ± 0.000"],
+        ["fedavg · ce, training.lr=0.2", "1", "0.700"],
+        ["fedavg · wsm", "1", "0.900"],
+    ]
+
+
+def test_one_seed_run_twice_is_one_seed(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / name, [0.5, 0.5]) for name in "ab"]
+    assert table(runs, TWO[:1])[1][0][1] == "1"
+
+
+def test_a_run_that_diverged_is_not_converged(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / "0", [0.5, 0.5]), made_up(tmp_path / "1", [0.5, 0.5], "diverged", seed=1)]
+    columns = (*TWO, Column("seconds", "seconds", 1))
+    assert table(runs, columns)[1] == [["fedavg · ce", "2", "NC", "NC", "12.5 ± 0.0"]]
+
+
+def test_a_run_that_broke_off_for_another_reason_has_failed(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / "0", [0.5, 0.5]), made_up(tmp_path / "1", [0.5, 0.5], "failed", seed=1)]
+    assert table(runs, TWO)[1] == [["fedavg · ce", "2", "failed", "failed"]]
+
+
+def test_a_run_that_has_not_begun_has_no_numbers(tmp_path: Path) -> None:
+    run = made_up(tmp_path / "run", [])
+    (run.folder / "config.toml").write_text("rounds = 5\n")
+    assert table([Run(run.folder)], TWO)[1] == [["fedavg · ce", "1", "–", "–"]]
+
+
+HEADINGS, ROWS = ["run", "a|b"], [["x_1 & 50% #{~^}\\", "0.5 ± 0.1"], ['comma, "quote"', "–"]]
+
+
+def test_the_legend_says_where_runs_are_of_different_length(tmp_path: Path) -> None:
+    short, long = made_up(tmp_path / "a", [0.1, 0.2]), made_up(tmp_path / "b", [0.1, 0.2, 0.3])
+    assert legend([short, long]).startswith("the runs are of different length: 2, 3 rounds; ")
+    assert legend([short, short]).startswith("accuracy on the test set")
+
+
+def test_markdown() -> None:
+    assert as_markdown(HEADINGS, ROWS).splitlines() == [
+        "| run | a\\|b |",
+        "| --- | --- |",
+        "| x_1 & 50% #{~^}\\ | 0.5 ± 0.1 |",
+        '| comma, "quote" | – |',
+    ]
+
+
+def test_csv_has_one_number_in_a_cell() -> None:
+    assert list(csv.reader(as_csv(HEADINGS, ROWS).splitlines())) == [
+        ["run", "a|b", "a|b ±"],
+        [ROWS[0][0], "0.5", "0.1"],
+        [ROWS[1][0], "", ""],
+    ]
+
+
+def test_csv_leaves_names_whole() -> None:
+    assert as_csv(["run", "seeds"], [["lr 0.1 ± half", "3"]]) == "run,seeds\nlr 0.1 ± half,3"
+
+
+def test_latex_escapes_what_it_must() -> None:
+    lines = as_latex(HEADINGS, ROWS).splitlines()
+    assert lines[0] == r"\begin{tabular}{lr}"
+    assert lines[4] == (
+        r"x\_1 \& 50\% \#\{\textasciitilde{}\textasciicircum{}\}\textbackslash{} & 0.5 $\pm$ 0.1 \\"
+    )
+    assert lines[5] == r'comma, "quote" & -- \\'
+    assert lines[-1] == r"\end{tabular}"
+
+
+def test_accuracy_with_priors_is_shown_where_a_run_has_it(tmp_path: Path) -> None:
+    plain, personal = made_up(tmp_path / "a", [0.5]), made_up(tmp_path / "b", [0.5], seed=1, name="b")
+    record = {**personal.records[0], "personal": {"clients": 2, "without_prior": 0.25, "with_prior": 0.75}}
+    (tmp_path / "b/metrics.jsonl").write_text(json.dumps(record) + "\n")
+    assert "with prior" not in table([plain])[0]
+    headings, rows = table([plain, Run(tmp_path / "b")])
+    at = headings.index("on own mix")
+    assert headings[at : at + 2] == ["on own mix", "with prior"]
+    assert [row[at : at + 2] for row in rows] == [["–", "–"], ["0.250", "0.750"]]
+
+
+def test_accuracy_on_the_clients_own_tests_is_shown_where_a_run_has_it(tmp_path: Path) -> None:
+    run = made_up(tmp_path / "a", [0.5, 0.5])
+    records = [{**r, "client_test": {"accuracy": 0.2 * r["round"]}} for r in run.records]
+    (run.folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    headings, rows = table([Run(run.folder)])
+    assert rows[0][headings.index("on clients' tests")] == "0.300"
+    assert "on clients' tests" not in table([made_up(tmp_path / "b", [0.5])])[0]
+
+
+def test_an_option_at_its_default_does_not_tell_runs_apart(tmp_path: Path) -> None:
+    old, new = made_up(tmp_path / "a", [0.5]), made_up(tmp_path / "b", [0.7], seed=1, participation=0.1)
+    assert [row[:3] for row in table([old, new], TWO)[1]] == [["fedavg · ce", "2", "0.600 ± 0.141"]]

@@ -1,0 +1,62 @@
+"""The live page: anew when a round has finished, and for this machine alone."""
+
+import json
+import threading
+import urllib.error
+import urllib.request
+
+import pytest
+
+from eunoe.errors import InputError
+from eunoe.report.live import LivePage, serve
+
+LINE = {"schema": 1, "round": 1, "test": {"accuracy": 0.5, "loss": 1.0, "per_class": [0.5, 0.5]}}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    (tmp_path / "config.toml").write_text('name = "first"\n')
+    (tmp_path / "metrics.jsonl").touch()
+    return tmp_path
+
+
+def add_round(folder, number):
+    with open(folder / "metrics.jsonl", "a") as file:
+        file.write(json.dumps(LINE | {"round": number}) + "\n")
+
+
+def test_the_page_follows_the_records(folder):
+    live = LivePage([folder])
+    assert b"No round has finished" in live.html()
+    add_round(folder, 1)
+    before = live.version()
+    assert b"1 rounds" in live.html()
+    assert live.html() is live.html()
+    add_round(folder, 2)
+    assert live.version() != before
+    assert b"2 rounds" in live.html()
+    assert b"connect-src 'self'" in live.html()
+
+
+def test_only_this_machine_is_answered(folder):
+    add_round(folder, 1)
+    with serve([folder], 0) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_port}"
+        assert server.server_address[0] == "127.0.0.1"
+        with urllib.request.urlopen(f"{address}/") as answer:
+            assert b"What was forgotten" in answer.read()
+        with urllib.request.urlopen(f"{address}/version") as answer:
+            assert answer.read().decode() == str((folder / "metrics.jsonl").stat().st_size)
+        for path, headers, status in (("/", {"Host": "evil.example"}, 403), ("/etc/passwd", {}, 404)):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                urllib.request.urlopen(urllib.request.Request(address + path, headers=headers))
+            assert error.value.code == status
+        with pytest.raises(InputError, match="take --port 0"):
+            serve([folder], server.server_port)
+        server.shutdown()
+
+
+def test_a_folder_without_runs_is_refused(tmp_path):
+    with pytest.raises(InputError, match="holds no run"):
+        serve([tmp_path], 0)

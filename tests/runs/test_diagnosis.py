@@ -1,0 +1,169 @@
+import shlex
+
+import numpy as np
+import pytest
+
+from eunoe.runs.assembly import assemble
+from eunoe.cli.demo import SETTING
+from eunoe.config.schema import apply_settings, make_config
+from eunoe.data.arrays import from_arrays
+from eunoe.runs.diagnosis import diagnose
+from eunoe.records.reader import RunRecords, read_run
+from eunoe.runs.run import run
+
+ALIKE = np.full((6, 4), 10.0)
+FEW = np.kron(np.eye(2), np.full((3, 2), 10.0))
+# The same with so many clients that two in a round are few.
+MANY = np.tile(FEW, (5, 1))
+TWO = {"name": "tests.runs.test_diagnosis:two_classes"}
+
+
+def two_classes():
+    """Random samples of two classes."""
+    x = np.random.default_rng(0).normal(size=(400, 3)).astype(np.float32)
+    y = np.arange(400) % 2
+    return from_arrays(x[:300], y[:300], x[300:], y[300:])
+
+
+def records(start, local, merged, counts, before=None, **config):
+    """Two rounds whose second was probed; per-class accuracies are the same for all classes."""
+    before = start if before is None else before
+    values = make_config(config).model_dump(mode="json")
+    metrics = [
+        {"round": t, "clients": [0, 1], "steps": [5, 5], "test": {"accuracy": a, "per_class": [a] * 4},
+         "forgetting": {"round": max(0.0, before - a) if t == 2 else None, "fedntd": 0.0}}
+        for t, a in ((1, before), (2, merged))
+    ]  # fmt: skip
+    probe = {
+        "probe": "local_per_class", "round": 2, "clients": [0, 1],
+        "start": [start] * 4, "local": [[value] * 4 for value in local], "merged": [merged] * 4,
+    }  # fmt: skip
+    return RunRecords("run", metrics, [probe], config=values, label_counts=counts)
+
+
+@pytest.mark.parametrize(
+    ("found", "kind", "first"),
+    [
+        # Local models forget 40 points each; the merge loses none that a client still had.
+        (records(0.9, [0.5, 0.5], 0.8, MANY), "local", "loss.name=wsm"),
+        # Where a third of the clients take part, their corrections stay fresh; not with momentum.
+        (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "method.name=scaffold"),
+        (records(0.9, [0.5, 0.5], 0.8, FEW, training={"momentum": 0.9}), "local", "loss.name=wsm"),
+        # The same loss of knowledge where all clients have the same classes.
+        (records(0.9, [0.5, 0.5], 0.8, ALIKE), "not labels", "training.epochs=1"),
+        # Local models keep nearly all; their average loses 30 points.
+        (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "merge", "method.name=flashback"),
+        (records(0.9, [0.88, 0.89], 0.89, FEW), "little", None),
+        (records(0.9, [0.5, 0.5], 0.8, MANY, loss="wsm"), "local", "method.name=fedntd"),
+    ],
+)
+def test_the_rules(found, kind, first):
+    diagnosis = diagnose(found)
+    assert diagnosis.kind == kind
+    settings = [setting for remedy in diagnosis.remedies for setting in remedy.settings]
+    assert (settings[0] if settings else None) == first
+    if kind in ("little", "not labels"):
+        assert "loss.name=wsm" not in settings
+
+
+@pytest.mark.parametrize("method", ["scaffold", "fedntd", "fedprox", "flashback"])
+def test_what_a_run_did_already_is_no_remedy(method):
+    for counts, local in ((ALIKE, [0.5, 0.5]), (FEW, [0.5, 0.5]), (FEW, [0.88, 0.9])):
+        merged = 0.6 if local[0] > 0.8 else 0.8
+        for done in ("fedavg", method):
+            remedies = diagnose(records(0.9, local, merged, counts, method=done)).remedies
+            assert remedies
+            assert all(f"method.name={done}" not in remedy.settings for remedy in remedies)
+
+
+@pytest.mark.parametrize(
+    ("found", "refused"),
+    [
+        # SCAFFOLD reads gradients off plain steps of sgd.
+        (records(0.9, [0.5, 0.5], 0.8, FEW, training={"clip": 10.0}), ["method.name=scaffold"]),
+        (records(0.9, [0.5, 0.5], 0.8, ALIKE, training={"optimiser": "adam"}), ["method.name=scaffold"]),
+        # With two classes there are no two that are not the true one.
+        (records(0.9, [0.5, 0.5], 0.8, MANY, data=TWO), ["method.name=fedntd"]),
+        # What distils computes the new weights itself.
+        (
+            records(0.9, [0.88, 0.9], 0.6, MANY, server_step="avgm"),
+            ["method.name=flashback", "method.name=feddf"],
+        ),
+        (
+            records(0.9, [0.88, 0.9], 0.6, MANY, public={"share": 0.1, "validation": 0.0}),
+            ["method.name=flashback", "method.name=feddf"],
+        ),
+    ],
+)
+def test_what_a_run_would_refuse_is_no_remedy(found, refused):
+    remedies = diagnose(found).remedies
+    proposed = [setting for remedy in remedies for setting in remedy.settings]
+    assert proposed
+    assert not set(refused) & set(proposed)
+    for remedy in remedies:
+        assemble(make_config(apply_settings(found.config, remedy.settings)))
+
+
+def test_where_the_run_itself_cannot_be_assembled_nothing_is_left_out():
+    found = records(0.9, [0.88, 0.9], 0.6, FEW, data="nowhere.npz", server_step="avgm")
+    assert diagnose(found).remedies[0].settings[0] == "method.name=flashback"
+
+
+def test_without_public_data_distillation_asks_for_some():
+    remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
+    assert remedy.settings == ("method.name=flashback", "public.share=0.05")
+    assert remedy.command("r/config.toml") == (
+        "eunoe run r/config.toml --set method.name=flashback --set public.share=0.05"
+    )
+
+
+def test_the_remedy_of_a_run_with_a_name_has_another_name():
+    remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
+    words = shlex.split(remedy.command("my runs/config.toml", "plain"))
+    assert words[2] == "my runs/config.toml"
+    assert words[-1] == "name=plain + flashback + public.share=0.05"
+
+
+def test_of_label_counts_that_were_not_kept_nothing_is_said():
+    diagnosis = diagnose(records(0.9, [0.5, 0.5], 0.8, None))
+    assert diagnosis.kind == "local"
+    assert "nan" not in " ".join(diagnosis.sentences)
+
+
+def test_a_run_without_probes_is_not_judged():
+    found = records(0.9, [0.5, 0.5], 0.8, FEW)
+    assert (
+        diagnose(RunRecords("run", found.metrics, [], config=found.config, label_counts=FEW)).kind
+        == "unmeasured"
+    )
+
+
+@pytest.mark.parametrize(("after", "kind"), [(0.5, "local"), (0.88, "unmeasured")])
+def test_what_training_costs_on_others_data_is_enough(after, kind):
+    found = records(0.9, [], 0.8, MANY)
+    matrix = {"probe": "client_matrix", "round": 2, "models": [0, 1], "data": [0, 1],
+              "start": [0.9, 0.9], "after": [[0.95, after], [after, 0.95]]}  # fmt: skip
+    judged = diagnose(
+        RunRecords("run", found.metrics, [matrix], config=found.config, label_counts=found.label_counts)
+    )
+    assert judged.kind == kind
+    assert [r.settings for r in judged.remedies[:1]] == ([("loss.name=wsm",)] if kind == "local" else [])
+
+
+@pytest.mark.parametrize(
+    ("change", "kinds"),
+    [
+        ({"partition": {"name": "classes", "clients": 20, "classes": 2}}, {"local"}),
+        ({"partition": {"name": "dirichlet", "clients": 20, "alpha": 100.0}}, {"little"}),
+        (
+            {"partition": {"name": "iid", "clients": 20}, "shift": {"kind": "rotation", "strength": 90.0}},
+            {"not labels", "little"},
+        ),
+    ],
+)
+def test_real_runs_get_the_diagnosis_they_deserve(tmp_path, change, kinds):
+    done = run({**SETTING, **change, "participation": 4, "rounds": 20}, out=tmp_path / "run")
+    found = diagnose(read_run(done.folder))
+    assert found.kind in kinds
+    proposed = [setting for remedy in found.remedies for setting in remedy.settings]
+    assert ("loss.name=wsm" in proposed) == (found.kind == "local")

@@ -1,0 +1,299 @@
+"""The run folder: what is written, cut back, locked, and read again after anything that can happen."""
+
+import json
+import math
+import multiprocessing
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from eunoe.errors import InputError, RunFailed
+from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_course, plain, read_run_config
+from eunoe.runs.loop import Course, start_course
+from eunoe.engines.client_states import ClientStates
+from eunoe.core.flat_model import Weights
+from tests.faults import until
+from tests.helpers import make_job
+
+
+def weights(number: float) -> Weights:
+    return Weights(torch.full((4,), number), torch.tensor([number]), torch.tensor([int(number)]))
+
+
+def course_at(round: int) -> Course:
+    return Course(
+        weights(round),
+        {"momentum": torch.full((4,), round / 2, dtype=torch.float64), "empty": torch.empty(0)},
+        round,
+        best=weights(round),
+        best_accuracy=0.5,
+        per_class=[0.5, math.nan],
+        per_class_round=round,
+        per_class_best=[0.75, math.nan],
+        seconds=1.5,
+    )
+
+
+def write_rounds(folder: RunFolder, states: ClientStates, rounds: range, checkpoint: bool = True) -> None:
+    for round in rounds:
+        states.save(7, round, {"memory": torch.tensor([float(round)])})
+        states.accept(7, round)
+        folder.record({"round": round, "loss": math.nan}, {"round": round}, [{"round": round}])
+        if checkpoint:
+            folder.checkpoint(course_at(round), states)
+
+
+def restored(path: Path) -> tuple[Course, ClientStates, list[str]]:
+    course, states = Course(weights(0), {}), ClientStates(path / "states")
+    with RunFolder(path) as folder:
+        warnings = folder.restore(course, states)
+    return course, states, warnings
+
+
+def everything(path: Path) -> dict[Path, bytes]:
+    return {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
+
+
+def lines(path: Path, name: str = "metrics.jsonl") -> list[Any]:
+    return [json.loads(line) for line in (path / name).read_text().splitlines()]
+
+
+@pytest.fixture
+def begun(tmp_path: Path) -> Path:
+    """A folder with five rounds, a checkpoint after each."""
+    states = ClientStates(tmp_path / "states")
+    with RunFolder(tmp_path) as folder:
+        write_rounds(folder, states, range(1, 6))
+    return tmp_path
+
+
+def test_a_course_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> None:
+    course, states, warnings = restored(begun)
+    assert warnings == []
+    assert states.accepted == {7: 5}
+    assert states.load(7)["memory"].item() == 5
+    expected = course_at(5)
+    for name in ("round", "best_accuracy", "per_class_round", "seconds"):
+        assert getattr(course, name) == getattr(expected, name)
+    assert course.per_class is not None
+    assert course.per_class_best is not None
+    assert course.per_class[0] == 0.5
+    assert math.isnan(course.per_class[1])
+    assert course.per_class_best[0] == 0.75
+    assert set(course.server) == {"momentum", "empty"}
+    assert course.server["momentum"].dtype == torch.float64
+    for mine, theirs in ((course.weights, expected.weights), (course.best, expected.best)):
+        assert mine is not None
+        assert theirs is not None
+        assert torch.equal(mine.parameters, theirs.parameters)
+        assert torch.equal(mine.floats, theirs.floats)
+        assert torch.equal(mine.integers, theirs.integers)
+
+
+def test_the_last_two_checkpoints_and_what_they_need_are_kept(begun: Path) -> None:
+    assert [path.stem for path in checkpoints(begun)] == ["00000004", "00000005"]
+    assert {path.name for path in begun.glob("states/*/*")} == {"7-4.safetensors", "7-5.safetensors"}
+    assert not list(begun.rglob("*.part"))
+
+
+def test_what_came_after_the_checkpoint_is_cut_off(begun: Path) -> None:
+    before = {
+        name: (begun / name).read_bytes() for name in ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
+    }
+    states = ClientStates(begun / "states")
+    states.accept(7, 5)
+    with RunFolder(begun) as folder:
+        write_rounds(folder, states, range(6, 8), checkpoint=False)
+    with open(begun / "metrics.jsonl", "a") as file:
+        file.write('{"round": 8, "los')
+    course, states, _ = restored(begun)
+    assert course.round == 5
+    assert {name: (begun / name).read_bytes() for name in before} == before
+    assert {path.name for path in begun.glob("states/*/*")} == {"7-5.safetensors"}
+
+
+@pytest.mark.parametrize("damage", ["truncated", "empty", "nonsense"])
+def test_a_broken_newest_checkpoint_gives_way_to_the_one_before(begun: Path, damage: str) -> None:
+    newest = checkpoints(begun)[-1]
+    whole = newest.read_bytes()
+    newest.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "nonsense": b"x" * 99}[damage])
+    course, states, warnings = restored(begun)
+    assert course.round == 4
+    assert len(warnings) == 1
+    assert "00000005" in warnings[0]
+    assert "the one before it is used" in warnings[0]
+    assert [line["round"] for line in lines(begun)] == [1, 2, 3, 4]
+    assert states.accepted == {7: 4}
+    assert states.load(7)["memory"].item() == 4
+    assert [path.stem for path in checkpoints(begun)] == ["00000004"]
+
+
+@pytest.mark.parametrize("damage", ["broken", "removed", "removed with the status"])
+def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_records(begun: Path, damage: str) -> None:
+    if damage == "broken":
+        for path in checkpoints(begun):
+            path.write_bytes(b"")
+    else:
+        shutil.rmtree(begun / "checkpoints")
+    if damage == "removed with the status":
+        (begun / "status.json").unlink()
+    before = everything(begun)
+    with pytest.raises(InputError, match="holds the records of a run but no checkpoint that can be read"):
+        restored(begun)
+    assert everything(begun) == before
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), MemoryError(), RuntimeError("torch's")])
+def test_a_checkpoint_that_cannot_be_read_for_now_is_not_broken(
+    begun: Path, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise error
+
+    before = everything(begun)
+    monkeypatch.setattr("eunoe.runs.folder.safe_open", fail)
+    with pytest.raises(RunFailed, match=r"cannot read .*00000005"):
+        restored(begun)
+    assert everything(begun) == before
+
+
+def test_a_broken_checkpoint_from_before_the_first_round_costs_nothing(tmp_path: Path) -> None:
+    with RunFolder(tmp_path) as folder:
+        folder.checkpoint(course_at(0), ClientStates(tmp_path / "states"))
+    checkpoints(tmp_path)[0].write_bytes(b"")
+    course, _, warnings = restored(tmp_path)
+    assert course.round == 0
+    assert warnings[-1] == "no checkpoint can be read: the run begins again"
+
+
+def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
+    states = ClientStates(tmp_path / "states")
+    with RunFolder(tmp_path) as folder:
+        write_rounds(folder, states, range(1, 3), checkpoint=False)
+        folder.write_status("interrupted")
+    course, states, warnings = restored(tmp_path)
+    assert (course.round, warnings, lines(tmp_path)) == (0, [], [])
+
+
+def test_a_half_written_checkpoint_is_not_looked_at(begun: Path) -> None:
+    for name in ("checkpoints/00000006.safetensors.7.part", "status.json.7.part"):
+        (begun / name).write_bytes(b"half")
+    assert restored(begun)[0].round == 5
+    assert not list(begun.rglob("*.part"))
+
+
+def test_reading_a_course_changes_nothing(begun: Path) -> None:
+    with open(begun / "metrics.jsonl", "a") as file:
+        file.write("more")
+    before = everything(begun)
+    load_course(begun, Course(weights(0), {}), ClientStates(begun / "states"))
+    assert everything(begun) == before
+
+
+def test_what_is_not_finite_is_null_in_json(begun: Path) -> None:
+    assert lines(begun)[0] == {"round": 1, "loss": None}
+    assert plain({"a": (math.inf, [math.nan, 1.0]), "b": {"c": -math.inf}}) == {
+        "a": [None, [None, 1.0]],
+        "b": {"c": None},
+    }
+
+
+def test_arrays_are_lists_in_json() -> None:
+    assert plain({"a": np.array([[1.0, math.nan]]), "b": np.float64("nan"), "c": np.arange(2)}) == {
+        "a": [[1.0, None]],
+        "b": None,
+        "c": [0, 1],
+    }
+
+
+def test_the_last_record(begun: Path, tmp_path: Path) -> None:
+    with RunFolder(begun) as folder:
+        assert folder.last_record()["round"] == 5
+    with RunFolder(tmp_path / "new") as folder:
+        assert folder.last_record() == {}
+
+
+def test_a_kill_during_the_first_write_leaves_a_folder_that_is_still_new(tmp_path: Path) -> None:
+    for name in (".lock", "config.toml.7.part"):
+        (tmp_path / name).write_text("")
+    check_new(tmp_path)
+    (tmp_path / "film.part").write_text("precious")
+    with pytest.raises(InputError, match="holds other files and no run"):
+        check_new(tmp_path)
+
+
+def test_two_cannot_write_to_one_folder(tmp_path: Path) -> None:
+    with RunFolder(tmp_path), pytest.raises(InputError, match="another process is running in"):
+        RunFolder(tmp_path)
+    with RunFolder(tmp_path):
+        pass
+
+
+def test_a_forked_process_does_not_hold_the_lock(tmp_path: Path) -> None:
+    with RunFolder(tmp_path):
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,), daemon=True)
+        child.start()
+    until(lambda: not is_locked(tmp_path), 10)
+    assert child.is_alive()
+    child.kill()
+    child.join()
+
+
+def is_locked(path: Path) -> bool:
+    try:
+        with RunFolder(path):
+            return False
+    except InputError:
+        return True
+
+
+@pytest.mark.parametrize("where", ["file", "file/run", "/proc/run"])
+def test_a_folder_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(InputError, match="cannot write to the folder"):
+        RunFolder(tmp_path / where)
+
+
+def test_config_and_partition_can_be_read_by_others(tmp_path: Path) -> None:
+    job = make_job()
+    with RunFolder(tmp_path) as folder:
+        folder.write_config({"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}})
+        folder.write_partition(job.federation)
+        folder.write_status("running", "", 1.5)
+    assert read_run_config(tmp_path) == {"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}}
+    counts = json.loads((tmp_path / "partition.json").read_text())["label_counts"]
+    assert [sum(row) for row in counts] == job.federation.sizes.tolist()
+    assert json.loads((tmp_path / "status.json").read_text())["seconds"] == 1.5
+
+
+def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no run folder"):
+        read_run_config(tmp_path)
+    (tmp_path / "config.toml").write_bytes(b"\xff")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_run_config(tmp_path)
+    (tmp_path / "config.toml").write_text("a = ")
+    with pytest.raises(InputError, match="cannot be read"):
+        read_run_config(tmp_path)
+
+
+def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
+    job = make_job(server_step="adam")
+    course = start_course(job)
+    course.round = 1
+    with RunFolder(tmp_path) as folder:
+        folder.checkpoint(course, ClientStates(tmp_path / "states"))
+    again = start_course(job)
+    load_course(tmp_path, again, ClientStates(tmp_path / "states"))
+    assert set(again.server) == set(course.server) != set()
+    assert all(torch.equal(again.server[name], course.server[name]) for name in course.server)
+
+
+def test_a_model_of_another_size_is_refused(begun: Path) -> None:
+    with pytest.raises(InputError, match="has 4 parameters and the one given 75"):
+        load_course(begun, start_course(make_job()), ClientStates(begun / "states"))

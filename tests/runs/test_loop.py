@@ -1,0 +1,468 @@
+"""The round loop: who takes part, when is evaluated, what was forgotten, what ends a run, what is dropped."""
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from eunoe.runs.assembly import Given, assemble
+from eunoe.config.schema import make_config
+from eunoe.data.federation import Federation
+from eunoe.engines.base import Engine
+from eunoe.engines.process import Process
+from eunoe.engines.serial import Serial
+from eunoe.errors import RunFailed
+from eunoe.metrics.evaluation import Evaluator
+from eunoe.runs.folder import RunFolder, checkpoints, load_course
+from eunoe.training.simulation import Job
+from eunoe.methods.client_context import Batch, Local
+from eunoe.training.aggregation import Sums
+from eunoe.methods.base import Finished, Method, Upload
+from eunoe.metrics.probes import STANDARD
+from eunoe.runs.loop import Course, choose, evaluated, measure, run_rounds, start_course, stop_reason
+from eunoe.runs.run import Run, run
+from eunoe.methods.context import Setting
+from eunoe.engines.client_states import ClientStates
+from eunoe.training.client import Received, Update
+from eunoe.core.flat_model import Weights
+from tests.helpers import Net, blobs, make_job
+
+QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}
+
+
+def loop(
+    job: Job, tmp_path: Path, engine: Engine | None = None, **values: Any
+) -> tuple[Course, str, list[Any]]:
+    """A course through the rounds of a job, with its records."""
+    records: list[Any] = []
+    config = make_config({"rounds": 3, **QUIET, **values})
+    course = start_course(job)
+    with RunFolder(tmp_path) as folder:
+        running = engine or Serial(job, ClientStates(tmp_path / "states"))
+        reason = run_rounds(job, config, running, folder, course, records.append)
+    return course, reason, records
+
+
+# Who takes part.
+
+
+def test_clients_are_chosen_without_replacement_the_large_first_then_by_number() -> None:
+    ids = np.repeat(np.arange(6), [5, 9, 9, 3, 7, 9])
+    x = np.zeros((len(ids), 5), np.float32)
+    federation = Federation.from_arrays(x, ids % 3, x, ids % 3, client_ids=ids, validation=0.0)
+    job = make_job(federation, participation=1.0)
+    assert choose(job, 1) == [1, 2, 5, 4, 0, 3]
+    some = make_job(federation, participation=3)
+    for round in range(1, 30):
+        chosen = choose(some, round)
+        assert len(set(chosen)) == 3
+        assert chosen == [client for client in [1, 2, 5, 4, 0, 3] if client in chosen]
+    assert len({tuple(choose(some, round)) for round in range(1, 30)}) > 5
+
+
+def test_the_choice_depends_on_seed_and_round_alone() -> None:
+    federation = blobs(clients=10)
+    chosen = [choose(make_job(federation, participation=3, seed=4), round) for round in (1, 2, 3)]
+    others = [choose(make_job(federation, participation=3, seed=4, loss="wsm"), round) for round in (1, 2, 3)]
+    assert chosen == others
+    assert chosen != [choose(make_job(federation, participation=3, seed=5), round) for round in (1, 2, 3)]
+
+
+def test_all_clients_come_up_equally_often() -> None:
+    job = make_job(blobs(clients=10), participation=3)
+    counts = np.bincount([client for round in range(1, 1001) for client in choose(job, round)], minlength=10)
+    # 300 expected of each, with a standard deviation of 14.5.
+    assert counts.sum() == 3000
+    assert np.abs(counts - 300).max() < 70
+
+
+# When is evaluated.
+
+
+@pytest.mark.parametrize(
+    ("rounds", "every", "last", "expected"),
+    [
+        (12, 5, 0, [4, 5, 9, 10]),
+        (12, 5, 3, [4, 5, 9, 10, 11, 12]),
+        (12, 1, 0, list(range(1, 13))),
+        (12, 2, 0, list(range(1, 13))),
+        (12, 0, 0, []),
+        (12, 0, 2, [11, 12]),
+        (12, 0, 100, list(range(1, 13))),
+        (12, 12, 0, [11, 12]),
+    ],
+)
+def test_the_evaluation_schedule(rounds: int, every: int, last: int, expected: list[int]) -> None:
+    config = make_config({"rounds": rounds, "evaluation": {"every": every, "last": last}})
+    assert [round for round in range(1, rounds + 1) if evaluated(round, config)] == expected
+
+
+# What was forgotten.
+
+
+class Scripted(Evaluator):
+    """Says what the test tells it to, round by round."""
+
+    def __init__(self, script: Sequence[dict[str, Any]]) -> None:
+        self.script = iter(script)
+
+    def __call__(self, engine: Engine, weights: Weights) -> dict[str, dict[str, Any]]:
+        return next(self.script)
+
+
+def on_test(*per_class: float) -> dict[str, Any]:
+    return {"test": {"per_class": list(per_class), "accuracy": 0.5}}
+
+
+def measured(script: Sequence[dict[str, Any]], rounds: Sequence[int]) -> tuple[list[Any], Course]:
+    job = make_job()
+    course = start_course(job)
+    engine, evaluator = Serial(job, ClientStates(Path("none"))), Scripted(script)
+    records = []
+    for round in rounds:
+        course.round, course.weights = round, course.weights.copy()
+        course.weights.parameters.fill_(round)
+        records.append(measure(job, engine, evaluator, course))
+    return records, course
+
+
+def test_round_forgetting_and_the_fedntd_score_by_hand() -> None:
+    script = [on_test(0.9, 0.2, 0.5), on_test(0.6, 0.4, 0.5), on_test(0.7, 0.1, 0.8)]
+    records, course = measured(script, [1, 2, 3])
+    assert [record["forgetting"]["on"] for record in records] == ["test"] * 3
+    assert records[0]["forgetting"]["round"] is None
+    assert records[0]["forgetting"]["fedntd"] is None
+    # Round 2: only class 0 lost, 0.3 of it.
+    assert records[1]["forgetting"]["round"] == pytest.approx(0.3 / 3)
+    assert records[1]["forgetting"]["fedntd"] == pytest.approx((0.3 - 0.2 + 0.0) / 3)
+    # Round 3: class 1 lost 0.3 against round 2; best before were 0.9, 0.4, 0.5.
+    assert records[2]["forgetting"]["round"] == pytest.approx(0.3 / 3)
+    assert records[2]["forgetting"]["fedntd"] == pytest.approx((0.2 + 0.3 - 0.3) / 3)
+    assert course.per_class_best == pytest.approx([0.9, 0.4, 0.8])
+
+
+def test_a_class_without_test_samples_counts_for_nothing() -> None:
+    script = [on_test(0.9, math.nan), on_test(0.5, math.nan)]
+    records, course = measured(script, [1, 2])
+    assert records[1]["forgetting"]["round"] == pytest.approx(0.4)
+    assert records[1]["forgetting"]["fedntd"] == pytest.approx(0.4)
+    assert course.per_class_best is not None
+    assert math.isnan(course.per_class_best[1])
+
+
+def test_round_forgetting_is_between_neighbouring_rounds_only() -> None:
+    script = [on_test(0.9), on_test(0.5), on_test(0.4)]
+    records, _ = measured(script, [4, 9, 10])
+    assert [record["forgetting"]["round"] for record in records] == [None, None, pytest.approx(0.1)]
+    assert [record["forgetting"]["fedntd"] for record in records] == [
+        None,
+        pytest.approx(0.4),
+        pytest.approx(0.5),
+    ]
+
+
+def test_the_best_model_is_chosen_on_validation_alone() -> None:
+    def both(validation: float, test: float) -> dict[str, Any]:
+        place = {"per_class": [0.5], "accuracy": validation}
+        return {"validation": place, "test": {"per_class": [0.5], "accuracy": test}}
+
+    _, course = measured([both(0.5, 0.9), both(0.7, 0.1), both(0.7, 1.0)], [1, 2, 3])
+    assert course.best is not None
+    assert (course.best.parameters == 2).all()
+    assert course.best_accuracy == 0.7
+    _, course = measured([on_test(0.3), on_test(0.9)], [1, 2])
+    assert course.best is None
+
+
+def test_nothing_measured_is_nothing_recorded() -> None:
+    records, course = measured([{}], [1])
+    assert records == [{}]
+    assert course.best is None
+
+
+# What ends a run.
+
+
+def test_stop_rules() -> None:
+    record = {"validation": {"accuracy": 0.8}, "test": {"accuracy": 0.6}}
+
+    def reason(seconds: float = 0.0, **stop: float) -> str:
+        return stop_reason(make_config({"stop": stop}), record, seconds)
+
+    assert reason() == ""
+    assert reason(target=0.8) == "validation accuracy reached 0.8"
+    assert reason(target=0.81) == ""
+    assert reason(test_target=0.6) == "test accuracy reached 0.6"
+    assert reason(test_target=0.7) == ""
+    assert reason(3599, hours=1) == ""
+    assert reason(3600, hours=1) == "1 hours passed"
+    assert stop_reason(make_config({"stop": {"target": 0.1}}), {}, 0) == ""
+
+
+def test_a_run_ends_with_the_round_that_reaches_the_target(tmp_path: Path) -> None:
+    federation = blobs()
+    done = run(
+        federation=federation,
+        model=Net(),
+        rounds=50,
+        participation=4,
+        probes=[],
+        training={"lr": 0.5},
+        stop={"target": 0.7},
+        engine="serial",
+        out=tmp_path / "run",
+    )
+    rounds, accuracy = done.series("validation.accuracy")
+    assert 1 <= len(rounds) < 50
+    assert (accuracy[:-1] < 0.7).all()
+    assert accuracy[-1] >= 0.7
+    assert done.status["reason"] == "validation accuracy reached 0.7"
+    assert done.finished
+
+
+def test_a_loop_that_is_entered_after_its_end_does_nothing(tmp_path: Path) -> None:
+    job = make_job(participation=4)
+    values: dict[str, Any] = {"evaluation": {"every": 1}, "stop": {"target": 0.2}}
+    config = make_config({"rounds": 3, "probes": [], **values})
+    course, reason, records = loop(job, tmp_path, **values)
+    assert (course.round, reason) == (1, "validation accuracy reached 0.2")
+    # As if it was killed just before it could say that it has finished.
+    with RunFolder(tmp_path) as folder:
+        engine = Serial(job, ClientStates(tmp_path / "states"))
+        again = run_rounds(job, config, engine, folder, course, records.append)
+    assert (course.round, again, len(records)) == (1, reason, 1)
+
+
+def test_an_evaluation_or_a_probe_changes_no_result(tmp_path: Path) -> None:
+    runs = [
+        loop(make_job(), tmp_path / "off"),
+        loop(make_job(), tmp_path / "on", evaluation={"every": 1}, probes=[{"metric": "drift", "every": 1}]),
+    ]
+    (off, _, _), (on, _, _) = runs
+    assert torch.equal(off.weights.parameters, on.weights.parameters)
+
+
+# Who is dropped.
+
+
+class Failing(Method):
+    """Clients of the test's choice spoil their update in some way, in one round or in all."""
+
+    clients: tuple[int, ...] = ()
+    rounds: tuple[int, ...] = (1, 2, 3)
+    how: str = "nan"
+
+    def client_state(self, setting: Setting) -> dict[str, int]:
+        return {"seen": 1}
+
+    def uploads(self, setting: Setting) -> dict[str, Upload]:
+        return {"extra": Upload("sum", 2)}
+
+    def finish(self, local: Local) -> Finished:
+        extra = torch.ones(2)
+        if local.client in self.clients and local.setting.round in self.rounds:
+            if self.how == "raise":
+                raise OwnError(f"about client {local.client}", 7)
+            if self.how == "nan":
+                local.weights[0] = torch.nan
+            if self.how == "inf upload":
+                extra[1] = torch.inf
+            if self.how == "long upload":
+                extra = torch.ones(3)
+            if self.how == "column upload":
+                extra = torch.ones(2, 1)
+            if self.how == "no upload":
+                return Finished({}, {"seen": torch.ones(1)})
+        return Finished({"extra": extra}, {"seen": local.own["seen"] + 1})
+
+
+class OwnError(Exception):
+    """An exception that cannot be made again from its arguments alone."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Plain(ValueError):
+    pass
+
+
+def engines(method: Method, folder: Path) -> Iterator[Engine]:
+    yield Serial(job_of(method), ClientStates(folder / "serial"))
+    yield Process(job_of(method), ClientStates(folder / "process"), 2)
+
+
+def job_of(method: Method, **values: Any) -> Job:
+    torch.manual_seed(0)
+    given = Given(federation=blobs(), model=Net(), method=method)
+    base = {"data": "given", "partition": "given", "model": "given", "participation": 4}
+    return assemble(make_config({**base, **values}), given)[0]
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("nan", "its update is not finite"),
+        ("inf upload", "its update is not finite"),
+        ("long upload", "its upload 'extra' is missing or has the wrong shape"),
+        ("column upload", "its upload 'extra' is missing or has the wrong shape"),
+        ("no upload", "its upload 'extra' is missing or has the wrong shape"),
+    ],
+)
+def test_a_bad_client_is_dropped_and_named_and_its_state_is_discarded(
+    tmp_path: Path, how: str, reason: str
+) -> None:
+    expected: torch.Tensor | None = None
+    for number, engine in enumerate(engines(Failing(clients=(2,), how=how), tmp_path)):
+        with engine:
+            course, _, records = loop(engine.job, tmp_path / str(number), engine, rounds=2)
+        for record in records:
+            assert record["dropped"] == [{"client": 2, "reason": reason}]
+            assert sorted(record["clients"]) == [0, 1, 3]
+            assert len(record["sizes"]) == len(record["update_norms"]) == len(record["loss_after"]) == 3
+        assert 2 not in engine.states.accepted
+        assert engine.states.load(2) == {}
+        assert not engine.states.path(2, 1).exists()
+        assert engine.states.accepted == {0: 2, 1: 2, 3: 2}
+        assert engine.states.load(0)["seen"].item() == 2
+        assert expected is None or torch.equal(expected, course.weights.parameters)
+        expected = course.weights.parameters
+
+
+def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path: Path) -> None:
+    with_drop, _, _ = loop(job_of(Failing(clients=(2,))), tmp_path / "a", rounds=1)
+    job = job_of(Failing())
+    course = start_course(job)
+    engine = Serial(job, ClientStates(tmp_path / "b"))
+    sums = Sums(job.method, course.weights, job.setting_in(1))
+    for update in engine.train(
+        [client for client in choose(job, 1) if client != 2], Received(1, course.weights)
+    ):
+        sums.add(update)
+    merged = job.method.merge({}, sums, job.setting_in(1))
+    assert torch.equal(with_drop.weights.parameters, merged.weights.parameters)
+
+
+def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path) -> None:
+    method = Failing(clients=(0, 1, 2, 3), rounds=(3,))
+    values: dict[str, Any] = {"federation": blobs(), "model": Net(), "method": method, "participation": 4}
+    values |= {"engine": "serial", "rounds": 5, "probes": [], "say": lambda _: None}
+    with pytest.raises(
+        RunFailed, match=r"every client of round 3 was dropped; client \d: its update is not finite"
+    ) as e:
+        run(**values, out=tmp_path / "bad")
+    assert "\n" not in str(e.value)
+    failed = Run(tmp_path / "bad")
+    assert failed.status["state"] == "diverged"
+    assert failed.status["round"] == 2
+    assert "every client of round 3" in failed.status["reason"]
+    assert [record["round"] for record in failed.records] == [1, 2]
+    assert checkpoints(tmp_path / "bad")[-1].stem == "00000002"
+    good = run(**{**values, "method": Failing(), "rounds": 2}, out=tmp_path / "good")
+    job = job_of(Failing())
+    courses = [start_course(job), start_course(job)]
+    for course, folder in zip(courses, (tmp_path / "bad", good.folder), strict=True):
+        load_course(folder, course, ClientStates(folder / "states"))
+    assert torch.equal(courses[0].weights.parameters, courses[1].weights.parameters)
+
+
+def test_a_learning_rate_that_explodes_fails_the_run(tmp_path: Path) -> None:
+    with pytest.raises(RunFailed):
+        run(
+            federation=blobs(),
+            model=Net(),
+            training={"lr": 1e30},
+            participation=2,
+            rounds=30,
+            engine="serial",
+            probes=[],
+            out=tmp_path / "run",
+        )
+    assert Run(tmp_path / "run").status["state"] == "diverged"
+
+
+def test_a_users_own_exception_arrives_whole_with_client_and_round(tmp_path: Path) -> None:
+    for number, engine in enumerate(engines(Failing(clients=(1,), rounds=(2,), how="raise"), tmp_path)):
+        with engine, pytest.raises(Exception, match="about client 1") as caught:
+            loop(engine.job, tmp_path / str(number), engine)
+        told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+        assert "client 1" in told
+        assert "round 2" in told
+        assert "OwnError" in told or isinstance(caught.value, OwnError)
+
+
+class Raising(Method):
+    """A method with a mistake in its loss."""
+
+    def loss(self, local: Local, batch: Batch) -> torch.Tensor:
+        raise Plain("in the loss")
+
+
+def test_a_plain_exception_keeps_its_type_and_its_trace(tmp_path: Path) -> None:
+    for number, engine in enumerate(engines(Raising(), tmp_path)):
+        with engine, pytest.raises(Plain, match="in the loss") as caught:
+            loop(engine.job, tmp_path / str(number), engine)
+        notes = "".join(caught.value.__notes__)
+        assert "trained in round 1" in notes
+        assert number == 0 or "raise Plain" in notes
+
+
+def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Path) -> None:
+    ids = np.repeat(np.arange(3), 8)
+    x = np.random.default_rng(0).normal(size=(24, 5)).astype(np.float32)
+    federation = Federation.from_arrays(x, ids, x, ids, client_ids=ids)
+    job = make_job(federation, participation=2, loss="wsm", training={"unlearnable": "skip"})
+    start = job.model.parameters.clone()
+    course, reason, records = loop(job, tmp_path, rounds=2, probes=STANDARD)
+    assert reason == "all 2 rounds done"
+    assert torch.equal(course.weights.parameters, start)
+    assert not (tmp_path / "probes.jsonl").exists()
+    assert [len(record["dropped"]) for record in records] == [2, 2]
+    assert records[0]["clients"] == []
+    # They were sent the model and send nothing back.
+    assert records[0]["bytes_up"] == 0
+    assert records[0]["bytes_down"] > 0
+
+
+def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) -> None:
+    class Silent(Serial):
+        """Client 2 has nothing to teach and does not say why."""
+
+        def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+            for update in super().train(clients, received):
+                yield replace(update, skipped="") if update.client == 2 else update
+
+    job = make_job(participation=4)
+    _, _, records = loop(job, tmp_path, Silent(job, ClientStates(tmp_path / "states")), rounds=1)
+    assert sorted(records[0]["clients"]) == [0, 1, 3]
+    assert records[0]["dropped"] == [{"client": 2, "reason": ""}]
+
+
+# What is recorded.
+
+
+def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
+    job = make_job(participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5})
+    _, _, records = loop(job, tmp_path, rounds=2)
+    for record in records:
+        clients = record["clients"]
+        sizes = [int(job.federation.sizes[client]) for client in clients]
+        assert record["sizes"] == sizes
+        assert record["steps"] == [2 * math.ceil(size / 10) for size in sizes]
+        assert record["backwards"] == 2 * sum(sizes)
+        parameters = 5 * 8 + 8 + 8 * 3 + 3
+        assert record["bytes_up"] == record["bytes_down"] == 3 * 4 * parameters
+        assert record["dropped"] == []
+        assert all(norm > 0 for norm in record["update_norms"])
+    assert [record["lr"] for record in records] == [0.5, 0.25]
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["round"] for line in lines] == [1, 2]
+    timings = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
+    assert [sorted(timing) for timing in timings] == [["evaluate", "probe", "round", "train"]] * 2

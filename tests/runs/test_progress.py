@@ -1,0 +1,36 @@
+"""How runs are going, on a terminal and without one."""
+
+import io
+import re
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from eunoe.runs.progress import Bars, describe
+
+
+def record(round: int, **more: Any) -> dict[str, Any]:
+    return {"round": round, "dropped": [], **more}
+
+
+def test_a_round_in_a_few_words() -> None:
+    both = record(1, test={"accuracy": 0.5}, validation={"accuracy": 0.9}, forgetting={"round": 0.25})
+    assert describe(both) == "accuracy 0.500 forgotten 0.250"
+    assert describe(record(1, validation={"accuracy": 0.9}, forgetting={"round": None})) == "accuracy 0.900"
+    assert describe(record(1)) == ""
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_names_are_shown_as_they_are_and_drops_are_told(terminal: bool) -> None:
+    text = io.StringIO()
+    with Bars(Console(file=text, force_terminal=terminal, width=150)) as bars:
+        bars.start("key", "a [/b] [red]{name}", 2)
+        bars.update("key", record(1))
+        bars.update(
+            "key", record(2, test={"accuracy": 0.5}, dropped=[{"client": 7, "reason": "its [x] is bad"}])
+        )
+    shown = re.sub(r"\x1b\[[0-9;]*m", "", text.getvalue())
+    assert "a [/b] [red]{name}" in shown
+    assert "round 2: client 7 dropped: its [x] is bad" in shown
+    assert "accuracy 0.500" in shown

@@ -1,0 +1,108 @@
+"""Real kills of the real command: whatever the moment, going on gives the same bits."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from eunoe.runs.folder import checkpoints
+from eunoe.runs.run import Run
+from tests.faults import results, until
+
+ROUNDS = 12
+SETTINGS = [
+    f"rounds={ROUNDS}",
+    "participation=6",
+    "training.epochs=2",
+    "checkpoint_seconds=0",
+    "method.name=tests.faults:Faulty",
+    # Long enough for a signal to meet a round in its midst.
+    "method.pause=0.02",
+]
+
+
+def start(folder: Path, engine: str) -> subprocess.Popen[str]:
+    """Begin a run, or go on with it if it has begun."""
+    begun = (folder / "config.toml").exists()
+    set_all = [part for setting in SETTINGS for part in ("--set", setting)]
+    arguments = ["--resume", folder] if begun else ["--out", folder, "--engine", engine, *set_all]
+    return subprocess.Popen(
+        [sys.executable, "-m", "eunoe", "run", *arguments],
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."]), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def finish(folder: Path, engine: str) -> str:
+    """Let a run come to its end; give what it said."""
+    process = start(folder, engine)
+    said, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, said
+    return said
+
+
+def rounds_done(folder: Path) -> int:
+    path = folder / "metrics.jsonl"
+    return len(path.read_bytes().splitlines()) if path.exists() else 0
+
+
+def stop(process: subprocess.Popen[str], folder: Path, after: int, delay: float, number: int) -> str:
+    """Send a signal some time after a round; give what the run said."""
+    until(lambda: rounds_done(folder) >= after or process.poll() is not None, 60)
+    time.sleep(delay)
+    process.send_signal(number)
+    return process.communicate(timeout=60)[0]
+
+
+@pytest.fixture(scope="module")
+def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("calm") / "run"
+    finish(folder, "serial")
+    return folder
+
+
+@pytest.mark.parametrize("engine", [pytest.param("serial", marks=pytest.mark.slow), "process"])
+def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
+    calm: Path, tmp_path: Path, engine: str
+) -> None:
+    chance = np.random.default_rng(1)
+    killed = 0
+    for after in (1, 4, 7):
+        process = start(tmp_path / "run", engine)
+        stop(process, tmp_path / "run", after, chance.uniform(0, 0.3), signal.SIGKILL)
+        killed += process.returncode == -signal.SIGKILL
+    assert killed == 3
+    finish(tmp_path / "run", engine)
+    assert results(Run(tmp_path / "run")) == results(Run(calm))
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
+def test_a_run_that_is_interrupted_says_how_to_go_on(calm: Path, tmp_path: Path, number: int) -> None:
+    folder = tmp_path / "run"
+    process = start(folder, "process")
+    said = stop(process, folder, 4, 0.05, number)
+    assert process.returncode == 130
+    assert f"--resume {folder}" in said.replace("\n", "")
+    assert Run(folder).status["state"] == "interrupted"
+    finish(folder, "process")
+    assert Run(folder).finished
+    assert results(Run(folder)) == results(Run(calm))
+
+
+def test_a_truncated_newest_checkpoint_is_told_and_the_one_before_is_used(calm: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    stop(start(folder, "serial"), folder, 5, 0.0, signal.SIGKILL)
+    newest = checkpoints(folder)[-1]
+    os.truncate(newest, newest.stat().st_size // 2)
+    said = finish(folder, "serial").replace("\n", "")
+    assert "warning" in said
+    assert newest.name in said
+    assert "the one before it is used" in said
+    assert results(Run(folder)) == results(Run(calm))

@@ -1,0 +1,343 @@
+"""Many runs: the product, what is skipped and what goes on, several at a time, and the search."""
+
+import math
+import multiprocessing
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eunoe.runs import sweep as sweeping
+from eunoe.errors import InputError, RunFailed
+from eunoe.runs.folder import RunFolder
+from eunoe.runs.run import Run, run
+from eunoe.runs.sweep import Planned, execute, folder_name, plan, search, sweep
+from tests.faults import alive, children, until
+
+FAST: dict[str, Any] = {
+    "rounds": 2,
+    "participation": 2,
+    "engine": "serial",
+    "partition": {"clients": 30},
+    "model": {"name": "logistic"},
+    "training": {"epochs": 1},
+    "evaluation": {"every": 0, "last": 1},
+    "probes": [],
+}
+
+
+class Seen:
+    """What was run: the folders as they began, and their rounds."""
+
+    def __init__(self) -> None:
+        self.began: list[str] = []
+        self.rounds: list[tuple[str, int]] = []
+
+    def __call__(self, planned: Planned, record: dict[str, Any] | None) -> None:
+        name = f"{planned.folder.parent.name}/{planned.folder.name}"
+        if record is None:
+            self.began.append(name)
+        else:
+            self.rounds.append((name, record["round"]))
+
+
+def metrics(folder: Path) -> bytes:
+    return (folder / "metrics.jsonl").read_bytes()
+
+
+def test_the_plan_is_the_product_with_a_folder_each() -> None:
+    over = {"loss.name": ["ce", "wsm"], "training.lr": [0.1, 1]}
+    runs = plan({**FAST, "loss": {"name": "fedlc", "tau": 3.0}}, over, [0, 5], Path("out"))
+    assert len(runs) == 8
+    assert len({planned.folder for planned in runs}) == 8
+    first = runs[0]
+    assert first.folder == Path("out/loss=ce_training.lr=0.1/seed-0")
+    assert first.values["loss"] == {"name": "ce"}
+    assert first.values["training"] == {"epochs": 1, "lr": 0.1}
+    assert first.values["name"] == first.label == "loss=ce, training.lr=0.1"
+    assert [planned.values["seed"] for planned in runs] == [0, 5] * 4
+    assert FAST["training"] == {"epochs": 1}
+
+
+def test_a_name_that_all_share_is_told_apart() -> None:
+    named = plan({**FAST, "name": "mine"}, {"loss.name": ["ce", "wsm"]}, [0], Path("out"))
+    assert [planned.values["name"] for planned in named] == ["mine, loss=ce", "mine, loss=wsm"]
+    assert plan({**FAST, "name": "mine"}, {}, [0], Path("out"))[0].values["name"] == "mine"
+
+
+def test_the_whole_plan_is_checked_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"training.lr: input should be greater than 0"):
+        sweep(FAST, {"training.lr": [0.1, -1.0]}, [0], tmp_path / "out")
+    with pytest.raises(InputError, match="did you mean 'lr'"):
+        sweep(FAST, {"training.lrr": [0.1]}, [0], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_seed_is_no_setting_to_sweep_over(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
+        plan(FAST, {"loss.name": ["ce"], "seed": [1, 2]}, [0], tmp_path)
+    with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
+        search(FAST, "seed", 1.0, [0], tmp_path)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_what_a_run_warns_of_is_said_once_with_its_title(tmp_path: Path, jobs: int) -> None:
+    said: list[str] = []
+    runs = plan(FAST, {"method.name": ["fedavg", "feddyn"]}, [0, 1], tmp_path)
+    execute(runs, jobs, say=said.append)
+    warning = "warning: feddyn may diverge without clipping; its authors set training.clip = 10"
+    assert sorted(said) == [f"method=feddyn seed {seed}: {warning}" for seed in (0, 1)]
+    execute(runs, jobs, say=said.append)
+    assert len(said) == 2
+
+
+def test_a_mistyped_name_shows_before_anything_runs(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="did you mean 'wsm'"):
+        sweep(FAST, {"loss.name": ["ce", "wsmm"]}, [0], tmp_path / "sweep")
+    assert not (tmp_path / "sweep").exists()
+
+
+def test_a_run_that_was_interrupted_beyond_the_rounds_asked_for_is_done(tmp_path: Path) -> None:
+    (longer,) = sweep(FAST, {}, [0], tmp_path)
+    status = longer.folder / "status.json"
+    status.write_text(status.read_text("utf-8").replace('"finished"', '"interrupted"'), "utf-8")
+    assert not longer.finished
+    seen = Seen()
+    sweep({**FAST, "rounds": 1}, {}, [0], tmp_path, on_round=seen)
+    assert not seen.began
+
+
+def test_labels_become_file_names() -> None:
+    assert folder_name("model.hidden=[6, 4], x=a/b ü") == "model.hidden=_6_4_x=a_b_ü"
+    assert folder_name("///") == "run"
+    long = [folder_name("x" * 300 + end) for end in "ab"]
+    assert long[0] != long[1]
+    assert all(len(name) < 70 for name in long)
+
+
+def test_what_is_finished_is_skipped_and_what_was_begun_goes_on(tmp_path: Path) -> None:
+    over = {"loss.name": ["ce", "wsm"]}
+    whole = sweep(FAST, over, [0, 1], tmp_path / "whole")
+    first = plan(FAST, over, [0, 1], tmp_path / "parts")
+    execute(first[:1])
+
+    class Killed(BaseException):
+        pass
+
+    def die(planned: Planned, record: dict[str, Any] | None) -> None:
+        if record is not None:
+            raise Killed
+
+    with pytest.raises(Killed):
+        execute(first[1:2], on_round=die)
+    seen = Seen()
+    done = sweep(FAST, over, [0, 1], tmp_path / "parts", on_round=seen)
+    assert seen.began == ["loss=ce/seed-1", "loss=wsm/seed-0", "loss=wsm/seed-1"]
+    assert [metrics(a.folder) for a in done] == [metrics(b.folder) for b in whole]
+    seen = Seen()
+    sweep(FAST, over, [0, 1], tmp_path / "parts", on_round=seen)
+    assert seen.began == []
+
+
+def test_more_values_seeds_and_rounds_run_what_is_new(tmp_path: Path) -> None:
+    sweep(FAST, {"loss.name": ["ce"]}, [0], tmp_path)
+    seen = Seen()
+    sweep(FAST, {"loss.name": ["ce", "wsm"]}, [0, 1], tmp_path, on_round=seen)
+    assert len(seen.began) == 3
+    seen = Seen()
+    done = sweep({**FAST, "rounds": 3}, {"loss.name": ["ce"]}, [0], tmp_path, on_round=seen)
+    assert seen.rounds == [("loss=ce/seed-0", 3)]
+    assert len(done[0].records) == 3
+
+
+def test_another_target_lets_a_run_go_on_unless_it_is_reached_too(tmp_path: Path) -> None:
+    def rounds_with(**stop: float) -> int:
+        values = {**FAST, "evaluation": {"every": 1}, **({"stop": stop} if stop else {})}
+        return len(sweep(values, {}, [0], tmp_path)[0].records)
+
+    assert rounds_with(target=0.02) == 1
+    assert rounds_with(target=0.01) == 1
+    assert rounds_with(target=1.0) == 2
+
+
+def test_a_target_that_is_taken_back_ends_no_run(tmp_path: Path) -> None:
+    values = {**FAST, "evaluation": {"every": 1}}
+    sweep({**values, "stop": {"target": 0.01}}, {}, [0], tmp_path)
+    assert len(sweep(values, {}, [0], tmp_path)[0].records) == 2
+
+
+def test_a_folder_of_other_runs_is_refused(tmp_path: Path) -> None:
+    sweep(FAST, {"loss.name": ["ce"]}, [0], tmp_path)
+    with pytest.raises(InputError, match=r"training.epochs is 1 in .* and cannot become 2"):
+        sweep({**FAST, "training": {"epochs": 2}}, {"loss.name": ["ce", "wsm"]}, [0], tmp_path)
+    assert not (tmp_path / "loss=wsm").exists()
+
+
+def test_a_run_that_is_asked_for_twice_runs_once(tmp_path: Path) -> None:
+    seen = Seen()
+    done = sweep(FAST, {"loss.name": ["ce", "ce"]}, [0, 0], tmp_path, on_round=seen)
+    assert len(done) == len(seen.began) == 1
+    runs = plan(FAST, {"name": ["a/b", "a b"]}, [0], tmp_path / "other")
+    with pytest.raises(InputError, match="two runs that differ would both be in"):
+        execute(runs)
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_diverges_does_not_stop_the_others(tmp_path: Path, jobs: int) -> None:
+    done = sweep(FAST, {"training.lr": [1e38, 0.1]}, [0], tmp_path, jobs)
+    assert [each.status["state"] for each in done] == ["diverged", "finished"]
+    seen = Seen()
+    sweep(FAST, {"training.lr": [1e38, 0.1]}, [0], tmp_path, jobs, seen)
+    assert seen.began == []
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_run_that_cannot_write_ends_the_sweep_and_is_tried_again(
+    tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is in the way comes after the look whether anything is.
+    monkeypatch.setattr("eunoe.runs.run.check_new", lambda path: None)
+    folder = plan(FAST, {"training.lr": [0.1]}, [0], tmp_path)[0].folder
+    in_the_way = folder / "checkpoints"
+    folder.mkdir(parents=True)
+    in_the_way.write_text("no folder")
+    with pytest.raises(RunFailed, match="cannot write"):
+        sweep(FAST, {"training.lr": [0.1]}, [0], tmp_path, jobs)
+    assert Run(folder).status["state"] == "failed"
+    in_the_way.unlink()
+    assert sweep(FAST, {"training.lr": [0.1]}, [0], tmp_path, jobs)[0].finished
+
+
+def test_two_at_a_time_give_the_same_runs(tmp_path: Path) -> None:
+    over = {"loss.name": ["ce", "wsm"]}
+    one = sweep(FAST, over, [0, 1], tmp_path / "one")
+    seen = Seen()
+    values = {key: value for key, value in FAST.items() if key != "engine"}
+    two = sweep(values, over, [0, 1], tmp_path / "two", 2, seen)
+    assert [metrics(a.folder) for a in one] == [metrics(b.folder) for b in two]
+    assert sorted(seen.began) == ["loss=ce/seed-0", "loss=ce/seed-1", "loss=wsm/seed-0", "loss=wsm/seed-1"]
+    assert len(seen.rounds) == 8
+
+
+def test_bad_input_in_a_process_of_its_own_is_bad_input(tmp_path: Path) -> None:
+    # Whichever of the two is told first.
+    with pytest.raises(InputError, match=r"no loss is called 'wms[12]'"):
+        sweep(FAST, {"loss.name": ["wms1", "wms2"]}, [0], tmp_path / "out", 2)
+    assert not (tmp_path / "out").exists()
+
+
+def fail(*, on: str = "here") -> None:
+    raise ZeroDivisionError(f"mine, {on}")
+
+
+def test_a_users_own_exception_ends_the_sweep_and_arrives_whole(tmp_path: Path) -> None:
+    values = {**FAST, "model": "tests.runs.test_sweep:fail"}
+    with pytest.raises(ZeroDivisionError, match="mine, here"):
+        sweep(values, {}, [0], tmp_path / "one")
+    with pytest.raises(RunFailed, match="ZeroDivisionError: mine, here"):
+        sweep(values, {}, [0, 1], tmp_path / "two", 2)
+
+
+def test_an_exception_here_ends_the_processes_there(tmp_path: Path) -> None:
+    def stop(planned: Planned, record: dict[str, Any] | None) -> None:
+        if record is not None:
+            raise KeyError("stop")
+
+    with pytest.raises(KeyError):
+        sweep({**FAST, "rounds": 100_000}, {}, [0, 1], tmp_path, 2, stop)
+    for seed in (0, 1):
+        if (tmp_path / f"run/seed-{seed}/status.json").exists():
+            # Nobody holds the folder any more.
+            with RunFolder(tmp_path / f"run/seed-{seed}"):
+                pass
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+def test_no_run_is_left_behind_when_the_sweep_is_ended(tmp_path: Path, number: int) -> None:
+    # Every client takes ten minutes.
+    values = {**FAST, "method": {"name": "tests.faults:Faulty", "pause": 600.0}}
+    main = multiprocessing.get_context("fork").Process(target=sweep, args=(values, {}, [0, 1], tmp_path, 2))
+    main.start()
+    until(lambda: len(list(tmp_path.rglob("status.json"))) == 2, 120)
+    runs = children(main.pid)
+    assert len(runs) == 2
+    os.kill(main.pid or 0, number)
+    main.join(60)
+    assert main.exitcode is not None
+    until(lambda: not any(alive(pid) for pid in runs))
+
+
+# The search.
+
+
+def search_on(curve: Any, monkeypatch: pytest.MonkeyPatch, start: float) -> tuple[float, list[float]]:
+    """The search over a made-up curve of scores; what it found and what it tried, in order."""
+    tried: list[float] = []
+
+    def made_up(values: Any, over: Any, seeds: Any, *_: Any) -> list[float]:
+        ((value,),) = over.values()
+        tried.append(value)
+        return [value] * len(seeds)
+
+    monkeypatch.setattr(sweeping, "sweep", made_up)
+    monkeypatch.setattr(sweeping, "_score", curve)
+    best, scores = search({}, "training.lr", start, [0, 1], Path("none"))
+    assert list(scores) == sorted(tried)
+    return best, tried
+
+
+def test_the_search_goes_by_tens_until_the_best_is_inside_then_by_twos(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    best, tried = search_on(lambda lr: -abs(math.log(lr / 0.03)), monkeypatch, 10.0)
+    assert tried == [10.0, 1.0, 100.0, 0.1, 0.01, 0.001, 0.005, 0.02, 0.04, 0.08]
+    assert best == 0.04
+
+
+def test_a_best_at_the_start_needs_its_neighbours_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    best, tried = search_on(lambda lr: 1.0 if lr == 0.5 else 0.0, monkeypatch, 0.5)
+    assert best == 0.5
+    assert tried == [0.5, 0.05, 5.0, 0.25, 1.0]
+
+
+def test_a_search_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    best, tried = search_on(lambda lr: lr, monkeypatch, 1.0)
+    assert best == max(tried)
+    assert len(tried) < 40
+
+
+def test_a_search_on_real_runs_takes_validation_and_never_the_test_set(tmp_path: Path) -> None:
+    values = {**FAST, "rounds": 3, "evaluation": {"every": 0, "last": 1, "test": False}}
+    best, scores = search(values, "training.lr", 0.1, [0], tmp_path)
+    assert best in scores
+    assert scores[best] == max(scores.values())
+    for value, score in scores.items():
+        done = Run(tmp_path / f"training.lr={value}" / "seed-0")
+        assert score == done.final("validation.accuracy")
+        assert "test" not in done.records[-1]
+
+
+def test_with_a_target_the_fewest_rounds_win(tmp_path: Path) -> None:
+    values = {**FAST, "rounds": 3, "evaluation": {"every": 1}}
+    early, never = (
+        run({**values, "stop": {"target": target}}, out=tmp_path / str(target)) for target in (0.01, 1.0)
+    )
+    assert sweeping._score(early) == -1.0
+    assert sweeping._score(never) == -1e6 + never.final("validation.accuracy")
+
+
+def test_a_search_needs_a_start_and_something_to_go_by(tmp_path: Path) -> None:
+    for start in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(InputError, match="starts from a number above 0"):
+            search(FAST, "training.lr", start, [0], tmp_path / "out")
+    with pytest.raises(InputError, match="needs the accuracy on validation data"):
+        search({**FAST, "evaluation": {"every": 0, "last": 0}}, "training.lr", 0.1, [0], tmp_path / "out")
+
+
+def test_a_value_may_be_a_thing_with_options(tmp_path: Path) -> None:
+    over = {"method": ["fedavg", {"name": "fedprox", "mu": 0.5}]}
+    runs = plan({}, over, [0], tmp_path)
+    assert [run.label for run in runs] == ["method=fedavg", "method=fedprox mu=0.5"]
+    assert runs[1].values["method"] == {"name": "fedprox", "mu": 0.5}

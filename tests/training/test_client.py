@@ -1,0 +1,201 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import nn
+
+from eunoe.config.options import Training
+from eunoe.core.rng import generator
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.vectorized.cohort import Cohort
+from eunoe.engines.vectorized.engine import Vectorised
+from eunoe.training.client import (
+    Received,
+    begin_client,
+    plan_batches,
+    plan_steps,
+    samples_trained,
+    train_client,
+)
+from tests.helpers import Net, blobs, make_job
+
+
+@given(
+    st.integers(1, 50),
+    st.integers(0, 20),
+    st.integers(1, 4),
+    st.sampled_from(["keep", "drop"]),
+    st.booleans(),
+)
+def test_every_epoch_sees_every_kept_sample_once(size, batch_size, epochs, last, at_least_two):
+    training = Training(epochs=epochs, batch_size=batch_size, last_batch=last)
+    batches = plan_batches(size, training, generator(0, "test"), at_least_two)
+    batch = min(batch_size or size, size)
+    seen = np.bincount(np.concatenate(batches), minlength=size)
+    if last == "keep" or size % batch == 0:
+        assert (seen == epochs).all()
+        if not at_least_two:
+            assert len(batches) == epochs * -(-size // batch)
+    else:
+        assert len(batches) == epochs * (size // batch)
+        assert (seen <= epochs).all()
+    if at_least_two and size > 1 and batch > 1:
+        assert min(len(part) for part in batches) > 1
+
+
+def test_steps_count_steps_and_epochs_may_be_drawn():
+    assert len(plan_batches(10, Training(steps=7, batch_size=4), generator(0, "a"))) == 7
+    drawn = {
+        len(plan_batches(8, Training(epochs=(1, 4), batch_size=8), generator(0, "a", client=k)))
+        for k in range(40)
+    }
+    assert drawn == {1, 2, 3, 4}
+
+
+@given(
+    st.integers(1, 60),
+    st.integers(0, 20),
+    st.sampled_from(["keep", "drop"]),
+    st.sampled_from([{"epochs": 3}, {"epochs": (1, 4)}, {"steps": 3}, {"steps": 11}]),
+)
+def test_what_the_planned_steps_hold_follows_from_their_number(size, batch_size, last_batch, length) -> None:
+    training = Training(batch_size=batch_size, last_batch=last_batch, **length)
+    # With batch normalisation, where so many steps may be two plans, for whole epochs only.
+    for joined in (False, True) if length == {"epochs": 3} else (False,):
+        positions, lengths = plan_steps(size, training, generator(0, "test"), joined)
+        assert samples_trained(size, len(lengths), training) == len(positions)
+
+
+@pytest.mark.parametrize(
+    ("options", "optimiser"),
+    [
+        ({"lr": 0.1}, lambda p: torch.optim.SGD(p, lr=0.1)),
+        (
+            {"lr": 0.1, "momentum": 0.9, "weight_decay": 0.01},
+            lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+        ),
+        (
+            {"lr": 0.01, "optimiser": "adam", "weight_decay": 0.1},
+            lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1),
+        ),
+        (
+            {"lr": 0.01, "optimiser": "adamw", "weight_decay": 0.1},
+            lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
+        ),
+        ({"lr": 0.5, "clip": 0.3}, lambda p: torch.optim.SGD(p, lr=0.5)),
+    ],
+)
+def test_a_participation_is_what_torchs_optimiser_does(options, optimiser):
+    federation = blobs()
+    job = make_job(federation, dtype="float64", training={"batch_size": 8, **options})
+    start = job.model.weights.copy()
+    update, state = train_client(job, 1, Received(1, start), {})
+    assert state == {}
+
+    torch.manual_seed(0)
+    net = Net().double()
+    nn.utils.vector_to_parameters(start.parameters, net.parameters())
+    rows = torch.from_numpy(federation.rows(1))
+    x, y = federation.data.train.x[rows].double(), federation.data.train.y[rows]
+    steps = optimiser(net.parameters())
+    for batch in plan_batches(len(rows), job.setting.training, generator(0, "batches", 1, 1)):
+        steps.zero_grad()
+        nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
+        if "clip" in options:
+            nn.utils.clip_grad_norm_(net.parameters(), options["clip"])
+        steps.step()
+    expected = nn.utils.parameters_to_vector(net.parameters()).detach()
+    torch.testing.assert_close(update.weights.parameters, expected, rtol=1e-5, atol=1e-7)
+    assert update.size == len(rows)
+    assert update.loss_after < update.loss_before
+
+
+def test_training_leaves_the_global_generator_alone():
+    job = make_job()
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    train_client(job, 0, Received(1, job.model.weights.copy()), {})
+    assert torch.equal(torch.rand(1), expected)
+
+
+def test_dropout_depends_on_client_and_round_only():
+    job = make_job(net=nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)))
+    start = job.model.weights.copy()
+
+    def trained(client, round):
+        return train_client(job, client, Received(round, start), {})[0].weights.parameters
+
+    first = trained(0, 1)
+    torch.rand(3)
+    assert torch.equal(first, trained(0, 1))
+    assert not torch.equal(first, trained(0, 2))
+
+
+def test_measuring_the_loss_afterwards_leaves_batch_norm_statistics_alone():
+    net = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+    job = make_job(net=net, training={"batch_size": 8, "epochs": 1})
+    update, _ = train_client(job, 0, Received(1, job.model.weights.copy()), {})
+    assert update.weights.integers.tolist() == [update.steps]
+
+
+def test_a_client_from_whom_the_loss_learns_nothing_can_be_left_out_or_spared_decay():
+    federation = one_class()
+    options = {"loss": "tce", "training": {"weight_decay": 0.1, "unlearnable": "train"}}
+
+    def change(**training):
+        job = make_job(federation, **{**options, "training": {**options["training"], **training}})
+        start = job.model.weights.copy()
+        update, _ = train_client(job, 0, Received(1, start), {})
+        return update, (update.weights.parameters - start.parameters).abs().sum().item()
+
+    assert change()[1] > 0
+    assert change(unlearnable="no_decay")[1] == 0
+    assert change(unlearnable="skip")[0].skipped
+
+
+@pytest.mark.parametrize("loss", ["tce", "wsm"])
+def test_rows_of_absent_classes_are_shielded_from_all_but_weight_decay(loss):
+    def rows(**training):
+        job = make_job(one_class(per_client=2), loss=loss, training={"steps": 4, "lr": 0.5, **training})
+        start = job.model.weights.copy()
+        update, _ = train_client(job, 0, Received(1, start), {})
+        at = job.model.names.index("classifier.weight")
+        return [job.model.views(weights.parameters)[at] for weights in (start, update.weights)]
+
+    before, after = rows()
+    assert torch.equal(after[2], before[2])
+    assert not torch.equal(after[:2], before[:2])
+    before, after = rows(weight_decay=0.1)
+    torch.testing.assert_close(after[2], before[2] * (1 - 0.5 * 0.1) ** 4)
+
+
+def test_labels_to_validate_on_count_only_if_asked_for():
+    from eunoe.data.federation import Federation
+
+    # The last of a client's samples, which it validates on, may be of another class.
+    x, y = np.zeros((4, 5), np.float32), np.array([0, 0, 1, 2])
+    data = Federation.from_arrays(x, y, x, y, client_ids=np.zeros(4, np.int64), validation=0).data
+    ends = np.array([3])
+    federation = Federation(data, np.arange(4), np.array([0, 4]), ends, np.array([4]))
+    for option, counts in (("train", [2, 1, 0]), ("train_and_validation", [2, 1, 1])):
+        job = make_job(federation, participation=1, loss="wsm", training={"label_counts": option})
+        local, _ = begin_client(job, 0, Received(1, job.model.weights.copy()), {})
+        assert local.counts.tolist() == [2, 1, 0]
+        torch.testing.assert_close(local.terms, (torch.tensor(counts) / sum(counts)).log())
+    engine = Vectorised(job, ClientStates(Path("none")))
+    rows = engine._rows(Cohort.plan(job, job.setting_in(1), [0], exact=True))
+    torch.testing.assert_close(rows["terms"], local.terms[None])
+    assert rows["counts"].tolist() == [[2, 1, 0]]
+
+
+def one_class(per_client=1):
+    """Clients with one class each, or the first with two."""
+    from eunoe.data.federation import Federation
+
+    x = np.random.default_rng(0).normal(size=(30, 5)).astype(np.float32)
+    y = np.repeat([0, 1, 2], 10)
+    return Federation.from_arrays(x, y, x, y, client_ids=y // per_client)
