@@ -1,6 +1,6 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
-    python benchmarks/engine.py [process] [serial] [vectorised] [sizes] [memory] [clients] [merge]
+    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [clients] [merge]
 
 Without a name, all of them run. Each pair is measured in turn, again and again, and compared by the 20th
 percentile of its times, since a shared machine is never faster than itself but often slower.
@@ -28,24 +28,25 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
-from eunoe.engines.vectorized.engine import Vectorised
+from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.metrics.probes import Prober
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import one_round, start_course
-from eunoe.training.aggregation import Sums
-from eunoe.training.client import Received, Update
-from eunoe.training.simulation import Job
+from eunoe.runs.loop import one_round
+from eunoe.runs.state import start_state
+from eunoe.training.aggregation import Aggregate
+from eunoe.training.client import Broadcast, Update
+from eunoe.training.simulation import Simulation
 
 torch.set_num_threads(1)
 
 
 def images(clients: int, size: int, classes: int = 10) -> Federation:
     """Random CIFAR-shaped images, as many for each client."""
-    chance = np.random.default_rng(0)
-    x = chance.integers(0, 256, (clients * size, 32, 32, 3), dtype=np.uint8)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (clients * size, 32, 32, 3), dtype=np.uint8)
     y = np.arange(len(x)) % classes
     data = from_arrays(x, y, x[:10], y[:10], classes=classes)
     return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
@@ -53,8 +54,8 @@ def images(clients: int, size: int, classes: int = 10) -> Federation:
 
 def points(clients: int, size: int, inputs: int = 64, classes: int = 10) -> Federation:
     """Random vectors, as many for each client."""
-    chance = np.random.default_rng(0)
-    x = chance.normal(size=(clients * size, inputs)).astype(np.float32)
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(clients * size, inputs)).astype(np.float32)
     y = np.arange(len(x)) % classes
     data = from_arrays(x, y, x[:10], y[:10], classes=classes)
     return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
@@ -68,7 +69,7 @@ def logistic() -> nn.Module:
     return nn.Linear(64, 10)
 
 
-def job_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Job:
+def job_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Simulation:
     base = {"data": "given", "partition": "given", "model": "given", "probes": []}
     config = make_config({**base, "participation": participation, "training": training})
     return assemble(config, Given(federation=federation, model=net))[0]
@@ -100,19 +101,19 @@ def usual_client(
     net: nn.Module, x: torch.Tensor, y: torch.Tensor, epochs: int, batch: int, lr: float
 ) -> None:
     """A client's training as it is usually written."""
-    optimiser = torch.optim.SGD(net.parameters(), lr=lr)
+    optimizer = torch.optim.SGD(net.parameters(), lr=lr)
     for _ in range(epochs):
         for rows in torch.randperm(len(x)).split(batch):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
 
 
 def process(rounds: int = 12) -> None:
     """Rounds of LeNet on two workers against two bare processes that do the same steps."""
     federation = images(100, 448)
-    job = job_of(federation, LeNet((3, 32, 32), 10), 10, epochs=3, batch_size=64, lr=0.01)
-    course, prober = start_course(job), Prober(job, (), 1)
+    simulation = job_of(federation, LeNet((3, 32, 32), 10), 10, epochs=3, batch_size=64, lr=0.01)
+    run_state, prober = start_state(simulation), Prober(simulation, (), 1)
     ready = [
         federation.inputs("clients", torch.from_numpy(federation.rows(k))).contiguous() for k in range(10)
     ]
@@ -132,10 +133,13 @@ def process(rounds: int = 12) -> None:
         for pipe in pipes:
             pipe.recv()
 
-    with tempfile.TemporaryDirectory() as folder, Process(job, ClientStates(Path(folder)), 2) as engine:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Process(simulation, ClientStates(Path(folder)), 2) as engine,
+    ):
 
         def mine() -> None:
-            one_round(job, engine, course, prober)
+            one_round(simulation, engine, run_state, prober)
 
         interleaved({"eunoe": mine, "bare": bare}, 2)
         report("process engine, LeNet", interleaved({"eunoe": mine, "bare": bare}, rounds), 1.10)
@@ -157,15 +161,15 @@ def bare_worker(pipe: Any, xs: list[torch.Tensor], ys: list[torch.Tensor]) -> No
 def serial(rounds: int = 40) -> None:
     """Steps of a small network against the usual loop."""
     federation = points(10, 160)
-    job = job_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
-    course, prober, net = start_course(job), Prober(job, (), 1), mlp()
+    simulation = job_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
+    run_state, prober, net = start_state(simulation), Prober(simulation, (), 1), mlp()
     x, y = federation.data.train.x, federation.data.train.y
     parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(10))]
     with tempfile.TemporaryDirectory() as folder:
-        engine = Serial(job, ClientStates(Path(folder)))
+        engine = Serial(simulation, ClientStates(Path(folder)))
 
         def mine() -> None:
-            one_round(job, engine, course, prober)
+            one_round(simulation, engine, run_state, prober)
 
         def usual() -> None:
             for inputs, labels in parts:
@@ -177,21 +181,21 @@ def serial(rounds: int = 40) -> None:
         )
 
 
-def vectorised(rounds: int = 40) -> None:
+def vectorized(rounds: int = 40) -> None:
     """Rounds of small clients at once against the usual loop, that averages as well."""
     small = {"10 clients of an MLP": (10, mlp, 4), "50 clients of logistic regression": (50, logistic, 10)}
     for what, (count, net_of, times) in small.items():
         federation = points(count, 16)
-        job = job_of(federation, net_of(), count, epochs=5, batch_size=8, lr=0.01)
-        course, prober, net = start_course(job), Prober(job, (), 1), net_of()
+        simulation = job_of(federation, net_of(), count, epochs=5, batch_size=8, lr=0.01)
+        run_state, prober, net = start_state(simulation), Prober(simulation, (), 1), net_of()
         start = [p.detach().clone() for p in net.parameters()]
         x, y = federation.data.train.x, federation.data.train.y
         parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(count))]
         with tempfile.TemporaryDirectory() as folder:
-            engine = Vectorised(job, ClientStates(Path(folder)))
+            engine = Vectorized(simulation, ClientStates(Path(folder)))
 
-            def mine(job=job, engine=engine, course=course, prober=prober) -> None:  # type: ignore[no-untyped-def]
-                one_round(job, engine, course, prober)
+            def mine(simulation=simulation, engine=engine, run_state=run_state, prober=prober) -> None:  # type: ignore[no-untyped-def]
+                one_round(simulation, engine, run_state, prober)
 
             def usual(net=net, start=start, parts=parts) -> None:  # type: ignore[no-untyped-def]
                 total = [torch.zeros_like(p) for p in start]
@@ -206,15 +210,15 @@ def vectorised(rounds: int = 40) -> None:
             began = time.perf_counter()
             # Steps are recorded during the first rounds.
             interleaved({"eunoe": mine}, 20)
-            print(f"the vectorised engine's first 20 rounds took {time.perf_counter() - began:.1f} s")
+            print(f"the vectorized engine's first 20 rounds took {time.perf_counter() - began:.1f} s")
             seconds = interleaved({"eunoe": mine, "usual": usual}, rounds)
-        report(f"vectorised engine, {what}, batch 8, 5 epochs of 16", seconds, 1 / times)
+        report(f"vectorized engine, {what}, batch 8, 5 epochs of 16", seconds, 1 / times)
 
 
 def sizes(rounds: int = 8) -> None:
-    """From which model on the vectorised engine pays: its speed against the serial engine's."""
-    chance = np.random.default_rng(0)
-    pixels = chance.integers(0, 256, (640, 8, 8), dtype=np.uint8)
+    """From which model on the vectorized engine pays: its speed against the serial engine's."""
+    rng = np.random.default_rng(0)
+    pixels = rng.integers(0, 256, (640, 8, 8), dtype=np.uint8)
     small = from_arrays(pixels, np.arange(640) % 10, pixels[:10], np.arange(10))
     digits = Federation.build(small, Iid(clients=40), split=Split(validation=0.0))
     cases: dict[str, tuple[Federation, nn.Module]] = {
@@ -228,21 +232,21 @@ def sizes(rounds: int = 8) -> None:
     }
     for what, (federation, net) in cases.items():
         count = len(federation)
-        job = job_of(federation, net, count, epochs=5, batch_size=8, lr=0.01)
-        received = Received(1, job.model.weights.copy())
+        simulation = job_of(federation, net, count, epochs=5, batch_size=8, lr=0.01)
+        broadcast = Broadcast(1, simulation.model.weights.copy())
         with tempfile.TemporaryDirectory() as folder:
-            engines = [kind(job, ClientStates(Path(folder))) for kind in (Vectorised, Serial)]
+            engines = [kind(simulation, ClientStates(Path(folder))) for kind in (Vectorized, Serial)]
             work: dict[str, Callable[[], None]] = {
-                type(engine).__name__: lambda engine=engine, count=count, received=received: list(
-                    engine.train(range(count), received)
+                type(engine).__name__: lambda engine=engine, count=count, broadcast=broadcast: list(
+                    engine.train(range(count), broadcast)
                 )
                 for engine in engines
             }
             for _ in range(11):
-                work["Vectorised"]()
+                work["Vectorized"]()
             many, one = (low(seconds) for seconds in interleaved(work, rounds).values())
         print(
-            f"{what:20} {job.setting.parameters:>8,} parameters, cohort {min(count, engines[0].cohort):>2}: "
+            f"{what:20} {simulation.context.parameters:>8,} parameters, cohort {min(count, engines[0].cohort):>2}: "
             f"{one / many:5.1f} times as fast as serial"
         )
 
@@ -250,12 +254,15 @@ def sizes(rounds: int = 8) -> None:
 def memory() -> None:
     """Memory after 300 rounds against that after 20."""
     federation = points(50, 40)
-    job = job_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
-    course, prober = start_course(job), Prober(job, (), 1)
-    with tempfile.TemporaryDirectory() as folder, Process(job, ClientStates(Path(folder)), 2) as engine:
+    simulation = job_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
+    run_state, prober = start_state(simulation), Prober(simulation, (), 1)
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        Process(simulation, ClientStates(Path(folder)), 2) as engine,
+    ):
         used = {}
         for round in range(1, 301):
-            one_round(job, engine, course, prober)
+            one_round(simulation, engine, run_state, prober)
             used[round] = resident()
         print(
             f"memory: {used[20]:.0f} MB after 20 rounds, {used[300]:.0f} MB after 300, "
@@ -274,13 +281,15 @@ def clients(rounds: int = 30) -> None:
         data = from_arrays(x.numpy(), y.numpy(), x[:10].numpy(), y[:10].numpy())
         offsets = np.arange(count + 1) * 10
         federation = Federation(data, rows, offsets, offsets[1:], offsets[1:])
-        job = job_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
+        simulation = job_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
         if count > 100:
             print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
-        engine = Serial(job, ClientStates(Path(tempfile.mkdtemp())))
-        course, prober = start_course(job), Prober(job, (), 1)
-        engines[f"{count:,} clients"] = lambda job=job, engine=engine, course=course, prober=prober: (
-            one_round(job, engine, course, prober)
+        engine = Serial(simulation, ClientStates(Path(tempfile.mkdtemp())))
+        run_state, prober = start_state(simulation), Prober(simulation, (), 1)
+        engines[f"{count:,} clients"] = (
+            lambda simulation=simulation, engine=engine, run_state=run_state, prober=prober: one_round(
+                simulation, engine, run_state, prober
+            )
         )
     interleaved(engines, 2)
     report("a round", interleaved(engines, rounds), 1.2)
@@ -290,13 +299,15 @@ def merge() -> None:
     """Memory of merging a thousand updates of 1.7M parameters."""
     size = 1_700_000
     empty = torch.empty(0)
-    job = job_of(points(100, 10), mlp(), 10)
+    simulation = job_of(points(100, 10), mlp(), 10)
     start = Weights(torch.zeros(size), empty, empty.long())
     before = peak()
-    sums = Sums(job.method, start, job.setting)
+    aggregate = Aggregate(simulation.method, start, simulation.context)
     for client in range(1000):
-        sums.add(Update(client, 10, Weights(torch.full((size,), float(client)), empty, empty.long()), {}))
-    job.method.merge({}, sums, job.setting)
+        aggregate.add(
+            Update(client, 10, Weights(torch.full((size,), float(client)), empty, empty.long()), {})
+        )
+    simulation.method.merge({}, aggregate, simulation.context)
     used = (peak() - before) / (size * 4 / 1e6)
     print(f"merging 1,000 updates: memory of {used:.0f} models")
 
@@ -311,7 +322,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorised, sizes, memory, clients, merge)}
+SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, clients, merge)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -33,8 +33,8 @@ def page() -> None:
 
 
 def probe() -> None:
-    chance = np.random.default_rng(0)
-    x = chance.integers(0, 256, (100 * 500, 32, 32, 3), dtype=np.uint8)
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 256, (100 * 500, 32, 32, 3), dtype=np.uint8)
     y = np.arange(len(x)) % 10
     data = from_arrays(x, y, x[:1000], y[:1000])
     federation = Federation.build(data, Iid(clients=100), split=Split(validation=0.1))

@@ -29,7 +29,8 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import one_round, start_course
+from eunoe.runs.loop import one_round
+from eunoe.runs.state import start_state
 
 HEAD = {"name": "cnn", "head": True}
 CLIP = {"clip": 10.0}
@@ -61,16 +62,16 @@ class Turn:
         base = {"participation": len(federation), "model": "cnn"}
         training = {"epochs": 5, "batch_size": 50, "lr": 0.01, **changes.get("training", {})}
         config = make_config({**base, **changes, "training": training})
-        self.job, _ = assemble(config, Given(federation=federation))
-        self.engine = Serial(self.job, ClientStates(folder))
-        self.course = start_course(self.job)
-        self.prober = Prober(self.job, (), 1)
+        self.simulation, _ = assemble(config, Given(federation=federation))
+        self.engine = Serial(self.simulation, ClientStates(folder))
+        self.run_state = start_state(self.simulation)
+        self.prober = Prober(self.simulation, (), 1)
 
     def seconds(self) -> float:
         start = time.process_time()
-        one_round(self.job, self.engine, self.course, self.prober)
+        one_round(self.simulation, self.engine, self.run_state, self.prober)
         taken = time.process_time() - start
-        self.engine.states.prune(self.course.round)
+        self.engine.states.prune(self.run_state.round)
         return taken
 
 

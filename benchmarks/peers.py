@@ -33,7 +33,7 @@ WHAT = {
 # The first of each is what the others are compared with. Small models train fastest on one core.
 PROGRAMS = {
     "mlp": {
-        "Eunoe, vectorised": "eunoe vectorised",
+        "Eunoe, vectorized": "eunoe vectorized",
         "Eunoe, serial": "eunoe serial",
         "bare loop": "bare one",
         "pfl-research": "pfl one",
@@ -48,7 +48,7 @@ PROGRAMS = {
         "Flower simulation": "flower usual",
     },
 }
-# Rounds before the first measurement (the vectorised engine records its steps in them), and in each.
+# Rounds before the first measurement (the vectorized engine records its steps in them), and in each.
 ROUNDS = {"mlp": (20, 4), "lenet": (1, 1)}
 
 

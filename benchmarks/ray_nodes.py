@@ -19,8 +19,9 @@ from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import choose, start_course
-from eunoe.training.client import Received
+from eunoe.runs.loop import choose
+from eunoe.runs.state import start_state
+from eunoe.training.client import Broadcast
 
 CLIENTS, SIZE, PARTICIPANTS, ROUNDS = 100, 448, 10, 5
 WANTED = 1.7
@@ -28,9 +29,9 @@ WANTED = 1.7
 
 def main() -> None:
     torch.set_num_threads(1)
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     count = CLIENTS * SIZE
-    x, y = chance.integers(0, 256, (count, 32, 32, 3), np.uint8), chance.integers(0, 10, count)
+    x, y = rng.integers(0, 256, (count, 32, 32, 3), np.uint8), rng.integers(0, 10, count)
     federation = Federation.from_arrays(x, y, x[:1], y[:1], partition="iid", clients=CLIENTS, validation=0.0)
     values = {
         "data": "given",
@@ -39,15 +40,15 @@ def main() -> None:
         "participation": PARTICIPANTS,
         "training": {"epochs": 3, "batch_size": 64},
     }
-    job, _ = assemble(make_config(values), Given(federation=federation))
-    weights = start_course(job).weights
+    simulation, _ = assemble(make_config(values), Given(federation=federation))
+    weights = start_state(simulation).weights
 
     def seconds(engine: Engine) -> float:
         """The median time of a round, after one that starts the workers."""
         times = []
         for round in range(1, ROUNDS + 2):
             began = time.monotonic()
-            for _ in engine.train(choose(job, round), Received(round, weights)):
+            for _ in engine.train(choose(simulation, round), Broadcast(round, weights)):
                 pass
             times.append(time.monotonic() - began)
         return statistics.median(times[1:])
@@ -57,7 +58,7 @@ def main() -> None:
     try:
         with (
             tempfile.TemporaryDirectory() as folder,
-            Ray(job, ClientStates(Path(folder)), cluster.address) as engine,
+            Ray(simulation, ClientStates(Path(folder)), cluster.address) as engine,
         ):
             one = seconds(engine)
             cluster.add_node(num_cpus=1)

@@ -13,18 +13,18 @@ from published import method_rows
 from eunoe.config import registry
 from eunoe.methods.base import Method
 from eunoe.records.comparison import as_markdown
-from eunoe.server.optimizers import ServerStep
+from eunoe.server.optimizers import ServerOptimizer
 
 HERE = Path(__file__).parent
 MEASURED = json.loads((HERE / "measured" / "methods-on-digits.json").read_text("utf-8"))
 WHEN_IT_HELPS = tomllib.loads((HERE / "when_it_helps.toml").read_text("utf-8"))
 
 
-def kind_of(name: str) -> type[Method] | type[ServerStep]:
-    """A method, or the server step of those that are FedAvg with another one."""
+def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
+    """A method, or the server optimizer of those that are FedAvg with another one."""
     found = registry.find("method", name)
     assert isinstance(found, type)
-    assert issubclass(found, Method | ServerStep)
+    assert issubclass(found, Method | ServerOptimizer)
     return found
 
 
@@ -37,7 +37,7 @@ def overview(names: list[str]) -> str:
     ]
     text = (
         "# Methods\n\nAny method goes with any loss, but for central training, which has no "
-        "clients and minimises cross-entropy. Costs are per client and round, in multiples of the "
+        "clients and minimizes cross-entropy. Costs are per client and round, in multiples of the "
         "model's size, against FedAvg. `eunoe list methods` prints this table.\n\n"
     )
     table = as_markdown(MEASURED["headings"], MEASURED["rows"])

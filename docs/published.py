@@ -156,7 +156,7 @@ def _section(shown: Published, note: Note, has_figure: bool) -> list[str]:
     lines = [
         f"### {shown.recipe}{small}",
         f"*{library().papers[exhibit.paper].title}*, {exhibit.where}: {exhibit.measure}. "
-        f"Setting: {exhibit.setting}. {exhibit.sentence}.",
+        f"Setting: {exhibit.context}. {exhibit.sentence}.",
     ]
     lines += [f"This recipe: {recipe.differs}."] * bool(recipe.differs)
     lines += [f"Numbers are: {recipe.measured}."] * (exhibit.kind == "figure")
@@ -217,8 +217,8 @@ def _method(out: Path, row: Row) -> str:
     if not row.folders:
         return ""
     config = tomllib.loads((out / row.folders[0] / "config.toml").read_text("utf-8"))
-    step = config.get("server_step", {}).get("name", "average")
-    return str(config["method"]["name"]) if step == "average" else ""
+    step = config.get("server_optimizer", {}).get("name", "sgd")
+    return str(config["method"]["name"]) if step == "sgd" else ""
 
 
 def refresh(out: Path = OUT) -> None:

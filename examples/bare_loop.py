@@ -43,10 +43,10 @@ def main() -> Forgetting:
         sums = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
         samples = sum(len(clients[k]) for k in chosen)
         for k in chosen:
-            local = copy.deepcopy(model)
-            train(local, x[clients[k]], y[clients[k]], generator)
-            watch.local(k, local, label_counts=y[clients[k]].bincount(minlength=10))
-            for name, tensor in local.state_dict().items():
+            client = copy.deepcopy(model)
+            train(client, x[clients[k]], y[clients[k]], generator)
+            watch.local(k, client, label_counts=y[clients[k]].bincount(minlength=10))
+            for name, tensor in client.state_dict().items():
                 sums[name] += tensor * len(clients[k]) / samples
         model.load_state_dict(sums)
         watch.merged(model)

@@ -7,11 +7,11 @@ import eunoe
 
 def sensors(clients: int = 12, size: int = 80) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Readings of machines; each machine has known only two of six faults."""
-    chance = np.random.default_rng(0)
-    centres = chance.normal(size=(6, 16)) * 0.7
+    rng = np.random.default_rng(0)
+    centers = rng.normal(size=(6, 16)) * 0.7
     owner = np.repeat(np.arange(clients), size)
-    fault = np.array([chance.choice([k % 6, (k + 1) % 6]) for k in owner])
-    return (centres[fault] + chance.normal(size=(len(fault), 16))).astype(np.float32), fault, owner
+    fault = np.array([rng.choice([k % 6, (k + 1) % 6]) for k in owner])
+    return (centers[fault] + rng.normal(size=(len(fault), 16))).astype(np.float32), fault, owner
 
 
 def main() -> None:

@@ -8,8 +8,8 @@ from torch import Tensor
 
 from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Merged, Method
-from eunoe.methods.context import Setting
-from eunoe.training.aggregation import Sums
+from eunoe.methods.context import RoundContext
+from eunoe.training.aggregation import Aggregate
 
 Vectors = dict[str, Tensor]
 
@@ -22,13 +22,13 @@ class RunningMean(Method):
 
     decay: float = Field(0.8, ge=0, lt=1, description="How much of the mean stays in a round.")
 
-    def start(self, weights: Weights, setting: Setting) -> Vectors:
+    def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"mean": weights.parameters.clone()}
 
-    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
-        merged = super().merge(server, sums, setting)
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        merged = super().merge(server, aggregate, context)
         mean = merged.server["mean"].lerp(merged.weights.parameters, 1 - self.decay)
         return Merged(merged.weights, {**merged.server, "mean": mean}, merged.record)
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
-        return Weights(server["mean"], weights.floats, weights.integers)
+        return Weights(server["mean"], weights.float_buffers, weights.int_buffers)

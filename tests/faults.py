@@ -13,11 +13,11 @@ from torch import Tensor
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.methods.base import Finished, Method, Upload
-from eunoe.methods.client_context import Local
-from eunoe.methods.context import Setting
-from eunoe.runs.folder import load_course
-from eunoe.runs.loop import start_course
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.runs.folder import load_state
 from eunoe.runs.run import Run
+from eunoe.runs.state import start_state
 
 # Faults of a client that the server must refuse; they come again whenever the client trains again.
 EXCLUDING = ("nan", "inf", "wrong size")
@@ -38,45 +38,45 @@ class Faulty(Method):
     marks: str = Field("", description="Folder in which a fault that happens once leaves a mark.")
     pause: float = Field(0.0, description="Seconds that every client takes on top.")
 
-    def client_state(self, setting: Setting) -> dict[str, int]:
-        return {"memory": setting.parameters}
+    def client_state(self, context: RoundContext) -> dict[str, int]:
+        return {"memory": context.parameters}
 
-    def uploads(self, setting: Setting) -> dict[str, Upload]:
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
         return {"age": Upload("sum", 1)}
 
-    def begin(self, local: Local) -> None:
+    def begin(self, client: ClientContext) -> None:
         time.sleep(self.pause)
-        match self.faults.get(f"{local.setting.round}/{local.client}"):
-            case "kill" if self._first(local):
+        match self.faults.get(f"{client.context.round}/{client.id}"):
+            case "kill" if self._first(client):
                 os.kill(os.getpid(), signal.SIGKILL)
-            case "wait" if self._first(local):
+            case "wait" if self._first(client):
                 time.sleep(600)
-            case "slow" if self._first(local):
+            case "slow" if self._first(client):
                 time.sleep(0.5)
             case "mark":
-                self._first(local)
+                self._first(client)
             case "error":
                 raise OwnError("it does not work", 7)
 
-    def correct(self, local: Local, gradient: Tensor) -> Tensor:
-        return gradient + 0.1 * local.own["memory"]
+    def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
+        return gradient + 0.1 * client.state["memory"]
 
-    def finish(self, local: Local) -> Finished:
-        memory = local.weights - local.start.parameters
+    def finish(self, client: ClientContext) -> Finished:
+        memory = client.weights - client.start.parameters
         age = torch.ones(1, dtype=memory.dtype)
-        match self.faults.get(f"{local.setting.round}/{local.client}"):
+        match self.faults.get(f"{client.context.round}/{client.id}"):
             case "nan":
-                local.weights[0] = float("nan")
+                client.weights[0] = float("nan")
             case "inf":
-                local.weights[-1] = float("inf")
+                client.weights[-1] = float("inf")
             case "wrong size":
                 age = torch.ones(2, dtype=memory.dtype)
         return Finished({"age": age}, {"memory": memory})
 
-    def _first(self, local: Local) -> bool:
+    def _first(self, client: ClientContext) -> bool:
         """Whether this fault happens for the first time; from now on it has happened."""
         try:
-            with open(Path(self.marks) / f"{local.setting.round}-{local.client}", "x") as mark:
+            with open(Path(self.marks) / f"{client.context.round}-{client.id}", "x") as mark:
                 mark.write(f"{os.getpid()} {os.getppid()}")
         except FileExistsError:
             return False
@@ -86,12 +86,13 @@ class Faulty(Method):
 def results(run: Run) -> dict[str, Any]:
     """All that two equal runs have in common: metrics, final weights and the clients' states."""
     states = ClientStates(run.folder / "states")
-    load_course(run.folder, start_course(run.job), states)
+    load_state(run.folder, start_state(run.simulation), states)
     weights = run.weights()
     return {
         "metrics": (run.folder / "metrics.jsonl").read_bytes(),
         "weights": [
-            value.numpy().tobytes() for value in (weights.parameters, weights.floats, weights.integers)
+            value.numpy().tobytes()
+            for value in (weights.parameters, weights.float_buffers, weights.int_buffers)
         ],
         "states": {entry: states.path(*entry).read_bytes() for entry in states.accepted.items()},
     }

@@ -9,18 +9,18 @@ from torch import nn
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.runs.assembly import Given, assemble
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 
 def blobs(
     clients: int = 4, size: int = 40, classes: int = 3, dimensions: int = 5, seed: int = 0, **options: Any
 ) -> Federation:
-    """Clients with points around one centre per class."""
-    chance = np.random.default_rng(seed)
-    labels = chance.integers(0, classes, clients * size + 60)
+    """Clients with points around one center per class."""
+    rng = np.random.default_rng(seed)
+    labels = rng.integers(0, classes, clients * size + 60)
     labels[:classes] = np.arange(classes)
-    centres = chance.normal(size=(classes, dimensions)) * 2
-    points = (centres[labels] + chance.normal(size=(len(labels), dimensions))).astype(np.float32)
+    centers = rng.normal(size=(classes, dimensions)) * 2
+    points = (centers[labels] + rng.normal(size=(len(labels), dimensions))).astype(np.float32)
     options = {"partition": "dirichlet", "alpha": 0.5, **options}
     return Federation.from_arrays(
         points[60:], labels[60:], points[:60], labels[:60], clients=clients, seed=seed, **options
@@ -67,9 +67,9 @@ class Same(nn.Module):
         return x * self.scale
 
 
-def make_job(
+def make_simulation(
     federation: Federation | None = None, net: nn.Module | None = None, dtype: str = "float32", **values: Any
-) -> Job:
+) -> Simulation:
     """A job of a small federation and network with these config values."""
     torch.manual_seed(0)
     given = Given(federation=federation or blobs(), model=net or Net())

@@ -15,18 +15,19 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import Record, one_round, start_course
-from eunoe.training.simulation import Job
+from eunoe.runs.loop import Record, one_round
+from eunoe.runs.state import start_state
+from eunoe.training.simulation import Simulation
 
 CLASSES, INPUTS = 3, 4
 
 
 def blobs(size: int, seed: int, classes: int = CLASSES) -> Samples:
-    """Points around one centre per class."""
-    chance = torch.Generator().manual_seed(seed)
-    y = torch.randint(0, classes, (size,), generator=chance)
-    centres = torch.randn(classes, INPUTS, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
-    return Samples(centres[y] + torch.randn(size, INPUTS, generator=chance, dtype=torch.float64), y)
+    """Points around one center per class."""
+    rng = torch.Generator().manual_seed(seed)
+    y = torch.randint(0, classes, (size,), generator=rng)
+    centers = torch.randn(classes, INPUTS, generator=torch.Generator().manual_seed(99), dtype=torch.float64)
+    return Samples(centers[y] + torch.randn(size, INPUTS, generator=rng, dtype=torch.float64), y)
 
 
 def federation(
@@ -48,11 +49,11 @@ def federation(
         np.arange(first, first + public),
         np.arange(first + public, first + public + validation),
         dtype=torch.float64,
-        public_labelled=foreign is None,
+        public_labeled=foreign is None,
     )
 
 
-def make_job(on: Federation, method: Any, **config: Any) -> Job:
+def make_simulation(on: Federation, method: Any, **config: Any) -> Simulation:
     """A job of a linear model in float64 on this federation."""
     values = {"model": {"name": "logistic", "dtype": "float64"}, "participation": 1.0, "method": method}
     return assemble(make_config({**values, **config}), Given(federation=on))[0]
@@ -61,21 +62,23 @@ def make_job(on: Federation, method: Any, **config: Any) -> Job:
 class Rounds:
     """A run without a folder."""
 
-    def __init__(self, job: Job, folder: Path) -> None:
-        self.job, self.engine = job, Serial(job, ClientStates(folder / "states"))
-        self.course = start_course(job)
+    def __init__(self, simulation: Simulation, folder: Path) -> None:
+        self.simulation, self.engine = simulation, Serial(simulation, ClientStates(folder / "states"))
+        self.run_state = start_state(simulation)
         self.records: list[Record] = []
 
     def go(self, rounds: int = 1) -> "Rounds":
         for _ in range(rounds):
-            self.records.append(one_round(self.job, self.engine, self.course, Prober(self.job, (), 1))[0])
+            self.records.append(
+                one_round(self.simulation, self.engine, self.run_state, Prober(self.simulation, (), 1))[0]
+            )
         return self
 
     @property
     def parameters(self) -> Tensor:
-        return self.course.weights.parameters
+        return self.run_state.weights.parameters
 
 
 def after(rounds: int, folder: Path, on: Federation, method: Any, **config: Any) -> Tensor:
     """The parameters after some rounds."""
-    return Rounds(make_job(on, method, **config), folder).go(rounds).parameters
+    return Rounds(make_simulation(on, method, **config), folder).go(rounds).parameters

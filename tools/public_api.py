@@ -32,7 +32,7 @@ FURTHER = {
     "local.Local": "eunoe.methods.client_context",
     "local.Batch": "eunoe.methods.client_context",
     "losses.Loss": "eunoe.losses.base",
-    "server_steps.ServerStep": "eunoe.server.optimizers",
+    "server_optimizers.ServerStep": "eunoe.server.optimizers",
     "trackers.base.Tracker": "eunoe.trackers.base",
     "trackers.base.Followed": "eunoe.trackers.base",
     "flower.measure": "eunoe.flower.measure",

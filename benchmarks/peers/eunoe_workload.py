@@ -16,20 +16,21 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
-from eunoe.engines.vectorized.engine import Vectorised
+from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import one_round, start_course
-from eunoe.training.simulation import Job
+from eunoe.runs.loop import one_round
+from eunoe.runs.state import start_state
+from eunoe.training.simulation import Simulation
 
 
-def job_of(work: Workload) -> Job:
-    chance, size = np.random.default_rng(0), work.clients * work.samples
+def job_of(work: Workload) -> Simulation:
+    rng, size = np.random.default_rng(0), work.clients * work.samples
     if len(work.shape) == 3:
         # As a data set holds images: bytes, of which each batch is made into floats.
-        x = chance.integers(0, 256, (size, *work.shape[1:], work.shape[0]), dtype=np.uint8)
+        x = rng.integers(0, 256, (size, *work.shape[1:], work.shape[0]), dtype=np.uint8)
     else:
-        x = chance.normal(size=(size, *work.shape)).astype(np.float32)
+        x = rng.normal(size=(size, *work.shape)).astype(np.float32)
     y = np.arange(size) % 10
     data = from_arrays(x, y, x[:10], y[:10], classes=10)
     federation = Federation.build(data, Iid(clients=work.clients), split=Split(validation=0.0))
@@ -41,19 +42,19 @@ def job_of(work: Workload) -> Job:
 
 def main() -> None:
     torch.set_num_threads(1)
-    job = job_of(WORKLOADS[sys.argv[1]])
-    course, prober = start_course(job), Prober(job, (), 1)
+    simulation = job_of(WORKLOADS[sys.argv[1]])
+    run_state, prober = start_state(simulation), Prober(simulation, (), 1)
     with tempfile.TemporaryDirectory() as folder:
         states = ClientStates(Path(folder))
         engines = {
-            "serial": lambda: Serial(job, states),
-            "process": lambda: Process(job, states, CORES),
-            "vectorised": lambda: Vectorised(job, states),
+            "serial": lambda: Serial(simulation, states),
+            "process": lambda: Process(simulation, states, CORES),
+            "vectorized": lambda: Vectorized(simulation, states),
         }
         with engines[sys.argv[2]]() as engine:
             for rounds in asked_rounds():
                 for _ in range(rounds):
-                    one_round(job, engine, course, prober)
+                    one_round(simulation, engine, run_state, prober)
 
 
 if __name__ == "__main__":

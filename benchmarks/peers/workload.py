@@ -32,11 +32,9 @@ class Workload:
 
     def clients_data(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Each client's inputs, as floats that need no further work, and labels."""
-        chance = torch.Generator().manual_seed(0)
+        rng = torch.Generator().manual_seed(0)
         labels = torch.arange(self.samples) % 10
-        return [
-            (torch.randn(self.samples, *self.shape, generator=chance), labels) for _ in range(self.clients)
-        ]
+        return [(torch.randn(self.samples, *self.shape, generator=rng), labels) for _ in range(self.clients)]
 
 
 WORKLOADS = {
@@ -68,12 +66,12 @@ def lenet() -> nn.Module:
 
 def train_client(net: nn.Module, x: torch.Tensor, y: torch.Tensor, work: Workload) -> None:
     """A client's training as it is usually written."""
-    optimiser = torch.optim.SGD(net.parameters(), lr=LR)
+    optimizer = torch.optim.SGD(net.parameters(), lr=LR)
     for _ in range(work.epochs):
         for rows in torch.randperm(len(x)).split(work.batch):
-            optimiser.zero_grad()
+            optimizer.zero_grad()
             nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
-            optimiser.step()
+            optimizer.step()
 
 
 def asked_rounds() -> Iterator[int]:

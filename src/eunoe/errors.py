@@ -1,4 +1,4 @@
-"""What can go wrong in a way that the user can mend."""
+"""What can go wrong in a way that the user can fix."""
 
 import difflib
 from collections.abc import Iterable

@@ -80,7 +80,7 @@ class Scenario:
         outside: int,
         lose_node: Callable[[], None] | None = None,
     ) -> None:
-        self.chance = np.random.default_rng(seed)
+        self.rng = np.random.default_rng(seed)
         self.home, self.folder, self.lose_node = home, home / "run", lose_node
         self.happened: Counter[str] = Counter()
         self.rounds = 2 * outside + 4
@@ -97,17 +97,17 @@ class Scenario:
             "engine": engine,
             "marks": str(home),
             "pause": 0.01,
-            "checkpoint_seconds": float(self.chance.choice([0.0, 0.2])),
+            "checkpoint_seconds": float(self.rng.choice([0.0, 0.2])),
             "faults": self._places(list(self.names), in_clients),
         }
-        after = 1 + self.chance.permutation(self.rounds - 3)[:outside]
+        after = 1 + self.rng.permutation(self.rounds - 3)[:outside]
         self.outside = sorted((int(r), by_others[i % len(by_others)]) for i, r in enumerate(after))
 
     def calm(self) -> Run:
         """The same run with none but the faults that exclude a client."""
         faults = {place: kind for place, kind in self.plan["faults"].items() if kind in EXCLUDING}
-        # The vectorised engine's bits are its own.
-        name = "vectorised" if self.plan["engine"]["name"] == "vectorised" else "serial"
+        # The vectorized engine's bits are its own.
+        name = "vectorized" if self.plan["engine"]["name"] == "vectorized" else "serial"
         plan = {"rounds": self.rounds, "engine": {"name": name}, "faults": faults}
         assert sit(self.home / "calm" / "run", plan) == 0
         return Run(self.home / "calm" / "run", things(plan))
@@ -136,7 +136,7 @@ class Scenario:
         """One sitting, from where the last ended up to a fault that ends it (or none)."""
         plan = dict(self.plan)
         if kind == "full disk":
-            plan["full"] = {"after": after, "torn": bool(self.chance.random() < 0.5)}
+            plan["full"] = {"after": after, "torn": bool(self.rng.random() < 0.5)}
         sitting = Sitting(self.folder, plan)
         for when, disturbance in disturbances:
             self._wait(sitting, when)
@@ -153,7 +153,7 @@ class Scenario:
             if not before:
                 # With its only checkpoint a run is lost: what is cut short is a later one.
                 newest = Path(shutil.copy(newest, newest.with_name("99999999.safetensors")))
-            os.truncate(newest, int(self.chance.integers(newest.stat().st_size)))
+            os.truncate(newest, int(self.rng.integers(newest.stat().st_size)))
         if kind:
             self.happened[kind] += 1
 
@@ -164,7 +164,7 @@ class Scenario:
             lambda: sitting.code() is not None or (path.exists() and int(path.read_text() or 0) >= after),
             LIMIT,
         )
-        time.sleep(self.chance.uniform(0, 0.05))
+        time.sleep(self.rng.uniform(0, 0.05))
         assert sitting.code() is None, f"a sitting ended with {sitting.code()} before round {after}"
 
     def _disturb(self, kind: str, sitting: Sitting) -> None:
@@ -173,15 +173,15 @@ class Scenario:
             self.lose_node()
         else:
             workers = children(sitting.pid)
-            os.kill(workers[int(self.chance.integers(len(workers)))], signal.SIGKILL)
+            os.kill(workers[int(self.rng.integers(len(workers)))], signal.SIGKILL)
         self.happened[kind] += 1
 
     def _places(self, kinds: list[str], count: int) -> dict[str, str]:
         """What happens to which client in which round; no round loses all its clients."""
         given = ("data", "partition", "model", "method")
         config = make_config({"participation": PARTICIPANTS, **dict.fromkeys(given, "given")})
-        job, _ = assemble(config, things({"faults": {}}))
-        places = [f"{r}/{c}" for r in range(1, self.rounds + 1) for c in choose(job, r)[:-1]]
-        chosen = self.chance.permutation(len(places))[:count]
+        simulation, _ = assemble(config, things({"faults": {}}))
+        places = [f"{r}/{c}" for r in range(1, self.rounds + 1) for c in choose(simulation, r)[:-1]]
+        chosen = self.rng.permutation(len(places))[:count]
         assert len(chosen) == count, "there are not enough clients for so many faults"
         return {places[place]: kinds[i % len(kinds)] for i, place in enumerate(chosen)}

@@ -26,7 +26,7 @@ SLOW = pytest.mark.slow
         ("serial", 1, 4, 4),
         ("process", 2, 7, 5),
         pytest.param("serial", 3, 20, 12, marks=SLOW),
-        pytest.param("vectorised", 4, 10, 8, marks=SLOW),
+        pytest.param("vectorized", 4, 10, 8, marks=SLOW),
         pytest.param("process", 5, 20, 15, marks=SLOW),
         pytest.param("process", 6, 20, 15, marks=SLOW),
     ],
@@ -43,11 +43,11 @@ def test_on_one_machine(
 def test_on_a_ray_cluster(
     tmp_path: Path, tally: Counter[str], cluster: Any, seed: int, in_clients: int, outside: int
 ) -> None:
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
     def lose_node() -> None:
         nodes = sorted(cluster.worker_nodes, key=lambda node: node.node_id)
-        lost = nodes[int(chance.integers(len(nodes)))]
+        lost = nodes[int(rng.integers(len(nodes)))]
         (raylet,) = lost.all_processes["raylet"]
         os.kill(raylet.process.pid, signal.SIGKILL)
         cluster.remove_node(lost, allow_graceful=False)

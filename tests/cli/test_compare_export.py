@@ -76,7 +76,7 @@ def test_weights_that_are_tied_are_exported_under_both_names(tmp_path: Path) -> 
     assert torch.equal(state["first.weight"], state["second.weight"])
     again = Tied((8, 8), 10)
     again.load_state_dict(state)
-    test = done.job.federation
+    test = done.simulation.federation
     x, y = test.preprocess(test.data.test.x), test.data.test.y
     right = again(x).argmax(1) == y
     assert right.double().mean().item() == done.records[-1]["test"]["accuracy"]

@@ -15,7 +15,7 @@ from tests.cli.command import eunoe
     [
         ("methods", "method"),
         ("losses", "loss"),
-        ("steps", "server step"),
+        ("steps", "server optimizer"),
         ("models", "model"),
         ("data", "data set"),
         ("partitions", "partition"),
@@ -44,7 +44,7 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("model:mlp",), "hidden"),
         (("data:npz",), "path"),
         (("partition:dirichlet",), "concentration"),
-        (("server_step:adam",), "lr"),
+        (("server_optimizer:adam",), "lr"),
         (("method:examples.running_mean:RunningMean",), "decay"),
     ],
 )

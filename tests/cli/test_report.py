@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from eunoe.cli.app import app
 from eunoe.records.reader import read_runs
-from eunoe.records.summary import summarise
+from eunoe.records.summary import summarize
 from tests.cli.command import eunoe
 
 
@@ -80,7 +80,7 @@ def test_no_sentence_has_a_negative_number(run):
     probe = {"schema": 1, "round": 2, "probe": "local_per_class", "clients": [0]}
     kept = {"start": [0.5, 0.5], "local": [[0.5, 0.5]], "merged": [0.5, 0.5]}
     (run / "probes.jsonl").write_text(json.dumps(probe | kept) + "\n")
-    text = str(summarise(read_runs([run])[0]))
+    text = str(summarize(read_runs([run])[0]))
     assert "a class ends no lower than its best" in text
     assert "the merge changes nothing" in text
     assert "-" not in text

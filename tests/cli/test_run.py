@@ -88,7 +88,7 @@ def test_odd_names_are_only_names(here: Path, name: str) -> None:
         ("model=mlpp", "did you mean 'mlp'?"),
         ("data=digts", "did you mean 'digits'?"),
         ("partition=idd", "did you mean 'iid'?"),
-        ("server_step=yogy", "did you mean 'yogi'?"),
+        ("server_optimizer=yogy", "did you mean 'yogi'?"),
         ("participation=0", "a share above 0.0 up to 1.0, or a number of clients"),
         ("participation=2.0", "a share above 0.0 up to 1.0, or a number of clients"),
         ("participation=31", "31 of 30 clients cannot take part"),

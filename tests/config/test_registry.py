@@ -63,7 +63,12 @@ def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> No
         ("loss", "logit_adjusted", {"tau": -1}, "loss 'logit_adjusted': tau: input should be greater than"),
         ("loss", "logit_adjusted", {"tau": True}, "loss 'logit_adjusted': tau: it must be a number"),
         ("partition", "iid", {"clients": True}, "partition 'iid': clients: it must be a number"),
-        ("server step", "average", {"gma": True}, "server step 'average': gma: it must be a number"),
+        (
+            "server optimizer",
+            "sgd",
+            {"gma": True},
+            "server optimizer 'average': gma: it must be a number",
+        ),
         ("loss", "ce", {"tau": 1}, "there are none"),
         ("model", "mlp", {"hidden": 3}, "model 'mlp': hidden: input should be a list (not 3)"),
         ("model", "mlp", {"hidden": "a"}, "model 'mlp': hidden: input should be a list (not 'a')"),
@@ -94,7 +99,7 @@ def test_an_import_error_inside_the_users_own_file_arrives_whole(
     assert registry.build("model", "mine_that_works:thing", {"a": 3}) == 3
 
 
-@pytest.mark.parametrize("kind", ["method", "loss", "server step", "tracker"])
+@pytest.mark.parametrize("kind", ["method", "loss", "server optimizer", "tracker"])
 def test_what_is_no_class_of_its_kind_is_not_called(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(**options: Any) -> None:
         raise AssertionError
@@ -125,29 +130,29 @@ def test_defaults_are_those_that_a_file_can_say() -> None:
 
 def test_the_first_line_of_the_docstring_is_the_summary() -> None:
     assert registry.summary("model", f"{HERE}:adder") == "What a user's own function may look like."
-    assert registry.summary("method", "gma") == "fedavg with server step average, gma = 0.4"
+    assert registry.summary("method", "gma") == "fedavg with server optimizer average, gma = 0.4"
 
 
 def test_a_name_for_fedavg_with_a_step_is_written_out() -> None:
     written = registry.unalias({"method": {"name": "fedadam", "weighting": "uniform", "lr": 0.1}, "seed": 1})
     assert written == {
         "method": {"name": "fedavg", "weighting": "uniform"},
-        "server_step": {"name": "adam", "lr": 0.1},
+        "server_optimizer": {"name": "adam", "lr": 0.1},
         "seed": 1,
     }
     assert registry.unalias({"method": "fedprox"}) == {"method": "fedprox"}
     assert registry.unalias({"method": {"name": [1]}}) == {"method": {"name": [1]}}
 
 
-@pytest.mark.parametrize("step", ["average", {"name": "average", "lr": 1.0, "gma": None}, {"lr": 1}, None])
+@pytest.mark.parametrize("step", ["sgd", {"name": "sgd", "lr": 1.0, "gma": None}, {"lr": 1}, None])
 def test_the_step_that_is_none_gives_way_to_that_of_a_name(step: Any) -> None:
-    written = registry.unalias({"method": "fedadam", "server_step": step})
-    assert written == {"method": {"name": "fedavg"}, "server_step": {"name": "adam"}}
+    written = registry.unalias({"method": "fedadam", "server_optimizer": step})
+    assert written == {"method": {"name": "fedavg"}, "server_optimizer": {"name": "adam"}}
 
 
 @pytest.mark.parametrize(
-    "step", ["yogi", {"name": "yogi"}, {"name": "average", "lr": 0.5}, {"name": "average", "gma": 0.2}, 3]
+    "step", ["yogi", {"name": "yogi"}, {"name": "sgd", "lr": 0.5}, {"name": "sgd", "gma": 0.2}, 3]
 )
 def test_a_name_for_fedavg_with_a_step_takes_no_other_step(step: Any) -> None:
-    with pytest.raises(InputError, match="leave server_step out"):
-        registry.unalias({"method": "fedadam", "server_step": step})
+    with pytest.raises(InputError, match="leave server_optimizer out"):
+        registry.unalias({"method": "fedadam", "server_optimizer": step})

@@ -43,7 +43,7 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"training": {"epochs": 0}}, "epochs must be at least 1"),
         ({"training": {"epochs": [3, 1]}}, "epochs must be at least 1, or a pair"),
         ({"training": {"epochs": 2.5}}, "training.epochs: input should be a valid integer"),
-        ({"training": {"optimiser": "adam", "momentum": 0.9}}, "momentum belongs to sgd"),
+        ({"training": {"optimizer": "adam", "momentum": 0.9}}, "momentum belongs to sgd"),
         ({"training": 5}, "training: input should be a section of options"),
         ({"participation": 0}, "a share above 0.0 up to 1.0, or a number of clients, not 0"),
         ({"participation": 2.0}, "a share above 0.0 up to 1.0, or a number of clients, not 2.0"),

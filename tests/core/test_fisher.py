@@ -84,7 +84,7 @@ def test_against_one_sample_at_a_time(name: str) -> None:
     model.module.train()
     found = sum_of_squared_gradients(model, x, y)
     assert model.module.training
-    assert torch.equal(model.floats, before.floats)
+    assert torch.equal(model.float_buffers, before.float_buffers)
     expected = torch.zeros_like(model.parameters)
     with model.evaluating():
         for one, label in zip(x, y, strict=True):

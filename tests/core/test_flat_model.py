@@ -18,9 +18,9 @@ def test_the_module_lives_in_the_vectors():
     model.parameters.zero_()
     assert all((parameter == 0).all() for parameter in model.module.parameters())
     model.module(torch.randn(8, 4))
-    assert model.integers.tolist() == [1]
-    assert model.floats.shape == (12,)
-    assert not torch.equal(model.floats, torch.cat([torch.zeros(6), torch.ones(6)]))
+    assert model.int_buffers.tolist() == [1]
+    assert model.float_buffers.shape == (12,)
+    assert not torch.equal(model.float_buffers, torch.cat([torch.zeros(6), torch.ones(6)]))
 
 
 def test_backward_fills_the_gradient_vector():
@@ -58,10 +58,10 @@ def test_buffers_can_be_given_with_the_parameters():
     model = FlatModel(normed())
     model.module.eval()
     x = torch.randn(8, 4)
-    floats = torch.cat([torch.full((6,), 2.0), torch.full((6,), 9.0)])
-    moved = model.forward_at(model.parameters, x, floats)
+    float_buffers = torch.cat([torch.full((6,), 2.0), torch.full((6,), 9.0)])
+    moved = model.forward_at(model.parameters, x, float_buffers)
     assert not torch.allclose(moved, model.forward(x))
-    model.load(Weights(model.parameters.clone(), floats, model.integers.clone()))
+    model.load(Weights(model.parameters.clone(), float_buffers, model.int_buffers.clone()))
     assert torch.equal(moved, model.forward(x))
 
 
@@ -79,8 +79,8 @@ def test_state_goes_to_a_file_and_back(tmp_path):
     assert load_state(fresh, tmp_path / "state.safetensors") == []
     again = FlatModel(fresh)
     assert torch.equal(again.parameters, weights.parameters)
-    assert torch.equal(again.floats, weights.floats)
-    assert again.integers.tolist() == [7]
+    assert torch.equal(again.float_buffers, weights.float_buffers)
+    assert again.int_buffers.tolist() == [7]
 
 
 def test_a_partial_file_fills_what_it_has(tmp_path):

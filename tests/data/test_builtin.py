@@ -84,7 +84,7 @@ def test_known_facts_fit_together(name):
     assert known.source is None or known.writers == (known.source.client is not None)
 
 
-def test_cifar_is_normalised_as_in_the_wsm_code():
+def test_cifar_is_normalized_as_in_the_wsm_code():
     for name in ("cifar10", "cifar100"):
         assert KNOWN[name].mean == (0.4914, 0.4822, 0.4465)
         assert KNOWN[name].std == (0.2023, 0.1994, 0.2010)
@@ -171,7 +171,7 @@ def test_femnist_has_writers_and_a_test_part_of_15_per_cent_of_each(folder, monk
     assert torch.equal((data.train.x[:, 0, 0] < 50).long(), data.writers_train)
 
 
-def coloured(count, start):
+def colored(count, start):
     return parquet(
         {
             "image": pictures([np.full((32, 32, 3), start + i, np.uint8) for i in range(count)]),
@@ -184,9 +184,9 @@ def coloured(count, start):
 def test_cinic10_merges_training_and_validation(folder, monkeypatch):
     smaller(monkeypatch, "cinic10", (14, 2))
     content = {
-        "default/test/0000.parquet": coloured(2, 50),
-        "default/train/0000.parquet": coloured(10, 0),
-        "default/validation/0000.parquet": coloured(4, 30),
+        "default/test/0000.parquet": colored(2, 50),
+        "default/train/0000.parquet": colored(10, 0),
+        "default/validation/0000.parquet": colored(4, 30),
     }
     fetch_named("cinic10", revision="abc", client=FakeHub(content))
     data = named.cinic10()

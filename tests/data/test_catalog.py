@@ -1,4 +1,4 @@
-"""The catalogue of data sets."""
+"""The catalog of data sets."""
 
 import dataclasses
 import hashlib

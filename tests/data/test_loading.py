@@ -55,7 +55,7 @@ def test_wrong_options_are_named(tmp_path):
     with pytest.raises(InputError, match=r"'hub'.*held_out.*less than 100"):
         load("hf:me/cats", held_out=100)
     with pytest.raises(InputError, match=r"'folder'.*mode.*'L' or 'RGB'"):
-        load(f"{tmp_path}/", mode="grey")
+        load(f"{tmp_path}/", mode="gray")
     with pytest.raises(InputError, match="gave a int; it must give an eunoe DataSet"):
         load("tests.data.test_loading:no_data")
 

@@ -1,4 +1,4 @@
-"""From stored samples to model inputs: scaled, normalised, channels first, in the model's type."""
+"""From stored samples to model inputs: scaled, normalized, channels first, in the model's type."""
 
 from typing import Any
 
@@ -16,14 +16,14 @@ def of(x: Tensor, dtype: torch.dtype = torch.float32, **facts: Any) -> Preproces
     return Preprocess(DataSet("some", samples, samples, 2, **facts), dtype)
 
 
-def test_grey_images_get_a_channel_and_are_normalised() -> None:
+def test_gray_images_get_a_channel_and_are_normalized() -> None:
     x = torch.tensor([[[0, 255], [51, 102]]], dtype=torch.uint8)
     seen = of(x, torch.float64, mean=(0.2,), std=(0.5,))(x)
     assert seen.shape == (1, 1, 2, 2)
     assert torch.allclose(seen[0, 0], torch.tensor([[-0.4, 1.6], [0.0, 0.4]], dtype=torch.float64))
 
 
-def test_colour_images_have_their_channels_first_and_normalised_one_by_one() -> None:
+def test_color_images_have_their_channels_first_and_normalized_one_by_one() -> None:
     x = torch.randint(0, 256, (5, 4, 6, 3), dtype=torch.uint8)
     mean, std = (0.1, 0.2, 0.3), (0.5, 0.25, 0.125)
     seen = of(x, mean=mean, std=std)(x)
@@ -79,6 +79,6 @@ def test_black_is_what_a_black_pixel_becomes() -> None:
         (torch.zeros((1, 2, 2, 2, 3), dtype=torch.uint8), {}, "images must be"),
     ],
 )
-def test_what_cannot_be_normalised(x: Tensor, facts: dict[str, Any], says: str) -> None:
+def test_what_cannot_be_normalized(x: Tensor, facts: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError, match=says):
         of(x, **facts)

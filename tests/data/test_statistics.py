@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.data.statistics import label_counts, partition_numbers, per_client, summarise
+from eunoe.data.statistics import label_counts, partition_numbers, per_client, summarize
 
 # Client 0 has classes 0, 0; client 1 has 0, 1, 2, 2; client 2 has nothing; client 3 has 2, 1.
 LABELS = np.array([0, 1, 2, 0, 2, 0, 2, 1, 1])
@@ -24,7 +24,7 @@ def test_numbers_by_hand() -> None:
     assert clients.entropy == pytest.approx([0, 1.5, np.nan, 1], nan_ok=True)
     # |1 - 3/8| + 2/8 + 3/8 = 10/8; 1/8 + 0 + 1/8 = 2/8; 3/8 + 2/8 + 1/8 = 6/8; halved.
     assert clients.distance == pytest.approx([5 / 8, 1 / 8, np.nan, 3 / 8], nan_ok=True)
-    numbers = summarise(clients)
+    numbers = summarize(clients)
     assert (numbers.clients, numbers.samples) == (3, 8)
     assert (numbers.size_min, numbers.size_max) == (2, 4)
     assert numbers.size_mean == pytest.approx(8 / 3)
@@ -39,10 +39,10 @@ def test_chunks_do_not_matter(chunk: int) -> None:
     generator = np.random.default_rng(0)
     labels = generator.integers(0, 7, 500)
     order, offsets = generator.permutation(500)[:480], np.arange(0, 481, 20)
-    whole = summarise(per_client(label_counts(labels, order, offsets, 7)))
+    whole = summarize(per_client(label_counts(labels, order, offsets, 7)))
     assert partition_numbers(labels, order, offsets, 7, chunk) == whole
 
 
 def test_even_mixes_have_the_largest_entropy_and_no_distance() -> None:
-    numbers = summarise(per_client(np.full((5, 8), 3)))
+    numbers = summarize(per_client(np.full((5, 8), 3)))
     assert (numbers.entropy_mean, numbers.distance_mean, numbers.single_class_share) == (3, 0, 0)

@@ -31,9 +31,9 @@ def one_by_one(x: torch.Tensor, options: Augment, seed: int) -> torch.Tensor:
             if mirrored[i]:
                 out[i] = torch.flip(out[i], [2])
     if options.cutout:
-        centres = [torch.randint(length, (images, 1), generator=generator) for length in (height, width)]
+        centers = [torch.randint(length, (images, 1), generator=generator) for length in (height, width)]
         for i in range(images):
-            top, left = (int(centre[i]) - options.cutout // 2 for centre in centres)
+            top, left = (int(center[i]) - options.cutout // 2 for center in centers)
             out[
                 i, :, max(top, 0) : max(top + options.cutout, 0), max(left, 0) : max(left + options.cutout, 0)
             ] = 0

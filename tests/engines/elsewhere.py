@@ -121,14 +121,14 @@ def go(out: Path, engine: str, method: str, device: str) -> Run:
 if __name__ == "__main__":
     installed = install()
     for method in sys.argv[2:]:
-        for engine in ("serial", "vectorised"):
+        for engine in ("serial", "vectorized"):
             here, there = (go(Path(sys.argv[1], engine, method, d), engine, method, d) for d in ("cpu", NAME))
-            assert there.job.model.device.type == NAME
+            assert there.simulation.model.device.type == NAME
             weights = [done.weights().parameters for done in (here, there)]
             assert weights[1].device.type == "cpu"
             torch.testing.assert_close(weights[0], weights[1], rtol=1e-5, atol=1e-6, msg=f"{method} {engine}")
             for name in ("test.loss", "loss_after", "validation.loss"):
                 series = [torch.tensor(done.series(name)[1]) for done in (here, there)]
                 torch.testing.assert_close(*series, rtol=1e-4, atol=1e-5, msg=f"{method} {engine} {name}")
-            there.predict(there.job.federation.data.test.x[:3])
+            there.predict(there.simulation.federation.data.test.x[:3])
         print(method, "is the same on both devices")

@@ -19,12 +19,12 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
 from eunoe.methods.base import Method
-from eunoe.methods.client_context import Local
+from eunoe.methods.client_context import ClientContext
 from eunoe.models.lenet import LeNet
 from eunoe.runs.run import Run, run
-from eunoe.training.client import Received
+from eunoe.training.client import Broadcast
 from tests.faults import Faulty, OwnError, alive, children, results, until
-from tests.helpers import Net, blobs, make_job
+from tests.helpers import Net, blobs, make_simulation
 
 
 def run_with(engine: str, out: Path, workers: int = 2, **method: Any) -> Run:
@@ -64,8 +64,8 @@ def test_a_worker_killed_at_work_is_replaced_and_no_bit_changes(
 class Deadly(Method):
     """Ends whatever process a client trains in."""
 
-    def begin(self, local: Local) -> None:
-        if local.client == 3:
+    def begin(self, client_context: ClientContext) -> None:
+        if client_context.id == 3:
             os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -104,22 +104,22 @@ def test_a_worker_that_dies_in_the_midst_of_its_answer_is_replaced(
 class Unreachable(Method):
     """A client's own failure, of the kind that a pipe has when its other end is gone."""
 
-    def begin(self, local: Local) -> None:
+    def begin(self, client_context: ClientContext) -> None:
         raise ConnectionError("no sensor")
 
 
 def test_a_client_without_a_connection_is_no_worker_that_died(tmp_path: Path) -> None:
-    job = replace(make_job(), method=Unreachable())
-    engine = Process(job, ClientStates(tmp_path), 1)
+    simulation = replace(make_simulation(), method=Unreachable())
+    engine = Process(simulation, ClientStates(tmp_path), 1)
     with engine, pytest.raises(ConnectionError, match="no sensor"):
-        list(engine.train([0], Received(1, job.model.weights.copy())))
+        list(engine.train([0], Broadcast(1, simulation.model.weights.copy())))
 
 
 def test_where_the_system_does_not_say_which_cores_it_takes_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert Process(make_job(), ClientStates(tmp_path)).count == os.cpu_count()
+    assert Process(make_simulation(), ClientStates(tmp_path)).count == os.cpu_count()
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])
@@ -160,14 +160,14 @@ def test_workers_do_not_ask_the_system_for_the_same_memory_again(tmp_path: Path)
     images = np.zeros((256, 32, 32, 3), np.uint8)
     labels = np.arange(256) % 10
     federation = Federation.from_arrays(images, labels, images, labels, clients=1, partition="iid")
-    job = make_job(
+    simulation = make_simulation(
         federation, LeNet((3, 32, 32), 10), participation=1, training={"epochs": 3, "batch_size": 64}
     )
-    received = Received(1, job.model.weights.copy())
-    with Process(job, ClientStates(tmp_path), 1) as engine:
+    broadcast = Broadcast(1, simulation.model.weights.copy())
+    with Process(simulation, ClientStates(tmp_path), 1) as engine:
         faults = []
         for _ in range(3):
-            list(engine.train([0], received))
+            list(engine.train([0], broadcast))
             (worker,) = children(os.getpid())
             # The tenth value of a process's status counts its page faults.
             faults.append(int(Path(f"/proc/{worker}/stat").read_text().rsplit(")")[1].split()[7]))

@@ -16,7 +16,7 @@ from flwr.proto.node_pb2 import NodeInfo
 from eunoe.flower.client import client_app
 
 
-def travelled(content: RecordDict) -> RecordDict:
+def traveled(content: RecordDict) -> RecordDict:
     """Records as they arrive at the other end."""
     return recorddict_from_proto(recorddict_to_proto(content))
 
@@ -66,12 +66,12 @@ class FakeGrid:
         if (other := self.tamper(node, message)) is not None:
             return Message(other, reply_to=message)
         context = Context(1, node, self.nodes[node], RecordDict(), {}, 1)
-        message.content = travelled(message.content)
+        message.content = traveled(message.content)
         reply = client_app(self.config)(message, context)
         if message.metadata.message_type == "train":
             order = message.content.config_records["order"]
             self.trained.append((self.nodes[node]["client"], order["round"]))
-        reply.content = travelled(reply.content)
+        reply.content = traveled(reply.content)
         return reply
 
     def pull_messages(self, identities: Iterable[str]) -> list[Message]:

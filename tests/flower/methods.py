@@ -12,34 +12,34 @@ from eunoe.methods.base import Finished, Method, Upload
 class Remembers(Method):
     """Every client adds up its own steps; the server sends back the mean of what they added up."""
 
-    def start(self, weights: Any, setting: Any) -> dict[str, torch.Tensor]:
-        return {"mean": torch.zeros(setting.parameters)}
+    def start(self, weights: Any, context: Any) -> dict[str, torch.Tensor]:
+        return {"mean": torch.zeros(context.parameters)}
 
-    def broadcast(self, server: Any, setting: Any) -> dict[str, torch.Tensor]:
+    def broadcast(self, server: Any, context: Any) -> dict[str, torch.Tensor]:
         return {"mean": server["mean"]}
 
-    def client_state(self, setting: Any) -> dict[str, int]:
-        return {"sum": setting.parameters}
+    def client_state(self, context: Any) -> dict[str, int]:
+        return {"sum": context.parameters}
 
-    def uploads(self, setting: Any) -> dict[str, Upload]:
-        return {"sum": Upload("uniform", setting.parameters)}
+    def uploads(self, context: Any) -> dict[str, Upload]:
+        return {"sum": Upload("uniform", context.parameters)}
 
-    def correct(self, local: Any, gradient: torch.Tensor) -> torch.Tensor:
-        return gradient + 0.1 * (local.own["sum"] - local.shared["mean"])
+    def correct(self, client: Any, gradient: torch.Tensor) -> torch.Tensor:
+        return gradient + 0.1 * (client.state["sum"] - client.shared["mean"])
 
-    def finish(self, local: Any) -> Finished:
-        total = local.own["sum"] + local.weights - local.start.parameters
+    def finish(self, client: Any) -> Finished:
+        total = client.state["sum"] + client.weights - client.start.parameters
         return Finished({"sum": total}, {"sum": total})
 
-    def merge(self, server: Any, sums: Any, setting: Any) -> Any:
-        server = {**server, "mean": sums.mean("sum").float()}
-        return super().merge(server, sums, setting)
+    def merge(self, server: Any, aggregate: Any, context: Any) -> Any:
+        server = {**server, "mean": aggregate.mean("sum").float()}
+        return super().merge(server, aggregate, context)
 
 
 class Slow(Remembers):
     """The same, in time for a kill."""
 
-    def begin(self, local: Any) -> None:
+    def begin(self, client: Any) -> None:
         time.sleep(4)
 
 

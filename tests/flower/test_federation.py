@@ -34,7 +34,7 @@ METHODS = {
     # Without clients there is no loss to choose.
     "central": {"method": "central", "loss": "ce"},
     "state, uploads and broadcast": {"method": "tests.flower.methods:Remembers"},
-    "adam at the server": {"method": "fedavg", "server_step": {"name": "adam", "lr": 0.05}},
+    "adam at the server": {"method": "fedavg", "server_optimizer": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},
 }
 
@@ -335,8 +335,8 @@ def answered(records):
         (spoiled(numbers={"loss_after": [1.0]}), "loss_after is no number"),
         (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
         (answered({}), "its answer cannot be read"),
-        (answered({"skipped": ConfigRecord({})}), "it sits out (training.unlearnable)"),
-        (answered({"skipped": ConfigRecord({"reason": "cats"})}), "it sits out (training.unlearnable)"),
+        (answered({"skipped": ConfigRecord({})}), "it sits out (training.single_class)"),
+        (answered({"skipped": ConfigRecord({"reason": "cats"})}), "it sits out (training.single_class)"),
     ],
 )
 def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, reason):
@@ -354,7 +354,7 @@ def test_a_client_that_sits_out_says_no_more(tmp_path):
     """Its records are those of the serial engine, and what it sends holds nothing of its labels."""
     more = {
         "partition": {"name": "classes", "clients": CLIENTS, "classes": 1},
-        "training": {"epochs": 1, "batch_size": 32, "unlearnable": "skip"},
+        "training": {"epochs": 1, "batch_size": 32, "single_class": "skip"},
     }
     federation, sent = Federation(tmp_path / "flower", **more), []
 

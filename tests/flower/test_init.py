@@ -79,8 +79,8 @@ def test_readme_and_docs_list_what_the_server_learns(folder):
 def test_whatever_methods_send_beside_models_is_listed():
     sent = {}
     for name in registry.names("method"):
-        job = build_job(make_config({"method": name, "public": {"share": 0.1}}), Given())
-        sent[name] = set(job.method.uploads(job.setting))
+        simulation = build_job(make_config({"method": name, "public": {"share": 0.1}}), Given())
+        sent[name] = set(simulation.method.uploads(simulation.context))
     assert {name: uploads for name, uploads in sent.items() if uploads} == {
         "fedcurv": {"fisher", "weighted"},
         "fednova": {"work"},

@@ -35,16 +35,16 @@ def new_model() -> nn.Module:
 
 
 def trained(arrays: list[np.ndarray], node: int) -> list[np.ndarray]:
-    """Stands in for local training: pulls the model towards the node's one class."""
+    """Stands in for local training: pulls the model toward the node's one class."""
     model = new_model()
     model.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, arrays), strict=True)))
     label = NODES.index(node) % CLASSES
-    optimiser = torch.optim.SGD(model.parameters(), 0.5)
+    optimizer = torch.optim.SGD(model.parameters(), 0.5)
     x = torch.eye(CLASSES, dtype=torch.float64)[[label] * 4] + torch.linspace(0, 0.3, 4)[:, None]
     for _ in range(3):
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         nn.functional.cross_entropy(model(x), torch.full((4,), label)).backward()
-        optimiser.step()
+        optimizer.step()
     return [value.numpy() for value in model.state_dict().values()]
 
 
@@ -78,7 +78,7 @@ def run_message_based(strategy, **grid):
     return strategy.start(Grid(**grid), arrays, num_rounds=ROUNDS).arrays.to_numpy_ndarrays()
 
 
-# Flower asks clients in threads, and where two of them make optimisers at once Python 3.11 may fail in the
+# Flower asks clients in threads, and where two of them make optimizers at once Python 3.11 may fail in the
 # parser that torch uses ("AST constructor recursion depth mismatch").
 ONE_AT_A_TIME = Lock()
 

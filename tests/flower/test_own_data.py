@@ -170,7 +170,7 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
     # The counts are those of the final model on the two clients' validation parts.
     model, right, count = result.model(), 0, 0
     for client in (0, 2):
-        facts = Facts.of(result.job.federation.data, CLIENTS)
+        facts = Facts.of(result.simulation.federation.data, CLIENTS)
         data = own_data(world.config.parent / f"{client}.npz", facts)
         part = client_federation(make_config(settings), facts, world.config.parent / f"{client}.npz", client)
         rows = torch.from_numpy(part.rows(client, "validation"))
@@ -273,14 +273,14 @@ def test_data_that_do_not_fit_are_refused(tmp_path, arrays, message):
         own_data(npz(tmp_path / "own.npz", **arrays), FACTS)
 
 
-def test_normalisation_is_the_servers(tmp_path):
+def test_normalization_is_the_servers(tmp_path):
     path = npz(tmp_path / "own.npz", x=np.zeros((2, 4, 4), np.uint8), y=np.zeros(2, int))
     data = own_data(path, FACTS.model_copy(update={"mean": (0.25,), "std": (0.5,)}))
     assert (data.mean, data.std) == ((0.25,), (0.5,))
 
 
 def test_facts_survive_the_wire():
-    assert Facts.received(FACTS.record()) == FACTS
+    assert Facts.from_record(FACTS.record()) == FACTS
 
 
 def test_a_node_without_data_says_so(tmp_path):

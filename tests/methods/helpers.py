@@ -17,9 +17,10 @@ from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
 from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import one_round, start_course
-from eunoe.server.optimizers import ServerStep
-from eunoe.training.client import Received, Update, train_client
+from eunoe.runs.loop import one_round
+from eunoe.runs.state import start_state
+from eunoe.server.optimizers import ServerOptimizer
+from eunoe.training.client import Broadcast, Update, train_client
 
 
 class Direct(nn.Module):
@@ -38,7 +39,7 @@ class Direct(nn.Module):
 
 
 class Normed(nn.Module):
-    """Features with batch normalisation, then a classifier."""
+    """Features with batch normalization, then a classifier."""
 
     def __init__(self, inputs: int = 3, classes: int = 4) -> None:
         super().__init__()
@@ -67,11 +68,11 @@ def random_parts(
     sizes: Sequence[int], inputs: int, classes: int, seed: int = 0
 ) -> list[tuple[Tensor, Tensor]]:
     """Inputs and labels of random clients."""
-    chance = torch.Generator().manual_seed(seed)
+    rng = torch.Generator().manual_seed(seed)
     return [
         (
-            torch.randn(size, inputs, dtype=torch.float64, generator=chance),
-            torch.randint(0, classes, (size,), generator=chance),
+            torch.randn(size, inputs, dtype=torch.float64, generator=rng),
+            torch.randint(0, classes, (size,), generator=rng),
         )
         for size in sizes
     ]
@@ -88,7 +89,7 @@ class Trial:
         *,
         model: nn.Module | None = None,
         classes: int = 2,
-        step: ServerStep | None = None,
+        step: ServerOptimizer | None = None,
         **config: Any,
     ) -> None:
         federation = federation_of(parts, classes)
@@ -98,41 +99,41 @@ class Trial:
             federation=federation,
             model=model or Direct(federation.shape[0], classes),
             method=method if isinstance(method, Method) else None,
-            server_step=step,
+            server_optimizer=step,
         )
         if not isinstance(method, Method):
             values["method"] = method
-        self.job, self.warnings = assemble(make_config(values), given)
+        self.simulation, self.warnings = assemble(make_config(values), given)
         self.states = ClientStates(folder / "states")
-        self.engine = Serial(self.job, self.states)
-        self.course = start_course(self.job)
-        self.prober = Prober(self.job, (), 1)
+        self.engine = Serial(self.simulation, self.states)
+        self.run_state = start_state(self.simulation)
+        self.prober = Prober(self.simulation, (), 1)
 
     @property
     def parameters(self) -> Tensor:
-        return self.course.weights.parameters
+        return self.run_state.weights.parameters
 
     @property
     def server(self) -> dict[str, Tensor]:
-        return self.course.server
+        return self.run_state.server
 
     @property
     def reported(self) -> Weights:
-        return self.job.method.reported(self.course.server, self.course.weights)
+        return self.simulation.method.reported(self.run_state.server, self.run_state.weights)
 
-    def received(self) -> Received:
+    def broadcast(self) -> Broadcast:
         """What the clients of the next round get."""
-        round = self.course.round + 1
-        shared = self.job.method.broadcast(self.course.server, self.job.setting_in(round))
-        return Received(round, self.course.weights, shared)
+        round = self.run_state.round + 1
+        shared = self.simulation.method.broadcast(self.run_state.server, self.simulation.context_in(round))
+        return Broadcast(round, self.run_state.weights, shared)
 
     def client(self, client: int) -> tuple[Update, dict[str, Tensor]]:
         """Train one client as the next round would, with no consequence."""
-        return train_client(self.job, client, self.received(), self.states.load(client))
+        return train_client(self.simulation, client, self.broadcast(), self.states.load(client))
 
     def rounds(self, count: int = 1) -> "Trial":
         for _ in range(count):
-            self.record = one_round(self.job, self.engine, self.course, self.prober)[0]
+            self.record = one_round(self.simulation, self.engine, self.run_state, self.prober)[0]
         return self
 
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from eunoe.methods.base import Method
 from eunoe.methods.fedprox import FedProx
 from eunoe.methods.scaffold import Scaffold
-from eunoe.training.client import Received, train_client
+from eunoe.training.client import Broadcast, train_client
 from tests.methods.helpers import Direct, Trial, random_parts
 
 pytestmark = pytest.mark.slow
@@ -83,8 +83,8 @@ def test_scaffold(client: int, tmp_path: Path) -> None:
     PyTorchSCAFFOLDBridge.do_control_variate_sgd(model, data, params, *controls)
     theirs = model.pytorch_model.classifier.weight.detach().flatten()
     trial = ours(tmp_path, Scaffold(), start)
-    received = Received(1, trial.course.weights, {"control": everyones})
-    update, state = train_client(trial.job, client, received, {"control": own})
+    broadcast = Broadcast(1, trial.run_state.weights, {"control": everyones})
+    update, state = train_client(trial.simulation, client, broadcast, {"control": own})
     torch.testing.assert_close(update.weights.parameters, theirs, rtol=0, atol=1e-13)
     # Option II of the paper from their weights.
     expected = own - everyones + (start - theirs) / (EPOCHS * LR)

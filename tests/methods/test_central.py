@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from eunoe.errors import InputError
-from tests.public_helpers import CLASSES, INPUTS, Rounds, after, blobs, federation, make_job
+from tests.public_helpers import CLASSES, INPUTS, Rounds, after, blobs, federation, make_simulation
 
 WHOLE: dict[str, Any] = {"epochs": 1, "batch_size": 0, "lr": 0.3, "weight_decay": 0.01}
 
@@ -19,21 +19,21 @@ def test_fedavg_of_single_full_batches_is_central_gradient_descent(tmp_path: Pat
     torch.testing.assert_close(central, after(4, tmp_path, on, "fedavg", training=WHOLE), atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("optimiser", [{"momentum": 0.9}, {"optimiser": "adam"}, {"optimiser": "adamw"}])
-def test_rounds_of_one_epoch_are_an_ordinary_loop(optimiser: dict[str, Any], tmp_path: Path) -> None:
-    """Against torch's own optimiser, which keeps its momenta over all steps."""
-    on, training = federation(), {**WHOLE, "lr": 0.1, **optimiser}
-    ours = Rounds(make_job(on, {"name": "central", "on": "public"}, training=training), tmp_path)
+@pytest.mark.parametrize("optimizer", [{"momentum": 0.9}, {"optimizer": "adam"}, {"optimizer": "adamw"}])
+def test_rounds_of_one_epoch_are_an_ordinary_loop(optimizer: dict[str, Any], tmp_path: Path) -> None:
+    """Against torch's own optimizer, which keeps its momenta over all steps."""
+    on, training = federation(), {**WHOLE, "lr": 0.1, **optimizer}
+    ours = Rounds(make_simulation(on, {"name": "central", "on": "public"}, training=training), tmp_path)
     model = nn.Linear(INPUTS, CLASSES).double()
     weight, bias = ours.parameters[: INPUTS * CLASSES], ours.parameters[INPUTS * CLASSES :]
     with torch.no_grad():
         model.weight.copy_(weight.view(CLASSES, INPUTS))
         model.bias.copy_(bias)
     kinds = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    if "momentum" in optimiser:
+    if "momentum" in optimizer:
         loop: Any = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, weight_decay=0.01)
     else:
-        loop = kinds[optimiser["optimiser"]](model.parameters(), lr=0.1, weight_decay=0.01)
+        loop = kinds[optimizer["optimizer"]](model.parameters(), lr=0.1, weight_decay=0.01)
     x, y = on.data.train.x[27:47], on.data.train.y[27:47]
     for _ in range(5):
         loop.zero_grad()
@@ -44,7 +44,7 @@ def test_rounds_of_one_epoch_are_an_ordinary_loop(optimiser: dict[str, Any], tmp
 
 
 def test_no_client_takes_part_and_nothing_travels(tmp_path: Path) -> None:
-    record = Rounds(make_job(federation(), "central", training=WHOLE), tmp_path).go().records[0]
+    record = Rounds(make_simulation(federation(), "central", training=WHOLE), tmp_path).go().records[0]
     assert record["clients"] == []
     assert record["bytes_up"] == record["bytes_down"] == 0
     # All clients' samples and the public training samples, once.
@@ -52,19 +52,19 @@ def test_no_client_takes_part_and_nothing_travels(tmp_path: Path) -> None:
 
 
 def test_samples_are_augmented_as_the_clients_are(tmp_path: Path) -> None:
-    rounds = Rounds(make_job(federation(), "central", training=WHOLE), tmp_path)
+    rounds = Rounds(make_simulation(federation(), "central", training=WHOLE), tmp_path)
     black = object()
     # A crop's border is black, as at the clients.
-    rounds.job.federation.preprocess.black = black  # type: ignore[assignment]
+    rounds.simulation.federation.preprocess.black = black  # type: ignore[assignment]
     seen: list[int] = []
 
-    def augment(x: torch.Tensor, chance: torch.Generator, border: object) -> torch.Tensor:
+    def augment(x: torch.Tensor, rng: torch.Generator, border: object) -> torch.Tensor:
         assert border is black
         seen.append(len(x))
         return torch.zeros_like(x)
 
-    assert rounds.job.setting.trainer is not None
-    rounds.job.setting.trainer.augment = augment  # type: ignore[assignment]
+    assert rounds.simulation.context.trainer is not None
+    rounds.simulation.context.trainer.augment = augment  # type: ignore[assignment]
     start = rounds.parameters.clone()
     rounds.go()
     assert seen == [47]
@@ -75,8 +75,10 @@ def test_samples_are_augmented_as_the_clients_are(tmp_path: Path) -> None:
 
 def test_the_learning_rate_falls_by_round(tmp_path: Path) -> None:
     method, training = {"name": "central", "on": "public"}, {**WHOLE, "weight_decay": 0.0}
-    slow = Rounds(make_job(federation(), method, training={**training, "lr_decay": 0.5}), tmp_path).go()
-    fast = Rounds(make_job(federation(), method, training=training), tmp_path).go()
+    slow = Rounds(
+        make_simulation(federation(), method, training={**training, "lr_decay": 0.5}), tmp_path
+    ).go()
+    fast = Rounds(make_simulation(federation(), method, training=training), tmp_path).go()
     assert torch.equal(slow.parameters, fast.parameters)
     before = slow.parameters.clone()
     torch.testing.assert_close(slow.go().parameters - before, (fast.go().parameters - before) / 2)
@@ -84,4 +86,4 @@ def test_the_learning_rate_falls_by_round(tmp_path: Path) -> None:
 
 def test_what_it_needs() -> None:
     with pytest.raises(InputError, match="labels"):
-        make_job(federation(foreign=blobs(40, 7)), {"name": "central", "on": "public"})
+        make_simulation(federation(foreign=blobs(40, 7)), {"name": "central", "on": "public"})

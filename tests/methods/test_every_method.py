@@ -14,7 +14,7 @@ from eunoe.config import registry
 from eunoe.data.federation import Federation
 from eunoe.methods.base import Method, Neutral
 from eunoe.runs.run import Run, resume, run
-from eunoe.server.optimizers import ServerStep
+from eunoe.server.optimizers import ServerOptimizer
 
 METHODS = registry.names("method")
 # What the default of an option would make long.
@@ -26,7 +26,7 @@ BROKEN = 2  # The client whose data are not numbers.
 
 
 class Normed(nn.Module):
-    """A small network with batch normalisation."""
+    """A small network with batch normalization."""
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
@@ -43,10 +43,10 @@ class Normed(nn.Module):
 @cache
 def federation(broken: bool = False) -> Federation:
     """Five clients of unequal sizes, each without one or two of the four classes, and a public set."""
-    chance = np.random.default_rng(3)
-    y = chance.integers(0, 4, 240)
-    x = chance.normal(size=(240, 6)).astype(np.float32) + 2 * np.eye(6, dtype=np.float32)[y]
-    client = (y + chance.integers(0, 3, 240)) % 5
+    rng = np.random.default_rng(3)
+    y = rng.integers(0, 4, 240)
+    x = rng.normal(size=(240, 6)).astype(np.float32) + 2 * np.eye(6, dtype=np.float32)[y]
+    client = (y + rng.integers(0, 3, 240)) % 5
     whole = Federation.from_arrays(x, y, client_ids=client, validation=0.1, public=0.15)
     if broken:
         whole.data.train.x[torch.from_numpy(whole.rows(BROKEN))] = float("nan")
@@ -95,7 +95,7 @@ def lines(run: Run) -> str:
 def same(one: Run, other: Run, tolerance: float = 0.0) -> bool:
     mine, theirs = one.weights(), other.weights()
     return torch.allclose(mine.parameters, theirs.parameters, rtol=0, atol=tolerance) and torch.allclose(
-        mine.floats, theirs.floats, rtol=0, atol=tolerance
+        mine.float_buffers, theirs.float_buffers, rtol=0, atol=tolerance
     )
 
 
@@ -120,7 +120,7 @@ def test_it_trains(method: str, loss: str, tmp_path: Path) -> None:
 def test_neutral_setting_is_fedavg(method: str, loss: str, tmp_path: Path, whole: Callable[..., Run]) -> None:
     thing = registry.find("method", method)
     assert isinstance(thing, type)
-    assert issubclass(thing, Method | ServerStep)
+    assert issubclass(thing, Method | ServerOptimizer)
     neutral = thing.neutral
     if not isinstance(neutral, Neutral):
         neutral = Neutral(neutral)
@@ -164,7 +164,7 @@ def test_client_that_is_not_finite_is_dropped(method: str, loss: str, tmp_path: 
 
 
 @every_method
-def test_batch_normalisation_stays_sane(method: str, loss: str, tmp_path: Path) -> None:
+def test_batch_normalization_stays_sane(method: str, loss: str, tmp_path: Path) -> None:
     name = f"{__name__}:Normed"
     finished = small_run(tmp_path / "run", method, loss, model={"name": name})
     model = finished.model()

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eunoe.methods.client_context import Local
+from eunoe.methods.client_context import ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedcurv import FedCurv
 from tests.methods.helpers import Trial, random_parts
@@ -29,13 +29,13 @@ def penalty_gradient(trial: Trial, client: int, at: Tensor) -> Tensor:
     seen = []
 
     class Asked(FedCurv):
-        def finish(self, local: Local) -> Any:
-            local.weights.copy_(at)
-            seen.append(self.correct(local, torch.zeros_like(at)).clone())
-            return super().finish(local)
+        def finish(self, client: ClientContext) -> Any:
+            client.weights.copy_(at)
+            seen.append(self.correct(client, torch.zeros_like(at)).clone())
+            return super().finish(client)
 
-    method = Asked(**dict(trial.job.method))
-    object.__setattr__(trial.job, "method", method)
+    method = Asked(**dict(trial.simulation.method))
+    object.__setattr__(trial.simulation, "method", method)
     trial.client(client)
     return seen[0]
 
@@ -81,8 +81,8 @@ def test_constant_information_pulls_like_fedprox(tmp_path: Path) -> None:
     """With all I = c, the penalty is N - 1 terms of FedProx around each model, of strength 2 lambda c."""
 
     class Constant(FedCurv):
-        def _fisher(self, local: Local) -> Tensor:
-            return torch.full_like(local.weights, 0.3)
+        def _fisher(self, client: ClientContext) -> Tensor:
+            return torch.full_like(client.weights, 0.3)
 
     trial = Trial(tmp_path, PARTS, Constant(weight=0.5), classes=4, training=TRAINING).rounds()
     models = [trial.states.load(client)["weighted"] / 0.3 for client in range(4)]
@@ -186,7 +186,7 @@ def test_a_penalty_that_overshoots_is_warned_of(tmp_path: Path) -> None:
 def test_a_round_in_which_nobody_trained_keeps_the_last_ones_terms(tmp_path: Path) -> None:
     trial = curved(tmp_path, 1, participation=2, weight=0.1, memory="last_round")
     inside, other = trial.record["clients"]
-    trial.course.round += 1
+    trial.run_state.round += 1
     state, at = trial.states.load(other), torch.ones(12, dtype=torch.float64)
     expected = 2 * 0.1 * (state["fisher"] * at - state["weighted"])
     torch.testing.assert_close(penalty_gradient(trial, inside, at), expected, rtol=1e-9, atol=1e-13)

@@ -10,10 +10,10 @@ from torch import Tensor
 from eunoe.data.samples import Samples
 from eunoe.errors import InputError
 from eunoe.methods.feddf import FedDF
-from eunoe.training.aggregation import Sums
-from eunoe.training.client import Received
+from eunoe.training.aggregation import Aggregate
+from eunoe.training.client import Broadcast
 from tests.methods.helpers import Normed
-from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_job
+from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_simulation
 
 TRAINING: dict[str, Any] = {"epochs": 3, "batch_size": 4, "lr": 0.3}
 SHORT: dict[str, Any] = {"name": "feddf", "steps": 60, "every": 10, "patience": 30, "lr": 0.01}
@@ -53,8 +53,8 @@ def test_clients_that_are_alike_teach_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("ensemble", ["logits", "probabilities"])
 def test_targets_are_the_ensembles(ensemble: str) -> None:
-    outputs, job = random_outputs(), make_job(federation(), SHORT)
-    trainer = job.setting.trainer
+    outputs, simulation = random_outputs(), make_simulation(federation(), SHORT)
+    trainer = simulation.context.trainer
     assert trainer is not None
     trainer.outputs = lambda teacher, pool: outputs[teacher]  # type: ignore[method-assign, assignment, index]
     targets = FedDF(ensemble=ensemble).targets(trainer, [0, 1, 2], trainer.public("train"))  # type: ignore[arg-type, list-item]
@@ -66,19 +66,19 @@ def test_targets_are_the_ensembles(ensemble: str) -> None:
 
 def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> None:
     foreign = blobs(28, 7)
-    job = make_job(federation(foreign=foreign), PROBABILITIES, training=TRAINING)
-    rounds = Rounds(job, tmp_path).go()
-    trainer, setting = job.setting.trainer, job.setting_in(1)
+    simulation = make_simulation(federation(foreign=foreign), PROBABILITIES, training=TRAINING)
+    rounds = Rounds(simulation, tmp_path).go()
+    trainer, context = simulation.context.trainer, simulation.context_in(1)
     assert trainer is not None
-    fresh = Rounds(make_job(federation(foreign=foreign), PROBABILITIES, training=TRAINING), tmp_path)
-    sums = Sums(job.method, fresh.course.weights, setting)
-    for update in fresh.engine.train(rounds.records[0]["clients"], Received(1, fresh.course.weights)):
-        sums.add(update)
-    assert isinstance(job.method, FedDF)
-    targets = job.method.targets(trainer, sums.models, trainer.public("validation"))
-    mean = sums.with_mean_buffers(fresh.course.weights.parameters + sums.mean("change"))
+    fresh = Rounds(make_simulation(federation(foreign=foreign), PROBABILITIES, training=TRAINING), tmp_path)
+    aggregate = Aggregate(simulation.method, fresh.run_state.weights, context)
+    for update in fresh.engine.train(rounds.records[0]["clients"], Broadcast(1, fresh.run_state.weights)):
+        aggregate.add(update)
+    assert isinstance(simulation.method, FedDF)
+    targets = simulation.method.targets(trainer, aggregate.models, trainer.public("validation"))
+    mean = aggregate.with_mean_buffers(fresh.run_state.weights.parameters + aggregate.mean("change"))
     said = [
-        trainer.outputs(weights, trainer.public("validation")) for weights in (rounds.course.weights, mean)
+        trainer.outputs(weights, trainer.public("validation")) for weights in (rounds.run_state.weights, mean)
     ]
     p = targets.mass
     distances = [float((p * (p.log() - logits.log_softmax(1))).sum(1).mean()) for logits in said]
@@ -90,15 +90,15 @@ def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> 
 
 def test_foreign_labels_are_never_looked_at(tmp_path: Path) -> None:
     foreign = blobs(28, 7)
-    unlabelled = Samples(foreign.x, torch.full_like(foreign.y, -1))
-    both = [after(2, tmp_path, federation(foreign=samples), SHORT) for samples in (foreign, unlabelled)]
+    unlabeled = Samples(foreign.x, torch.full_like(foreign.y, -1))
+    both = [after(2, tmp_path, federation(foreign=samples), SHORT) for samples in (foreign, unlabeled)]
     assert torch.equal(*both)
 
 
 def test_poor_teachers_can_be_left_out_and_the_last_model_added(tmp_path: Path) -> None:
     def teachers(**options: Any) -> int:
-        job = make_job(federation(), {**SHORT, **options}, training=TRAINING)
-        return int(Rounds(job, tmp_path).go().records[0]["server"]["teachers"])
+        simulation = make_simulation(federation(), {**SHORT, **options}, training=TRAINING)
+        return int(Rounds(simulation, tmp_path).go().records[0]["server"]["teachers"])
 
     assert teachers() == 3
     assert teachers(previous_teaches=True) == 4
@@ -108,7 +108,9 @@ def test_poor_teachers_can_be_left_out_and_the_last_model_added(tmp_path: Path) 
 
 
 def test_fewer_steps_than_an_interval_still_give_a_model(tmp_path: Path) -> None:
-    rounds = Rounds(make_job(federation(), {"name": "feddf", "steps": 3}, training=TRAINING), tmp_path).go()
+    rounds = Rounds(
+        make_simulation(federation(), {"name": "feddf", "steps": 3}, training=TRAINING), tmp_path
+    ).go()
     assert rounds.records[0]["server"]["steps"] == 3
     assert bool(torch.isfinite(rounds.parameters).all())
 
@@ -116,7 +118,7 @@ def test_fewer_steps_than_an_interval_still_give_a_model(tmp_path: Path) -> None
 def test_it_stops_after_so_many_batches_without_a_better_model(tmp_path: Path) -> None:
     for patience, steps in ((30, 30), (25, 30), (500, 60)):
         method = {**SHORT, "patience": patience, "lr": 1e-12}
-        rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go()
+        rounds = Rounds(make_simulation(federation(), method, training=TRAINING), tmp_path).go()
         assert rounds.records[0]["server"]["steps"] == steps
         assert rounds.records[0]["server"]["best_step"] == 0
 
@@ -127,7 +129,7 @@ def test_the_mean_is_kept_where_no_student_is_better_unless_told_otherwise(
 ) -> None:
     # So slow that all students predict what the mean does.
     method = {**PROBABILITIES, "lr": 1e-12, "keep_average": kept}
-    rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go()
+    rounds = Rounds(make_simulation(federation(), method, training=TRAINING), tmp_path).go()
     average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
     assert torch.equal(rounds.parameters, average) == kept
     assert rounds.records[0]["server"]["best_step"] == (0 if kept else SHORT["every"])
@@ -136,8 +138,8 @@ def test_the_mean_is_kept_where_no_student_is_better_unless_told_otherwise(
 def test_its_rate_falls_to_nothing(tmp_path: Path) -> None:
     # Adam's steps are about as long as its rate: half of it on average along a cosine.
     method = {**PROBABILITIES, "every": 1, "patience": 99, "steps": 8, "lr": 1e-6}
-    job = make_job(federation(foreign=blobs(28, 7)), method, training=TRAINING)
-    rounds = Rounds(job, tmp_path).go()
+    simulation = make_simulation(federation(foreign=blobs(28, 7)), method, training=TRAINING)
+    rounds = Rounds(simulation, tmp_path).go()
     assert rounds.records[0]["server"]["best_step"] == 8
     average = after(1, tmp_path, federation(), {**SHORT, "steps": 0}, training=TRAINING)
     longest = float((rounds.parameters - average).abs().max())
@@ -160,15 +162,15 @@ def test_a_clipped_gradient_is_too_small_for_adam(tmp_path: Path) -> None:
 def test_statistics_move_to_the_public_data_unless_frozen(frozen: bool, tmp_path: Path) -> None:
     on, model = federation(foreign=blobs(28, 7)), {"name": f"{__name__}:normed", "dtype": "float64"}
     results = [
-        Rounds(make_job(on, method, model=model, training=TRAINING), tmp_path).go()
+        Rounds(make_simulation(on, method, model=model, training=TRAINING), tmp_path).go()
         for method in ({**PROBABILITIES, "freeze_statistics": frozen}, {**SHORT, "steps": 0})
     ]
     best = results[0].records[0]["server"]["best_step"]
     assert best > SHORT["every"]
-    distilled, mean = (rounds.course.weights for rounds in results)
-    assert torch.equal(distilled.floats, mean.floats) == frozen
+    distilled, mean = (rounds.run_state.weights for rounds in results)
+    assert torch.equal(distilled.float_buffers, mean.float_buffers) == frozen
     # Looking at the validation set in between does not end training mode.
-    assert int(distilled.integers - mean.integers) == (0 if frozen else best)
+    assert int(distilled.int_buffers - mean.int_buffers) == (0 if frozen else best)
 
 
 def normed(shape: tuple[int, ...], classes: int) -> Normed:
@@ -177,8 +179,8 @@ def normed(shape: tuple[int, ...], classes: int) -> Normed:
 
 def test_what_it_needs() -> None:
     foreign = federation(foreign=Samples(torch.zeros(28, INPUTS).double(), torch.full((28,), -1)))
-    make_job(foreign, "feddf")
+    make_simulation(foreign, "feddf")
     with pytest.raises(InputError, match="labels"):
-        make_job(foreign, {"name": "feddf", "least_accuracy": 1.2})
+        make_simulation(foreign, {"name": "feddf", "least_accuracy": 1.2})
     with pytest.raises(InputError, match=r"public\.validation"):
-        make_job(federation(validation=0), "feddf")
+        make_simulation(federation(validation=0), "feddf")

@@ -108,10 +108,15 @@ def test_clients_agree_where_fedavgs_do_not(tmp_path: Path) -> None:
 
 
 def test_what_it_cannot_have_and_warns_of(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave server_step out"):
-        Trial(tmp_path, EQUAL, FedDyn(), classes=4, server_step="adam", training=FULL)
-    with pytest.raises(InputError, match="leave server_step out"):
+    with pytest.raises(InputError, match="leave server_optimizer out"):
+        Trial(tmp_path, EQUAL, FedDyn(), classes=4, server_optimizer="adam", training=FULL)
+    with pytest.raises(InputError, match="leave server_optimizer out"):
         Trial(
-            tmp_path, EQUAL, FedDyn(), classes=4, server_step={"name": "average", "gma": 0.4}, training=FULL
+            tmp_path,
+            EQUAL,
+            FedDyn(),
+            classes=4,
+            server_optimizer={"name": "sgd", "gma": 0.4},
+            training=FULL,
         )
     assert "clip" in Trial(tmp_path, EQUAL, FedDyn(), classes=4).warnings[0]

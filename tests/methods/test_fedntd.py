@@ -19,25 +19,25 @@ ONE = [([[1.0]], [0])]
 def test_loss_by_hand(tmp_path: Path) -> None:
     # Teacher (0, 0, 0): 1/2 each on the classes that are not 0. Student (5, log 3, 0): 3/4 and 1/4.
     trial = Trial(tmp_path, ONE, FedNTD(beta=2.0), classes=3)
-    local, _ = begin_client(trial.job, 0, trial.received(), {})
-    trial.job.method.begin(local)
-    local.weights.copy_(torch.tensor([5.0, math.log(3), 0.0], dtype=torch.float64))
+    client, _ = begin_client(trial.simulation, 0, trial.received(), {})
+    trial.simulation.method.begin(client)
+    client.weights.copy_(torch.tensor([5.0, math.log(3), 0.0], dtype=torch.float64))
     batch = Batch(torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]), torch.tensor([0]))
     plain = -math.log(math.exp(5) / (math.exp(5) + 3 + 1))
     kept = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
-    assert trial.job.method.loss(local, batch).item() == pytest.approx(plain + 2 * kept, rel=1e-13)
+    assert trial.simulation.method.loss(client, batch).item() == pytest.approx(plain + 2 * kept, rel=1e-13)
 
 
 def test_temperature_and_its_square(tmp_path: Path) -> None:
     # At tau = 2 the student's (log 9, 0) are (log 3, 0).
     trial = Trial(tmp_path, ONE, FedNTD(tau=2.0), classes=3)
-    local, _ = begin_client(trial.job, 0, trial.received(), {})
-    trial.job.method.begin(local)
-    local.weights.copy_(torch.tensor([0.0, math.log(9), 0.0], dtype=torch.float64))
+    client, _ = begin_client(trial.simulation, 0, trial.received(), {})
+    trial.simulation.method.begin(client)
+    client.weights.copy_(torch.tensor([0.0, math.log(9), 0.0], dtype=torch.float64))
     batch = Batch(torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]), torch.tensor([0]))
     kept = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
     expected = math.log(11) + 4 * kept
-    assert trial.job.method.loss(local, batch).item() == pytest.approx(expected, rel=1e-13)
+    assert trial.simulation.method.loss(client, batch).item() == pytest.approx(expected, rel=1e-13)
 
 
 def test_one_step_is_fedavg(tmp_path: Path) -> None:

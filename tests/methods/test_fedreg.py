@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eunoe.methods.client_context import Batch, Local
+from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedreg import FedReg
 from eunoe.training.client import begin_client
@@ -81,27 +81,27 @@ def test_passes_are_counted(tmp_path: Path) -> None:
     assert update.forwards == update.backwards + 8
 
 
-def prepared(folder: Path, method: FedReg) -> tuple[Local, Batch]:
+def prepared(folder: Path, method: FedReg) -> tuple[ClientContext, Batch]:
     trial = Trial(folder, PARTS, method, model=started(), classes=4, training=FULL)
-    local, _ = begin_client(trial.job, 0, trial.received(), {})
-    method.begin(local)
+    client, _ = begin_client(trial.simulation, 0, trial.received(), {})
+    method.begin(client)
     index = torch.arange(8)
-    return local, Batch(*local.data(index), index)
+    return client, Batch(*client.data(index), index)
 
 
 def test_move_does_not_raise_the_pseudo_loss(tmp_path: Path) -> None:
     method = FedReg(perturbed=False, ps_eta=0.5)
-    local, batch = prepared(tmp_path, method)
+    client, batch = prepared(tmp_path, method)
     projected = 0
     for _ in range(12):
-        before, start = local.weights.clone(), local.start.parameters
+        before, start = client.weights.clone(), client.start.parameters
         gradient = softmax_gradient(torch.lerp(start, before, 0.5), batch.x, batch.y)
         felt = torch.lerp(start, before - 0.5 * gradient, 0.5)
-        pseudo, target = local.rows["pseudo"], local.rows["target"]
+        pseudo, target = client.rows["pseudo"], client.rows["target"]
         g2 = soft_gradient(felt, pseudo, target)
         overlap = float((before - 0.5 * gradient - start) @ g2)
-        method.step(local, batch)
-        after = float((local.weights - start) @ g2)
+        method.step(client, batch)
+        after = float((client.weights - start) @ g2)
         projected += overlap > 0
         assert after == pytest.approx(min(overlap, 0.0), abs=1e-13)
     assert projected > 0
@@ -109,19 +109,19 @@ def test_move_does_not_raise_the_pseudo_loss(tmp_path: Path) -> None:
 
 def test_unmoved_data_have_the_gradients_of_real_data(tmp_path: Path) -> None:
     method = FedReg(ps_eta=0.0, gamma=1.0)
-    local, batch = prepared(tmp_path, method)
-    assert torch.equal(local.rows["pseudo"], batch.x)
-    assert torch.equal(local.rows["perturbed"], batch.x)
-    expected = torch.softmax(batch.x @ local.start.parameters.view(4, 3).T, 1)
-    torch.testing.assert_close(local.rows["target"], expected)
+    client, batch = prepared(tmp_path, method)
+    assert torch.equal(client.rows["pseudo"], batch.x)
+    assert torch.equal(client.rows["perturbed"], batch.x)
+    expected = torch.softmax(batch.x @ client.start.parameters.view(4, 3).T, 1)
+    torch.testing.assert_close(client.rows["target"], expected)
 
 
 def test_making_data_changes_neither_the_samples_nor_the_model(tmp_path: Path) -> None:
     x = PARTS[0][0].clone()
-    local, batch = prepared(tmp_path, FedReg(ps_eta=1.0))
+    client, batch = prepared(tmp_path, FedReg(ps_eta=1.0))
     assert torch.equal(batch.x, x)
-    assert torch.equal(local.weights, local.start.parameters)
-    assert not torch.equal(local.rows["pseudo"], x)
+    assert torch.equal(client.weights, client.start.parameters)
+    assert not torch.equal(client.rows["pseudo"], x)
 
 
 def test_batch_norm_statistics_are_those_of_real_data(tmp_path: Path) -> None:
@@ -138,17 +138,17 @@ def test_batch_norm_statistics_are_those_of_real_data(tmp_path: Path) -> None:
             training=training,
         )
         weights.append(trial.client(0)[0].weights)
-    assert torch.equal(weights[0].floats, weights[1].floats)
-    assert weights[0].integers.tolist() == [1]
+    assert torch.equal(weights[0].float_buffers, weights[1].float_buffers)
+    assert weights[0].int_buffers.tolist() == [1]
 
 
 def test_step_without_overlap_is_the_plain_one(tmp_path: Path) -> None:
     """A first step from the received model along its own gradient meets g_p with a negative overlap."""
     method = FedReg(pseudo=False, pt_eta=0.0)
-    local, batch = prepared(tmp_path, method)
-    expected = local.weights - 0.5 * softmax_gradient(local.weights, batch.x, batch.y)
-    method.step(local, batch)
-    torch.testing.assert_close(local.weights, expected, rtol=0, atol=1e-14)
+    client, batch = prepared(tmp_path, method)
+    expected = client.weights - 0.5 * softmax_gradient(client.weights, batch.x, batch.y)
+    method.step(client, batch)
+    torch.testing.assert_close(client.weights, expected, rtol=0, atol=1e-14)
 
 
 def test_weight_decay_belongs_to_the_first_step(tmp_path: Path) -> None:

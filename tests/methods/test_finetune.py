@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eunoe.errors import InputError
-from tests.public_helpers import Rounds, after, blobs, federation, make_job
+from tests.public_helpers import Rounds, after, blobs, federation, make_simulation
 
 TRAINING: dict[str, Any] = {"epochs": 2, "batch_size": 4, "lr": 0.2}
 
@@ -21,15 +21,15 @@ def test_it_is_fedavg_and_then_central_training_on_the_public_set(tmp_path: Path
     method = {"name": "finetune", "server_epochs": 1, "server_lr": 0.1, "server_batch_size": 6}
     ours = after(1, tmp_path, federation(), method, training=TRAINING)
     central = Rounds(
-        make_job(
+        make_simulation(
             federation(),
             {"name": "central", "on": "public"},
             training={"epochs": 1, "lr": 0.1, "momentum": 0.9, "batch_size": 6},
         ),
         tmp_path,
     )
-    central.course.weights = (
-        Rounds(make_job(federation(), "fedavg", training=TRAINING), tmp_path).go().course.weights
+    central.run_state.weights = (
+        Rounds(make_simulation(federation(), "fedavg", training=TRAINING), tmp_path).go().run_state.weights
     )
     assert torch.equal(ours, central.go().parameters)
 
@@ -39,7 +39,7 @@ def test_it_stops_after_so_many_epochs_without_a_better_model(
     patience: int, epochs: int, tmp_path: Path
 ) -> None:
     method = {"name": "finetune", "server_lr": 1e-12, "server_patience": patience}
-    record = Rounds(make_job(federation(), method, training=TRAINING), tmp_path).go().records[0]
+    record = Rounds(make_simulation(federation(), method, training=TRAINING), tmp_path).go().records[0]
     # All 20 public samples are one batch; the first epoch is the best, as none is better.
     assert record["server"]["steps"] == epochs
     assert record["server"]["best_step"] == 1
@@ -47,4 +47,4 @@ def test_it_stops_after_so_many_epochs_without_a_better_model(
 
 def test_what_it_needs() -> None:
     with pytest.raises(InputError, match="labels"):
-        make_job(federation(foreign=blobs(40, 7)), "finetune")
+        make_simulation(federation(foreign=blobs(40, 7)), "finetune")

@@ -15,9 +15,9 @@ from eunoe.losses.distillation import divergence, trust
 from eunoe.methods.client_context import Batch
 from eunoe.methods.flashback import Flashback
 from eunoe.server.trainer import PositionLoss, ServerTrainer
-from eunoe.training.client import Received, begin_client
+from eunoe.training.client import Broadcast, begin_client
 from tests.methods.helpers import Trial
-from tests.public_helpers import Rounds, after, blobs, federation, make_job
+from tests.public_helpers import Rounds, after, blobs, federation, make_simulation
 
 TRAINING: dict[str, Any] = {"epochs": 2, "batch_size": 4, "lr": 0.2, "momentum": 0.9}
 COUNTS = torch.stack([federation().counts(client) for client in range(3)]).double()
@@ -29,16 +29,18 @@ def neutral(**options: Any) -> dict[str, Any]:
 
 def local_loss(method: dict[str, Any], pi: list[float], client: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of a client's samples, away from the received model; its logits and the teacher's."""
-    job = make_job(federation(), method, training=TRAINING)
+    simulation = make_simulation(federation(), method, training=TRAINING)
     shared = {"pi": torch.tensor(pi, dtype=torch.float64)}
-    local, _ = begin_client(job, client, Received(1, job.model.weights.copy(), shared), {})
-    job.method.begin(local)
-    index = torch.arange(local.size)
-    x, y = local.data(index)
-    teacher = job.model.forward(x).detach()
-    job.model.parameters.add_(torch.linspace(-1, 1, job.model.parameters.numel(), dtype=torch.float64))
-    loss = job.method.loss(local, Batch(x, y, index))
-    return loss.detach(), job.model.forward(x).detach(), teacher
+    client, _ = begin_client(simulation, client, Broadcast(1, simulation.model.weights.copy(), shared), {})
+    simulation.method.begin(client)
+    index = torch.arange(client.size)
+    x, y = client.data(index)
+    teacher = simulation.model.forward(x).detach()
+    simulation.model.parameters.add_(
+        torch.linspace(-1, 1, simulation.model.parameters.numel(), dtype=torch.float64)
+    )
+    loss = simulation.method.loss(client, Batch(x, y, index))
+    return loss.detach(), simulation.model.forward(x).detach(), teacher
 
 
 def test_without_trust_and_server_epochs_it_is_fedavg(tmp_path: Path) -> None:
@@ -58,9 +60,9 @@ def test_the_first_round_of_clients_is_fedavgs(tmp_path: Path) -> None:
 def test_without_trust_clients_train_as_with_cross_entropy(tmp_path: Path) -> None:
     both = [
         after(
-            2, tmp_path, federation(), {"name": "flashback", "gamma": 0.0, "local": local}, training=TRAINING
+            2, tmp_path, federation(), {"name": "flashback", "gamma": 0.0, "local": client}, training=TRAINING
         )
-        for local in ("dynamic", "ce")
+        for client in ("dynamic", "ce")
     ]
     assert torch.equal(*both)
 
@@ -71,11 +73,11 @@ def test_local_loss_by_hand(tmp_path: Path) -> None:
     part = ([[1.0]] * 4, [0, 0, 0, 1])
     trial = Trial(tmp_path, [part], Flashback(server_epochs=0))
     shared = {"pi": torch.tensor([1.0, 3.0], dtype=torch.float64)}
-    local, _ = begin_client(trial.job, 0, Received(1, trial.course.weights, shared), {})
-    trial.job.method.begin(local)
-    local.weights.copy_(torch.tensor([3 * math.log(3), 0.0], dtype=torch.float64))
+    client, _ = begin_client(trial.simulation, 0, Broadcast(1, trial.run_state.weights, shared), {})
+    trial.simulation.method.begin(client)
+    client.weights.copy_(torch.tensor([3 * math.log(3), 0.0], dtype=torch.float64))
     index = torch.tensor([0, 3])
-    losses = trial.job.method.loss(local, Batch(*local.data(index), index))
+    losses = trial.simulation.method.loss(client, Batch(*client.data(index), index))
     kept = 0.25 * 0.5 * math.log(0.5 / 0.75) + 0.75 * 0.5 * math.log(0.5 / 0.25)
     # Cross-entropy is at temperature 1, where the student says 27/28 and 1/28.
     expected = [0.75 * math.log(28 / 27) + kept, 0.25 * math.log(28) + kept]
@@ -121,43 +123,45 @@ def test_ntd_at_the_clients_ignores_pi_and_the_true_class() -> None:
 @pytest.mark.parametrize(("gamma", "times"), [(0.5, 2), (0.1, 10), (1 / 3, 3), (1.0, 1), (0.4, 2)])
 def test_a_client_counts_at_most_one_over_gamma_times(gamma: float, times: int, tmp_path: Path) -> None:
     method = {"name": "flashback", "gamma": gamma, "server_epochs": 0}
-    rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path)
+    rounds = Rounds(make_simulation(federation(), method, training=TRAINING), tmp_path)
     for round in range(1, times + 3):
-        pi = rounds.go().course.server["pi"]
+        pi = rounds.go().run_state.server["pi"]
         torch.testing.assert_close(pi, gamma * min(round, times) * COUNTS.sum(0))
-    assert rounds.course.server["participations"].tolist() == [times + 2] * 3
+    assert rounds.run_state.server["participations"].tolist() == [times + 2] * 3
 
 
 def test_relative_counts_sum_to_one_by_client(tmp_path: Path) -> None:
     method = {"name": "flashback", "gamma": 0.25, "server_epochs": 0, "knowledge": "relative"}
-    pi = Rounds(make_job(federation(), method), tmp_path).go().course.server["pi"]
+    pi = Rounds(make_simulation(federation(), method), tmp_path).go().run_state.server["pi"]
     torch.testing.assert_close(pi, 0.25 * (COUNTS / COUNTS.sum(1, keepdim=True)).sum(0))
 
 
 def test_knowledge_from_mean_outputs_needs_no_counts(tmp_path: Path) -> None:
     method = {"name": "flashback", "gamma": 0.25, "knowledge": "probabilities", "server_epochs": 0}
-    rounds = Rounds(make_job(federation(), method, training=TRAINING), tmp_path)
-    job = rounds.job
+    rounds = Rounds(make_simulation(federation(), method, training=TRAINING), tmp_path)
+    simulation = rounds.simulation
     models = [
         u.weights
-        for u in rounds.engine.train([0, 1, 2], Received(1, rounds.course.weights, rounds.course.server))
+        for u in rounds.engine.train(
+            [0, 1, 2], Broadcast(1, rounds.run_state.weights, rounds.run_state.server)
+        )
     ]
-    assert job.method.uploads(job.setting) == {}
-    trainer = job.setting.trainer
+    assert simulation.method.uploads(simulation.context) == {}
+    trainer = simulation.context.trainer
     assert trainer is not None
     outputs = [trainer.outputs(model, trainer.public("train")) for model in models]
-    pi = rounds.go().course.server["pi"]
+    pi = rounds.go().run_state.server["pi"]
     torch.testing.assert_close(pi, 0.25 * sum(torch.softmax(z, 1).mean(0) for z in outputs))
     assert abs(float(pi.sum()) - 0.75) < 1e-12
 
 
 def test_server_loss_is_the_papers_sum_over_local_models_and_the_one_sent() -> None:
-    job = make_job(federation(), "flashback")
-    trainer = job.setting.trainer
+    simulation = make_simulation(federation(), "flashback")
+    trainer = simulation.context.trainer
     assert trainer is not None
-    chance = torch.Generator().manual_seed(0)
-    outputs = list(torch.randn(4, 20, 3, dtype=torch.float64, generator=chance))
-    logits = torch.randn(20, 3, dtype=torch.float64, generator=chance)
+    rng = torch.Generator().manual_seed(0)
+    outputs = list(torch.randn(4, 20, 3, dtype=torch.float64, generator=rng))
+    logits = torch.randn(20, 3, dtype=torch.float64, generator=rng)
     pi = torch.tensor([4.0, 0.0, 1.0], dtype=torch.float64)
     loss = Flashback().server_loss(trainer, outputs, COUNTS, pi)
     total = 2 * pi + COUNTS.sum(0)
@@ -172,12 +176,12 @@ def test_server_loss_is_the_papers_sum_over_local_models_and_the_one_sent() -> N
 
 
 def test_in_round_one_the_server_uses_neither_labels_nor_the_first_model() -> None:
-    job = make_job(federation(), "flashback")
-    trainer = job.setting.trainer
+    simulation = make_simulation(federation(), "flashback")
+    trainer = simulation.context.trainer
     assert trainer is not None
-    chance = torch.Generator().manual_seed(0)
-    outputs = list(torch.randn(4, 20, 3, dtype=torch.float64, generator=chance))
-    logits, everyone = torch.randn(20, 3, dtype=torch.float64, generator=chance), torch.arange(20)
+    rng = torch.Generator().manual_seed(0)
+    outputs = list(torch.randn(4, 20, 3, dtype=torch.float64, generator=rng))
+    logits, everyone = torch.randn(20, 3, dtype=torch.float64, generator=rng), torch.arange(20)
     nothing = torch.zeros(3, dtype=torch.float64)
     loss = Flashback().server_loss(trainer, outputs, COUNTS, nothing)
     changed = [*outputs[:3], -outputs[3]]
@@ -198,12 +202,12 @@ def test_the_server_learns_from_the_model_sent_by_what_it_knew_when_sent(tmp_pat
             seen.append((outputs[-1], counts, pi))
             return super().server_loss(trainer, outputs, counts, pi)
 
-    job = make_job(federation(), "flashback", training=TRAINING)
-    rounds = Rounds(replace(job, method=Watched(gamma=0.25, server_epochs=2)), tmp_path).go()
-    sent, pi = rounds.course.weights, rounds.course.server["pi"].clone()
+    simulation = make_simulation(federation(), "flashback", training=TRAINING)
+    rounds = Rounds(replace(simulation, method=Watched(gamma=0.25, server_epochs=2)), tmp_path).go()
+    sent, pi = rounds.run_state.weights, rounds.run_state.server["pi"].clone()
     torch.testing.assert_close(pi, 0.25 * COUNTS.sum(0))
     rounds.go()
-    trainer = job.setting.trainer
+    trainer = simulation.context.trainer
     assert trainer is not None
     outputs, counts, known = seen[1]
     assert torch.equal(outputs, trainer.outputs(sent, trainer.public("train")))
@@ -216,7 +220,7 @@ def summed_divergence(outputs: list[Tensor], weights: Tensor, logits: Tensor) ->
 
 
 def test_the_server_keeps_a_trained_epoch_never_the_average(tmp_path: Path) -> None:
-    rounds = Rounds(make_job(federation(), {"name": "flashback", "server_lr": 1e-9}), tmp_path).go()
+    rounds = Rounds(make_simulation(federation(), {"name": "flashback", "server_lr": 1e-9}), tmp_path).go()
     average = after(1, tmp_path, federation(), "fedavg")
     assert not torch.equal(rounds.parameters, average)
     torch.testing.assert_close(rounds.parameters, average, atol=1e-6, rtol=0)
@@ -225,9 +229,9 @@ def test_the_server_keeps_a_trained_epoch_never_the_average(tmp_path: Path) -> N
 
 def test_what_it_needs(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="labels"):
-        make_job(federation(foreign=blobs(40, 7)), "flashback")
-    make_job(federation(foreign=blobs(40, 7)), neutral())
+        make_simulation(federation(foreign=blobs(40, 7)), "flashback")
+    make_simulation(federation(foreign=blobs(40, 7)), neutral())
     with pytest.raises(InputError, match=r"method\.local = 'dynamic'"):
-        Trial(tmp_path, [([[1.0]], [0])], Flashback(server_epochs=0, local="ntd"))
-    with pytest.raises(InputError, match="server_step"):
-        make_job(federation(), "flashback", server_step={"name": "avgm"})
+        Trial(tmp_path, [([[1.0]], [0])], Flashback(server_epochs=0, client="ntd"))
+    with pytest.raises(InputError, match="server_optimizer"):
+        make_simulation(federation(), "flashback", server_optimizer={"name": "momentum"})

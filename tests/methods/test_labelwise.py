@@ -11,7 +11,7 @@ from eunoe.core.flat_model import FlatModel
 from eunoe.errors import InputError
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.labelwise import Labelwise, by_row
-from tests.helpers import Net, make_job
+from tests.helpers import Net, make_simulation
 from tests.methods.helpers import Trial
 
 # Client 0 has labels 0 and 1, client 1 has 1 and 2, nobody has 3.
@@ -30,7 +30,7 @@ def changes(folder: Path) -> list[Tensor]:
 
 def trained(folder: Path, method: Any) -> Trial:
     trial = Trial(folder, PARTS, method, classes=4, training=TRAINING)
-    trial.course.weights.parameters.copy_(torch.tensor([0.5, -0.25, 0.125, 1.0]))
+    trial.run_state.weights.parameters.copy_(torch.tensor([0.5, -0.25, 0.125, 1.0]))
     return trial
 
 
@@ -48,8 +48,8 @@ def test_each_row_is_the_mean_over_its_owners(weighting: Any, share: float, tmp_
 
 
 def test_with_all_labels_everywhere_it_is_fedavg_to_the_bit(tmp_path: Path) -> None:
-    chance = torch.Generator().manual_seed(0)
-    parts = [(torch.randn(size, 5, generator=chance), torch.arange(size) % 3) for size in (3, 7, 11)]
+    rng = torch.Generator().manual_seed(0)
+    parts = [(torch.randn(size, 5, generator=rng), torch.arange(size) % 3) for size in (3, 7, 11)]
     results = []
     for method in (Labelwise(), FedAvg()):
         torch.manual_seed(1)
@@ -84,9 +84,9 @@ def test_what_it_sends_is_a_number_per_class(tmp_path: Path) -> None:
 
 def test_it_needs_a_classifier() -> None:
     with pytest.raises(InputError, match="labelwise needs a model that gives"):
-        make_job(net=nn.Linear(5, 3), method="labelwise")
+        make_simulation(net=nn.Linear(5, 3), method="labelwise")
 
 
 def test_a_mask_by_signs_is_refused() -> None:
-    with pytest.raises(InputError, match=r"leave server_step\.gma out"):
-        make_job(method="labelwise", server_step={"name": "average", "gma": 0.4})
+    with pytest.raises(InputError, match=r"leave server_optimizer\.gma out"):
+        make_simulation(method="labelwise", server_optimizer={"name": "sgd", "gma": 0.4})

@@ -49,20 +49,22 @@ def test_loss_by_hand(tmp_path: Path) -> None:
     # Received: x itself, (1, 0). Last: (0, 1). Now: (1, 1). Similarities sqrt(1/2) and sqrt(1/2) but for the
     # second case, where now is (2, 0): 1 and 0.
     trial = Trial(tmp_path, PARTS, Moon(mu=3.0, tau=0.5), model=Turned())
-    local, _ = begin_client(trial.job, 0, trial.received(), state_of(trial, [[0.0, 1.0], [1.0, 0.0]]))
-    local.data = lambda rows: (
+    client, _ = begin_client(
+        trial.simulation, 0, trial.broadcast(), state_of(trial, [[0.0, 1.0], [1.0, 0.0]])
+    )
+    client.data = lambda rows: (
         torch.tensor([[1.0, 0.0]] * len(rows), dtype=torch.float64),
         torch.zeros(len(rows)),
     )  # type: ignore[assignment]
-    trial.job.method.begin(local)
+    trial.simulation.method.begin(client)
     batch = Batch(torch.tensor([[1.0, 0.0]], dtype=torch.float64), torch.tensor([0]), torch.tensor([0]))
     for now, logits, contrast in (
         ([1.0, 0.0, 1.0, 0.0], (1.0, 1.0), math.log(2)),
         ([2.0, 0.0, 0.0, 0.0], (2.0, 0.0), -math.log(math.exp(2) / (math.exp(2) + 1))),
     ):
-        local.weights.copy_(torch.tensor(now))
+        client.weights.copy_(torch.tensor(now))
         plain = -math.log(math.exp(logits[0]) / sum(math.exp(z) for z in logits))
-        value = trial.job.method.loss(local, batch)
+        value = trial.simulation.method.loss(client, batch)
         assert value.shape == (1,)
         assert value.item() == pytest.approx(plain + 3 * contrast, rel=1e-12)
 
@@ -79,7 +81,7 @@ def test_first_participation_is_fedavg(tmp_path: Path) -> None:
 def test_last_model_like_the_received_one_pulls_nowhere(tmp_path: Path) -> None:
     trial = Trial(tmp_path / "a", PARTS, Moon(mu=5.0), model=Turned(), training=TRAINING)
     same = state_of(trial, [[1.0, 0.0], [0.0, 1.0]])
-    contrasted, _ = train_client(trial.job, 1, trial.received(), same)
+    contrasted, _ = train_client(trial.simulation, 1, trial.broadcast(), same)
     plain, _ = Trial(tmp_path / "b", PARTS, FedAvg(), model=Turned(), training=TRAINING).client(1)
     torch.testing.assert_close(contrasted.weights.parameters, plain.weights.parameters, rtol=0, atol=1e-14)
 
@@ -95,20 +97,24 @@ def test_client_keeps_its_own_last_model(tmp_path: Path) -> None:
 
 def test_last_model_has_its_own_statistics(tmp_path: Path) -> None:
     trial = Trial(tmp_path, random_parts([6], 3, 4), Moon(), model=Normed(), classes=4, training=TRAINING)
-    start = trial.course.weights
-    state = {"parameters": start.parameters, "floats": 1 + start.floats, "seen": torch.ones(1).double()}
-    local, _ = begin_client(trial.job, 0, trial.received(), state)
-    trial.job.method.begin(local)
-    x, y = local.data(torch.arange(6))
+    start = trial.run_state.weights
+    state = {
+        "parameters": start.parameters,
+        "floats": 1 + start.float_buffers,
+        "seen": torch.ones(1).double(),
+    }
+    client, _ = begin_client(trial.simulation, 0, trial.broadcast(), state)
+    trial.simulation.method.begin(client)
+    x, y = client.data(torch.arange(6))
     batch = Batch(x, y, torch.arange(6))
-    for name, floats in (("received", start.floats), ("last", 1 + start.floats)):
-        trial.job.model.load(Weights(start.parameters, floats, start.integers))
-        with trial.job.model.evaluating(), torch.no_grad():
-            expected = trial.job.model.module.features(x)
-        torch.testing.assert_close(local.frozen(name, batch), expected, rtol=0, atol=1e-15)
+    for name, float_buffers in (("received", start.float_buffers), ("last", 1 + start.float_buffers)):
+        trial.simulation.model.load(Weights(start.parameters, float_buffers, start.int_buffers))
+        with trial.simulation.model.evaluating(), torch.no_grad():
+            expected = trial.simulation.model.module.features(x)
+        torch.testing.assert_close(client.frozen(name, batch), expected, rtol=0, atol=1e-15)
     kept = trial.client(0)[1]
-    assert torch.equal(kept["floats"], trial.job.model.floats)
-    assert not torch.equal(kept["floats"], start.floats)
+    assert torch.equal(kept["floats"], trial.simulation.model.float_buffers)
+    assert not torch.equal(kept["floats"], start.float_buffers)
 
 
 def test_batches_of_one_and_features_of_zero(tmp_path: Path) -> None:

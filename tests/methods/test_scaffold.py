@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from eunoe.errors import InputError
-from eunoe.methods.client_context import Local
+from eunoe.methods.client_context import ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.scaffold import Scaffold
 from tests.methods.helpers import Normed, Trial, random_parts, softmax_gradient
@@ -41,9 +41,9 @@ def test_option_two_is_the_mean_of_the_raw_gradients(momentum: float, tmp_path: 
     seen: list[Tensor] = []
 
     class Watched(Scaffold):
-        def correct(self, local: Local, gradient: Tensor) -> Tensor:
+        def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
             seen.append(gradient.clone())
-            return super().correct(local, gradient)
+            return super().correct(client, gradient)
 
     training = {**STEPS, "momentum": momentum, "weight_decay": 0.05}
     trial = Trial(tmp_path, UNEQUAL, Watched(), classes=4, training=training, participation=3).rounds(3)
@@ -84,8 +84,8 @@ def test_finding_the_gradient_leaves_batch_norm_statistics_alone(tmp_path: Path)
         torch.manual_seed(0)
         trial = Trial(tmp_path / method.option, UNEQUAL, method, model=Normed(), classes=4, training=STEPS)
         ends.append(trial.client(0)[0].weights)
-    assert torch.equal(ends[0].floats, ends[1].floats)
-    assert ends[0].integers.tolist() == [4]
+    assert torch.equal(ends[0].float_buffers, ends[1].float_buffers)
+    assert ends[0].int_buffers.tolist() == [4]
 
 
 @pytest.mark.parametrize("option", ["I", "II"])
@@ -106,7 +106,7 @@ def test_a_single_client_is_not_corrected(tmp_path: Path) -> None:
 
 
 def test_what_option_two_cannot_have(tmp_path: Path) -> None:
-    for training in ({"clip": 1.0}, {"optimiser": "adam"}):
+    for training in ({"clip": 1.0}, {"optimizer": "adam"}):
         with pytest.raises(InputError, match="option = 'I'"):
             Trial(tmp_path, UNEQUAL, Scaffold(), classes=4, training=training)
         Trial(tmp_path, UNEQUAL, Scaffold(option="I"), classes=4, training=training)

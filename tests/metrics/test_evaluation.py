@@ -9,8 +9,8 @@ from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.metrics.evaluation import Evaluator
-from eunoe.training.simulation import Job
-from tests.helpers import Same, make_job
+from eunoe.training.simulation import Simulation
+from tests.helpers import Same, make_simulation
 
 
 def hand_made() -> Federation:
@@ -25,18 +25,18 @@ def hand_made() -> Federation:
 
 
 @pytest.fixture
-def job() -> Job:
-    return make_job(hand_made(), Same())
+def simulation() -> Simulation:
+    return make_simulation(hand_made(), Same())
 
 
-def evaluate(job: Job, **places: bool) -> dict:
-    engine = Serial(job, ClientStates("none"))  # type: ignore[arg-type]
-    return Evaluator(job, **places)(engine, job.model.weights)
+def evaluate(simulation: Simulation, **places: bool) -> dict:
+    engine = Serial(simulation, ClientStates("none"))  # type: ignore[arg-type]
+    return Evaluator(simulation, **places)(engine, simulation.model.weights)
 
 
-def test_numbers_by_hand(job: Job) -> None:
-    found = evaluate(job)
-    # Validation rows 2, 3, 4 of client 0 are labelled 0, 0, 1 and said to be 0, 1, 1; row 7 is 2, said 0.
+def test_numbers_by_hand(simulation: Simulation) -> None:
+    found = evaluate(simulation)
+    # Validation rows 2, 3, 4 of client 0 are labeled 0, 0, 1 and said to be 0, 1, 1; row 7 is 2, said 0.
     assert found["validation"]["accuracy"] == 0.5
     assert found["validation"]["per_class"] == [0.5, 1.0, 0.0]
     assert found["validation"]["clients"] == {
@@ -44,7 +44,7 @@ def test_numbers_by_hand(job: Job) -> None:
         "deviation": pytest.approx(1 / 3),
         "worst_tenth": 0.0,
     }
-    # The test set is labelled 0, 1, 1, 1 and said to be 0, 1, 0, 1.
+    # The test set is labeled 0, 1, 1, 1 and said to be 0, 1, 0, 1.
     assert found["test"]["accuracy"] == 0.75
     assert found["test"]["per_class"][:2] == [1.0, pytest.approx(2 / 3)]
     assert np.isnan(found["test"]["per_class"][2])
@@ -53,33 +53,33 @@ def test_numbers_by_hand(job: Job) -> None:
     assert "clients" not in found["test"]
 
 
-def test_only_the_places_that_are_asked_for(job: Job) -> None:
-    assert list(evaluate(job, validation=False)) == ["test"]
-    assert list(evaluate(job, test=False)) == ["validation"]
-    assert evaluate(job, validation=False, test=False) == {}
+def test_only_the_places_that_are_asked_for(simulation: Simulation) -> None:
+    assert list(evaluate(simulation, validation=False)) == ["test"]
+    assert list(evaluate(simulation, test=False)) == ["validation"]
+    assert evaluate(simulation, validation=False, test=False) == {}
 
 
 def test_a_federation_without_validation_parts_has_no_such_place() -> None:
     federation = hand_made()
     whole = Federation(federation.data, federation.order, federation.offsets, *[federation.offsets[1:]] * 2)
-    assert list(evaluate(make_job(whole, Same()))) == ["test"]
+    assert list(evaluate(make_simulation(whole, Same()))) == ["test"]
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 4, 100])
 def test_chunks_change_nothing(chunk: int) -> None:
-    found = evaluate(make_job(hand_made(), Same(), evaluation={"chunk": chunk}))
+    found = evaluate(make_simulation(hand_made(), Same(), evaluation={"chunk": chunk}))
     assert found["test"]["accuracy"] == 0.75
     assert found["validation"]["per_class"] == [0.5, 1.0, 0.0]
 
 
 def test_the_clients_own_test_parts_are_evaluated_with_the_test_set() -> None:
     federation = hand_made()
-    # Of client 0's rows 2, 3, 4 the last, labelled 1 and said to be 1, is for its test; row 7 is client 1's.
+    # Of client 0's rows 2, 3, 4 the last, labeled 1 and said to be 1, is for its test; row 7 is client 1's.
     ends = np.array([4, 7])
     split = Federation(federation.data, federation.order, federation.offsets, federation.train_end, ends)
-    found = evaluate(make_job(split, Same()))
+    found = evaluate(make_simulation(split, Same()))
     assert list(found) == ["validation", "client_test", "test"]
     assert found["validation"]["accuracy"] == found["client_test"]["accuracy"] == 0.5
     assert found["client_test"]["per_class"][1:] == [1.0, 0.0]
     assert found["client_test"]["clients"]["worst_tenth"] == 0.0
-    assert list(evaluate(make_job(split, Same()), test=False)) == ["validation"]
+    assert list(evaluate(make_simulation(split, Same()), test=False)) == ["validation"]

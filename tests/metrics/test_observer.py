@@ -55,7 +55,11 @@ def test_records_by_hand():
 
 def test_probes_by_hand():
     local, matrix, drift = watched().probes[:3]
-    assert (local["probe"], matrix["probe"], drift["probe"]) == ("local_per_class", "client_matrix", "drift")
+    assert (local["probe"], matrix["probe"], drift["probe"]) == (
+        "local_per_class",
+        "client_matrix",
+        "drift",
+    )
     assert local["start"] == [1.0, 0.5, None]
     assert local["local"] == [[1.0, 0.0, None], [0.5, 1.0, None]]
     assert local["merged"] == [1.0, 1.0, None]

@@ -22,12 +22,14 @@ from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.personal import personal_accuracy, personal_rows
 from eunoe.runs.run import run
-from eunoe.training.simulation import Job
-from tests.helpers import Same, blobs, make_job
+from eunoe.training.simulation import Simulation
+from tests.helpers import Same, blobs, make_simulation
 
 
-def measured(job: Job, size: int) -> dict[str, Any]:
-    return personal_accuracy(job, Serial(job, ClientStates(Path("none"))), job.model.weights, size)
+def measured(simulation: Simulation, size: int) -> dict[str, Any]:
+    return personal_accuracy(
+        simulation, Serial(simulation, ClientStates(Path("none"))), simulation.model.weights, size
+    )
 
 
 def two_clients(test_inputs: list[list[float]], test_labels: list[int]) -> Federation:
@@ -42,8 +44,8 @@ def two_clients(test_inputs: list[list[float]], test_labels: list[int]) -> Feder
 def test_by_hand() -> None:
     # On class 0 the model is right by log 2; of class 1 it thinks that it is class 0, by log 2 too.
     lead = float(np.log(2))
-    job = make_job(two_clients([[lead, 0.0, 0.0], [lead, 0.0, 0.0]], [0, 1]), Same())
-    found = measured(job, 400)["personal"]
+    simulation = make_simulation(two_clients([[lead, 0.0, 0.0], [lead, 0.0, 0.0]], [0, 1]), Same())
+    found = measured(simulation, 400)["personal"]
     # Client 0 (3 to 1) is right on its class 0 either way, and its prior of 3 keeps it wrong on class 1.
     # Client 1 has class 1 alone: wrong without the prior, and with it right.
     rows = personal_rows(
@@ -63,8 +65,8 @@ def test_a_prior_turns_weak_logits_but_not_strong_ones() -> None:
     for lead, right in ((1.05, 0.0), (1.15, 1.0)):
         federation = two_clients([[0.0, lead, 0.0]], [1])
         # The test set has class 1 only, so both clients are tested on it.
-        job = make_job(federation, Same())
-        found = measured(job, 10)["personal"]
+        simulation = make_simulation(federation, Same())
+        found = measured(simulation, 10)["personal"]
         assert found["without_prior"] == 1.0
         # Client 1 is always right.
         assert found["with_prior"] == pytest.approx((1 + right) / 2)
@@ -85,18 +87,18 @@ def test_rows_are_of_the_clients_classes(counts: list[int], size: int, seed: int
         assert not most or max(most) - min(most) <= 1
 
 
-def direct(job: Job, size: int) -> dict[str, float]:
+def direct(simulation: Simulation, size: int) -> dict[str, float]:
     """The same from the logits of each client's samples, one client after the other."""
-    federation = job.federation
+    federation = simulation.federation
     right: dict[str, list[float]] = {"without_prior": [], "with_prior": []}
     labels = federation.data.test.y.numpy()
     by_class = [np.flatnonzero(labels == label) for label in range(federation.classes)]
     for client in range(len(federation)):
         counts = federation.counts(client)
-        chance = generator(job.setting.seed, "personal test", client=client)
-        rows = personal_rows(by_class, counts.numpy(), size, chance)
+        rng = generator(simulation.context.seed, "personal test", client=client)
+        rows = personal_rows(by_class, counts.numpy(), size, rng)
         with torch.no_grad():
-            logits = job.model.module.eval()(federation.inputs("test", torch.from_numpy(rows), client))
+            logits = simulation.model.module.eval()(federation.inputs("test", torch.from_numpy(rows), client))
         right["without_prior"].append((logits.argmax(1).numpy() == labels[rows]).mean())
         adjusted = adjust_for_prior(logits, counts)
         right["with_prior"].append((adjusted.argmax(1).numpy() == labels[rows]).mean())
@@ -108,10 +110,10 @@ def test_it_agrees_with_the_logits_of_each_client(shifted: bool) -> None:
     federation = blobs(alpha=0.2)
     if shifted:
         federation = replace(federation, shift=FeatureShift(kind="noise", strength=5))
-    job = make_job(federation, evaluation={"chunk": 7})
-    found = measured(job, 30)["personal"]
+    simulation = make_simulation(federation, evaluation={"chunk": 7})
+    found = measured(simulation, 30)["personal"]
     assert found.pop("clients") == len(federation)
-    assert found == pytest.approx(direct(job, 30))
+    assert found == pytest.approx(direct(simulation, 30))
 
 
 def test_it_is_measured_once_at_the_end_and_changes_nothing_else(tmp_path: Path) -> None:
@@ -146,7 +148,7 @@ def test_a_run_that_stops_early_has_it_in_its_last_round(tmp_path: Path) -> None
 
 
 def test_without_a_common_class_there_is_nothing_to_measure() -> None:
-    assert measured(make_job(two_clients([[0.0, 0.0, 0.0]], [2]), Same()), 10) == {}
+    assert measured(make_simulation(two_clients([[0.0, 0.0, 0.0]], [2]), Same()), 10) == {}
 
 
 def test_a_negative_number_is_refused() -> None:

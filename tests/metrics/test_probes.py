@@ -9,7 +9,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.metrics.probes import Probe, Prober, Watch
 from eunoe.runs.run import run
-from tests.helpers import Net, blobs, make_job
+from tests.helpers import Net, blobs, make_simulation
 
 METRICS = ("client_matrix", "local_per_class", "drift", "probability")
 
@@ -35,21 +35,21 @@ def test_a_probe_changes_no_result(tmp_path, engine):
 
 
 def prober(tmp_path, probe, **values):
-    job = make_job(**values)
-    return job, Prober(job, (probe,), 10), Serial(job, ClientStates(tmp_path))
+    simulation = make_simulation(**values)
+    return simulation, Prober(simulation, (probe,), 10), Serial(simulation, ClientStates(tmp_path))
 
 
-def moved(job, scale):
-    vector = job.model.parameters + scale * torch.randn(
-        job.model.parameters.shape, generator=torch.Generator().manual_seed(int(scale * 100))
+def moved(simulation, scale):
+    vector = simulation.model.parameters + scale * torch.randn(
+        simulation.model.parameters.shape, generator=torch.Generator().manual_seed(int(scale * 100))
     )
-    return Weights(vector, job.model.floats.clone(), job.model.integers.clone())
+    return Weights(vector, simulation.model.float_buffers.clone(), simulation.model.int_buffers.clone())
 
 
 @pytest.mark.parametrize("data", ["participants", "clients", "test"])
 def test_models_that_stay_as_they_were_forget_nothing(tmp_path, data):
-    job, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data=data))
-    start = job.model.weights.copy()
+    simulation, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data=data))
+    start = simulation.model.weights.copy()
     watch = Watch(1, probing.probes, {1, 3}, start, {1: start, 3: start})
     (record,) = probing.measure(engine, watch, start)
     assert record["models"] == [1, 3]
@@ -58,43 +58,45 @@ def test_models_that_stay_as_they_were_forget_nothing(tmp_path, data):
 
 
 def test_the_matrix_on_validation_parts_is_each_models_accuracy_on_each_clients_rows(tmp_path):
-    job, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data="participants"))
-    local = {0: moved(job, 0.5), 2: moved(job, 0.9)}
-    watch = Watch(1, probing.probes, {0, 2}, job.model.weights.copy(), local)
+    simulation, probing, engine = prober(
+        tmp_path, Probe(metric="client_matrix", every=1, data="participants")
+    )
+    local = {0: moved(simulation, 0.5), 2: moved(simulation, 0.9)}
+    watch = Watch(1, probing.probes, {0, 2}, simulation.model.weights.copy(), local)
     (record,) = probing.measure(engine, watch, local[0])
     for row, model in enumerate(local.values()):
-        job.model.load(model)
+        simulation.model.load(model)
         for column, client in enumerate(local):
-            rows = torch.from_numpy(job.federation.rows(client, "validation"))
+            rows = torch.from_numpy(simulation.federation.rows(client, "validation"))
             right = (
-                job.model.forward(job.federation.data.train.x[rows]).argmax(1)
-                == job.federation.data.train.y[rows]
+                simulation.model.forward(simulation.federation.data.train.x[rows]).argmax(1)
+                == simulation.federation.data.train.y[rows]
             )
             assert record["after"][row][column] == pytest.approx(right.double().mean().item())
 
 
 def test_small_validation_parts_are_replaced_by_the_test_set_in_the_clients_mix(tmp_path):
     for size, where in ((40, "test"), (400, "validation")):
-        job, probing, engine = prober(
+        simulation, probing, engine = prober(
             tmp_path, Probe(metric="client_matrix", every=1), federation=blobs(size=size)
         )
-        start = job.model.weights.copy()
+        start = simulation.model.weights.copy()
         (record,) = probing.measure(engine, Watch(1, probing.probes, {0}, start, {0: start}), start)
         assert record["on"] == where
 
 
 def test_the_test_part_is_balanced_and_always_the_same(tmp_path):
-    job, probing, _ = prober(tmp_path, Probe(metric="drift", every=1))
+    simulation, probing, _ = prober(tmp_path, Probe(metric="drift", every=1))
     part = probing.test_part(30)
-    labels = job.federation.data.test.y[torch.from_numpy(part.rows)]
+    labels = simulation.federation.data.test.y[torch.from_numpy(part.rows)]
     assert torch.bincount(labels).tolist() == [10, 10, 10]
     assert np.array_equal(part.rows, probing.test_part(30).rows)
 
 
 def test_few_of_many_participants_are_looked_at():
-    job = make_job(federation=blobs(clients=12), participation=12)
-    watch = Prober(job, (Probe(metric="drift", every=1, models=3),), 5).watch(
-        1, list(range(12)), job.model.weights
+    simulation = make_simulation(federation=blobs(clients=12), participation=12)
+    watch = Prober(simulation, (Probe(metric="drift", every=1, models=3),), 5).watch(
+        1, list(range(12)), simulation.model.weights
     )
     assert watch is not None
     assert len(watch.chosen) == 3

@@ -43,7 +43,7 @@ def tiny(**changes: Any) -> Recipe:
         {"": last_rounds("accuracy")},
         (Claim("WSM is better", mean_gain("fedavg+wsm", "fedavg")),),
         {"rounds": 2, "data": {"limit": 300}},
-        after=lambda run: {"classes": float(run.job.federation.classes)},
+        after=lambda run: {"classes": float(run.simulation.federation.classes)},
     )
 
 

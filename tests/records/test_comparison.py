@@ -76,7 +76,7 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
     [
         ({"epochs": 3, "last_batch": "drop"}, [450], [21], 3 * 448),
         ({"steps": 3}, [450], [3], 3 * 64),
-        # Batch normalisation joins the last sample to the batch before.
+        # Batch normalization joins the last sample to the batch before.
         ({"epochs": 3, "batch_size": 10}, [21], [6], 3 * 21),
     ],
     ids=["drop", "steps", "joined"],

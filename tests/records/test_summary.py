@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from eunoe.records.reader import RunRecords
-from eunoe.records.summary import summarise
+from eunoe.records.summary import summarize
 from eunoe.report import rows
 from eunoe.report.findings import over_seeds
 
@@ -30,7 +30,7 @@ def sparse() -> RunRecords:
 
 
 def test_what_a_class_loses_in_a_round_is_not_what_went_in_a_gap() -> None:
-    found = summarise(sparse())
+    found = summarize(sparse())
     assert found["lost_per_class"] == pytest.approx([0.0, (0.1 + 0.1 + 0.15) / 3])
     assert "Classes that lose most per round: 1 (11.7 points)." in found.sentences()
 
@@ -43,17 +43,17 @@ def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
 
 
 def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> None:
-    assert summarise(sparse())["round_forgetting"] == pytest.approx((19 * 0.05 + 0.075) / 20)
+    assert summarize(sparse())["round_forgetting"] == pytest.approx((19 * 0.05 + 0.075) / 20)
 
 
 def test_without_per_class_accuracy_nothing_is_said_of_classes() -> None:
     run = RunRecords("bare", [{"round": t, "test": {"accuracy": 0.5, "loss": 1.0}} for t in (1, 2, 3)])
-    assert summarise(run)["lost_per_class"] == []
+    assert summarize(run)["lost_per_class"] == []
 
 
 def test_the_end_of_a_run_is_as_long_as_its_settings_say() -> None:
     run = replace(sparse(), config={"evaluation": {"last": 2}})
-    found = summarise(run)
+    found = summarize(run)
     assert found["accuracy"] == pytest.approx((0.45 + 0.375) / 2)
     assert found.sentences()[0] == "21 rounds, accuracy 41.2% over the last 2 (best 50.0% in round 9)."
 

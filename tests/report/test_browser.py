@@ -42,7 +42,7 @@ VISITOR = """<script>
   await drawn();
   seen.theme = root.dataset.theme;
   seen.background = getComputedStyle(document.body).backgroundColor;
-  seen.recoloured = chart() !== first;
+  seen.recolored = chart() !== first;
   const papers = () => document.querySelectorAll(".paper svg.marks");
   while (papers().length < seen.charts) await pause(50);
   // What is defined and used by number has other numbers in another figure.
@@ -87,6 +87,6 @@ def test_the_page_in_a_browser(tmp_path, width):
     assert seen["alerts"] == 0
     assert seen["charts"] == 15
     assert (seen["moved"], seen["round"], seen["kept"]) == (True, "round 4", "1")
-    assert (seen["theme"], seen["background"], seen["recoloured"]) == ("dark", "rgb(21, 23, 27)", True)
+    assert (seen["theme"], seen["background"], seen["recolored"]) == ("dark", "rgb(21, 23, 27)", True)
     assert seen["printed"], "the light figure at the slider's round lies ready to be printed"
     assert not seen["wide"]

@@ -70,7 +70,7 @@ def test_sliders_go_over_the_probed_rounds(figures):
     assert [(param["name"], param["value"], param["bind"]["max"]) for param in params] == [("probe", 0, 1)]
 
 
-def test_compared_runs_share_the_colour_scale(figures):
+def test_compared_runs_share_the_color_scale(figures):
     panels = figures["client-matrices"].chart.to_dict()["concat"]
     scales = [panel["layer"][0]["encoding"]["color"]["scale"] for panel in panels]
     assert len(scales) == 6

@@ -65,7 +65,7 @@ def test_every_figure_has_a_place_a_title_and_a_text(plain_page):
     assert elements.text.count("What each round forgets") == 1
 
 
-def test_sliders_are_labelled_inputs(plain_page):
+def test_sliders_are_labeled_inputs(plain_page):
     elements = Elements(plain_page)
     sliders = [a for tag, a in elements.tags if tag == "input"]
     labels = {a["for"] for tag, a in elements.tags if tag == "label"}

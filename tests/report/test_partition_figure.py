@@ -1,4 +1,4 @@
-"""The partition figure's data, order and colours, and that it renders."""
+"""The partition figure's data, order and colors, and that it renders."""
 
 import re
 from typing import Any
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.report.partition_figure import COLOURS, partition_figure
+from eunoe.report.partition_figure import COLORS, partition_figure
 
 COUNTS = np.array([[3, 0, 1], [0, 5, 5]])
 
@@ -25,7 +25,7 @@ def test_shares_and_sizes_of_the_classes_that_clients_have() -> None:
     assert spec["title"] == "half"
     assert "2.0 classes a client" in spec["description"]
     scale = spec["encoding"]["color"]["scale"]
-    assert scale == {"domain": ["cat", "dog", "owl"], "range": list(COLOURS[:3])}
+    assert scale == {"domain": ["cat", "dog", "owl"], "range": list(COLORS[:3])}
 
 
 def test_panels_stand_in_the_order_given_and_share_a_legend() -> None:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eunoe.data.statistics import per_client, summarise
+from eunoe.data.statistics import per_client, summarize
 from eunoe.report.partition_figure import partition_figure
 from eunoe.report.partition_html import number_lines, partition_page
 
@@ -10,7 +10,7 @@ COUNTS = np.array([[3, 0, 1, 0], [0, 5, 5, 0], [2, 0, 0, 0]])
 
 
 def test_numbers_in_words() -> None:
-    assert number_lines(summarise(per_client(COUNTS)), 4) == {
+    assert number_lines(summarize(per_client(COUNTS)), 4) == {
         "clients": "3",
         "samples": "16",
         "samples a client": "5.3 (2 to 10)",
@@ -20,11 +20,11 @@ def test_numbers_in_words() -> None:
         "distance from the whole": "0.48",
         "single-class clients": "33%",
     }
-    assert number_lines(summarise(per_client(COUNTS[:1])), 4)["samples a client"] == "4 each"
+    assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples a client"] == "4 each"
 
 
 def test_the_page_has_the_numbers_and_the_figure_and_escapes_names() -> None:
-    lines = {"<a>": number_lines(summarise(per_client(COUNTS)), 4)}
+    lines = {"<a>": number_lines(summarize(per_client(COUNTS)), 4)}
     page = partition_page("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
     assert "<h1>A &amp; B</h1>" in page
     assert "<th scope='col'>&lt;a&gt;</th>" in page

@@ -19,7 +19,7 @@ from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.base import WSM
 from eunoe.config.toml import to_toml
-from tests.helpers import Net, blobs, make_job
+from tests.helpers import Net, blobs, make_simulation
 
 SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
 
@@ -32,7 +32,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"model": "mpl"}, "no model is called 'mpl'; did you mean 'mlp'?"),
         ({"data": "digit"}, "no data set is called 'digit'; did you mean 'digits'?"),
         ({"partition": "dirichlt"}, "no partition is called 'dirichlt'; did you mean 'dirichlet'?"),
-        ({"server_step": "adm"}, "no server step is called 'adm'; did you mean 'adam'?"),
+        ({"server_optimizer": "adm"}, "no server optimizer is called 'adm'; did you mean 'adam'?"),
         ({"method": {"mu": 3}}, "method 'fedavg' has no option 'mu'"),
         ({"partition": {"alpha": 0}}, "alpha: input should be greater than 0 (not 0)"),
         ({"partition": {"alpha": -1.0}}, "alpha: input should be greater than 0"),
@@ -41,7 +41,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"method": "eunoe.losses.base:WSM"}, "must be a class that derives from eunoe.methods.base.Method"),
         ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must be a class that derives from eunoe.losses.base.Loss"),
         (
-            {"server_step": "eunoe.losses.base:WSM"},
+            {"server_optimizer": "eunoe.losses.base:WSM"},
             "must be a class that derives from eunoe.server.optimizers.ServerStep",
         ),
         ({"partition": "eunoe.losses.base:WSM"}, "gave a WSM; it must give a Callable"),
@@ -90,7 +90,7 @@ class Pair(nn.Module):
 )
 def test_a_model_that_does_not_fit_the_data(net: nn.Module, says: str) -> None:
     with pytest.raises(InputError) as caught:
-        make_job(net=net)
+        make_simulation(net=net)
     assert says in str(caught.value)
 
 
@@ -113,10 +113,10 @@ class Between(Net):
 @pytest.mark.parametrize("net", [Between(nn.ReLU()), Between(nn.AdaptiveAvgPool1d(4), 4)])
 @pytest.mark.parametrize("method", ["moon", "labelwise"])
 def test_features_that_do_not_give_the_logits_are_none(net: nn.Module, method: str) -> None:
-    assert not make_job(net=net).setting.has_features
-    assert make_job(net=Between(nn.Identity())).setting.has_features
+    assert not make_simulation(net=net).setting.has_features
+    assert make_simulation(net=Between(nn.Identity())).setting.has_features
     with pytest.raises(InputError, match=re.escape("classifier(features(x))")):
-        make_job(net=net, method=method)
+        make_simulation(net=net, method=method)
 
 
 def test_the_start_depends_on_the_seed_alone() -> None:
@@ -132,17 +132,17 @@ def test_the_start_depends_on_the_seed_alone() -> None:
 
 def test_the_users_own_model_stays_as_it_was() -> None:
     net = Net()
-    job = make_job(net=net)
+    simulation = make_simulation(net=net)
     before = net.body.weight.clone()
-    assert torch.equal(job.model.parameters[: before.numel()], before.flatten())
-    job.model.parameters.zero_()
+    assert torch.equal(simulation.model.parameters[: before.numel()], before.flatten())
+    simulation.model.parameters.zero_()
     assert torch.equal(net.body.weight, before)
 
 
 def test_float64_is_float64_throughout() -> None:
-    job = make_job(dtype="float64")
-    assert job.model.dtype == job.federation.dtype == torch.float64
-    assert job.federation.inputs("clients", torch.zeros(1, dtype=torch.int64)).dtype == torch.float64
+    simulation = make_simulation(dtype="float64")
+    assert simulation.model.dtype == simulation.federation.dtype == torch.float64
+    assert simulation.federation.inputs("clients", torch.zeros(1, dtype=torch.int64)).dtype == torch.float64
 
 
 def test_a_client_without_a_training_sample_is_refused() -> None:
@@ -152,40 +152,40 @@ def test_a_client_without_a_training_sample_is_refused() -> None:
     ends[0][-1] = ends[1][-1] = offsets[-1]
     odd = Federation(federation.data, federation.order, offsets, *ends)
     with pytest.raises(InputError, match="1 clients have no training sample"):
-        make_job(odd)
+        make_simulation(odd)
 
 
-def test_batch_normalisation_needs_more_than_one_number_to_normalise_by() -> None:
+def test_batch_normalization_needs_more_than_one_number_to_normalize_by() -> None:
     flat = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
-    assert make_job(net=flat).setting.has_batch_norm
-    with pytest.raises(InputError, match="batch normalisation cannot train on a single sample"):
-        make_job(net=flat, training={"batch_size": 1})
-    with pytest.raises(InputError, match="batch normalisation cannot train on a single sample"):
-        make_job(lone(), net=flat)
+    assert make_simulation(net=flat).setting.has_batch_norm
+    with pytest.raises(InputError, match="batch normalization cannot train on a single sample"):
+        make_simulation(net=flat, training={"batch_size": 1})
+    with pytest.raises(InputError, match="batch normalization cannot train on a single sample"):
+        make_simulation(lone(), net=flat)
     for method in (
         {"name": "finetune", "server_batch_size": 1},
         {"name": "flashback", "server_batch_size": 1},
         {"name": "feddf", "batch_size": 1},
     ):
-        with pytest.raises(InputError, match="batch normalisation cannot train on a single public sample"):
-            make_job(blobs(public=0.2), net=flat, method=method)
-        assert make_job(blobs(public=0.2), net=Net(), method=method)
-    assert make_job(
+        with pytest.raises(InputError, match="batch normalization cannot train on a single public sample"):
+            make_simulation(blobs(public=0.2), net=flat, method=method)
+        assert make_simulation(blobs(public=0.2), net=Net(), method=method)
+    assert make_simulation(
         blobs(public=0.2), net=flat, method={"name": "feddf", "batch_size": 1, "freeze_statistics": True}
     )
     # Where it is over the pixels of an image, one image is enough.
     images = nn.Sequential(nn.Unflatten(1, (1, 5)), nn.BatchNorm1d(1), nn.Flatten(), nn.Linear(5, 3))
     before = images[1].num_batches_tracked.clone()
-    job = make_job(lone(), net=images)
-    assert torch.equal(job.model.integers, before.reshape(1))
+    simulation = make_simulation(lone(), net=images)
+    assert torch.equal(simulation.model.int_buffers, before.reshape(1))
 
 
 def test_changes_of_images_need_images() -> None:
     turned = replace(blobs(), shift=FeatureShift(kind="rotation", strength=9.0))
     with pytest.raises(InputError, match=r"only images .* can be rotated"):
-        make_job(turned)
+        make_simulation(turned)
     with pytest.raises(InputError, match="crop, flip and cutout need images"):
-        make_job(augment={"flip": True})
+        make_simulation(augment={"flip": True})
     assert assemble(make_config({**SMALL, "augment": {"flip": True}, "shift": turned.shift}))
 
 
@@ -198,7 +198,7 @@ def lone() -> Federation:
 
 
 def test_a_method_that_merges_by_itself_takes_no_server_step() -> None:
-    values = {**SMALL, "method": "feddf", "server_step": "adam"}
+    values = {**SMALL, "method": "feddf", "server_optimizer": "adam"}
     with pytest.raises(InputError, match="'feddf' computes the new weights itself"):
         assemble(make_config(values))
 
@@ -210,7 +210,7 @@ def test_defaults_are_written_out_and_read_back_to_the_same_config() -> None:
     assert values["model"]["hidden"] == [9]
     assert values["model"]["dtype"] == "float32"
     assert values["method"] == {"name": "fedavg", "weighting": "samples"}
-    assert values["server_step"]["name"] == "adam"
+    assert values["server_optimizer"]["name"] == "adam"
     assert values["partition"] == {"name": "dirichlet", "clients": 5, "alpha": 0.1}
     again = make_config(tomllib.loads(to_toml(values)))
     assert to_toml(resolved(again)) == to_toml(values)
@@ -227,8 +227,8 @@ def test_a_model_starts_from_a_file(tmp_path: Path) -> None:
     net = Net()
     torch.save(net.state_dict(), tmp_path / "start.pt")
     values = {"model": {"name": "given", "start_from": str(tmp_path / "start.pt")}}
-    job = make_job(net=Net(), **values)
-    assert torch.equal(job.model.module.body.weight, net.body.weight)
+    simulation = make_simulation(net=Net(), **values)
+    assert torch.equal(simulation.model.module.body.weight, net.body.weight)
 
 
 def test_clients_that_only_shrink_the_model_are_warned_of() -> None:
@@ -243,17 +243,17 @@ def test_clients_that_only_shrink_the_model_are_warned_of() -> None:
     assert "2 of 3 clients have one class only" in warnings("wsm", weight_decay=0.1)[0]
     assert not warnings("ce", weight_decay=0.1)
     assert not warnings("wsm")
-    assert not warnings("wsm", weight_decay=0.1, unlearnable="skip")
+    assert not warnings("wsm", weight_decay=0.1, single_class="skip")
 
 
 def test_a_classifier_without_bias_makes_fedrs_the_papers() -> None:
-    job = make_job(model={"name": "given", "classifier_bias": False}, loss="fedrs")
-    assert "classifier.bias" not in job.model.names
-    assert len(job.model.names) == 3
+    simulation = make_simulation(model={"name": "given", "classifier_bias": False}, loss="fedrs")
+    assert "classifier.bias" not in simulation.model.names
+    assert len(simulation.model.names) == 3
     x = torch.randn(4, 5)
-    weight = job.model.module.get_parameter("classifier.weight")
-    psi = job.loss.terms(torch.tensor([3.0, 0.0, 1.0]))
-    by_paper = torch.stack([psi[c] * (job.model.module.features(x) @ weight[c]) for c in range(3)], 1)
-    torch.testing.assert_close(job.model.forward(x) * psi, by_paper)
+    weight = simulation.model.module.get_parameter("classifier.weight")
+    psi = simulation.loss.terms(torch.tensor([3.0, 0.0, 1.0]))
+    by_paper = torch.stack([psi[c] * (simulation.model.module.features(x) @ weight[c]) for c in range(3)], 1)
+    torch.testing.assert_close(simulation.model.forward(x) * psi, by_paper)
     with pytest.raises(InputError, match="classifier_bias"):
-        make_job(net=nn.Linear(5, 3), model={"name": "given", "classifier_bias": False})
+        make_simulation(net=nn.Linear(5, 3), model={"name": "given", "classifier_bias": False})

@@ -81,12 +81,12 @@ def test_what_a_run_did_already_is_no_remedy(method):
     [
         # SCAFFOLD reads gradients off plain steps of sgd.
         (records(0.9, [0.5, 0.5], 0.8, FEW, training={"clip": 10.0}), ["method.name=scaffold"]),
-        (records(0.9, [0.5, 0.5], 0.8, ALIKE, training={"optimiser": "adam"}), ["method.name=scaffold"]),
+        (records(0.9, [0.5, 0.5], 0.8, ALIKE, training={"optimizer": "adam"}), ["method.name=scaffold"]),
         # With two classes there are no two that are not the true one.
         (records(0.9, [0.5, 0.5], 0.8, MANY, data=TWO), ["method.name=fedntd"]),
         # What distils computes the new weights itself.
         (
-            records(0.9, [0.88, 0.9], 0.6, MANY, server_step="avgm"),
+            records(0.9, [0.88, 0.9], 0.6, MANY, server_optimizer="momentum"),
             ["method.name=flashback", "method.name=feddf"],
         ),
         (
@@ -105,7 +105,7 @@ def test_what_a_run_would_refuse_is_no_remedy(found, refused):
 
 
 def test_where_the_run_itself_cannot_be_assembled_nothing_is_left_out():
-    found = records(0.9, [0.88, 0.9], 0.6, FEW, data="nowhere.npz", server_step="avgm")
+    found = records(0.9, [0.88, 0.9], 0.6, FEW, data="nowhere.npz", server_optimizer="momentum")
     assert diagnose(found).remedies[0].settings[0] == "method.name=flashback"
 
 

@@ -13,20 +13,20 @@ import pytest
 import torch
 
 from eunoe.errors import InputError, RunFailed
-from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_course, plain, read_run_config
-from eunoe.runs.loop import Course, start_course
+from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state, plain, read_run_config
+from eunoe.runs.state import RunState, start_state
 from eunoe.engines.client_states import ClientStates
 from eunoe.core.flat_model import Weights
 from tests.faults import until
-from tests.helpers import make_job
+from tests.helpers import make_simulation
 
 
 def weights(number: float) -> Weights:
     return Weights(torch.full((4,), number), torch.tensor([number]), torch.tensor([int(number)]))
 
 
-def course_at(round: int) -> Course:
-    return Course(
+def course_at(round: int) -> RunState:
+    return RunState(
         weights(round),
         {"momentum": torch.full((4,), round / 2, dtype=torch.float64), "empty": torch.empty(0)},
         round,
@@ -48,11 +48,11 @@ def write_rounds(folder: RunFolder, states: ClientStates, rounds: range, checkpo
             folder.checkpoint(course_at(round), states)
 
 
-def restored(path: Path) -> tuple[Course, ClientStates, list[str]]:
-    course, states = Course(weights(0), {}), ClientStates(path / "states")
+def restored(path: Path) -> tuple[RunState, ClientStates, list[str]]:
+    run_state, states = RunState(weights(0), {}), ClientStates(path / "states")
     with RunFolder(path) as folder:
-        warnings = folder.restore(course, states)
-    return course, states, warnings
+        warnings = folder.restore(run_state, states)
+    return run_state, states, warnings
 
 
 def everything(path: Path) -> dict[Path, bytes]:
@@ -73,26 +73,26 @@ def begun(tmp_path: Path) -> Path:
 
 
 def test_a_course_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> None:
-    course, states, warnings = restored(begun)
+    run_state, states, warnings = restored(begun)
     assert warnings == []
     assert states.accepted == {7: 5}
     assert states.load(7)["memory"].item() == 5
     expected = course_at(5)
     for name in ("round", "best_accuracy", "per_class_round", "seconds"):
-        assert getattr(course, name) == getattr(expected, name)
-    assert course.per_class is not None
-    assert course.per_class_best is not None
-    assert course.per_class[0] == 0.5
-    assert math.isnan(course.per_class[1])
-    assert course.per_class_best[0] == 0.75
-    assert set(course.server) == {"momentum", "empty"}
-    assert course.server["momentum"].dtype == torch.float64
-    for mine, theirs in ((course.weights, expected.weights), (course.best, expected.best)):
+        assert getattr(run_state, name) == getattr(expected, name)
+    assert run_state.per_class is not None
+    assert run_state.per_class_best is not None
+    assert run_state.per_class[0] == 0.5
+    assert math.isnan(run_state.per_class[1])
+    assert run_state.per_class_best[0] == 0.75
+    assert set(run_state.server) == {"momentum", "empty"}
+    assert run_state.server["momentum"].dtype == torch.float64
+    for mine, theirs in ((run_state.weights, expected.weights), (run_state.best, expected.best)):
         assert mine is not None
         assert theirs is not None
         assert torch.equal(mine.parameters, theirs.parameters)
-        assert torch.equal(mine.floats, theirs.floats)
-        assert torch.equal(mine.integers, theirs.integers)
+        assert torch.equal(mine.float_buffers, theirs.float_buffers)
+        assert torch.equal(mine.int_buffers, theirs.int_buffers)
 
 
 def test_the_last_two_checkpoints_and_what_they_need_are_kept(begun: Path) -> None:
@@ -111,8 +111,8 @@ def test_what_came_after_the_checkpoint_is_cut_off(begun: Path) -> None:
         write_rounds(folder, states, range(6, 8), checkpoint=False)
     with open(begun / "metrics.jsonl", "a") as file:
         file.write('{"round": 8, "los')
-    course, states, _ = restored(begun)
-    assert course.round == 5
+    run_state, states, _ = restored(begun)
+    assert run_state.round == 5
     assert {name: (begun / name).read_bytes() for name in before} == before
     assert {path.name for path in begun.glob("states/*/*")} == {"7-5.safetensors"}
 
@@ -122,8 +122,8 @@ def test_a_broken_newest_checkpoint_gives_way_to_the_one_before(begun: Path, dam
     newest = checkpoints(begun)[-1]
     whole = newest.read_bytes()
     newest.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "nonsense": b"x" * 99}[damage])
-    course, states, warnings = restored(begun)
-    assert course.round == 4
+    run_state, states, warnings = restored(begun)
+    assert run_state.round == 4
     assert len(warnings) == 1
     assert "00000005" in warnings[0]
     assert "the one before it is used" in warnings[0]
@@ -166,8 +166,8 @@ def test_a_broken_checkpoint_from_before_the_first_round_costs_nothing(tmp_path:
     with RunFolder(tmp_path) as folder:
         folder.checkpoint(course_at(0), ClientStates(tmp_path / "states"))
     checkpoints(tmp_path)[0].write_bytes(b"")
-    course, _, warnings = restored(tmp_path)
-    assert course.round == 0
+    run_state, _, warnings = restored(tmp_path)
+    assert run_state.round == 0
     assert warnings[-1] == "no checkpoint can be read: the run begins again"
 
 
@@ -176,8 +176,8 @@ def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp
     with RunFolder(tmp_path) as folder:
         write_rounds(folder, states, range(1, 3), checkpoint=False)
         folder.write_status("interrupted")
-    course, states, warnings = restored(tmp_path)
-    assert (course.round, warnings, lines(tmp_path)) == (0, [], [])
+    run_state, states, warnings = restored(tmp_path)
+    assert (run_state.round, warnings, lines(tmp_path)) == (0, [], [])
 
 
 def test_a_half_written_checkpoint_is_not_looked_at(begun: Path) -> None:
@@ -191,7 +191,7 @@ def test_reading_a_course_changes_nothing(begun: Path) -> None:
     with open(begun / "metrics.jsonl", "a") as file:
         file.write("more")
     before = everything(begun)
-    load_course(begun, Course(weights(0), {}), ClientStates(begun / "states"))
+    load_state(begun, RunState(weights(0), {}), ClientStates(begun / "states"))
     assert everything(begun) == before
 
 
@@ -260,14 +260,14 @@ def test_a_folder_that_cannot_be_written_to(tmp_path: Path, where: str) -> None:
 
 
 def test_config_and_partition_can_be_read_by_others(tmp_path: Path) -> None:
-    job = make_job()
+    simulation = make_simulation()
     with RunFolder(tmp_path) as folder:
         folder.write_config({"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}})
-        folder.write_partition(job.federation)
+        folder.write_partition(simulation.federation)
         folder.write_status("running", "", 1.5)
     assert read_run_config(tmp_path) == {"name": 'Größe "猫"\n', "method": {"name": "x", "ö": 1}}
     counts = json.loads((tmp_path / "partition.json").read_text())["label_counts"]
-    assert [sum(row) for row in counts] == job.federation.sizes.tolist()
+    assert [sum(row) for row in counts] == simulation.federation.sizes.tolist()
     assert json.loads((tmp_path / "status.json").read_text())["seconds"] == 1.5
 
 
@@ -283,17 +283,17 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
 
 
 def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
-    job = make_job(server_step="adam")
-    course = start_course(job)
-    course.round = 1
+    simulation = make_simulation(server_optimizer="adam")
+    run_state = start_state(simulation)
+    run_state.round = 1
     with RunFolder(tmp_path) as folder:
-        folder.checkpoint(course, ClientStates(tmp_path / "states"))
-    again = start_course(job)
-    load_course(tmp_path, again, ClientStates(tmp_path / "states"))
-    assert set(again.server) == set(course.server) != set()
-    assert all(torch.equal(again.server[name], course.server[name]) for name in course.server)
+        folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
+    again = start_state(simulation)
+    load_state(tmp_path, again, ClientStates(tmp_path / "states"))
+    assert set(again.server) == set(run_state.server) != set()
+    assert all(torch.equal(again.server[name], run_state.server[name]) for name in run_state.server)
 
 
 def test_a_model_of_another_size_is_refused(begun: Path) -> None:
     with pytest.raises(InputError, match="has 4 parameters and the one given 75"):
-        load_course(begun, start_course(make_job()), ClientStates(begun / "states"))
+        load_state(begun, start_state(make_simulation()), ClientStates(begun / "states"))

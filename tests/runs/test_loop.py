@@ -19,34 +19,35 @@ from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
 from eunoe.metrics.evaluation import Evaluator
-from eunoe.runs.folder import RunFolder, checkpoints, load_course
-from eunoe.training.simulation import Job
-from eunoe.methods.client_context import Batch, Local
-from eunoe.training.aggregation import Sums
+from eunoe.runs.folder import RunFolder, checkpoints, load_state
+from eunoe.training.simulation import Simulation
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.training.aggregation import Aggregate
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.metrics.probes import STANDARD
-from eunoe.runs.loop import Course, choose, evaluated, measure, run_rounds, start_course, stop_reason
+from eunoe.runs.loop import choose, evaluated, measure, run_rounds, stop_reason
+from eunoe.runs.state import RunState, start_state
 from eunoe.runs.run import Run, run
-from eunoe.methods.context import Setting
+from eunoe.methods.context import RoundContext
 from eunoe.engines.client_states import ClientStates
-from eunoe.training.client import Received, Update
+from eunoe.training.client import Broadcast, Update
 from eunoe.core.flat_model import Weights
-from tests.helpers import Net, blobs, make_job
+from tests.helpers import Net, blobs, make_simulation
 
 QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}
 
 
 def loop(
-    job: Job, tmp_path: Path, engine: Engine | None = None, **values: Any
-) -> tuple[Course, str, list[Any]]:
+    simulation: Simulation, tmp_path: Path, engine: Engine | None = None, **values: Any
+) -> tuple[RunState, str, list[Any]]:
     """A course through the rounds of a job, with its records."""
     records: list[Any] = []
     config = make_config({"rounds": 3, **QUIET, **values})
-    course = start_course(job)
+    run_state = start_state(simulation)
     with RunFolder(tmp_path) as folder:
-        running = engine or Serial(job, ClientStates(tmp_path / "states"))
-        reason = run_rounds(job, config, running, folder, course, records.append)
-    return course, reason, records
+        running = engine or Serial(simulation, ClientStates(tmp_path / "states"))
+        reason = run_rounds(simulation, config, running, folder, run_state, records.append)
+    return run_state, reason, records
 
 
 # Who takes part.
@@ -56,9 +57,9 @@ def test_clients_are_chosen_without_replacement_the_large_first_then_by_number()
     ids = np.repeat(np.arange(6), [5, 9, 9, 3, 7, 9])
     x = np.zeros((len(ids), 5), np.float32)
     federation = Federation.from_arrays(x, ids % 3, x, ids % 3, client_ids=ids, validation=0.0)
-    job = make_job(federation, participation=1.0)
-    assert choose(job, 1) == [1, 2, 5, 4, 0, 3]
-    some = make_job(federation, participation=3)
+    simulation = make_simulation(federation, participation=1.0)
+    assert choose(simulation, 1) == [1, 2, 5, 4, 0, 3]
+    some = make_simulation(federation, participation=3)
     for round in range(1, 30):
         chosen = choose(some, round)
         assert len(set(chosen)) == 3
@@ -68,15 +69,15 @@ def test_clients_are_chosen_without_replacement_the_large_first_then_by_number()
 
 def test_the_choice_depends_on_seed_and_round_alone() -> None:
     federation = blobs(clients=10)
-    chosen = [choose(make_job(federation, participation=3, seed=4), round) for round in (1, 2, 3)]
-    others = [choose(make_job(federation, participation=3, seed=4, loss="wsm"), round) for round in (1, 2, 3)]
+    chosen = [choose(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)]
+    others = [choose(make_simulation(federation, participation=3, seed=4, loss="wsm"), round) for round in (1, 2, 3)]
     assert chosen == others
-    assert chosen != [choose(make_job(federation, participation=3, seed=5), round) for round in (1, 2, 3)]
+    assert chosen != [choose(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)]
 
 
 def test_all_clients_come_up_equally_often() -> None:
-    job = make_job(blobs(clients=10), participation=3)
-    counts = np.bincount([client for round in range(1, 1001) for client in choose(job, round)], minlength=10)
+    simulation = make_simulation(blobs(clients=10), participation=3)
+    counts = np.bincount([client for round in range(1, 1001) for client in choose(simulation, round)], minlength=10)
     # 300 expected of each, with a standard deviation of 14.5.
     assert counts.sum() == 3000
     assert np.abs(counts - 300).max() < 70
@@ -120,21 +121,21 @@ def on_test(*per_class: float) -> dict[str, Any]:
     return {"test": {"per_class": list(per_class), "accuracy": 0.5}}
 
 
-def measured(script: Sequence[dict[str, Any]], rounds: Sequence[int]) -> tuple[list[Any], Course]:
-    job = make_job()
-    course = start_course(job)
-    engine, evaluator = Serial(job, ClientStates(Path("none"))), Scripted(script)
+def measured(script: Sequence[dict[str, Any]], rounds: Sequence[int]) -> tuple[list[Any], RunState]:
+    simulation = make_simulation()
+    run_state = start_state(simulation)
+    engine, evaluator = Serial(simulation, ClientStates(Path("none"))), Scripted(script)
     records = []
     for round in rounds:
-        course.round, course.weights = round, course.weights.copy()
-        course.weights.parameters.fill_(round)
-        records.append(measure(job, engine, evaluator, course))
-    return records, course
+        run_state.round, run_state.weights = round, run_state.weights.copy()
+        run_state.weights.parameters.fill_(round)
+        records.append(measure(simulation, engine, evaluator, run_state))
+    return records, run_state
 
 
 def test_round_forgetting_and_the_fedntd_score_by_hand() -> None:
     script = [on_test(0.9, 0.2, 0.5), on_test(0.6, 0.4, 0.5), on_test(0.7, 0.1, 0.8)]
-    records, course = measured(script, [1, 2, 3])
+    records, run_state = measured(script, [1, 2, 3])
     assert [record["forgetting"]["on"] for record in records] == ["test"] * 3
     assert records[0]["forgetting"]["round"] is None
     assert records[0]["forgetting"]["fedntd"] is None
@@ -144,19 +145,19 @@ def test_round_forgetting_and_the_fedntd_score_by_hand() -> None:
     # Round 3: class 1 lost 0.3 against round 2; best before were 0.9, 0.4, 0.5.
     assert records[2]["forgetting"]["round"] == pytest.approx(0.3 / 3)
     assert records[2]["forgetting"]["fedntd"] == pytest.approx((0.2 + 0.3 - 0.3) / 3)
-    assert course.per_class_best == pytest.approx([0.9, 0.4, 0.8])
+    assert run_state.per_class_best == pytest.approx([0.9, 0.4, 0.8])
 
 
 def test_a_class_without_test_samples_counts_for_nothing() -> None:
     script = [on_test(0.9, math.nan), on_test(0.5, math.nan)]
-    records, course = measured(script, [1, 2])
+    records, run_state = measured(script, [1, 2])
     assert records[1]["forgetting"]["round"] == pytest.approx(0.4)
     assert records[1]["forgetting"]["fedntd"] == pytest.approx(0.4)
-    assert course.per_class_best is not None
-    assert math.isnan(course.per_class_best[1])
+    assert run_state.per_class_best is not None
+    assert math.isnan(run_state.per_class_best[1])
 
 
-def test_round_forgetting_is_between_neighbouring_rounds_only() -> None:
+def test_round_forgetting_is_between_neighboring_rounds_only() -> None:
     script = [on_test(0.9), on_test(0.5), on_test(0.4)]
     records, _ = measured(script, [4, 9, 10])
     assert [record["forgetting"]["round"] for record in records] == [None, None, pytest.approx(0.1)]
@@ -172,18 +173,18 @@ def test_the_best_model_is_chosen_on_validation_alone() -> None:
         place = {"per_class": [0.5], "accuracy": validation}
         return {"validation": place, "test": {"per_class": [0.5], "accuracy": test}}
 
-    _, course = measured([both(0.5, 0.9), both(0.7, 0.1), both(0.7, 1.0)], [1, 2, 3])
-    assert course.best is not None
-    assert (course.best.parameters == 2).all()
-    assert course.best_accuracy == 0.7
-    _, course = measured([on_test(0.3), on_test(0.9)], [1, 2])
-    assert course.best is None
+    _, run_state = measured([both(0.5, 0.9), both(0.7, 0.1), both(0.7, 1.0)], [1, 2, 3])
+    assert run_state.best is not None
+    assert (run_state.best.parameters == 2).all()
+    assert run_state.best_accuracy == 0.7
+    _, run_state = measured([on_test(0.3), on_test(0.9)], [1, 2])
+    assert run_state.best is None
 
 
 def test_nothing_measured_is_nothing_recorded() -> None:
-    records, course = measured([{}], [1])
+    records, run_state = measured([{}], [1])
     assert records == [{}]
-    assert course.best is None
+    assert run_state.best is None
 
 
 # What ends a run.
@@ -227,22 +228,22 @@ def test_a_run_ends_with_the_round_that_reaches_the_target(tmp_path: Path) -> No
 
 
 def test_a_loop_that_is_entered_after_its_end_does_nothing(tmp_path: Path) -> None:
-    job = make_job(participation=4)
+    simulation = make_simulation(participation=4)
     values: dict[str, Any] = {"evaluation": {"every": 1}, "stop": {"target": 0.2}}
     config = make_config({"rounds": 3, "probes": [], **values})
-    course, reason, records = loop(job, tmp_path, **values)
-    assert (course.round, reason) == (1, "validation accuracy reached 0.2")
+    run_state, reason, records = loop(simulation, tmp_path, **values)
+    assert (run_state.round, reason) == (1, "validation accuracy reached 0.2")
     # As if it was killed just before it could say that it has finished.
     with RunFolder(tmp_path) as folder:
-        engine = Serial(job, ClientStates(tmp_path / "states"))
-        again = run_rounds(job, config, engine, folder, course, records.append)
-    assert (course.round, again, len(records)) == (1, reason, 1)
+        engine = Serial(simulation, ClientStates(tmp_path / "states"))
+        again = run_rounds(simulation, config, engine, folder, run_state, records.append)
+    assert (run_state.round, again, len(records)) == (1, reason, 1)
 
 
 def test_an_evaluation_or_a_probe_changes_no_result(tmp_path: Path) -> None:
     runs = [
-        loop(make_job(), tmp_path / "off"),
-        loop(make_job(), tmp_path / "on", evaluation={"every": 1}, probes=[{"metric": "drift", "every": 1}]),
+        loop(make_simulation(), tmp_path / "off"),
+        loop(make_simulation(), tmp_path / "on", evaluation={"every": 1}, probes=[{"metric": "drift", "every": 1}]),
     ]
     (off, _, _), (on, _, _) = runs
     assert torch.equal(off.weights.parameters, on.weights.parameters)
@@ -258,19 +259,19 @@ class Failing(Method):
     rounds: tuple[int, ...] = (1, 2, 3)
     how: str = "nan"
 
-    def client_state(self, setting: Setting) -> dict[str, int]:
+    def client_state(self, context: RoundContext) -> dict[str, int]:
         return {"seen": 1}
 
-    def uploads(self, setting: Setting) -> dict[str, Upload]:
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
         return {"extra": Upload("sum", 2)}
 
-    def finish(self, local: Local) -> Finished:
+    def finish(self, client_context: ClientContext) -> Finished:
         extra = torch.ones(2)
-        if local.client in self.clients and local.setting.round in self.rounds:
+        if client_context.id in self.clients and client_context.context.round in self.rounds:
             if self.how == "raise":
-                raise OwnError(f"about client {local.client}", 7)
+                raise OwnError(f"about client {client_context.id}", 7)
             if self.how == "nan":
-                local.weights[0] = torch.nan
+                client_context.weights[0] = torch.nan
             if self.how == "inf upload":
                 extra[1] = torch.inf
             if self.how == "long upload":
@@ -279,7 +280,7 @@ class Failing(Method):
                 extra = torch.ones(2, 1)
             if self.how == "no upload":
                 return Finished({}, {"seen": torch.ones(1)})
-        return Finished({"extra": extra}, {"seen": local.own["seen"] + 1})
+        return Finished({"extra": extra}, {"seen": client_context.state["seen"] + 1})
 
 
 class OwnError(Exception):
@@ -299,7 +300,7 @@ def engines(method: Method, folder: Path) -> Iterator[Engine]:
     yield Process(job_of(method), ClientStates(folder / "process"), 2)
 
 
-def job_of(method: Method, **values: Any) -> Job:
+def job_of(method: Method, **values: Any) -> Simulation:
     torch.manual_seed(0)
     given = Given(federation=blobs(), model=Net(), method=method)
     base = {"data": "given", "partition": "given", "model": "given", "participation": 4}
@@ -322,7 +323,7 @@ def test_a_bad_client_is_dropped_and_named_and_its_state_is_discarded(
     expected: torch.Tensor | None = None
     for number, engine in enumerate(engines(Failing(clients=(2,), how=how), tmp_path)):
         with engine:
-            course, _, records = loop(engine.job, tmp_path / str(number), engine, rounds=2)
+            run_state, _, records = loop(engine.simulation, tmp_path / str(number), engine, rounds=2)
         for record in records:
             assert record["dropped"] == [{"client": 2, "reason": reason}]
             assert sorted(record["clients"]) == [0, 1, 3]
@@ -332,21 +333,21 @@ def test_a_bad_client_is_dropped_and_named_and_its_state_is_discarded(
         assert not engine.states.path(2, 1).exists()
         assert engine.states.accepted == {0: 2, 1: 2, 3: 2}
         assert engine.states.load(0)["seen"].item() == 2
-        assert expected is None or torch.equal(expected, course.weights.parameters)
-        expected = course.weights.parameters
+        assert expected is None or torch.equal(expected, run_state.weights.parameters)
+        expected = run_state.weights.parameters
 
 
 def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path: Path) -> None:
     with_drop, _, _ = loop(job_of(Failing(clients=(2,))), tmp_path / "a", rounds=1)
-    job = job_of(Failing())
-    course = start_course(job)
-    engine = Serial(job, ClientStates(tmp_path / "b"))
-    sums = Sums(job.method, course.weights, job.setting_in(1))
+    simulation = job_of(Failing())
+    run_state = start_state(simulation)
+    engine = Serial(simulation, ClientStates(tmp_path / "b"))
+    aggregate = Aggregate(simulation.method, run_state.weights, simulation.context_in(1))
     for update in engine.train(
-        [client for client in choose(job, 1) if client != 2], Received(1, course.weights)
+        [client for client in choose(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
     ):
-        sums.add(update)
-    merged = job.method.merge({}, sums, job.setting_in(1))
+        aggregate.add(update)
+    merged = simulation.method.merge({}, aggregate, simulation.context_in(1))
     assert torch.equal(with_drop.weights.parameters, merged.weights.parameters)
 
 
@@ -366,10 +367,10 @@ def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path)
     assert [record["round"] for record in failed.records] == [1, 2]
     assert checkpoints(tmp_path / "bad")[-1].stem == "00000002"
     good = run(**{**values, "method": Failing(), "rounds": 2}, out=tmp_path / "good")
-    job = job_of(Failing())
-    courses = [start_course(job), start_course(job)]
-    for course, folder in zip(courses, (tmp_path / "bad", good.folder), strict=True):
-        load_course(folder, course, ClientStates(folder / "states"))
+    simulation = job_of(Failing())
+    courses = [start_state(simulation), start_state(simulation)]
+    for run_state, folder in zip(courses, (tmp_path / "bad", good.folder), strict=True):
+        load_state(folder, run_state, ClientStates(folder / "states"))
     assert torch.equal(courses[0].weights.parameters, courses[1].weights.parameters)
 
 
@@ -391,7 +392,7 @@ def test_a_learning_rate_that_explodes_fails_the_run(tmp_path: Path) -> None:
 def test_a_users_own_exception_arrives_whole_with_client_and_round(tmp_path: Path) -> None:
     for number, engine in enumerate(engines(Failing(clients=(1,), rounds=(2,), how="raise"), tmp_path)):
         with engine, pytest.raises(Exception, match="about client 1") as caught:
-            loop(engine.job, tmp_path / str(number), engine)
+            loop(engine.simulation, tmp_path / str(number), engine)
         told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
         assert "client 1" in told
         assert "round 2" in told
@@ -401,14 +402,14 @@ def test_a_users_own_exception_arrives_whole_with_client_and_round(tmp_path: Pat
 class Raising(Method):
     """A method with a mistake in its loss."""
 
-    def loss(self, local: Local, batch: Batch) -> torch.Tensor:
+    def loss(self, client_context: ClientContext, batch: Batch) -> torch.Tensor:
         raise Plain("in the loss")
 
 
 def test_a_plain_exception_keeps_its_type_and_its_trace(tmp_path: Path) -> None:
     for number, engine in enumerate(engines(Raising(), tmp_path)):
         with engine, pytest.raises(Plain, match="in the loss") as caught:
-            loop(engine.job, tmp_path / str(number), engine)
+            loop(engine.simulation, tmp_path / str(number), engine)
         notes = "".join(caught.value.__notes__)
         assert "trained in round 1" in notes
         assert number == 0 or "raise Plain" in notes
@@ -418,11 +419,11 @@ def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Pa
     ids = np.repeat(np.arange(3), 8)
     x = np.random.default_rng(0).normal(size=(24, 5)).astype(np.float32)
     federation = Federation.from_arrays(x, ids, x, ids, client_ids=ids)
-    job = make_job(federation, participation=2, loss="wsm", training={"unlearnable": "skip"})
-    start = job.model.parameters.clone()
-    course, reason, records = loop(job, tmp_path, rounds=2, probes=STANDARD)
+    simulation = make_simulation(federation, participation=2, loss="wsm", training={"single_class": "skip"})
+    start = simulation.model.parameters.clone()
+    run_state, reason, records = loop(simulation, tmp_path, rounds=2, probes=STANDARD)
     assert reason == "all 2 rounds done"
-    assert torch.equal(course.weights.parameters, start)
+    assert torch.equal(run_state.weights.parameters, start)
     assert not (tmp_path / "probes.jsonl").exists()
     assert [len(record["dropped"]) for record in records] == [2, 2]
     assert records[0]["clients"] == []
@@ -435,12 +436,12 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
     class Silent(Serial):
         """Client 2 has nothing to teach and does not say why."""
 
-        def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
-            for update in super().train(clients, received):
+        def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+            for update in super().train(clients, broadcast):
                 yield replace(update, skipped="") if update.client == 2 else update
 
-    job = make_job(participation=4)
-    _, _, records = loop(job, tmp_path, Silent(job, ClientStates(tmp_path / "states")), rounds=1)
+    simulation = make_simulation(participation=4)
+    _, _, records = loop(simulation, tmp_path, Silent(simulation, ClientStates(tmp_path / "states")), rounds=1)
     assert sorted(records[0]["clients"]) == [0, 1, 3]
     assert records[0]["dropped"] == [{"client": 2, "reason": ""}]
 
@@ -449,11 +450,11 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
 
 
 def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
-    job = make_job(participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5})
-    _, _, records = loop(job, tmp_path, rounds=2)
+    simulation = make_simulation(participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5})
+    _, _, records = loop(simulation, tmp_path, rounds=2)
     for record in records:
         clients = record["clients"]
-        sizes = [int(job.federation.sizes[client]) for client in clients]
+        sizes = [int(simulation.federation.sizes[client]) for client in clients]
         assert record["sizes"] == sizes
         assert record["steps"] == [2 * math.ceil(size / 10) for size in sizes]
         assert record["backwards"] == 2 * sum(sizes)

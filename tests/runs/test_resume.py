@@ -72,11 +72,11 @@ def calm(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
     calm: Path, tmp_path: Path, engine: str
 ) -> None:
-    chance = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     killed = 0
     for after in (1, 4, 7):
         process = start(tmp_path / "run", engine)
-        stop(process, tmp_path / "run", after, chance.uniform(0, 0.3), signal.SIGKILL)
+        stop(process, tmp_path / "run", after, rng.uniform(0, 0.3), signal.SIGKILL)
         killed += process.returncode == -signal.SIGKILL
     assert killed == 3
     finish(tmp_path / "run", engine)

@@ -329,8 +329,8 @@ def test_what_is_left_out_of_a_section_stays(tmp_path: Path) -> None:
 
 
 def test_a_run_goes_on_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    chance = np.random.default_rng(0)
-    x, y = chance.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(60, 4)).astype(np.float32), np.arange(60) % 3
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path)
     np.savez("own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
@@ -391,7 +391,7 @@ def test_a_target_that_is_not_measured_is_refused_before_the_first_round(tmp_pat
 
 
 def test_a_cohort_may_not_change(tmp_path: Path) -> None:
-    engine = {"name": "vectorised", "cohort": 2}
+    engine = {"name": "vectorized", "cohort": 2}
     run(**{**NAMED, "rounds": 1, "engine": engine}, out=tmp_path)
     with pytest.raises(InputError, match=r"engine\.cohort is 2 in .* and must stay so"):
         resume(tmp_path, rounds=2, engine={**engine, "cohort": 1})
@@ -410,7 +410,7 @@ def test_a_cohort_may_not_change(tmp_path: Path) -> None:
         ({"model": "mlp"}, r"model.hidden is \[4\] in"),
         ({"evaluation": {"last": 1}}, "evaluation.last is 10 in"),
         ({"split": {"validation": 0.3}}, "split.validation is 0.1 in"),
-        ({"engine": "vectorised"}, "vectorised engine"),
+        ({"engine": "vectorized"}, "vectorized engine"),
     ],
 )
 def test_what_may_not_change_is_refused_by_name(tmp_path: Path, change: dict[str, Any], name: str) -> None:
@@ -495,7 +495,7 @@ def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits
     assert bits(done.folder) == bits(whole.folder)
 
 
-def test_dropout_and_batch_normalisation_of_the_users_own(tmp_path: Path) -> None:
+def test_dropout_and_batch_normalization_of_the_users_own(tmp_path: Path) -> None:
     own = nn.Sequential(nn.Linear(5, 8), nn.BatchNorm1d(8), nn.Dropout(0.5), nn.Linear(8, 3))
     state = torch.get_rng_state()
     folders = [

@@ -296,7 +296,7 @@ def test_the_search_goes_by_tens_until_the_best_is_inside_then_by_twos(
     assert best == 0.04
 
 
-def test_a_best_at_the_start_needs_its_neighbours_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_best_at_the_start_needs_its_neighbors_only(monkeypatch: pytest.MonkeyPatch) -> None:
     best, tried = search_on(lambda lr: 1.0 if lr == 0.5 else 0.0, monkeypatch, 0.5)
     assert best == 0.5
     assert tried == [0.5, 0.05, 5.0, 0.25, 1.0]

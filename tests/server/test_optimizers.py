@@ -1,4 +1,4 @@
-"""The server steps: their formulas by hand, their identities, and Flower's arithmetic."""
+"""The server optimizers: their formulas by hand, their identities, and Flower's arithmetic."""
 
 from pathlib import Path
 
@@ -9,48 +9,48 @@ from eunoe.config.options import Training
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
-from eunoe.methods.context import Setting
+from eunoe.methods.context import RoundContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fednova import FedNova
 from eunoe.methods.scaffold import Scaffold
-from eunoe.server.optimizers import Adagrad, Adam, Average, AvgM, ServerStep, Yogi
-from eunoe.training.aggregation import Sums
+from eunoe.server.optimizers import SGD, Adagrad, Adam, Momentum, ServerOptimizer, Yogi
+from eunoe.training.aggregation import Aggregate
 from eunoe.training.client import Update
 from tests.methods.helpers import Trial, random_parts
 
 D = torch.tensor([0.5, -2.0], dtype=torch.float64)
 
 
-def moves(step: ServerStep, directions: list[torch.Tensor]) -> list[torch.Tensor]:
+def moves(step: ServerOptimizer, directions: list[torch.Tensor]) -> list[torch.Tensor]:
     """The moves of a step over rounds, its rate left out."""
     server = step.start(torch.zeros(len(directions[0])))
-    return [step.move(direction, server) for direction in directions]
+    return [step.move(pseudo_gradient, server) for pseudo_gradient in directions]
 
 
-def merged(step: ServerStep, changes: list[list[float]], sizes: list[int]) -> torch.Tensor:
+def merged(step: ServerOptimizer, changes: list[list[float]], sizes: list[int]) -> torch.Tensor:
     """New parameters from clients that changed zeros so."""
     empty = torch.empty(0, dtype=torch.float64)
     counters = torch.empty(0, dtype=torch.int64)
     start = Weights(torch.zeros(len(changes[0]), dtype=torch.float64), empty, counters)
-    setting = Setting(9, 3, 2, 2, 0, 1.0, Training(), step, 0)
-    sums = Sums(FedAvg(), start, setting)
+    context = RoundContext(9, 3, 2, 2, 0, 1.0, Training(), step, 0)
+    aggregate = Aggregate(FedAvg(), start, context)
     for client, (change, size) in enumerate(zip(changes, sizes, strict=True)):
         weights = Weights(torch.tensor(change, dtype=torch.float64), empty, counters)
-        sums.add(Update(client, size, weights, {}))
+        aggregate.add(Update(client, size, weights, {}))
     server = step.start(start.parameters)
-    return FedAvg().merge(server, sums, setting).weights.parameters
+    return FedAvg().merge(server, aggregate, context).weights.parameters
 
 
 def test_average_and_its_rate() -> None:
-    assert merged(Average(), [[1.0], [4.0]], [1, 2]).tolist() == [3.0]
-    assert merged(Average(lr=0.5), [[1.0], [4.0]], [1, 2]).tolist() == [1.5]
+    assert merged(SGD(), [[1.0], [4.0]], [1, 2]).tolist() == [3.0]
+    assert merged(SGD(lr=0.5), [[1.0], [4.0]], [1, 2]).tolist() == [1.5]
 
 
 def test_momentum_by_hand() -> None:
-    first, second = moves(AvgM(beta=0.5), [D, D])
+    first, second = moves(Momentum(beta=0.5), [D, D])
     assert first.tolist() == [0.5, -2.0]
     assert second.tolist() == [0.75, -3.0]
-    assert torch.equal(torch.stack(moves(AvgM(beta=0), [D, 2 * D])), torch.stack([D, 2 * D]))
+    assert torch.equal(torch.stack(moves(Momentum(beta=0), [D, 2 * D])), torch.stack([D, 2 * D]))
 
 
 def test_adam_by_hand() -> None:
@@ -73,7 +73,7 @@ def test_adagrad_by_hand() -> None:
 
 
 @pytest.mark.parametrize("step", [Adagrad(tau=0), Adam(tau=0)])
-def test_first_step_from_nothing_is_the_sign(step: ServerStep) -> None:
+def test_first_step_from_nothing_is_the_sign(step: ServerOptimizer) -> None:
     torch.testing.assert_close(moves(step, [D])[0], torch.sign(D), rtol=1e-12, atol=0)
 
 
@@ -85,16 +85,16 @@ def test_gma_by_hand() -> None:
     # Weights 1/2, 1/4, 1/4. Agreement of the coordinates: 1, 0.5, 0; means 1, 0.5, 0.25.
     changes = [[1.0, 1.0, 1.5], [1.0, 1.0, -1.0], [1.0, -1.0, -1.0]]
     sizes = [2, 1, 1]
-    assert merged(Average(gma=0.4), changes, sizes).tolist() == [1.0, 0.5, 0.0]
-    assert merged(Average(gma=0.5), changes, sizes).tolist() == [1.0, 0.5, 0.0]
-    assert merged(Average(gma=0.6), changes, sizes).tolist() == [1.0, 0.25, 0.0]
-    assert merged(Average(gma=1.0), changes, sizes).tolist() == [1.0, 0.25, 0.0]
+    assert merged(SGD(gma=0.4), changes, sizes).tolist() == [1.0, 0.5, 0.0]
+    assert merged(SGD(gma=0.5), changes, sizes).tolist() == [1.0, 0.5, 0.0]
+    assert merged(SGD(gma=0.6), changes, sizes).tolist() == [1.0, 0.25, 0.0]
+    assert merged(SGD(gma=1.0), changes, sizes).tolist() == [1.0, 0.25, 0.0]
 
 
 def test_gma_of_zero_or_of_one_client_masks_nothing() -> None:
     changes, sizes = [[1.0, 2.0], [-3.0, 5.0]], [3, 1]
-    assert torch.equal(merged(Average(gma=0), changes, sizes), merged(Average(), changes, sizes))
-    assert merged(Average(gma=1), [[1.0, -3.0]], [7]).tolist() == [1.0, -3.0]
+    assert torch.equal(merged(SGD(gma=0), changes, sizes), merged(SGD(), changes, sizes))
+    assert merged(SGD(gma=1), [[1.0, -3.0]], [7]).tolist() == [1.0, -3.0]
 
 
 def test_gma_masks_what_adam_sees() -> None:
@@ -107,10 +107,10 @@ def test_gma_masks_what_adam_sees() -> None:
 def test_papers_names_are_fedavg_with_a_step() -> None:
     config = make_config({"method": {"name": "fedadam", "tau": 0.01, "weighting": "uniform"}})
     assert (config.method.name, config.method.options) == ("fedavg", {"weighting": "uniform"})
-    assert (config.server_step.name, config.server_step.options) == ("adam", {"tau": 0.01})
-    assert make_config({"method": "gma"}).server_step.options == {"gma": 0.4}
-    with pytest.raises(InputError, match="leave server_step out"):
-        make_config({"method": "fedyogi", "server_step": "adam"})
+    assert (config.server_optimizer.name, config.server_optimizer.options) == ("adam", {"tau": 0.01})
+    assert make_config({"method": "gma"}).server_optimizer.options == {"gma": 0.4}
+    with pytest.raises(InputError, match="leave server_optimizer out"):
+        make_config({"method": "fedyogi", "server_optimizer": "adam"})
 
 
 def test_tiny_tau_is_warned_of() -> None:
@@ -120,7 +120,7 @@ def test_tiny_tau_is_warned_of() -> None:
         Adam(tau=0).check()
 
 
-@pytest.mark.parametrize("name", ["adam", "yogi", "adagrad", "avgm"])
+@pytest.mark.parametrize("name", ["adam", "yogi", "adagrad", "momentum"])
 def test_flowers_arithmetic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Four rounds of the same updates through Flower's strategy and ours."""
     import numpy as np
@@ -141,17 +141,17 @@ def test_flowers_arithmetic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         "yogi": (strategy.FedYogi(**options), Yogi(**mine)),
         "adagrad": (strategy.FedAdagrad(eta=0.3, tau=0.02), Adagrad(lr=0.3, tau=0.02, v0=0)),
-        "avgm": (
+        "momentum": (
             strategy.FedAvgM(server_learning_rate=0.3, server_momentum=0.7),
-            AvgM(lr=0.3, beta=0.7),
+            Momentum(lr=0.3, beta=0.7),
         ),
     }[name]
-    chance = np.random.default_rng(5)
-    weights = chance.normal(size=6)
+    rng = np.random.default_rng(5)
+    weights = rng.normal(size=6)
     server, moved = ours.start(torch.zeros(6)), torch.tensor(weights)
     for round in range(1, 5):
-        models, sizes = weights + chance.normal(size=(3, 6)), [5, 1, 2]
-        theirs.current_arrays = ArrayRecord({"w": Array(weights)}) if name == "avgm" else {"w": weights}
+        models, sizes = weights + rng.normal(size=(3, 6)), [5, 1, 2]
+        theirs.current_arrays = ArrayRecord({"w": Array(weights)}) if name == "momentum" else {"w": weights}
         replies = []
         for model, size in zip(models, sizes, strict=True):
             content = RecordDict(
@@ -163,8 +163,8 @@ def test_flowers_arithmetic(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
             replies.append(Message(content, dst_node_id=1, message_type="train"))
         # Flower's bias correction takes the round plus one as its power.
         arrays, _ = theirs.aggregate_train(round - 1, replies)
-        direction = torch.tensor(np.average(models - weights, 0, sizes))
-        moved = moved + ours.lr * ours.move(direction, server)
+        pseudo_gradient = torch.tensor(np.average(models - weights, 0, sizes))
+        moved = moved + ours.lr * ours.move(pseudo_gradient, server)
         np.testing.assert_allclose(moved.numpy(), arrays["w"].numpy(), rtol=1e-9)
         weights = moved.numpy().copy()
 
@@ -175,7 +175,7 @@ def test_steps_follow_what_a_method_makes_of_the_updates(tmp_path: Path) -> None
     training = {"epochs": 1, "batch_size": 4, "lr": 0.1}
     for method in (FedNova(), Scaffold()):
         ends = []
-        for number, step in enumerate((Average(), AvgM(), Average(gma=1.0))):
+        for number, step in enumerate((SGD(), Momentum(), SGD(gma=1.0))):
             folder = tmp_path / type(method).__name__ / str(number)
             trial = Trial(folder, parts, method, classes=4, step=step, training=training).rounds()
             ends.append(trial.parameters)

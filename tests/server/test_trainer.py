@@ -22,7 +22,7 @@ from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
 from eunoe.runs.run import resume, run
 from eunoe.server.trainer import ServerTrainer, SoftTargets, Stopping, public_trainer
-from tests.public_helpers import CLASSES, INPUTS, blobs, federation, make_job
+from tests.public_helpers import CLASSES, INPUTS, blobs, federation, make_simulation
 
 
 def trainer_of(module: nn.Module | None = None, on: Federation | None = None) -> ServerTrainer:
@@ -42,10 +42,10 @@ def scripted(scores: list[float]) -> Callable[[Tensor], float]:
 
 
 def test_soft_targets_sum_the_teachers_divergences() -> None:
-    chance = torch.Generator().manual_seed(0)
-    teachers = torch.randn(4, 6, 3, dtype=torch.float64, generator=chance)
-    weights = torch.rand(4, 3, dtype=torch.float64, generator=chance)
-    student = torch.randn(6, 3, dtype=torch.float64, generator=chance)
+    rng = torch.Generator().manual_seed(0)
+    teachers = torch.randn(4, 6, 3, dtype=torch.float64, generator=rng)
+    weights = torch.rand(4, 3, dtype=torch.float64, generator=rng)
+    student = torch.randn(6, 3, dtype=torch.float64, generator=rng)
     targets = SoftTargets.of(iter(teachers), weights, 3.0)
     expected = sum(divergence(t, student, 3.0, w) for t, w in zip(teachers, weights, strict=True))
     torch.testing.assert_close(targets.divergence(student), expected)
@@ -158,14 +158,14 @@ def test_batch_statistics_move_unless_frozen() -> None:
             start,
             trainer.cross_entropy(pool),
             pool,
-            # Batches of 19 leave one sample, which batch normalisation cannot train on alone.
+            # Batches of 19 leave one sample, which batch normalization cannot train on alone.
             Training(epochs=2, batch_size=19, lr=0.1),
             1,
             stopping=Stopping(trainer.accuracy(validation), 5),
             freeze_statistics=freeze,
         ).weights
-    assert torch.equal(moved[True].floats, start.floats)
-    assert not torch.equal(moved[False].floats, start.floats)
+    assert torch.equal(moved[True].float_buffers, start.float_buffers)
+    assert not torch.equal(moved[False].float_buffers, start.float_buffers)
     assert not torch.equal(moved[True].parameters, start.parameters)
 
 
@@ -212,7 +212,7 @@ def test_everything_is_what_clients_train_on_and_the_public_set_each_seen_its_ow
 
 def test_what_a_method_needs_of_the_public_set_is_said() -> None:
     def needs(on: Federation, **what: bool) -> str:
-        setting = replace(make_job(on, "fedavg").setting, trainer=trainer_of(on=on))
+        setting = replace(make_simulation(on, "fedavg").setting, trainer=trainer_of(on=on))
         with pytest.raises(InputError) as caught:
             public_trainer(setting, "this", **what)
         return str(caught.value)
@@ -230,11 +230,11 @@ def test_a_foreign_public_set_has_labels_only_if_its_classes_are_the_same() -> N
         return Federation.build(data, Iid(clients=3), public=Public(count=20), public_data=public)
 
     foreign = blobs(40, 7)
-    assert not build(DataSet("other", foreign, foreign, CLASSES)).public_labelled
+    assert not build(DataSet("other", foreign, foreign, CLASSES)).public_labeled
     named = DataSet("same", foreign, foreign, CLASSES, class_names=("a", "b", "c"))
-    assert build(named).public_labelled
-    unlabelled = replace(foreign, y=torch.full_like(foreign.y, -1))
-    assert not build(replace(named, train=unlabelled)).public_labelled
+    assert build(named).public_labeled
+    unlabeled = replace(foreign, y=torch.full_like(foreign.y, -1))
+    assert not build(replace(named, train=unlabeled)).public_labeled
     wide = replace(foreign, x=torch.zeros(40, 9, dtype=torch.float64))
     with pytest.raises(InputError, match=r"float64 \(9,\).*float64 \(4,\)"):
         build(replace(named, train=wide))

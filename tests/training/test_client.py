@@ -11,16 +11,16 @@ from eunoe.config.options import Training
 from eunoe.core.rng import generator
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.vectorized.cohort import Cohort
-from eunoe.engines.vectorized.engine import Vectorised
+from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.training.client import (
-    Received,
+    Broadcast,
     begin_client,
     plan_batches,
     plan_steps,
     samples_trained,
     train_client,
 )
-from tests.helpers import Net, blobs, make_job
+from tests.helpers import Net, blobs, make_simulation
 
 
 @given(
@@ -63,14 +63,14 @@ def test_steps_count_steps_and_epochs_may_be_drawn():
 )
 def test_what_the_planned_steps_hold_follows_from_their_number(size, batch_size, last_batch, length) -> None:
     training = Training(batch_size=batch_size, last_batch=last_batch, **length)
-    # With batch normalisation, where so many steps may be two plans, for whole epochs only.
+    # With batch normalization, where so many steps may be two plans, for whole epochs only.
     for joined in (False, True) if length == {"epochs": 3} else (False,):
         positions, lengths = plan_steps(size, training, generator(0, "test"), joined)
         assert samples_trained(size, len(lengths), training) == len(positions)
 
 
 @pytest.mark.parametrize(
-    ("options", "optimiser"),
+    ("options", "optimizer"),
     [
         ({"lr": 0.1}, lambda p: torch.optim.SGD(p, lr=0.1)),
         (
@@ -78,21 +78,21 @@ def test_what_the_planned_steps_hold_follows_from_their_number(size, batch_size,
             lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
         ),
         (
-            {"lr": 0.01, "optimiser": "adam", "weight_decay": 0.1},
+            {"lr": 0.01, "optimizer": "adam", "weight_decay": 0.1},
             lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1),
         ),
         (
-            {"lr": 0.01, "optimiser": "adamw", "weight_decay": 0.1},
+            {"lr": 0.01, "optimizer": "adamw", "weight_decay": 0.1},
             lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1),
         ),
         ({"lr": 0.5, "clip": 0.3}, lambda p: torch.optim.SGD(p, lr=0.5)),
     ],
 )
-def test_a_participation_is_what_torchs_optimiser_does(options, optimiser):
+def test_a_participation_is_what_torchs_optimizer_does(options, optimizer):
     federation = blobs()
-    job = make_job(federation, dtype="float64", training={"batch_size": 8, **options})
-    start = job.model.weights.copy()
-    update, state = train_client(job, 1, Received(1, start), {})
+    simulation = make_simulation(federation, dtype="float64", training={"batch_size": 8, **options})
+    start = simulation.model.weights.copy()
+    update, state = train_client(simulation, 1, Broadcast(1, start), {})
     assert state == {}
 
     torch.manual_seed(0)
@@ -100,8 +100,8 @@ def test_a_participation_is_what_torchs_optimiser_does(options, optimiser):
     nn.utils.vector_to_parameters(start.parameters, net.parameters())
     rows = torch.from_numpy(federation.rows(1))
     x, y = federation.data.train.x[rows].double(), federation.data.train.y[rows]
-    steps = optimiser(net.parameters())
-    for batch in plan_batches(len(rows), job.setting.training, generator(0, "batches", 1, 1)):
+    steps = optimizer(net.parameters())
+    for batch in plan_batches(len(rows), simulation.context.training, generator(0, "batches", 1, 1)):
         steps.zero_grad()
         nn.functional.cross_entropy(net(x[batch]), y[batch]).backward()
         if "clip" in options:
@@ -114,20 +114,20 @@ def test_a_participation_is_what_torchs_optimiser_does(options, optimiser):
 
 
 def test_training_leaves_the_global_generator_alone():
-    job = make_job()
+    simulation = make_simulation()
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    train_client(job, 0, Received(1, job.model.weights.copy()), {})
+    train_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
     assert torch.equal(torch.rand(1), expected)
 
 
 def test_dropout_depends_on_client_and_round_only():
-    job = make_job(net=nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)))
-    start = job.model.weights.copy()
+    simulation = make_simulation(net=nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)))
+    start = simulation.model.weights.copy()
 
     def trained(client, round):
-        return train_client(job, client, Received(round, start), {})[0].weights.parameters
+        return train_client(simulation, client, Broadcast(round, start), {})[0].weights.parameters
 
     first = trained(0, 1)
     torch.rand(3)
@@ -137,34 +137,38 @@ def test_dropout_depends_on_client_and_round_only():
 
 def test_measuring_the_loss_afterwards_leaves_batch_norm_statistics_alone():
     net = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
-    job = make_job(net=net, training={"batch_size": 8, "epochs": 1})
-    update, _ = train_client(job, 0, Received(1, job.model.weights.copy()), {})
-    assert update.weights.integers.tolist() == [update.steps]
+    simulation = make_simulation(net=net, training={"batch_size": 8, "epochs": 1})
+    update, _ = train_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
+    assert update.weights.int_buffers.tolist() == [update.steps]
 
 
 def test_a_client_from_whom_the_loss_learns_nothing_can_be_left_out_or_spared_decay():
     federation = one_class()
-    options = {"loss": "tce", "training": {"weight_decay": 0.1, "unlearnable": "train"}}
+    options = {"loss": "tce", "training": {"weight_decay": 0.1, "single_class": "train"}}
 
     def change(**training):
-        job = make_job(federation, **{**options, "training": {**options["training"], **training}})
-        start = job.model.weights.copy()
-        update, _ = train_client(job, 0, Received(1, start), {})
+        simulation = make_simulation(
+            federation, **{**options, "training": {**options["training"], **training}}
+        )
+        start = simulation.model.weights.copy()
+        update, _ = train_client(simulation, 0, Broadcast(1, start), {})
         return update, (update.weights.parameters - start.parameters).abs().sum().item()
 
     assert change()[1] > 0
-    assert change(unlearnable="no_decay")[1] == 0
-    assert change(unlearnable="skip")[0].skipped
+    assert change(single_class="no_decay")[1] == 0
+    assert change(single_class="skip")[0].skipped
 
 
 @pytest.mark.parametrize("loss", ["tce", "wsm"])
 def test_rows_of_absent_classes_are_shielded_from_all_but_weight_decay(loss):
     def rows(**training):
-        job = make_job(one_class(per_client=2), loss=loss, training={"steps": 4, "lr": 0.5, **training})
-        start = job.model.weights.copy()
-        update, _ = train_client(job, 0, Received(1, start), {})
-        at = job.model.names.index("classifier.weight")
-        return [job.model.views(weights.parameters)[at] for weights in (start, update.weights)]
+        simulation = make_simulation(
+            one_class(per_client=2), loss=loss, training={"steps": 4, "lr": 0.5, **training}
+        )
+        start = simulation.model.weights.copy()
+        update, _ = train_client(simulation, 0, Broadcast(1, start), {})
+        at = simulation.model.names.index("classifier.weight")
+        return [simulation.model.views(weights.parameters)[at] for weights in (start, update.weights)]
 
     before, after = rows()
     assert torch.equal(after[2], before[2])
@@ -182,13 +186,15 @@ def test_labels_to_validate_on_count_only_if_asked_for():
     ends = np.array([3])
     federation = Federation(data, np.arange(4), np.array([0, 4]), ends, np.array([4]))
     for option, counts in (("train", [2, 1, 0]), ("train_and_validation", [2, 1, 1])):
-        job = make_job(federation, participation=1, loss="wsm", training={"label_counts": option})
-        local, _ = begin_client(job, 0, Received(1, job.model.weights.copy()), {})
-        assert local.counts.tolist() == [2, 1, 0]
-        torch.testing.assert_close(local.terms, (torch.tensor(counts) / sum(counts)).log())
-    engine = Vectorised(job, ClientStates(Path("none")))
-    rows = engine._rows(Cohort.plan(job, job.setting_in(1), [0], exact=True))
-    torch.testing.assert_close(rows["terms"], local.terms[None])
+        simulation = make_simulation(
+            federation, participation=1, loss="wsm", training={"label_counts": option}
+        )
+        client_context, _ = begin_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
+        assert client_context.counts.tolist() == [2, 1, 0]
+        torch.testing.assert_close(client_context.terms, (torch.tensor(counts) / sum(counts)).log())
+    engine = Vectorized(simulation, ClientStates(Path("none")))
+    rows = engine._rows(Cohort.plan(simulation, simulation.context_in(1), [0], exact=True))
+    torch.testing.assert_close(rows["terms"], client_context.terms[None])
     assert rows["counts"].tolist() == [[2, 1, 0]]
 
 

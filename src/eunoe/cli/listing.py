@@ -21,7 +21,7 @@ class Kind(StrEnum):
 _KINDS = {
     Kind.methods: "method",
     Kind.losses: "loss",
-    Kind.steps: "server step",
+    Kind.steps: "server optimizer",
     Kind.models: "model",
     Kind.data: "data set",
     Kind.partitions: "partition",
@@ -30,7 +30,7 @@ _KINDS = {
 
 
 def list_things(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """List methods, losses, server steps, models, data sets, partitions or trackers, one line each."""
+    """List methods, losses, server optimizers, models, data sets, partitions or trackers, one line each."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
 

@@ -13,7 +13,7 @@ def run(
     set_: Annotated[
         list[str] | None, typer.Option("--set", help="A setting such as training.lr=0.1; may be repeated.")
     ] = None,
-    engine: Annotated[str | None, typer.Option(help="serial, process, vectorised or ray.")] = None,
+    engine: Annotated[str | None, typer.Option(help="serial, process, vectorized or ray.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one in runs/.")] = None,

@@ -39,13 +39,13 @@ class Training(Options):
     batch_size: int = Field(64, ge=0, description="Samples per step; 0 takes all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
     lr_decay: Finite = Field(1.0, gt=0, le=1, description="Factor on the learning rate after every round.")
-    optimiser: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Made anew at each participation.")
+    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Made anew at each participation.")
     momentum: Finite = Field(0.0, ge=0, lt=1, description="Momentum of sgd.")
     weight_decay: Finite = Field(0.0, ge=0, description="Added to the gradient (decoupled for adamw).")
     clip: Finite | None = Field(None, gt=0, description="Largest norm of the gradient.")
     last_batch: Literal["keep", "drop"] = Field(
         "keep",
-        description="What happens to a batch that is not full; with batch normalisation "
+        description="What happens to a batch that is not full; with batch normalization "
         "a kept batch of one sample joins the one before.",
     )
     label_counts: Literal["train", "train_and_validation"] = Field(
@@ -53,7 +53,7 @@ class Training(Options):
         description="Whose labels a loss takes a client's class counts from: those it trains on, or those "
         "it validates on too, as the code released with WSM does.",
     )
-    unlearnable: Literal["train", "no_decay", "skip"] = Field(
+    single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
         description="Clients from whom the loss learns nothing (one class only, under tce or wsm): "
         "train as any other, train without weight decay, or leave them out of the round.",
@@ -64,7 +64,7 @@ class Training(Options):
         least, most = self.epoch_range
         if not 1 <= least <= most:
             raise ValueError(f"epochs must be at least 1, or a pair [least, most], not {self.epochs}")
-        if self.momentum and self.optimiser != "sgd":
+        if self.momentum and self.optimizer != "sgd":
             raise ValueError("momentum belongs to sgd; adam has its own")
         return self
 

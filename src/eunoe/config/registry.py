@@ -1,4 +1,4 @@
-"""Named things: methods, losses, models, data sets, partitions, server steps, trackers.
+"""Named things: methods, losses, models, data sets, partitions, server optimizers, trackers.
 
 A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. It is named in a config by a built-in name, by an installed entry point of the group
@@ -61,11 +61,11 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "tce": "eunoe.losses.base:TCE",
         "wsm": "eunoe.losses.base:WSM",
     },
-    "server step": {
+    "server optimizer": {
         "adagrad": "eunoe.server.optimizers:Adagrad",
         "adam": "eunoe.server.optimizers:Adam",
-        "average": "eunoe.server.optimizers:Average",
-        "avgm": "eunoe.server.optimizers:AvgM",
+        "sgd": "eunoe.server.optimizers:SGD",
+        "momentum": "eunoe.server.optimizers:Momentum",
         "yogi": "eunoe.server.optimizers:Yogi",
     },
     "model": {
@@ -110,17 +110,17 @@ _BUILT_IN: dict[str, dict[str, str]] = {
 _BASES: dict[str, str] = {
     "method": "eunoe.methods.base:Method",
     "loss": "eunoe.losses.base:Loss",
-    "server step": "eunoe.server.optimizers:ServerStep",
+    "server optimizer": "eunoe.server.optimizers:ServerStep",
     "tracker": "eunoe.trackers.base:Tracker",
 }
 
-# Methods that are fedavg with a server step, by the names that the papers give them.
+# Methods that are fedavg with a server optimizer, by the names that the papers give them.
 STEPPED: dict[str, dict[str, Any]] = {
     "fedadagrad": {"name": "adagrad"},
     "fedadam": {"name": "adam"},
-    "fedavgm": {"name": "avgm"},
+    "fedavgm": {"name": "momentum"},
     "fedyogi": {"name": "yogi"},
-    "gma": {"name": "average", "gma": 0.4},
+    "gma": {"name": "sgd", "gma": 0.4},
 }
 
 
@@ -136,7 +136,7 @@ def names(kind: str) -> list[str]:
 
 
 def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Config values in which a name for fedavg with a server step is written out as method and server step.
+    """Config values in which a name for fedavg with a server optimizer is written out as method and server optimizer.
 
     Its options are those of both.
     """
@@ -146,22 +146,22 @@ def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
     name = section.get("name")
     if not isinstance(name, str) or name not in STEPPED:
         return values
-    step, other = STEPPED[name], values.get("server_step")
+    step, other = STEPPED[name], values.get("server_optimizer")
     given = other if isinstance(other, Mapping) else {"name": other}
-    default = {"name": "average", **defaults("server step", "average", {})}
+    default = {"name": "sgd", **defaults("server optimizer", "sgd", {})}
     if {**default, **{key: value for key, value in given.items() if value is not None}} != default:
         raise InputError(
-            f"method {name!r} is fedavg with server step {step['name']!r}: leave server_step out"
+            f"method {name!r} is fedavg with server optimizer {step['name']!r}: leave server_optimizer out"
         )
     own = {key: value for key, value in section.items() if key in options(find("method", "fedavg"))}
     rest = {key: value for key, value in section.items() if key not in own and key != "name"}
-    return {**values, "method": {"name": "fedavg", **own}, "server_step": {**step, **rest}}
+    return {**values, "method": {"name": "fedavg", **own}, "server_optimizer": {**step, **rest}}
 
 
 def find(kind: str, name: str) -> Thing:
-    """The thing of this name; for a name for fedavg with a server step, that step."""
+    """The thing of this name; for a name for fedavg with a server optimizer, that step."""
     if kind == "method" and name in STEPPED:
-        kind, name = "server step", STEPPED[name]["name"]
+        kind, name = "server optimizer", STEPPED[name]["name"]
     if path := _BUILT_IN[kind].get(name):
         return _load(kind, path)
     if ":" in name:
@@ -227,7 +227,7 @@ def summary(kind: str, name: str) -> str:
     if kind == "method" and name in STEPPED:
         step = dict(STEPPED[name])
         given = "".join(f", {key} = {value}" for key, value in step.items() if key != "name")
-        return f"fedavg with server step {step['name']}{given}"
+        return f"fedavg with server optimizer {step['name']}{given}"
     return (inspect.getdoc(find(kind, name)) or "").split("\n")[0]
 
 

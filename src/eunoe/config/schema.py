@@ -83,11 +83,11 @@ class Evaluation(Options):
 class EngineChoice(Options):
     """Where clients train."""
 
-    name: Literal["serial", "process", "vectorised", "ray"] = Field("process", description="Which engine.")
+    name: Literal["serial", "process", "vectorized", "ray"] = Field("process", description="Which engine.")
     workers: int | None = Field(None, ge=1, description="Worker processes; by default one per core.")
     address: str | None = Field(None, description="Ray cluster to join; by default a local one.")
-    cohort: int | None = Field(None, ge=1, description="Clients that the vectorised engine trains at once.")
-    device: str = Field("cpu", description="Torch device of the serial and vectorised engines.")
+    cohort: int | None = Field(None, ge=1, description="Clients that the vectorized engine trains at once.")
+    device: str = Field("cpu", description="Torch device of the serial and vectorized engines.")
 
 
 class Stop(Options):
@@ -119,10 +119,10 @@ class Config(Options):
     augment: Augment = Field(Augment(), description="Random changes of training inputs.")
     model: Model = Field(Model(name="mlp"), description="The model.")
     training: Training = Field(Training(), description="Local training.")
-    loss: Named = Field(Named(name="ce"), description="What a client minimises on its own labels.")
+    loss: Named = Field(Named(name="ce"), description="What a client minimizes on its own labels.")
     method: Named = Field(Named(name="fedavg"), description="The federated method.")
-    server_step: Named = Field(
-        Named(name="average"), description="What the server does with the mean update."
+    server_optimizer: Named = Field(
+        Named(name="sgd"), description="What the server does with the mean update."
     )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
@@ -138,7 +138,9 @@ class Config(Options):
     def _method_and_step(cls, values: Any) -> Any:
         return registry.unalias(values) if isinstance(values, Mapping) else values
 
-    @field_validator("data", "partition", "model", "loss", "method", "server_step", "engine", mode="before")
+    @field_validator(
+        "data", "partition", "model", "loss", "method", "server_optimizer", "engine", mode="before"
+    )
     @classmethod
     def _complete(cls, value: Any, info: ValidationInfo) -> Any:
         """A name may stand alone; options without a name are those of the default thing."""
@@ -185,8 +187,8 @@ class Config(Options):
     @property
     def title(self) -> str:
         """The run's name, or what it does."""
-        step = "" if self.server_step.name == "average" else f" + {self.server_step.name}"
-        mask = "" if self.server_step.options.get("gma") is None else " + gma"
+        step = "" if self.server_optimizer.name == "sgd" else f" + {self.server_optimizer.name}"
+        mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
         return self.name or f"{self.method.name}{step}{mask} · {self.loss.name}"
 
 
@@ -271,7 +273,7 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _explain(error: ValidationError) -> str:
-    # A misspelt key often leaves another one missing: the former is what went wrong.
+    # A misspelled key often leaves another one missing: the former is what went wrong.
     unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
     if unknown is None:
         return registry.explain(error)

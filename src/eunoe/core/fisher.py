@@ -2,7 +2,7 @@
 
 A linear layer's gradient for one sample is the outer product of what goes back into it and what came in,
 so the sum over samples of its squares is one product of squared matrices. A convolution's is a matrix
-product per sample, batched. All other parameters (normalisation, a layer that is used twice) take
+product per sample, batched. All other parameters (normalization, a layer that is used twice) take
 `torch.func.vmap` of a gradient, in pieces.
 """
 
@@ -114,10 +114,10 @@ def _by_vmap(model: FlatModel, named: dict[str, Tensor], x: Tensor, y: Tensor) -
         return F.cross_entropy(logits, label.unsqueeze(0))
 
     pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))
-    sums = {name: torch.zeros_like(value) for name, value in named.items()}
+    aggregate = {name: torch.zeros_like(value) for name, value in named.items()}
     with model.evaluating():
         for some, labels in zip(torch.split(x, pieces), torch.split(y, pieces), strict=True):
             each = vmap(grad(loss), (None, 0, 0))(named, some, labels)
             for name, value in each.items():
-                sums[name] += value.square().sum(0)
-    return sums
+                aggregate[name] += value.square().sum(0)
+    return aggregate

@@ -1,14 +1,14 @@
 """A module's parameters, gradients and buffers as flat vectors.
 
 The module's tensors become views into these vectors, so every federated method is arithmetic on
-whole vectors. There are three lanes that are never mixed: trainable parameters, float buffers
-(normalisation statistics) and integer buffers (counters). Frozen parameters belong to none of
+whole vectors. There are three kinds that are never mixed: trainable parameters, float buffers
+(normalization statistics) and integer buffers (counters). Frozen parameters belong to none of
 them: they are neither trained nor sent.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -19,21 +19,33 @@ from torch.func import functional_call
 
 from eunoe.errors import InputError
 
+# Named vectors: the state of a server or a client, or what travels between them.
+Vectors = dict[str, Tensor]
+
 
 @dataclass(frozen=True)
 class Weights:
     """All that changes in a model: parameters, float buffers and integer buffers, one vector each."""
 
     parameters: Tensor
-    floats: Tensor
-    integers: Tensor
+    float_buffers: Tensor
+    int_buffers: Tensor
+
+    @classmethod
+    def from_vectors(cls, vectors: Mapping[str, Tensor]) -> "Weights":
+        """Weights from their three vectors by name; others are left alone."""
+        return cls(*(vectors[field.name] for field in fields(cls)))
+
+    def vectors(self) -> Vectors:
+        """The three vectors by name, as files, messages and shared memory hold them."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def copy(self) -> "Weights":
-        return Weights(self.parameters.clone(), self.floats.clone(), self.integers.clone())
+        return Weights(self.parameters.clone(), self.float_buffers.clone(), self.int_buffers.clone())
 
     def to(self, device: torch.device | str) -> "Weights":
         """The same on a device; no copy if they are there."""
-        return Weights(self.parameters.to(device), self.floats.to(device), self.integers.to(device))
+        return Weights(self.parameters.to(device), self.float_buffers.to(device), self.int_buffers.to(device))
 
 
 class FlatModel:
@@ -55,8 +67,8 @@ class FlatModel:
         ):
             parameter.data = value
             parameter.grad = gradient
-        self.float_names, self.floats = self._flatten_buffers(floating=True)
-        self.integer_names, self.integers = self._flatten_buffers(floating=False)
+        self.float_names, self.float_buffers = self._flatten_buffers(floating=True)
+        self.integer_names, self.int_buffers = self._flatten_buffers(floating=False)
         # Only what exposes its features can be asked for them.
         self.has_features = hasattr(module, "features") and hasattr(module, "classifier")
         self._both = _FeaturesAndLogits(module) if self.has_features else None
@@ -76,7 +88,7 @@ class FlatModel:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
 
     def trains_on(self, x: Tensor) -> bool:
-        """Whether a batch can be trained on: not one sample where it is normalised by a single number."""
+        """Whether a batch can be trained on: not one sample where it is normalized by a single number."""
         if not self.has_batch_norm:
             return True
         before = self.weights.copy()
@@ -93,47 +105,51 @@ class FlatModel:
     @property
     def weights(self) -> Weights:
         """The vectors the module lives in (not a copy)."""
-        return Weights(self.parameters, self.floats, self.integers)
+        return Weights(self.parameters, self.float_buffers, self.int_buffers)
 
     def load(self, weights: Weights) -> None:
         """Make the module equal to these weights."""
         self.parameters.copy_(weights.parameters)
-        self.floats.copy_(weights.floats)
-        self.integers.copy_(weights.integers)
+        self.float_buffers.copy_(weights.float_buffers)
+        self.int_buffers.copy_(weights.int_buffers)
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits at the module's own weights."""
         return self.module(x)  # type: ignore[no-any-return]
 
     def forward_at(
-        self, parameters: Tensor, x: Tensor, floats: Tensor | None = None, integers: Tensor | None = None
+        self,
+        parameters: Tensor,
+        x: Tensor,
+        float_buffers: Tensor | None = None,
+        int_buffers: Tensor | None = None,
     ) -> Tensor:
         """Logits at any parameter vector, differentiable in it; the buffers are the module's unless given.
 
         In training mode, given buffers are updated as the module's would be.
         """
-        named = self._named(parameters, floats, integers)
+        named = self._named(parameters, float_buffers, int_buffers)
         logits: Tensor = functional_call(self.module, named, (x,))
-        self._update(floats, named)
+        self._update(float_buffers, named)
         return logits
 
     def features_at(
         self,
         parameters: Tensor | None,
         x: Tensor,
-        floats: Tensor | None = None,
-        integers: Tensor | None = None,
+        float_buffers: Tensor | None = None,
+        int_buffers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits; at the module's own parameters if None is given."""
         if self._both is None:
             raise InputError("this model exposes no features: it must give `classifier(features(x))`")
         if parameters is None:
             return self._both(x)  # type: ignore[no-any-return]
-        named = self._named(parameters, floats, integers)
+        named = self._named(parameters, float_buffers, int_buffers)
         both: tuple[Tensor, Tensor] = functional_call(
             self._both, {f"model.{name}": value for name, value in named.items()}, (x,)
         )
-        self._update(floats, named)
+        self._update(float_buffers, named)
         return both
 
     @contextmanager
@@ -146,19 +162,21 @@ class FlatModel:
         finally:
             self.module.train(training)
 
-    def _named(self, parameters: Tensor, floats: Tensor | None, integers: Tensor | None) -> dict[str, Tensor]:
+    def _named(
+        self, parameters: Tensor, float_buffers: Tensor | None, int_buffers: Tensor | None
+    ) -> dict[str, Tensor]:
         named = dict(zip(self.names, self.views(parameters), strict=True))
-        for names, lane in ((self.float_names, floats), (self.integer_names, integers)):
+        for names, lane in ((self.float_names, float_buffers), (self.integer_names, int_buffers)):
             if lane is not None:
                 parts = _cut(lane, [self.module.get_buffer(name) for name in names])
-                # Under vmap, batch normalisation updates statistics of their own, not those in a lane.
-                parts = [part.clone() for part in parts] if lane is floats else parts
+                # Under vmap, batch normalization updates statistics of their own, not those in a lane.
+                parts = [part.clone() for part in parts] if lane is float_buffers else parts
                 named.update(zip(names, parts, strict=True))
         return named
 
-    def _update(self, floats: Tensor | None, named: dict[str, Tensor]) -> None:
-        if floats is not None and self.float_names and self.module.training:
-            floats.copy_(torch.cat([named[name].reshape(-1) for name in self.float_names]))
+    def _update(self, float_buffers: Tensor | None, named: dict[str, Tensor]) -> None:
+        if float_buffers is not None and self.float_names and self.module.training:
+            float_buffers.copy_(torch.cat([named[name].reshape(-1) for name in self.float_names]))
 
     def _flatten_buffers(self, floating: bool) -> tuple[list[str], Tensor]:
         persistent = set(self.module.state_dict())

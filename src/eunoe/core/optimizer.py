@@ -1,4 +1,4 @@
-"""One step of an optimiser on a flat vector of parameters, at a client or at the server.
+"""One step of an optimizer on a flat vector of parameters, at a client or at the server.
 
 All is arithmetic that also takes a matrix with a row per client.
 """
@@ -20,17 +20,17 @@ def descend(
 ) -> None:
     """Clip a gradient (weight decay included, but for adamw) and take step number `taken` with it.
 
-    What the optimiser remembers is kept in `moments`, empty before the first step.
+    What the optimizer remembers is kept in `moments`, empty before the first step.
     """
     if options.clip is not None:
         norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
         gradient = gradient * (options.clip / (norm + 1e-12)).clamp(max=1.0)
-    if options.optimiser == "sgd":
+    if options.optimizer == "sgd":
         if options.momentum:
             gradient = _moment(moments, "momentum", weights).mul_(options.momentum).add_(gradient)
         weights.add_(gradient, alpha=-lr)
         return
-    if options.optimiser == "adamw":
+    if options.optimizer == "adamw":
         weights.mul_(1 - lr * weight_decay)
     first = _moment(moments, "first", weights).lerp_(gradient, 0.1)
     second = _moment(moments, "second", weights).mul_(0.999).addcmul_(gradient, gradient, value=0.001)

@@ -99,7 +99,7 @@ def set_aside(
     y: ArrayLike | Tensor,
     writers: ArrayLike | Tensor | None,
     share: float,
-    chance: np.random.Generator,
+    rng: np.random.Generator,
 ) -> tuple[Array, Array, Array | None, Array, Array]:
     """Inputs, labels and writers to train on, then inputs and labels of a random share of rows to test on."""
     inputs, labels = _array(x), _array(y)
@@ -113,7 +113,7 @@ def set_aside(
             f"a share of {share:g} of {len(inputs)} samples sets {tested} aside; "
             "some must be left on both sides"
         )
-    rows = chance.permutation(len(inputs))
+    rows = rng.permutation(len(inputs))
     test, train = np.sort(rows[:tested]), np.sort(rows[tested:])
     return inputs[train], labels[train], None if ids is None else ids[train], inputs[test], labels[test]
 

@@ -15,9 +15,9 @@ from eunoe.errors import InputError, nearest
 
 
 def digits() -> DataSet:
-    """8 x 8 grey handwritten digits that come with scikit-learn: 1,442 to train on, 355 to test.
+    """8 x 8 gray handwritten digits that come with scikit-learn: 1,442 to train on, 355 to test.
 
-    The test part is every fifth sample of each class, in the order of the file. The grey values 0..16 are
+    The test part is every fifth sample of each class, in the order of the file. The gray values 0..16 are
     spread over 0..255 so that these images pass through the same code as all others.
     """
     table = _digits_table()
@@ -32,22 +32,22 @@ def digits() -> DataSet:
 
 
 def mnist(*, revision: str | None = None) -> DataSet:
-    """MNIST: 28 x 28 grey handwritten digits, 60,000 to train on, 10,000 to test."""
+    """MNIST: 28 x 28 gray handwritten digits, 60,000 to train on, 10,000 to test."""
     return load_named("mnist", revision)
 
 
 def fashion_mnist(*, revision: str | None = None) -> DataSet:
-    """Fashion-MNIST: 28 x 28 grey pieces of clothing, 60,000 to train on, 10,000 to test."""
+    """Fashion-MNIST: 28 x 28 gray pieces of clothing, 60,000 to train on, 10,000 to test."""
     return load_named("fashion_mnist", revision)
 
 
 def cifar10(*, revision: str | None = None) -> DataSet:
-    """CIFAR-10: 32 x 32 colour photographs of 10 things, 50,000 to train on, 10,000 to test."""
+    """CIFAR-10: 32 x 32 color photographs of 10 things, 50,000 to train on, 10,000 to test."""
     return load_named("cifar10", revision)
 
 
 def cifar100(*, revision: str | None = None) -> DataSet:
-    """CIFAR-100: 32 x 32 colour photographs of 100 things, 50,000 to train on, 10,000 to test."""
+    """CIFAR-100: 32 x 32 color photographs of 100 things, 50,000 to train on, 10,000 to test."""
     return load_named("cifar100", revision)
 
 

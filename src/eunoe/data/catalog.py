@@ -17,7 +17,7 @@ from eunoe.errors import InputError
 
 @dataclass(frozen=True)
 class Entry:
-    """A data set in the catalogue; `path` is None where there is no file, `problem` is why it is unusable.
+    """A data set in the catalog; `path` is None where there is no file, `problem` is why it is unusable.
 
     `sha256` is that of the arrays x_train, y_train, x_test, y_test one after the other; `official` says
     whether it is the known one, where one is known.

@@ -32,7 +32,7 @@ class FeatureShift(Options):
       standard deviation is uniform from 0 to strength.
     - rotation: images turn by an angle uniform from -strength to strength, in degrees; corners that come
       from outside are zero.
-    - contrast: each input moves away from its own mean, or towards it, by a factor e^u with u uniform
+    - contrast: each input moves away from its own mean, or toward it, by a factor e^u with u uniform
       from -strength to strength.
     """
 

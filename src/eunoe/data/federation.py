@@ -54,7 +54,7 @@ class Federation:
     shift_seed: int = 0
     dtype: torch.dtype = torch.float32
     # Whether the labels of the public set mean the clients' classes.
-    public_labelled: bool = True
+    public_labeled: bool = True
 
     @classmethod
     def build(
@@ -75,7 +75,7 @@ class Federation:
         public, split = public or Public(), split or Split()
         source, rest = None, np.arange(len(labels))
         train = validation = None
-        labelled = public_data is None or _same_classes(public_data, data)
+        labeled = public_data is None or _same_classes(public_data, data)
         if public_data is not None:
             source = public_data.train
             if source.x.shape[1:] != data.train.x.shape[1:] or source.x.dtype != data.train.x.dtype:
@@ -83,8 +83,8 @@ class Federation:
                     f"public samples of {public_data.name!r} are {_form(source)}, but the clients' are "
                     f"{_form(data.train)}; take a public set of the same form"
                 )
-            theirs, chance = _writers(public_data), generator(seed, "public")
-            train, validation, _ = choose_public(source.y.numpy(), chance, public, theirs, foreign=True)
+            theirs, rng = _writers(public_data), generator(seed, "public")
+            train, validation, _ = choose_public(source.y.numpy(), rng, public, theirs, foreign=True)
         elif public.sized:
             source = data.train
             train, validation, rest = choose_public(labels, generator(seed, "public"), public, groups)
@@ -94,7 +94,7 @@ class Federation:
             data = _tested_on(data, groups[rest[order]])
         parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
         return cls(
-            data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype, labelled
+            data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype, labeled
         )
 
     @classmethod

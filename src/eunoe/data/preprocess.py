@@ -26,7 +26,7 @@ class Preprocess:
         mean = torch.tensor(data.mean or (0.0,), dtype=torch.float64)
         std = torch.tensor(data.std or (1.0,), dtype=torch.float64)
         if not bool((std > 0).all()):
-            raise InputError("the standard deviation to normalise by must be above 0")
+            raise InputError("the standard deviation to normalize by must be above 0")
         images = self._add_channel or self._channels_first
         numbers = 1 if self._add_channel else stored.shape[-1]
         for name, value in (("mean", mean), ("std", std)):

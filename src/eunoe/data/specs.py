@@ -1,4 +1,4 @@
-"""What is known of the named data sets: their shape, where the hub has them, how they are normalised."""
+"""What is known of the named data sets: their shape, where the hub has them, how they are normalized."""
 
 from dataclasses import dataclass
 

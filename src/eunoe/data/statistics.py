@@ -74,7 +74,7 @@ def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
     return PerClient(sizes, (counts > 0).sum(1), np.abs((shares * bits).sum(1)), distance)
 
 
-def summarise(clients: PerClient) -> PartitionNumbers:
+def summarize(clients: PerClient) -> PartitionNumbers:
     """Means and extremes over the clients that have samples."""
     sizes, classes, entropy, distance = (values[clients.sizes > 0] for values in clients)
     return PartitionNumbers(
@@ -103,4 +103,4 @@ def partition_numbers(
         )
         for first in range(0, len(offsets) - 1, chunk)
     ]
-    return summarise(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
+    return summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))

@@ -1,8 +1,8 @@
 """Random crop, flip and cutout of whole batches of images, with an offset for each image.
 
 What lies inside a cut-out square is zero in the values given: black for images that have not been
-normalised, the mean colour for images that have. Beyond the border of a crop it is zero too, unless
-another colour is given.
+normalized, the mean color for images that have. Beyond the border of a crop it is zero too, unless
+another color is given.
 """
 
 import torch
@@ -33,7 +33,7 @@ class Augment(Options):
     def __call__(self, x: Tensor, generator: torch.Generator, border: Tensor | None = None) -> Tensor:
         """The batch of images [B, channels, H, W], each changed in its own way, in the same type.
 
-        `border` [channels, 1, 1] is the colour beyond a crop's border.
+        `border` [channels, 1, 1] is the color beyond a crop's border.
         """
         if not self.active:
             return x

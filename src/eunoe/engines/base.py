@@ -15,8 +15,8 @@ from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Source
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
-from eunoe.training.client import Received, Update
-from eunoe.training.simulation import Job
+from eunoe.training.client import Broadcast, Update
+from eunoe.training.simulation import Simulation
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Predictions:
 class Engine(ABC):
     """Trains clients and evaluates models."""
 
-    def __init__(self, job: Job, states: ClientStates) -> None:
-        self.job, self.states = job, states
+    def __init__(self, simulation: Simulation, states: ClientStates) -> None:
+        self.simulation, self.states = simulation, states
 
     @abstractmethod
-    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         """Train these clients and give their updates in the order of the clients.
 
         Each client's new state is saved for the round and counts once the round accepts it.
@@ -80,17 +80,17 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def chunks(job: Job, where: Rows) -> list[Rows]:
+def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
     """Samples cut into the pieces that are evaluated at a time; the same pieces whatever the engine."""
-    cuts = range(job.evaluation_chunk, len(where.rows), job.evaluation_chunk)
+    cuts = range(simulation.evaluation_chunk, len(where.rows), simulation.evaluation_chunk)
     rows = np.split(where.rows, cuts)
     owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
     return [Rows(where.source, part, owner, where.prior) for part, owner in zip(rows, owners, strict=True)]
 
 
-def evaluate_chunk(job: Job, weights: Weights, where: Rows) -> Predictions:
+def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Predictions:
     """What a model says of one chunk."""
-    model, federation = job.model, job.federation
+    model, federation = simulation.model, simulation.federation
     model.load(weights)
     rows = torch.from_numpy(where.rows)
     if federation.shift is None or where.owners is None:

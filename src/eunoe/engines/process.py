@@ -23,12 +23,12 @@ from eunoe.engines.base import Engine, Predictions, Rows, chunks, cores, evaluat
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
-from eunoe.engines.shared import SharedVectors, named, shapes, weights_of
+from eunoe.engines.shared import SharedVectors, shapes
 from eunoe.errors import InputError, RunFailed
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.signals import end_with_the_parent
-from eunoe.training.client import Received, Update
-from eunoe.training.simulation import Job
+from eunoe.training.client import Broadcast, Update
+from eunoe.training.simulation import Simulation
 
 # A task that ends this many workers (for want of memory, say) would end the next one too.
 _DEATHS_ALLOWED = 3
@@ -46,9 +46,9 @@ class _Worker:
 class Process(Engine):
     """A worker per core."""
 
-    def __init__(self, job: Job, states: ClientStates, workers: int | None = None) -> None:
-        super().__init__(job, states)
-        if job.model.device.type != "cpu":
+    def __init__(self, simulation: Simulation, states: ClientStates, workers: int | None = None) -> None:
+        super().__init__(simulation, states)
+        if simulation.model.device.type != "cpu":
             raise InputError("the process engine trains on the CPU; take engine 'serial' for another device")
         if "fork" not in multiprocessing.get_all_start_methods():
             raise InputError("the process engine needs a system that forks; take engine 'serial' here")
@@ -56,20 +56,20 @@ class Process(Engine):
         self._workers: list[_Worker] = []
         self._broadcast: SharedVectors | None = None
 
-    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
-        message = {**named(received.weights), **{f"shared {k}": v for k, v in received.shared.items()}}
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        message = {**broadcast.weights.vectors(), **{f"shared {k}": v for k, v in broadcast.shared.items()}}
         if self._broadcast is None or shapes(self._broadcast.vectors) != shapes(message):
             self.close()
             self._broadcast = SharedVectors(shapes(message))
         self._broadcast.write(message)
         accepted = [self.states.accepted.get(client) for client in clients]
         tasks = [
-            ("train", client, received.round, state) for client, state in zip(clients, accepted, strict=True)
+            ("train", client, broadcast.round, state) for client, state in zip(clients, accepted, strict=True)
         ]
         yield from self._in_order(tasks, [None] * len(tasks))
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        parts = chunks(self.job, where)
+        parts = chunks(self.simulation, where)
         tasks = [("evaluate", part) for _ in models for part in parts]
         owners = [model for model in models for _ in parts]
         results = list(self._in_order(tasks, owners))
@@ -138,17 +138,20 @@ class Process(Engine):
     ) -> None:
         model = models[number]
         if model is not None:
-            worker.model.write(named(model))
+            worker.model.write(model.vectors())
         worker.task = number
         # A worker that has died shows when its result is read.
         with suppress(ConnectionError):
             worker.pipe.send(tasks[number])
 
     def _start(self) -> None:
-        job = self.job
-        model = shapes(named(job.model.weights))
-        uploads = job.method.uploads(job.setting)
-        slot = {**model, **{f"upload {name}": (u.size, job.model.dtype) for name, u in uploads.items()}}
+        simulation = self.simulation
+        model = shapes(simulation.model.weights.vectors())
+        uploads = simulation.method.uploads(simulation.context)
+        slot = {
+            **model,
+            **{f"upload {name}": (u.size, simulation.model.dtype) for name, u in uploads.items()},
+        }
         ours, theirs = multiprocessing.Pipe()
         worker = _Worker(None, ours, SharedVectors(slot), SharedVectors(model))  # type: ignore[arg-type]
         others = [other.pipe for other in self._workers]
@@ -171,7 +174,7 @@ def _result(worker: _Worker, kind: str, result: Any) -> Any:
         raise result
     if kind == "update":
         vectors = worker.slot.read()
-        result.weights = weights_of(vectors)
+        result.weights = Weights.from_vectors(vectors)
         result.uploads = {k[7:]: v for k, v in vectors.items() if k.startswith("upload ")}
     return result
 
@@ -203,14 +206,19 @@ def _work(engine: Process, worker: _Worker, pipe: Connection, inherited: list[Co
 
 def _do(engine: Process, worker: _Worker, task: tuple[Any, ...]) -> tuple[str, Any]:
     if task[0] == "evaluate":
-        return "predictions", evaluate_chunk(engine.job, weights_of(worker.model.vectors), task[1])
+        return "predictions", evaluate_chunk(
+            engine.simulation, Weights.from_vectors(worker.model.vectors), task[1]
+        )
     _, client, round, state_of = task
     assert engine._broadcast is not None
     vectors = engine._broadcast.vectors
     shared = {name[7:]: value for name, value in vectors.items() if name.startswith("shared ")}
     engine.states.accepted = {} if state_of is None else {client: state_of}
-    update = train_and_keep(engine, client, Received(round, weights_of(vectors), shared))
-    values = {**named(update.weights), **{f"upload {name}": value for name, value in update.uploads.items()}}
+    update = train_and_keep(engine, client, Broadcast(round, Weights.from_vectors(vectors), shared))
+    values = {
+        **update.weights.vectors(),
+        **{f"upload {name}": value for name, value in update.uploads.items()},
+    }
     if not worker.slot.fits(values):
         # It goes up as it is, for the server to refuse.
         return "misfit", update

@@ -5,7 +5,7 @@ from contextlib import contextmanager
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
-from eunoe.training.client import Received, Update, train_client
+from eunoe.training.client import Broadcast, Update, train_client
 
 
 @contextmanager
@@ -18,22 +18,22 @@ def noting(client: int, round: int) -> Iterator[None]:
         raise
 
 
-def train_and_keep(engine: Engine, client: int, received: Received) -> Update:
+def train_and_keep(engine: Engine, client: int, broadcast: Broadcast) -> Update:
     """Train a client from its last state and save its new one; an exception says who failed when."""
-    with noting(client, received.round):
-        update, state = train_client(engine.job, client, received, engine.states.load(client))
-    engine.states.save(client, received.round, state)
+    with noting(client, broadcast.round):
+        update, state = train_client(engine.simulation, client, broadcast, engine.states.load(client))
+    engine.states.save(client, broadcast.round, state)
     return update
 
 
 class Serial(Engine):
     """One client after the other."""
 
-    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
-        received = received.to(self.job.model.device)
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        broadcast = broadcast.to(self.simulation.model.device)
         for client in clients:
-            yield train_and_keep(self, client, received)
+            yield train_and_keep(self, client, broadcast)
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        parts = chunks(self.job, where)
-        return [joined([evaluate_chunk(self.job, model, part) for part in parts]) for model in models]
+        parts = chunks(self.simulation, where)
+        return [joined([evaluate_chunk(self.simulation, model, part) for part in parts]) for model in models]

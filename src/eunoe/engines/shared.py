@@ -10,8 +10,6 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from eunoe.core.flat_model import Weights
-
 _ALIGNMENT = 64
 
 
@@ -45,16 +43,6 @@ class SharedVectors:
         return {name: value.clone() for name, value in self.vectors.items()}
 
 
-def named(weights: Weights) -> dict[str, Tensor]:
-    """A model's vectors by the names they have in a shared map."""
-    return {"parameters": weights.parameters, "floats": weights.floats, "integers": weights.integers}
-
-
 def shapes(values: Mapping[str, Tensor]) -> dict[str, tuple[int, torch.dtype]]:
     """Sizes and types of vectors."""
     return {name: (value.numel(), value.dtype) for name, value in values.items()}
-
-
-def weights_of(vectors: Mapping[str, Tensor]) -> Weights:
-    """The model in these vectors."""
-    return Weights(vectors["parameters"], vectors["floats"], vectors["integers"])

@@ -24,7 +24,7 @@ from eunoe.flower.own_data import Facts, client_federation, client_job
 from eunoe.flower.wire import order_in, update_out, weights_in
 from eunoe.runs.assembly import Given, build_job
 from eunoe.training.client import train_client
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 
 class NodeOptions(Options):
@@ -82,8 +82,8 @@ def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
 
 def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     """Train from what the server sent and from the state that it names; keep the new state."""
-    order, received = order_in(content)
-    job, client = _job(config, node, content), node.client
+    order, broadcast = order_in(content)
+    simulation, client = _job(config, node, content), node.client
     states = ClientStates(node.state / order.run)
     try:
         state = {} if order.start is None else states.load(client, order.start)
@@ -91,12 +91,12 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
         raise InputError(
             f"client {client} has no state of round {order.start} in {states.folder}; put it back"
         ) from None
-    update, new = train_client(job, client, received, state)
-    states.save(client, received.round, new)
-    for path in states.path(client, received.round).parent.glob(f"{client}-*"):
+    update, new = train_client(simulation, client, broadcast, state)
+    states.save(client, broadcast.round, new)
+    for path in states.path(client, broadcast.round).parent.glob(f"{client}-*"):
         round = int(path.name.partition("-")[2].partition(".")[0])
         # A newer state is that of a later message, whose process was faster than this one.
-        if round < received.round and round != order.start:
+        if round < broadcast.round and round != order.start:
             # Another process may have done it for a message that was sent twice.
             path.unlink(missing_ok=True)
     return update_out(update, bool(new))
@@ -106,15 +106,15 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     """How a model does on this client's validation part: counts only, nothing of a single sample."""
     if not node.validates:
         raise InputError(f"client {node.client} does not agree to evaluate models (validate=true would)")
-    job = _job(config, node, content)
-    rows = job.federation.rows(node.client, "validation")
+    simulation = _job(config, node, content)
+    rows = simulation.federation.rows(node.client, "validation")
     if not len(rows):
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = weights_in(content.array_records["weights"])
-    said = joined([evaluate_chunk(job, weights, part) for part in chunks(job, where)])
-    labels = job.federation.samples("clients").y.numpy()[rows]
-    classes = job.federation.classes
+    said = joined([evaluate_chunk(simulation, weights, part) for part in chunks(simulation, where)])
+    labels = simulation.federation.samples("clients").y.numpy()[rows]
+    classes = simulation.federation.classes
     counts = {
         "samples": np.bincount(labels, minlength=classes).tolist(),
         "right": np.bincount(labels[said.classes == labels], minlength=classes).tolist(),
@@ -123,20 +123,20 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})
 
 
-def _job(config: Config, node: NodeOptions, content: RecordDict) -> Job:
+def _job(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
     """What this client needs to train: its own data, or its part of the partition."""
     if (facts := _facts(content)) is not None:
         return client_job(config, facts, _own(node), node.client)
-    job = build_job(config, Given())
-    if node.client >= len(job.federation):
+    simulation = build_job(config, Given())
+    if node.client >= len(simulation.federation):
         raise InputError(
-            f"client={node.client}, but the partition has clients 0 to {len(job.federation) - 1} only"
+            f"client={node.client}, but the partition has clients 0 to {len(simulation.federation) - 1} only"
         )
-    return job
+    return simulation
 
 
 def _facts(content: RecordDict) -> Facts | None:
-    return Facts.received(content.config_records["facts"]) if "facts" in content.config_records else None
+    return Facts.from_record(content.config_records["facts"]) if "facts" in content.config_records else None
 
 
 def _own(node: NodeOptions) -> Path:

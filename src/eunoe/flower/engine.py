@@ -16,8 +16,7 @@ from eunoe.flower.roster import MOST_SAMPLES, Roster
 from eunoe.flower.wire import (
     Order,
     absent,
-    broadcast,
-    lanes,
+    broadcast_out,
     one_line,
     order_out,
     sits_out,
@@ -25,8 +24,8 @@ from eunoe.flower.wire import (
     vectors_out,
 )
 from eunoe.metrics.forgetting import spread
-from eunoe.training.client import Received, Update
-from eunoe.training.simulation import Job
+from eunoe.training.client import Broadcast, Update
+from eunoe.training.simulation import Simulation
 
 
 class RemoteStates(ClientStates):
@@ -56,7 +55,7 @@ class Remote(Serial):
 
     def __init__(
         self,
-        job: Job,
+        simulation: Simulation,
         states: RemoteStates,
         roster: Roster,
         run: str,
@@ -66,22 +65,22 @@ class Remote(Serial):
         facts: Facts | None = None,
         validate_on_clients: bool = False,
     ) -> None:
-        super().__init__(job, states)
+        super().__init__(simulation, states)
         self.remote_states, self.roster, self.run = states, roster, run
         self.timeout, self.quorum, self.facts = timeout, quorum, facts
         self.validate_on_clients = validate_on_clients
         self._said = set[str]()
 
-    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
-        common = broadcast(received) | self._common()
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        common = broadcast_out(broadcast) | self._common()
 
         def order(client: int) -> RecordDict:
             start = Order(self.run, self.states.accepted.get(client))
-            return RecordDict({**common, "order": order_out(start, received.round)})
+            return RecordDict({**common, "order": order_out(start, broadcast.round)})
 
         left, answers, good = list(clients), dict[int, Update](), 0
         for client, reply in self.roster.ask("train", clients, order, self.timeout):
-            answers[client] = update = self._update(client, reply, received)
+            answers[client] = update = self._update(client, reply, broadcast)
             # A client that had nothing to learn from has done its duty.
             good += update.skipped is None or (reply.has_content() and sits_out(reply.content))
             while left and left[0] in answers:
@@ -89,22 +88,24 @@ class Remote(Serial):
         if good < min(self.quorum, len(clients)):
             silent = ", ".join(str(client) for client in left if client not in answers) or "none"
             raise RunFailed(
-                f"{good} of {len(clients)} clients gave an update in round {received.round}, fewer than the "
+                f"{good} of {len(clients)} clients gave an update in round {broadcast.round}, fewer than the "
                 f"quorum of {self.quorum}; no answer within {self.timeout:g} s from: {silent}"
             )
         for client in left:
             reason = f"it did not answer within {self.timeout:g} s"
-            yield answers.get(client) or absent(client, received.weights, reason)
+            yield answers.get(client) or absent(client, broadcast.weights, reason)
 
-    def _update(self, client: int, reply: Message, received: Received) -> Update:
+    def _update(self, client: int, reply: Message, broadcast: Broadcast) -> Update:
         if reply.has_error():
-            return absent(client, received.weights, f"it failed: {one_line(reply.error.reason)}")
-        update, keeps = update_in(reply.content, client, received.weights)
-        size = int(self.job.federation.sizes[client])
+            return absent(client, broadcast.weights, f"it failed: {one_line(reply.error.reason)}")
+        update, keeps = update_in(reply.content, client, broadcast.weights)
+        size = int(self.simulation.federation.sizes[client])
         if update.skipped is None and update.size != size:
-            return absent(client, received.weights, f"it trained on {update.size} samples, not on its {size}")
+            return absent(
+                client, broadcast.weights, f"it trained on {update.size} samples, not on its {size}"
+            )
         if keeps:
-            self.remote_states.kept.add((client, received.round))
+            self.remote_states.kept.add((client, broadcast.round))
         return update
 
     def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
@@ -115,7 +116,7 @@ class Remote(Serial):
         if not agree:
             self._tell("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
-        content = RecordDict({"weights": vectors_out(lanes(weights)), **self._common()})
+        content = RecordDict({"weights": vectors_out(weights.vectors()), **self._common()})
         answers = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
         found = {client: self._counts(client, reply) for client, reply in sorted(answers.items())}
         counts = {client: count for client, count in found.items() if count is not None and count[1].sum()}
@@ -145,7 +146,7 @@ class Remote(Serial):
             record: ConfigRecord = reply.content.config_records["counts"]
             right, samples = (np.array(record[name], np.int64) for name in ("right", "samples"))
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
-            if right.shape != (self.job.federation.classes,) or right.shape != samples.shape:
+            if right.shape != (self.simulation.federation.classes,) or right.shape != samples.shape:
                 raise ValueError(f"it has counts of {right.shape} and {samples.shape} classes")
             # The bound keeps the sums over clients and classes from overflowing.
             if (right < 0).any() or (right > samples).any() or (samples > MOST_SAMPLES).any():

@@ -1,7 +1,7 @@
 """Clients with data of their own: what server and clients know of each other's samples.
 
 The server has a data set of its own (in the config): its test part measures the model, its training part
-serves as public data where a method needs some, and its type, shape, class names and normalisation are sent
+serves as public data where a method needs some, and its type, shape, class names and normalization are sent
 to the clients, whose data must match. No sample leaves a client. The server is told how many it trains on and
 gets its trained model; what else it learns, by method and option, is listed in docs/flower.md.
 """
@@ -21,7 +21,7 @@ from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz
 from eunoe.errors import InputError
 from eunoe.runs.assembly import Given, build_job, load_data
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 
 class Facts(Options):
@@ -50,7 +50,7 @@ class Facts(Options):
         )
 
     @classmethod
-    def received(cls, record: ConfigRecord) -> "Facts":
+    def from_record(cls, record: ConfigRecord) -> "Facts":
         return cls.model_validate(dict(record))
 
     def record(self) -> ConfigRecord:
@@ -85,7 +85,7 @@ class Scattered(Federation):
 
 
 def _all_to_one(
-    labels: Integers, chance: np.random.Generator, groups: Integers | None = None
+    labels: Integers, rng: np.random.Generator, groups: Integers | None = None
 ) -> tuple[Integers, Integers]:
     return np.arange(len(labels)), np.array([0, len(labels)])
 
@@ -111,10 +111,10 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
     return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
 
 
-def client_job(config: Config, facts: Facts, path: Path, client: int) -> Job:
+def client_job(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
     """All that a client needs to train on its own data."""
-    job = build_job(config, Given(federation=client_federation(config, facts, path, client)))
-    return replace(job, setting=replace(job.setting, mean_size=facts.mean_size))
+    simulation = build_job(config, Given(federation=client_federation(config, facts, path, client)))
+    return replace(simulation, context=replace(simulation.context, mean_size=facts.mean_size))
 
 
 def own_data(path: Path, facts: Facts) -> DataSet:

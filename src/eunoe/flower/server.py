@@ -29,7 +29,7 @@ from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
 from eunoe.runs.run import Run, check_config, check_data, execute
 from eunoe.system.files import write_text
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 
 class RunOptions(Options):
@@ -85,7 +85,7 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
         raise InputError("with data = 'own' no client is asked for its test part: set split.test to 0")
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
     # What is wrong shows now, if it can be seen before all clients have come.
-    job = checked_job(config, Given(), options, say) if facts is None else None
+    simulation = checked_job(config, Given(), options, say) if facts is None else None
     question = RecordDict({} if facts is None else {"facts": facts.record()})
     roster = Roster(grid, options.clients, question, say, node_keys(options))
     say(f"waiting for {options.clients} clients")
@@ -98,9 +98,9 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
             sizes = np.array([roster.members[client].size for client in range(options.clients)])
         given = Given(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
-    job = job or checked_job(config, given, options, say)
+    simulation = simulation or checked_job(config, given, options, say)
     engine = Remote(
-        job,
+        simulation,
         RemoteStates(options.folder / "states"),
         roster,
         run_name(options.folder),
@@ -109,29 +109,31 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
         facts=facts,
         validate_on_clients=options.validate_on_clients and facts is not None,
     )
-    return execute(config, given, job, options.folder, lambda record: say(line(record)), say, engine)
+    return execute(config, given, simulation, options.folder, lambda record: say(line(record)), say, engine)
 
 
-def assemble_for(options: RunOptions, config: Config, given: Given | None = None) -> tuple[Job, list[str]]:
+def assemble_for(
+    options: RunOptions, config: Config, given: Given | None = None
+) -> tuple[Simulation, list[str]]:
     """The job of a federation's server, and what it warns of."""
-    job, warnings = assemble(config, given)
-    if len(job.federation) != options.clients:
+    simulation, warnings = assemble(config, given)
+    if len(simulation.federation) != options.clients:
         raise InputError(
-            f"the partition of config.toml has {len(job.federation)} clients and pyproject.toml says "
+            f"the partition of config.toml has {len(simulation.federation)} clients and pyproject.toml says "
             f"{options.clients}: they must be the same number"
         )
-    return job, warnings
+    return simulation, warnings
 
 
-def checked_job(config: Config, given: Given, options: RunOptions, say: Say) -> Job:
+def checked_job(config: Config, given: Given, options: RunOptions, say: Say) -> Simulation:
     """The job of a federation's server, if it also fits the run that the folder may hold."""
-    job, warnings = assemble_for(options, config, given)
+    simulation, warnings = assemble_for(options, config, given)
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(config, given)))
-        check_data(options.folder, job, say)
+        check_data(options.folder, simulation, say)
     for warning in warnings:
         say(f"warning: {warning}")
-    return job
+    return simulation
 
 
 def check_folder(folder: Path) -> None:

@@ -128,7 +128,7 @@ LEARNS = """\
 - Method labelwise: which classes it trains on.
 - Methods scaffold and fedcurv: further vectors as long as the model, computed from its data. Method fednova:
   a number for its work.
-- `training.unlearnable = "skip"`: whoever sits out has a single class; not which one.
+- `training.single_class = "skip"`: whoever sits out has a single class; not which one.
 - An error on a node: its text, which may name paths, labels and classes.
 """
 

@@ -11,9 +11,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from eunoe.core.flat_model import Weights
-from eunoe.training.client import SITS_OUT, Received, Update
+from eunoe.training.client import SKIPPED, Broadcast, Update
 
-LANES = ("parameters", "floats", "integers")
 # Letters of another party's text that are shown.
 LONGEST = 500
 
@@ -36,14 +35,9 @@ def vectors_in(record: ArrayRecord) -> dict[str, Tensor]:
     return {name: torch.from_numpy(array.numpy()).clone() for name, array in record.items()}
 
 
-def lanes(weights: Weights) -> dict[str, Tensor]:
-    """A model's three vectors by name."""
-    return {lane: getattr(weights, lane) for lane in LANES}
-
-
-def broadcast(received: Received) -> dict[str, ArrayRecord]:
+def broadcast_out(broadcast: Broadcast) -> dict[str, ArrayRecord]:
     """The part of a round's message that is the same for every client."""
-    return {"weights": vectors_out(lanes(received.weights)), "shared": vectors_out(received.shared)}
+    return {"weights": vectors_out(broadcast.weights.vectors()), "shared": vectors_out(broadcast.shared)}
 
 
 def order_out(order: Order, round: int) -> ConfigRecord:
@@ -53,7 +47,7 @@ def order_out(order: Order, round: int) -> ConfigRecord:
     )
 
 
-def order_in(content: RecordDict) -> tuple[Order, Received]:
+def order_in(content: RecordDict) -> tuple[Order, Broadcast]:
     """What the server sent to a client."""
     told = content.config_records["order"]
     run, round, start = str(told["run"]), int(str(told["round"])), int(str(told["start"]))
@@ -61,14 +55,14 @@ def order_in(content: RecordDict) -> tuple[Order, Received]:
     if not run.isalnum() or round < 1:
         raise ValueError(f"the server's order has run {run!r} and round {round}")
     weights = weights_in(content.array_records["weights"])
-    received = Received(round, weights, vectors_in(content.array_records["shared"]))
-    return Order(run, None if start < 0 else start), received
+    broadcast = Broadcast(round, weights, vectors_in(content.array_records["shared"]))
+    return Order(run, None if start < 0 else start), broadcast
 
 
 def weights_in(record: ArrayRecord) -> Weights:
     """A model's three vectors."""
     found = vectors_in(record)
-    return Weights(*(found[lane] for lane in LANES))
+    return Weights.from_vectors(found)
 
 
 def update_out(update: Update, keeps_state: bool) -> RecordDict:
@@ -86,7 +80,7 @@ def update_out(update: Update, keeps_state: bool) -> RecordDict:
     }
     return RecordDict(
         {
-            "weights": vectors_out(lanes(update.weights)),
+            "weights": vectors_out(update.weights.vectors()),
             "uploads": vectors_out(update.uploads),
             "numbers": MetricRecord(dict(numbers)),
         }
@@ -101,10 +95,10 @@ def sits_out(content: RecordDict) -> bool:
 def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
     if sits_out(content):
-        return absent(client, start, SITS_OUT), False
+        return absent(client, start, SKIPPED), False
     try:
         weights = weights_in(content.array_records["weights"])
-        for lane, expected in lanes(start).items():
+        for lane, expected in start.vectors().items():
             value: Tensor = getattr(weights, lane)
             if value.shape != expected.shape or value.dtype != expected.dtype:
                 raise ValueError(

@@ -1,4 +1,4 @@
-"""What a client minimises on its own labels: cross-entropy and its remedies for classes a client lacks.
+"""What a client minimizes on its own labels: cross-entropy and its remedies for classes a client lacks.
 
 Each loss turns a client's training label counts n_c once into `terms`, one number per class, and then gives
 one loss per sample. Most are a softmax over shifted logits, loss = -(z_y + b_y) + log sum_c exp(z_c + b_c):
@@ -12,7 +12,7 @@ one loss per sample. Most are a softmax over shifted logits, loss = -(z_y + b_y)
 
 `fedrs` scales and `masked` replaces the logits of absent classes instead. A class that a client lacks gets
 exactly no gradient wherever b is -inf, so a client with one class has exactly zero loss and gradient there:
-training only applies its weight decay, which draws the average towards zero. `Loss.learns_from` tells such
+training only applies its weight decay, which draws the average toward zero. `Loss.learns_from` tells such
 clients apart, so that they or their decay can be left out. Weight decay also still shrinks the classifier
 rows of absent classes. Test time uses the raw logits, or `adjust_for_prior` for one client's own model.
 """

@@ -7,7 +7,7 @@
     on = "public"    the public set alone: what the server could do without any client
 
 A round is what a client's participation would be: the epochs (or steps) of [training], with its batch size,
-optimiser, weight decay, clipping and augmentation, and the learning rate of that round. The optimiser's
+optimizer, weight decay, clipping and augmentation, and the learning rate of that round. The optimizer's
 momenta go on from round to round, as they would in an ordinary training loop, so epochs = 1 gives such a loop
 with an evaluation after each epoch. Validation parts stay out, so that numbers compare with a
 federated run's. The loss is plain cross-entropy, and any other is refused.
@@ -18,11 +18,12 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Cost, Merged, Method, Vectors
-from eunoe.methods.context import Setting
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.methods.base import Merged, Method
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregate import Aggregate
+from eunoe.server.cost import Cost
 from eunoe.server.trainer import ServerTrainer, public_trainer
-from eunoe.training.aggregation import Sums
 
 _MOMENT = "moment "
 
@@ -33,18 +34,18 @@ class Central(Method):
     on: Literal["all", "public"] = Field("all", description="The samples to train on.")
 
     cost: ClassVar[Cost] = Cost(up="0", down="0", server_extra="all training")
-    takes_server_step: ClassVar[bool] = False
+    takes_server_optimizer: ClassVar[bool] = False
     trains_clients: ClassVar[bool] = False
 
-    def check(self, setting: Setting) -> list[str]:
-        self._trainer(setting)
+    def check(self, context: RoundContext) -> list[str]:
+        self._trainer(context)
         return []
 
-    def start(self, weights: Weights, setting: Setting) -> Vectors:
+    def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"steps": torch.zeros(1, dtype=torch.int64)}
 
-    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
-        trainer = self._trainer(setting)
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        trainer = self._trainer(context)
         pool = trainer.everything() if self.on == "all" else trainer.public("train")
         moments = {
             name.removeprefix(_MOMENT): value.clone()
@@ -52,11 +53,11 @@ class Central(Method):
             if name.startswith(_MOMENT)
         }
         trained = trainer.train(
-            sums.start,
+            aggregate.start,
             trainer.cross_entropy(pool),
             pool,
-            setting.training.model_copy(update={"lr": setting.lr}),
-            setting.round,
+            context.training.model_copy(update={"lr": context.lr}),
+            context.round,
             augmented=True,
             moments=moments,
             taken=int(server["steps"]),
@@ -64,8 +65,8 @@ class Central(Method):
         state = {_MOMENT + name: value for name, value in moments.items()}
         return Merged(trained.weights, {**state, "steps": server["steps"] + trained.steps}, trained.record)
 
-    def _trainer(self, setting: Setting) -> ServerTrainer:
+    def _trainer(self, context: RoundContext) -> ServerTrainer:
         if self.on == "public":
-            return public_trainer(setting, "central on public data", labels=True, validation=False)
-        assert setting.trainer is not None
-        return setting.trainer
+            return public_trainer(context.trainer, "central on public data", labels=True, validation=False)
+        assert context.trainer is not None
+        return context.trainer

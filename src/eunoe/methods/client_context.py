@@ -10,7 +10,7 @@ from eunoe.config.options import Training
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.losses.base import Loss
-from eunoe.methods.context import Setting
+from eunoe.methods.context import RoundContext
 
 
 @dataclass(frozen=True)
@@ -36,19 +36,19 @@ class Frozen:
 
 
 @dataclass
-class Local:
+class ClientContext:
     """A client in a round. Vectors have the layout of the model's trainable parameters."""
 
     model: FlatModel
-    setting: Setting
-    client: int
+    context: RoundContext
+    id: int
     size: int
     counts: Tensor
     loss: Loss
     terms: Tensor
     start: Weights
     shared: Mapping[str, Tensor]
-    own: Mapping[str, Tensor]
+    state: Mapping[str, Tensor]
     steps: int
     lr: float
     weight_decay: float
@@ -76,7 +76,7 @@ class Local:
 
     @property
     def training(self) -> Training:
-        return self.setting.training
+        return self.context.training
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         """Logits at the client's current parameters, or at any others."""
@@ -116,19 +116,19 @@ class Local:
 
     def decayed(self, gradient: Tensor) -> Tensor:
         """A gradient with weight decay at the current parameters added, unless adamw decays by itself."""
-        if self.weight_decay and self.training.optimiser != "adamw":
+        if self.weight_decay and self.training.optimizer != "adamw":
             gradient.add_(self.weights, alpha=self.weight_decay)
         return gradient
 
     def descend(self, gradient: Tensor) -> None:
-        """Clip a gradient and let the optimiser take its step."""
+        """Clip a gradient and let the optimizer take its step."""
         self.taken += 1
         descend(self.weights, gradient, self.training, self.lr, self.weight_decay, self.moments, self.taken)
 
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
         """Set a network that does not train beside the client's own, to be asked by `frozen`."""
         network = Frozen(weights, features)
-        if not self.setting.augmented:
+        if not self.context.augmented:
             # Un-augmented inputs never change, so one pass serves all epochs.
             rows = torch.split(torch.arange(self.size), 500)
             network.outputs = torch.cat([self._ask(network, self.data(part)[0]) for part in rows])
@@ -144,5 +144,5 @@ class Local:
         with self.model.evaluating(), torch.no_grad():
             weights = network.weights
             if network.features:
-                return self.model.features_at(weights.parameters, x, weights.floats)[0]
-            return self.model.forward_at(weights.parameters, x, weights.floats)
+                return self.model.features_at(weights.parameters, x, weights.float_buffers)[0]
+            return self.model.forward_at(weights.parameters, x, weights.float_buffers)

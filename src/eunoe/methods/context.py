@@ -1,30 +1,27 @@
 """What a method may know of the run besides the client or the updates at hand."""
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 import torch
 
 from eunoe.config.options import Training
-
-if TYPE_CHECKING:
-    from eunoe.server.optimizers import ServerStep
-    from eunoe.server.trainer import ServerTrainer
+from eunoe.server.optimizers import ServerOptimizer
+from eunoe.server.trainer import ServerTrainer
 
 
 @dataclass(frozen=True)
-class Setting:
+class RoundContext:
     """The facts of a run, and of the round it is in."""
 
     clients: int
     participants: int
     classes: int
     parameters: int
-    # Numbers in float buffers, such as normalisation statistics.
-    floats: int
+    # Numbers in float buffers, such as normalization statistics.
+    float_buffers: int
     mean_size: float
     training: Training
-    server_step: "ServerStep"
+    server_optimizer: ServerOptimizer
     seed: int
     dtype: torch.dtype = torch.float32
     augmented: bool = False
@@ -33,4 +30,4 @@ class Setting:
     round: int = 0
     lr: float = 0.0
     # Only at the server: the public data and what trains on it.
-    trainer: "ServerTrainer | None" = field(default=None, repr=False)
+    trainer: ServerTrainer | None = field(default=None, repr=False)

@@ -1,6 +1,6 @@
 """FedCurv (Shoham et al., 2019, "Overcoming Forgetting in Federated Learning on Non-IID Data").
 
-    client s:  minimise F_s(y) + lambda * sum over j != s of (y - y_j)^T diag(I_j) (y - y_j)
+    client s:  minimize F_s(y) + lambda * sum over j != s of (y - y_j)^T diag(I_j) (y - y_j)
     I_j, y_j   diagonal Fisher information of client j at its own last model, and that model
 
 With u = sum of I_j and v = sum of I_j y_j over all clients, the server needs to send no more, and a
@@ -21,20 +21,19 @@ paper.
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from eunoe.core.fisher import sum_of_squared_gradients
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Cost, Finished, Merged, Method, Neutral, Upload, Vectors
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Local
-    from eunoe.methods.context import Setting
-    from eunoe.training.aggregation import Sums
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.methods.base import Finished, Merged, Method, Neutral
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregate import Aggregate, Upload
+from eunoe.server.cost import Cost
 
 
 class FedCurv(Method):
@@ -60,19 +59,19 @@ class FedCurv(Method):
     cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
     neutral = Neutral({"weight": 0.0})
 
-    def start(self, weights: Weights, setting: "Setting") -> Vectors:
+    def start(self, weights: Weights, context: RoundContext) -> Vectors:
         zeros = torch.zeros_like(weights.parameters, dtype=torch.float64)
         return {"u": zeros, "v": zeros.clone(), "round": zeros[:1].clone()}
 
-    def broadcast(self, server: Vectors, setting: "Setting") -> Vectors:
+    def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
         sent = ("u", "v") if self.memory == "all" else ("u", "v", "round")
-        return {name: server[name].to(setting.dtype) for name in sent}
+        return {name: server[name].to(context.dtype) for name in sent}
 
-    def client_state(self, setting: "Setting") -> dict[str, int]:
-        return {"fisher": setting.parameters, "weighted": setting.parameters, "round": 1}
+    def client_state(self, context: RoundContext) -> dict[str, int]:
+        return {"fisher": context.parameters, "weighted": context.parameters, "round": 1}
 
-    def uploads(self, setting: "Setting") -> dict[str, Upload]:
-        size, number, index = setting.parameters, setting.dtype.itemsize, 4
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
+        size, number, index = context.parameters, context.dtype.itemsize, 4
         # A change touches the entries kept before and those kept now; both terms share their indices.
         entries = math.ceil(self.kept * size) * (2 if self.memory == "all" else 1)
         sparse = entries * (2 * number + index) < 2 * size * number
@@ -81,32 +80,32 @@ class FedCurv(Method):
             "weighted": Upload("sum", size, entries * number if sparse else None),
         }
 
-    def begin(self, local: "Local") -> None:
-        fisher, weighted = self._own_terms(local)
-        others = local.shared["u"] - fisher
+    def begin(self, client: ClientContext) -> None:
+        fisher, weighted = self._own_terms(client)
+        others = client.shared["u"] - fisher
         # Where this client's term is all there is, rounding may leave a trace of either sign.
-        local.cache["pull"] = 2 * self.weight * others.clamp(min=0)
-        local.cache["target"] = 2 * self.weight * (local.shared["v"] - weighted) * (others > 0)
+        client.cache["pull"] = 2 * self.weight * others.clamp(min=0)
+        client.cache["target"] = 2 * self.weight * (client.shared["v"] - weighted) * (others > 0)
 
-    def correct(self, local: "Local", gradient: Tensor) -> Tensor:
-        return torch.addcmul(gradient, local.cache["pull"], local.weights).sub_(local.cache["target"])
+    def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
+        return torch.addcmul(gradient, client.cache["pull"], client.weights).sub_(client.cache["target"])
 
-    def finish(self, local: "Local") -> Finished:
-        fisher = self._fisher(local)
-        new = {"fisher": fisher, "weighted": fisher * local.weights}
+    def finish(self, client: ClientContext) -> Finished:
+        fisher = self._fisher(client)
+        new = {"fisher": fisher, "weighted": fisher * client.weights}
         uploads = dict(new)
         if self.memory == "all":
-            uploads = {name: new[name] - local.own[name] for name in new}
-        round = torch.full((1,), float(local.setting.round), dtype=local.weights.dtype)
+            uploads = {name: new[name] - client.state[name] for name in new}
+        round = torch.full((1,), float(client.context.round), dtype=client.weights.dtype)
         return Finished(uploads, {**new, "round": round})
 
-    def merge(self, server: Vectors, sums: "Sums", setting: "Setting") -> Merged:
-        merged = super().merge(server, sums, setting)
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        merged = super().merge(server, aggregate, context)
         for name, upload in (("u", "fisher"), ("v", "weighted")):
             before = server[name] if self.memory == "all" else 0.0
-            merged.server[name] = before + sums.sum(upload)
-        merged.server["round"] = torch.full((1,), float(setting.round), dtype=torch.float64)
-        stiffness = [setting.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)]
+            merged.server[name] = before + aggregate.sum(upload)
+        merged.server["round"] = torch.full((1,), float(context.round), dtype=torch.float64)
+        stiffness = [context.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)]
         if not stiffness[0] < 1 <= stiffness[1]:
             return merged
         warning = (
@@ -115,24 +114,24 @@ class FedCurv(Method):
         )
         return replace(merged, warnings=(warning,))
 
-    def _own_terms(self, local: "Local") -> tuple[Tensor, Tensor]:
+    def _own_terms(self, client: ClientContext) -> tuple[Tensor, Tensor]:
         """What u and v hold of this client."""
-        held = self.memory == "all" or bool(local.own["round"] == local.shared["round"])
-        return (local.own["fisher"] * held, local.own["weighted"] * held)
+        held = self.memory == "all" or bool(client.state["round"] == client.shared["round"])
+        return (client.state["fisher"] * held, client.state["weighted"] * held)
 
-    def _fisher(self, local: "Local") -> Tensor:
-        rows = torch.arange(local.size)
-        if self.max_samples is not None and self.max_samples < local.size:
-            rows = torch.randperm(local.size, generator=local.generator)[: self.max_samples].sort()[0]
-        fisher = torch.zeros_like(local.weights)
+    def _fisher(self, client: ClientContext) -> Tensor:
+        rows = torch.arange(client.size)
+        if self.max_samples is not None and self.max_samples < client.size:
+            rows = torch.randperm(client.size, generator=client.generator)[: self.max_samples].sort()[0]
+        fisher = torch.zeros_like(client.weights)
         for part in torch.split(rows, 50):
-            x, y = local.data(part)
+            x, y = client.data(part)
             if self.labels == "sampled":
-                with local.model.evaluating(), torch.no_grad():
-                    chances = torch.softmax(local.forward(x), 1).cpu()
-                y = torch.multinomial(chances, 1, generator=local.generator).squeeze(1).to(y.device)
-            local.forwards, local.backwards = local.forwards + len(y), local.backwards + len(y)
-            fisher += sum_of_squared_gradients(local.model, x, y)
+                with client.model.evaluating(), torch.no_grad():
+                    chances = torch.softmax(client.forward(x), 1).cpu()
+                y = torch.multinomial(chances, 1, generator=client.generator).squeeze(1).to(y.device)
+            client.forwards, client.backwards = client.forwards + len(y), client.backwards + len(y)
+            fisher += sum_of_squared_gradients(client.model, x, y)
         fisher /= len(rows)
         if self.kept < 1:
             largest = torch.topk(fisher, math.ceil(self.kept * len(fisher)), sorted=False).indices

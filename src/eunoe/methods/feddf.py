@@ -1,7 +1,7 @@
 """FedDF (Lin et al., 2020, "Ensemble Distillation for Robust Model Fusion in Federated Learning").
 
     w  <-  mean of the clients' models y_k                       the student's start
-    w  <-  w trained on public inputs x to minimise  KL( P(x) || softmax(f(w; x)) )
+    w  <-  w trained on public inputs x to minimize  KL( P(x) || softmax(f(w; x)) )
 
     P = softmax( mean_k f(y_k; x) )         ensemble = "logits", as in the authors' published commands
     P = mean_k softmax( f(y_k; x) )         ensemble = "probabilities"
@@ -32,11 +32,12 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Finite, Training
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Cost, Merged, Method, Neutral, Vectors
-from eunoe.methods.context import Setting
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.methods.base import Merged, Method, Neutral
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregate import Aggregate
+from eunoe.server.cost import Cost
 from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
-from eunoe.training.aggregation import Sums
 
 
 class FedDF(Method):
@@ -55,7 +56,7 @@ class FedDF(Method):
     patience: int = Field(1000, ge=1, description="Batches without a better model after which to stop.")
     clip: Finite | None = Field(5.0, gt=0, description="Largest norm of the gradient.")
     freeze_statistics: bool = Field(
-        False, description="Leave batch normalisation statistics at the clients' mean while distilling."
+        False, description="Leave batch normalization statistics at the clients' mean while distilling."
     )
     previous_teaches: bool = Field(False, description="Let the model of the round before teach too.")
     keep_average: bool = Field(
@@ -68,26 +69,26 @@ class FedDF(Method):
     )
 
     cost: ClassVar[Cost] = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
-    takes_server_step: ClassVar[bool] = False
+    takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
     neutral = Neutral({"steps": 0})
 
-    def check(self, setting: Setting) -> list[str]:
+    def check(self, context: RoundContext) -> list[str]:
         if self.steps:
             batch = 0 if self.freeze_statistics else self.batch_size
-            public_trainer(setting, "feddf", labels=self.least_accuracy > 0, batch=batch)
+            public_trainer(context.trainer, "feddf", labels=self.least_accuracy > 0, batch=batch)
         return []
 
-    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
-        average = super().merge(server, sums, setting)
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        average = super().merge(server, aggregate, context)
         if not self.steps:
             return average
-        trainer = public_trainer(setting, "feddf")
+        trainer = public_trainer(context.trainer, "feddf")
         pool, validation = trainer.public("train"), trainer.public("validation")
-        teachers = self.teachers(trainer, sums, setting)
+        teachers = self.teachers(trainer, aggregate, context)
         targets = self.targets(trainer, teachers, pool)
         judge = trainer.accuracy(validation)
-        if not trainer.federation.public_labelled:
+        if not trainer.federation.public_labeled:
             seen = self.targets(trainer, teachers, validation)
 
             def judge(logits: Tensor) -> float:
@@ -98,9 +99,9 @@ class FedDF(Method):
             targets.divergence,
             pool,
             Training(
-                optimiser="adam", lr=self.lr, steps=self.steps, batch_size=self.batch_size, clip=self.clip
+                optimizer="adam", lr=self.lr, steps=self.steps, batch_size=self.batch_size, clip=self.clip
             ),
-            setting.round,
+            context.round,
             stopping=Stopping(
                 judge, math.ceil(self.patience / self.every), self.every, start_counts=self.keep_average
             ),
@@ -109,13 +110,13 @@ class FedDF(Method):
         )
         return Merged(trained.weights, average.server, {**trained.record, "teachers": len(teachers)})
 
-    def teachers(self, trainer: ServerTrainer, sums: Sums, setting: Setting) -> list[Weights]:
+    def teachers(self, trainer: ServerTrainer, aggregate: Aggregate, context: RoundContext) -> list[Weights]:
         """The models that teach in this round."""
-        models = [*sums.models, sums.start] if self.previous_teaches else list(sums.models)
+        models = [*aggregate.models, aggregate.start] if self.previous_teaches else list(aggregate.models)
         if not self.least_accuracy:
             return models
         validation = trainer.public("validation")
-        accuracy, least = trainer.accuracy(validation), self.least_accuracy / setting.classes
+        accuracy, least = trainer.accuracy(validation), self.least_accuracy / context.classes
         good = [model for model in models if accuracy(trainer.outputs(model, validation)) >= least]
         # An ensemble of nobody would teach nothing: then all of them do.
         return good or models

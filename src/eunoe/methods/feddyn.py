@@ -1,9 +1,9 @@
 """FedDyn (Acar et al., 2021, "Federated Learning Based on Dynamic Regularization").
 
-    client:  minimise F_k(y) - <g_k, y> + alpha/2 ||y - w||^2 ; then g_k <- g_k - alpha (y_k - w)
+    client:  minimize F_k(y) - <g_k, y> + alpha/2 ||y - w||^2 ; then g_k <- g_k - alpha (y_k - w)
     server:  h <- h - alpha/N * sum over the round of (y_k - w) ; w <- mean of y_k - h / alpha
 
-    alpha   alpha    strength of the regulariser
+    alpha   alpha    strength of the regularizer
     N       all clients of the federation, not those of the round
 
 Kept here, as in the authors' code, are the sums of moves q_k = -g_k / alpha and their mean over all
@@ -17,19 +17,18 @@ authors clip gradients at norm 10; without clipping training may diverge. Here a
 clipped; their code adds alpha y afterwards, as weight decay.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Cost, Finished, Merged, Method, Vectors
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Local
-    from eunoe.methods.context import Setting
-    from eunoe.training.aggregation import Sums
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.methods.base import Finished, Merged, Method
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregate import Aggregate
+from eunoe.server.cost import Cost
 
 
 class FedDyn(Method):
@@ -40,42 +39,42 @@ class FedDyn(Method):
         0.01,
         gt=0,
         allow_inf_nan=False,
-        description="Strength of the regulariser; 0.1, 0.01 and 0.001 are usual.",
+        description="Strength of the regularizer; 0.1, 0.01 and 0.001 are usual.",
     )
 
     cost = Cost("1", "1", "1", "O(model) a step", "h")
-    takes_server_step = False
+    takes_server_optimizer = False
 
-    def check(self, setting: "Setting") -> list[str]:
-        if setting.training.clip is not None:
+    def check(self, context: RoundContext) -> list[str]:
+        if context.training.clip is not None:
             return []
         return ["feddyn may diverge without clipping; its authors set training.clip = 10"]
 
-    def start(self, weights: Weights, setting: "Setting") -> Vectors:
+    def start(self, weights: Weights, context: RoundContext) -> Vectors:
         zeros = torch.zeros_like(weights.parameters, dtype=torch.float64)
         return {"moves": zeros, "mean": weights.parameters.clone()}
 
-    def client_state(self, setting: "Setting") -> dict[str, int]:
-        return {"moves": setting.parameters}
+    def client_state(self, context: RoundContext) -> dict[str, int]:
+        return {"moves": context.parameters}
 
-    def begin(self, local: "Local") -> None:
-        alpha = self.alpha * local.setting.mean_size / local.size
-        local.cache["alpha"] = torch.tensor(alpha, dtype=local.weights.dtype, device=local.weights.device)
-        local.cache["centre"] = local.start.parameters - local.own["moves"]
+    def begin(self, client: ClientContext) -> None:
+        alpha = self.alpha * client.context.mean_size / client.size
+        client.cache["alpha"] = torch.tensor(alpha, dtype=client.weights.dtype, device=client.weights.device)
+        client.cache["center"] = client.start.parameters - client.state["moves"]
 
-    def correct(self, local: "Local", gradient: Tensor) -> Tensor:
-        return torch.addcmul(gradient, local.weights - local.cache["centre"], local.cache["alpha"])
+    def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
+        return torch.addcmul(gradient, client.weights - client.cache["center"], client.cache["alpha"])
 
-    def finish(self, local: "Local") -> Finished:
-        return Finished(state={"moves": local.weights - local.cache["centre"]})
+    def finish(self, client: ClientContext) -> Finished:
+        return Finished(state={"moves": client.weights - client.cache["center"]})
 
-    def merge(self, server: Vectors, sums: "Sums", setting: "Setting") -> Merged:
-        change = sums.mean("change")
-        moves = server["moves"] + change * (len(sums.clients) / setting.clients)
-        mean = sums.start.parameters.double() + change
-        dtype = sums.start.parameters.dtype
-        weights = sums.with_mean_buffers((mean + moves).to(dtype))
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        change = aggregate.mean("change")
+        moves = server["moves"] + change * (len(aggregate.clients) / context.clients)
+        mean = aggregate.start.parameters.double() + change
+        dtype = aggregate.start.parameters.dtype
+        weights = aggregate.with_mean_buffers((mean + moves).to(dtype))
         return Merged(weights, {"moves": moves, "mean": mean.to(dtype)})
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
-        return Weights(server["mean"], weights.floats, weights.integers)
+        return Weights(server["mean"], weights.float_buffers, weights.int_buffers)

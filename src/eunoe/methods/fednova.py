@@ -15,23 +15,22 @@ steps are divided by what they summed up, and the mean is stretched to the mean 
 
 There is no form for momentum and prox together, nor for adam. The authors' code stretches by the mean
 number of steps where mu > 0; here it is the mean of ||a_k||, as in the paper. Their slow momentum is
-server step avgm.
+server optimizer momentum.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.flat_model import Vectors
 from eunoe.errors import InputError
-from eunoe.methods.base import Cost, Finished, Method, Neutral, Upload, Vectors
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Local
-    from eunoe.methods.context import Setting
-    from eunoe.training.aggregation import Sums
+from eunoe.methods.base import Finished, Method, Neutral
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregate import Aggregate, Upload
+from eunoe.server.cost import Cost
 
 
 def accumulated(steps: int, momentum: float = 0.0, shrink: float = 0.0) -> float:
@@ -50,10 +49,10 @@ class FedNova(Method):
     # Where all clients take the same number of steps.
     neutral = Neutral(tolerance=1e-6)
 
-    def check(self, setting: "Setting") -> list[str]:
-        training = setting.training
-        if training.optimiser != "sgd":
-            raise InputError("fednova knows what sgd adds up, not adam: set training.optimiser to 'sgd'")
+    def check(self, context: RoundContext) -> list[str]:
+        training = context.training
+        if training.optimizer != "sgd":
+            raise InputError("fednova knows what sgd adds up, not adam: set training.optimizer to 'sgd'")
         if self.mu and training.momentum:
             raise InputError("fednova goes with momentum or with mu, not with both: set one of them to 0")
         shrink = training.lr * self.mu
@@ -64,20 +63,20 @@ class FedNova(Method):
             )
         return [f"fednova: lr * mu = {shrink:g} overshoots; lower mu or training.lr"] if shrink >= 1 else []
 
-    def uploads(self, setting: "Setting") -> dict[str, Upload]:
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
         return {"work": Upload(self.weighting, 1)}
 
-    def correct(self, local: "Local", gradient: Tensor) -> Tensor:
+    def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         if not self.mu:
             return gradient
-        return gradient.add_(local.weights - local.start.parameters, alpha=self.mu)
+        return gradient.add_(client.weights - client.start.parameters, alpha=self.mu)
 
-    def finish(self, local: "Local") -> Finished:
-        work = accumulated(local.steps, local.training.momentum, local.lr * self.mu)
-        return Finished({"work": torch.full((1,), work, dtype=local.weights.dtype)})
+    def finish(self, client: ClientContext) -> Finished:
+        work = accumulated(client.steps, client.training.momentum, client.lr * self.mu)
+        return Finished({"work": torch.full((1,), work, dtype=client.weights.dtype)})
 
     def contribution(self, change: Tensor, uploads: Mapping[str, Tensor]) -> Tensor:
         return change / uploads["work"].double()
 
-    def direction(self, server: Vectors, sums: "Sums", setting: "Setting") -> Tensor:
-        return sums.mean("work") * sums.mean("change")
+    def pseudo_gradient(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Tensor:
+        return aggregate.mean("work") * aggregate.mean("change")

@@ -12,23 +12,20 @@ Learning").
 Taking a logit out is giving it -inf before the softmax. The paper averages by samples.
 """
 
-from typing import TYPE_CHECKING
-
 from pydantic import Field
 from torch import Tensor
 
 from eunoe.errors import InputError
 from eunoe.losses.distillation import not_true_divergence
-from eunoe.methods.base import Cost, Method, Neutral
+from eunoe.methods.base import Method, Neutral
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.cost import Cost
 
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Batch, Local
-    from eunoe.methods.context import Setting
 
-
-def need_three_classes(setting: "Setting", what: str, instead: str) -> None:
+def need_three_classes(context: RoundContext, what: str, instead: str) -> None:
     """Refuse data on which the distillation would be zero."""
-    if setting.classes < 3:
+    if context.classes < 3:
         raise InputError(
             f"{what} needs more than two classes: without the true one a single class has nothing to say; "
             + instead
@@ -44,14 +41,14 @@ class FedNTD(Method):
     cost = Cost(client_compute="+ 1 forward a step (a round if un-augmented)")
     neutral = Neutral({"beta": 0.0})
 
-    def check(self, setting: "Setting") -> list[str]:
-        need_three_classes(setting, "fedntd", "take fedavg or fedprox")
+    def check(self, context: RoundContext) -> list[str]:
+        need_three_classes(context, "fedntd", "take fedavg or fedprox")
         return []
 
-    def begin(self, local: "Local") -> None:
-        local.freeze("received", local.start)
+    def begin(self, client: ClientContext) -> None:
+        client.freeze("received", client.start)
 
-    def loss(self, local: "Local", batch: "Batch") -> Tensor:
-        logits = local.forward(batch.x)
-        kept = not_true_divergence(local.frozen("received", batch), logits, batch.y, self.tau)
-        return local.criterion(logits, batch.y) + self.beta * self.tau**2 * kept
+    def loss(self, client: ClientContext, batch: Batch) -> Tensor:
+        logits = client.forward(batch.x)
+        kept = not_true_divergence(client.frozen("received", batch), logits, batch.y, self.tau)
+        return client.criterion(logits, batch.y) + self.beta * self.tau**2 * kept

@@ -22,23 +22,22 @@ so that, to first order, neither loss has grown since the received model.
     p_iters         ascent_steps
 
 The authors' code pairs a batch with generated data of other samples, in the order in which batches come;
-here a batch goes with the data generated from its own samples. They have no momentum; here any optimiser
+here a batch goes with the data generated from its own samples. They have no momentum; here any optimizer
 takes the first step. Nothing is clamped to the range of the data, as in their code. Generated data pass
-in evaluation mode, so that normalisation statistics are those of real data, and are made without
+in evaluation mode, so that normalization statistics are those of real data, and are made without
 augmentation.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.methods.base import Cost, Method, Neutral
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Batch, Local
+from eunoe.methods.base import Method, Neutral
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.server.cost import Cost
 
 
 class FedReg(Method):
@@ -47,7 +46,7 @@ class FedReg(Method):
     weighting: Literal["samples", "uniform"] = Field(
         "uniform", description="Whether a client counts by its number of samples or all count alike."
     )
-    gamma: float = Field(0.5, ge=0, le=1, description="Share of the client's model where a batch is learnt.")
+    gamma: float = Field(0.5, ge=0, le=1, description="Share of the client's model where a batch is learned.")
     beta: float = Field(0.5, ge=0, le=1, description="Share of the client's model where forgetting is felt.")
     ps_eta: float = Field(0.1, ge=0, description="Step of the ascent that makes pseudo data.")
     pt_eta: float | None = Field(
@@ -60,58 +59,58 @@ class FedReg(Method):
     cost = Cost(client_compute="+ 2 passes forward and back a step, + 20 a round")
     neutral = Neutral({"gamma": 1.0, "pseudo": False, "perturbed": False})
 
-    def begin(self, local: "Local") -> None:
+    def begin(self, client: ClientContext) -> None:
         kept: dict[str, list[Tensor]] = {"pseudo": [], "target": [], "perturbed": []}
         slight = self.ps_eta / 100 if self.pt_eta is None else self.pt_eta
-        with local.model.evaluating():
-            for rows in torch.split(torch.arange(local.size), 500):
-                x, y = local.data(rows)
+        with client.model.evaluating():
+            for rows in torch.split(torch.arange(client.size), 500):
+                x, y = client.data(rows)
                 if self.pseudo:
-                    kept["pseudo"].append(self._ascend(local, x, y, self.ps_eta))
+                    kept["pseudo"].append(self._ascend(client, x, y, self.ps_eta))
                     with torch.no_grad():
-                        kept["target"].append(torch.softmax(local.forward(kept["pseudo"][-1]), 1))
+                        kept["target"].append(torch.softmax(client.forward(kept["pseudo"][-1]), 1))
                 if self.perturbed:
-                    kept["perturbed"].append(self._ascend(local, x, y, slight))
-        local.rows.update({name: torch.cat(values) for name, values in kept.items() if values})
+                    kept["perturbed"].append(self._ascend(client, x, y, slight))
+        client.rows.update({name: torch.cat(values) for name, values in kept.items() if values})
 
-    def step(self, local: "Local", batch: "Batch") -> None:
-        start, rows = local.start.parameters, local.rows
-        mixed = torch.lerp(start, local.weights, self.gamma)
-        gradient = local.gradient_at(
-            mixed, lambda at: local.criterion(local.forward(batch.x, at), batch.y), batch
+    def step(self, client: ClientContext, batch: Batch) -> None:
+        start, rows = client.start.parameters, client.rows
+        mixed = torch.lerp(start, client.weights, self.gamma)
+        gradient = client.gradient_at(
+            mixed, lambda at: client.criterion(client.forward(batch.x, at), batch.y), batch
         )
-        loss = local.last_loss
-        local.descend(local.decayed(gradient))
-        felt = torch.lerp(start, local.weights, self.beta)
-        with local.model.evaluating():
+        loss = client.last_loss
+        client.descend(client.decayed(gradient))
+        felt = torch.lerp(start, client.weights, self.beta)
+        with client.model.evaluating():
             if self.pseudo:
                 x, target = rows["pseudo"][batch.index], rows["target"][batch.index]
                 self._project(
-                    local,
-                    local.gradient_at(
-                        felt, lambda at: -(target * local.forward(x, at).log_softmax(1)).sum(1), batch
+                    client,
+                    client.gradient_at(
+                        felt, lambda at: -(target * client.forward(x, at).log_softmax(1)).sum(1), batch
                     ),
                 )
             if self.perturbed:
                 near = rows["perturbed"][batch.index]
                 self._project(
-                    local,
-                    local.gradient_at(
-                        felt, lambda at: local.criterion(local.forward(near, at), batch.y), batch
+                    client,
+                    client.gradient_at(
+                        felt, lambda at: client.criterion(client.forward(near, at), batch.y), batch
                     ),
                 )
-        local.last_loss = loss
+        client.last_loss = loss
 
-    def _project(self, local: "Local", gradient: Tensor) -> None:
+    def _project(self, client: ClientContext, gradient: Tensor) -> None:
         """Take out of the move so far what raises the loss that has this gradient."""
-        move = local.weights - local.start.parameters
+        move = client.weights - client.start.parameters
         share = torch.relu((move * gradient).sum() / (gradient.square().sum() + 1e-30))
-        local.weights.sub_(share * gradient)
+        client.weights.sub_(share * gradient)
 
-    def _ascend(self, local: "Local", x: Tensor, y: Tensor, eta: float) -> Tensor:
+    def _ascend(self, client: ClientContext, x: Tensor, y: Tensor, eta: float) -> Tensor:
         for _ in range(self.ascent_steps):
             x = x.detach().requires_grad_()
-            local.backwards += len(y)
-            loss = F.cross_entropy(local.forward(x), y, reduction="sum")
+            client.backwards += len(y)
+            loss = F.cross_entropy(client.forward(x), y, reduction="sum")
             x = x + eta * torch.autograd.grad(loss, x)[0].sign()
         return x.detach()

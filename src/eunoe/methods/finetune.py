@@ -1,7 +1,7 @@
 """FedAvg with fine-tuning on the public set: the naive baseline of the Flashback paper (figure 6).
 
     w  <-  sum_k p_k y_k                                 as in FedAvg
-    w  <-  w trained on the labelled public set by cross-entropy
+    w  <-  w trained on the labeled public set by cross-entropy
 
 It tells how much of a method's gain comes from the public labels alone. The paper says only that the model
 is fine-tuned after each aggregation. Here that is done as Flashback's distillation is, so that the two
@@ -14,11 +14,13 @@ differ in nothing but the loss.
 
 from typing import ClassVar
 
-from eunoe.methods.base import Cost, Merged, Neutral, Vectors
-from eunoe.methods.context import Setting
+from eunoe.core.flat_model import Vectors
+from eunoe.methods.base import Merged, Neutral
+from eunoe.methods.context import RoundContext
 from eunoe.methods.public_epochs import PublicEpochs
+from eunoe.server.aggregate import Aggregate
+from eunoe.server.cost import Cost
 from eunoe.server.trainer import public_trainer
-from eunoe.training.aggregation import Sums
 
 
 class FineTune(PublicEpochs):
@@ -27,16 +29,16 @@ class FineTune(PublicEpochs):
     cost: ClassVar[Cost] = Cost(server_extra="epochs on public data")
     neutral = Neutral({"server_epochs": 0})
 
-    def check(self, setting: Setting) -> list[str]:
+    def check(self, context: RoundContext) -> list[str]:
         if self.server_epochs:
-            public_trainer(setting, "finetune", labels=True, batch=self.server_batch_size)
+            public_trainer(context.trainer, "finetune", labels=True, batch=self.server_batch_size)
         return []
 
-    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
-        average = super().merge(server, sums, setting)
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        average = super().merge(server, aggregate, context)
         if not self.server_epochs:
             return average
-        trainer = public_trainer(setting, "finetune", labels=True)
+        trainer = public_trainer(context.trainer, "finetune", labels=True)
         loss = trainer.cross_entropy(trainer.public("train"))
-        trained = self.train_on_public(trainer, average.weights, loss, setting.round)
+        trained = self.train_on_public(trainer, average.weights, loss, context.round)
         return Merged(trained.weights, average.server, trained.record)

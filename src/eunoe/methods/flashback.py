@@ -6,7 +6,7 @@ and mu_i of teacher i, per class c,
     alpha_i[c] = mu_i[c] / (nu[c] + sum_j mu_j[c])         alpha_s[c] = 1 - sum_i alpha_i[c]
     dKD(x, y)  = alpha_s[y] CE(student(x), y) + sum_i sum_c alpha_i[c] p_i[c] log(p_i[c] / q[c])
 
-where p_i and q are the outputs of teacher i and of the student at temperature T. Clients minimise dKD with
+where p_i and q are the outputs of teacher i and of the student at temperature T. Clients minimize dKD with
 the model they received as the only teacher (mu = pi, nu = their own counts). The server averages their
 models and trains the average by dKD on the public set: teachers are the round's local models (mu_k) and the
 model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each client at most 1/gamma times.
@@ -35,15 +35,16 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.config.options import Finite
-from eunoe.core.flat_model import Weights
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.losses.distillation import divergence, not_true_divergence, trust
-from eunoe.methods.base import Cost, Finished, Merged, Neutral, Upload, Vectors
-from eunoe.methods.client_context import Batch, Local
-from eunoe.methods.context import Setting
+from eunoe.methods.base import Finished, Merged, Neutral
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import RoundContext
 from eunoe.methods.fedntd import need_three_classes
 from eunoe.methods.public_epochs import PublicEpochs
+from eunoe.server.aggregate import Aggregate, Upload
+from eunoe.server.cost import Cost
 from eunoe.server.trainer import PositionLoss, ServerTrainer, SoftTargets, public_trainer
-from eunoe.training.aggregation import Sums
 
 
 class Flashback(PublicEpochs):
@@ -54,7 +55,7 @@ class Flashback(PublicEpochs):
     )
     temperature: Finite = Field(3.0, gt=0, description="Temperature of all outputs in the distillation.")
     local: Literal["dynamic", "ntd", "ce"] = Field(
-        "dynamic", description="Clients minimise Flashback's loss, FedNTD's, or the chosen loss alone."
+        "dynamic", description="Clients minimize Flashback's loss, FedNTD's, or the chosen loss alone."
     )
     knowledge: Literal["counts", "relative", "probabilities"] = Field(
         "counts", description="What a model knows of classes: label counts, their shares, or its mean output."
@@ -64,66 +65,66 @@ class Flashback(PublicEpochs):
     cost: ClassVar[Cost] = Cost(
         "0", "1 + C", "1 + C", "+ 1 forward a step", "m + 1 forward, epochs on public data; pi, r"
     )
-    takes_server_step: ClassVar[bool] = False
+    takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 
-    def check(self, setting: Setting) -> list[str]:
+    def check(self, context: RoundContext) -> list[str]:
         if self.local == "ntd":
-            need_three_classes(setting, "flashback with local = 'ntd'", "set method.local = 'dynamic'")
+            need_three_classes(context, "flashback with local = 'ntd'", "set method.local = 'dynamic'")
         if self.server_epochs:
-            public_trainer(setting, "flashback", labels=True, batch=self.server_batch_size)
+            public_trainer(context.trainer, "flashback", labels=True, batch=self.server_batch_size)
         elif self.knowledge == "probabilities":
-            public_trainer(setting, "flashback with knowledge = 'probabilities'", validation=False)
+            public_trainer(context.trainer, "flashback with knowledge = 'probabilities'", validation=False)
         return []
 
-    def start(self, weights: Weights, setting: Setting) -> Vectors:
+    def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {
-            "pi": torch.zeros(setting.classes, dtype=torch.float64),
-            "participations": torch.zeros(setting.clients, dtype=torch.int64),
+            "pi": torch.zeros(context.classes, dtype=torch.float64),
+            "participations": torch.zeros(context.clients, dtype=torch.int64),
         }
 
-    def broadcast(self, server: Vectors, setting: Setting) -> Vectors:
-        return {"pi": server["pi"].to(setting.dtype)}
+    def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
+        return {"pi": server["pi"].to(context.dtype)}
 
-    def uploads(self, setting: Setting) -> dict[str, Upload]:
-        return {} if self.knowledge == "probabilities" else {"counts": Upload("keep", setting.classes)}
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
+        return {} if self.knowledge == "probabilities" else {"counts": Upload("keep", context.classes)}
 
-    def begin(self, local: Local) -> None:
+    def begin(self, client: ClientContext) -> None:
         if self.local != "ce":
-            local.freeze("received", local.start)
-        student, teacher = trust(self._own(local), local.shared["pi"].to(local.counts)[None])
-        local.cache |= {"student": student, "teacher": teacher[0]}
+            client.freeze("received", client.start)
+        student, teacher = trust(self._own(client), client.shared["pi"].to(client.counts)[None])
+        client.cache |= {"student": student, "teacher": teacher[0]}
 
-    def loss(self, local: Local, batch: Batch) -> Tensor:
-        logits = local.forward(batch.x)
-        plain = local.criterion(logits, batch.y)
+    def loss(self, client: ClientContext, batch: Batch) -> Tensor:
+        logits = client.forward(batch.x)
+        plain = client.criterion(logits, batch.y)
         if self.local == "ce":
             return plain
-        received = local.frozen("received", batch)
+        received = client.frozen("received", batch)
         if self.local == "ntd":
             return plain + not_true_divergence(received, logits, batch.y)
-        distance = divergence(received, logits, self.temperature, local.cache["teacher"])
-        return local.cache["student"][batch.y] * plain + self._scale * distance
+        distance = divergence(received, logits, self.temperature, client.cache["teacher"])
+        return client.cache["student"][batch.y] * plain + self._scale * distance
 
-    def finish(self, local: Local) -> Finished:
-        return Finished({} if self.knowledge == "probabilities" else {"counts": self._own(local)})
+    def finish(self, client: ClientContext) -> Finished:
+        return Finished({} if self.knowledge == "probabilities" else {"counts": self._own(client)})
 
-    def merge(self, server: Vectors, sums: Sums, setting: Setting) -> Merged:
-        merged, outputs = super().merge(server, sums, setting), []
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        merged, outputs = super().merge(server, aggregate, context), []
         if self.server_epochs or self.knowledge == "probabilities":
-            trainer = public_trainer(setting, "flashback", validation=False)
-            outputs = [trainer.outputs(model, trainer.public("train")) for model in sums.models]
+            trainer = public_trainer(context.trainer, "flashback", validation=False)
+            outputs = [trainer.outputs(model, trainer.public("train")) for model in aggregate.models]
         if self.knowledge == "probabilities":
             counts = torch.stack([F.softmax(logits.double(), 1).mean(0) for logits in outputs])
         else:
-            counts = sums.kept("counts").double()
+            counts = aggregate.kept("counts").double()
         if self.server_epochs:
-            outputs.append(trainer.outputs(sums.start, trainer.public("train")))
+            outputs.append(trainer.outputs(aggregate.start, trainer.public("train")))
             loss = self.server_loss(trainer, outputs, counts, server["pi"])
-            trained = self.train_on_public(trainer, merged.weights, loss, setting.round)
+            trained = self.train_on_public(trainer, merged.weights, loss, context.round)
             merged = Merged(trained.weights, merged.server, trained.record)
-        clients, times = torch.tensor(sums.clients), server["participations"].clone()
+        clients, times = torch.tensor(aggregate.clients), server["participations"].clone()
         times[clients] += 1
         # Whole numbers are compared, since gamma * times would miss the last time by rounding.
         counted = times[clients] <= (math.floor(1 / self.gamma + 1e-9) if self.gamma else 0)
@@ -142,8 +143,8 @@ class Flashback(PublicEpochs):
             share[positions] * plain(logits, positions) + self._scale * targets.divergence(logits, positions)
         )
 
-    def _own(self, local: Local) -> Tensor:
-        return local.counts if self.knowledge == "counts" else local.counts / local.counts.sum()
+    def _own(self, client: ClientContext) -> Tensor:
+        return client.counts if self.knowledge == "counts" else client.counts / client.counts.sum()
 
     @property
     def _scale(self) -> float:

@@ -8,23 +8,20 @@ A client owns the labels that its training data have; a row that nobody in the r
 HeteroFL trains with loss `masked` and lets all clients count alike (weighting = "uniform"); here any loss
 goes with it, and clients count by their samples unless told otherwise. Its models of different widths are
 not part of this. The model that a client sends, which is also the one that probes look at, has the rows of
-labels that it lacks as it received them. A server step with momentum moves rows that nobody owns by its
+labels that it lacks as it received them. A server optimizer with momentum moves rows that nobody owns by its
 momentum. One with a sign mask is refused.
 """
-
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from eunoe.core.flat_model import FlatModel
+from eunoe.core.flat_model import FlatModel, Vectors
 from eunoe.errors import InputError
-from eunoe.methods.base import Cost, Finished, Method, Upload, Vectors
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Local
-    from eunoe.methods.context import Setting
-    from eunoe.training.aggregation import Sums
+from eunoe.methods.base import Finished, Method
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregate import Aggregate, Upload
+from eunoe.server.cost import Cost
 
 
 def by_row(model: FlatModel, per_class: Tensor) -> Tensor:
@@ -43,28 +40,28 @@ class Labelwise(Method):
 
     cost = Cost(up="1 + C")
 
-    def check(self, setting: "Setting") -> list[str]:
-        if not setting.has_features:
+    def check(self, context: RoundContext) -> list[str]:
+        if not context.has_features:
             raise InputError("labelwise needs a model that gives `classifier(features(x))`")
-        if setting.server_step.gma is not None:
+        if context.server_optimizer.gma is not None:
             # It would damp most the rows that few clients own, which this method is there to keep.
             raise InputError(
                 "labelwise leaves rows of labels that a client lacks as they were, which gma takes for "
-                "disagreement: leave server_step.gma out"
+                "disagreement: leave server_optimizer.gma out"
             )
         return []
 
-    def uploads(self, setting: "Setting") -> dict[str, Upload]:
-        return {"owned": Upload(self.weighting, setting.classes)}
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
+        return {"owned": Upload(self.weighting, context.classes)}
 
-    def finish(self, local: "Local") -> Finished:
-        owned = (local.counts > 0).to(local.weights)
+    def finish(self, client: ClientContext) -> Finished:
+        owned = (client.counts > 0).to(client.weights)
         # What is back where it was adds nothing to the sum.
-        kept = torch.where(by_row(local.model, owned) > 0, local.weights, local.start.parameters)
-        local.weights.copy_(kept)
+        kept = torch.where(by_row(client.model, owned) > 0, client.weights, client.start.parameters)
+        client.weights.copy_(kept)
         return Finished({"owned": owned})
 
-    def direction(self, server: Vectors, sums: "Sums", setting: "Setting") -> Tensor:
-        assert setting.trainer is not None
-        share = by_row(setting.trainer.model, sums.mean("owned"))
-        return torch.where(share > 0, sums.mean("change") / share, 0.0)
+    def pseudo_gradient(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Tensor:
+        assert context.trainer is not None
+        share = by_row(context.trainer.model, aggregate.mean("owned"))
+        return torch.where(share > 0, aggregate.mean("change") / share, 0.0)

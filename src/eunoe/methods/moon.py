@@ -14,8 +14,6 @@ network for a client that joins late). The paper compares outputs of a projectio
 methods have: `model.head = true` adds it.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -23,11 +21,10 @@ from torch.nn import functional as F
 
 from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
-from eunoe.methods.base import Cost, Finished, Method, Neutral
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Batch, Local
-    from eunoe.methods.context import Setting
+from eunoe.methods.base import Finished, Method, Neutral
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.cost import Cost
 
 
 class Moon(Method):
@@ -39,31 +36,35 @@ class Moon(Method):
     cost = Cost(client_state="1", client_compute="+ 2 forward a step (a round if un-augmented)")
     neutral = Neutral({"mu": 0.0})
 
-    def check(self, setting: "Setting") -> list[str]:
-        if setting.has_features:
+    def check(self, context: RoundContext) -> list[str]:
+        if context.has_features:
             return []
         raise InputError("moon compares features: its model must give `classifier(features(x))`")
 
-    def client_state(self, setting: "Setting") -> dict[str, int]:
-        return {"parameters": setting.parameters, "floats": setting.floats, "seen": 1}
+    def client_state(self, context: RoundContext) -> dict[str, int]:
+        return {"parameters": context.parameters, "float_buffers": context.float_buffers, "seen": 1}
 
-    def begin(self, local: "Local") -> None:
-        local.freeze("received", local.start, features=True)
-        if local.own["seen"]:
-            last = Weights(local.own["parameters"], local.own["floats"], local.start.integers)
-            local.freeze("last", last, features=True)
+    def begin(self, client: ClientContext) -> None:
+        client.freeze("received", client.start, features=True)
+        if client.state["seen"]:
+            last = Weights(
+                client.state["parameters"], client.state["float_buffers"], client.start.int_buffers
+            )
+            client.freeze("last", last, features=True)
         else:
             # Something must stand there; `seen` takes its contrast out.
-            local.networks["last"] = local.networks["received"]
+            client.networks["last"] = client.networks["received"]
 
-    def loss(self, local: "Local", batch: "Batch") -> Tensor:
-        features, logits = local.features(batch.x)
-        received = F.cosine_similarity(features, local.frozen("received", batch))
-        last = F.cosine_similarity(features, local.frozen("last", batch))
+    def loss(self, client: ClientContext, batch: Batch) -> Tensor:
+        features, logits = client.features(batch.x)
+        received = F.cosine_similarity(features, client.frozen("received", batch))
+        last = F.cosine_similarity(features, client.frozen("last", batch))
         contrast = F.softplus((last - received) / self.tau)
-        return local.criterion(logits, batch.y) + self.mu * local.own["seen"] * contrast
+        return client.criterion(logits, batch.y) + self.mu * client.state["seen"] * contrast
 
-    def finish(self, local: "Local") -> Finished:
-        weights = local.model.weights.copy()
+    def finish(self, client: ClientContext) -> Finished:
+        weights = client.model.weights.copy()
         seen = torch.ones(1, dtype=weights.parameters.dtype)
-        return Finished(state={"parameters": weights.parameters, "floats": weights.floats, "seen": seen})
+        return Finished(
+            state={"parameters": weights.parameters, "float_buffers": weights.float_buffers, "seen": seen}
+        )

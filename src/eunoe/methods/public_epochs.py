@@ -1,4 +1,4 @@
-"""What methods share that train the averaged model for some epochs on the labelled public set.
+"""What methods share that train the averaged model for some epochs on the labeled public set.
 
 Sgd with momentum, until the public validation ACCURACY has not risen for `server_patience` epochs; the best
 epoch is kept. The average itself is no candidate: under distillation its validation loss first rises, so a

@@ -7,7 +7,7 @@
              c <- c + 1/N * sum over the round of (c_k+ - c_k)
 
     I, II       option            how a client's control is found
-    lr_server   server_step.lr    rate of the server
+    lr_server   server_optimizer.lr    rate of the server
     N           all clients of the federation, not those of the round
 
 Weight decay belongs to g_k. With momentum a change adds up more than K gradients, so option II divides by
@@ -15,21 +15,20 @@ their true weight ||a|| (see FedNova) instead of K; the paper has no momentum. C
 option II and are refused there. Option I passes over the un-augmented data once, in evaluation mode.
 """
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.core.flat_model import Weights
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.errors import InputError
-from eunoe.methods.base import Cost, Finished, Merged, Method, Neutral, Upload, Vectors
+from eunoe.methods.base import Finished, Merged, Method, Neutral
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
 from eunoe.methods.fednova import accumulated
-
-if TYPE_CHECKING:
-    from eunoe.methods.client_context import Local
-    from eunoe.methods.context import Setting
-    from eunoe.training.aggregation import Sums
+from eunoe.server.aggregate import Aggregate, Upload
+from eunoe.server.cost import Cost
 
 
 class Scaffold(Method):
@@ -45,56 +44,56 @@ class Scaffold(Method):
     cost = Cost("1", "2", "2", "O(model) a step (I: + 1 pass forward and back)", "c")
     neutral = Neutral(rounds=1)
 
-    def check(self, setting: "Setting") -> list[str]:
-        training = setting.training
-        if self.option == "II" and (training.clip is not None or training.optimiser != "sgd"):
+    def check(self, context: RoundContext) -> list[str]:
+        training = context.training
+        if self.option == "II" and (training.clip is not None or training.optimizer != "sgd"):
             raise InputError(
                 "scaffold's option II reads gradients off the steps: leave out training.clip and take "
-                "optimiser 'sgd', or set method.option = 'I'"
+                "optimizer 'sgd', or set method.option = 'I'"
             )
         if not training.momentum:
             return []
         return ["scaffold is made for training.momentum = 0; momentum makes its corrections less stable"]
 
-    def start(self, weights: Weights, setting: "Setting") -> Vectors:
+    def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"control": torch.zeros_like(weights.parameters, dtype=torch.float64)}
 
-    def broadcast(self, server: Vectors, setting: "Setting") -> Vectors:
-        return {"control": server["control"].to(setting.dtype)}
+    def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
+        return {"control": server["control"].to(context.dtype)}
 
-    def client_state(self, setting: "Setting") -> dict[str, int]:
-        return {"control": setting.parameters}
+    def client_state(self, context: RoundContext) -> dict[str, int]:
+        return {"control": context.parameters}
 
-    def uploads(self, setting: "Setting") -> dict[str, Upload]:
-        return {"control_change": Upload("sum", setting.parameters)}
+    def uploads(self, context: RoundContext) -> dict[str, Upload]:
+        return {"control_change": Upload("sum", context.parameters)}
 
-    def begin(self, local: "Local") -> None:
-        local.cache["correction"] = local.shared["control"] - local.own["control"]
+    def begin(self, client: ClientContext) -> None:
+        client.cache["correction"] = client.shared["control"] - client.state["control"]
         if self.option == "I":
-            local.cache["control"] = self._gradient_of_all(local)
+            client.cache["control"] = self._gradient_of_all(client)
 
-    def correct(self, local: "Local", gradient: Tensor) -> Tensor:
-        return gradient.add_(local.cache["correction"])
+    def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
+        return gradient.add_(client.cache["correction"])
 
-    def finish(self, local: "Local") -> Finished:
+    def finish(self, client: ClientContext) -> Finished:
         if self.option == "I":
-            control = local.cache["control"]
+            control = client.cache["control"]
         else:
-            gradients = local.lr * accumulated(local.steps, local.training.momentum)
-            control = (local.start.parameters - local.weights) / gradients - local.cache["correction"]
-        return Finished({"control_change": control - local.own["control"]}, {"control": control})
+            gradients = client.lr * accumulated(client.steps, client.training.momentum)
+            control = (client.start.parameters - client.weights) / gradients - client.cache["correction"]
+        return Finished({"control_change": control - client.state["control"]}, {"control": control})
 
-    def merge(self, server: Vectors, sums: "Sums", setting: "Setting") -> Merged:
-        merged = super().merge(server, sums, setting)
-        merged.server["control"] = server["control"] + sums.sum("control_change") / setting.clients
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        merged = super().merge(server, aggregate, context)
+        merged.server["control"] = server["control"] + aggregate.sum("control_change") / context.clients
         return merged
 
-    def _gradient_of_all(self, local: "Local") -> Tensor:
-        local.model.gradient.zero_()
-        with local.model.evaluating():
-            for rows in torch.split(torch.arange(local.size), 500):
-                x, y = local.data(rows)
-                local.backwards += len(y)
-                loss = local.criterion(local.forward(x), y).sum() / local.size
+    def _gradient_of_all(self, client: ClientContext) -> Tensor:
+        client.model.gradient.zero_()
+        with client.model.evaluating():
+            for rows in torch.split(torch.arange(client.size), 500):
+                x, y = client.data(rows)
+                client.backwards += len(y)
+                loss = client.criterion(client.forward(x), y).sum() / client.size
                 loss.backward()  # type: ignore[no-untyped-call]
-        return local.decayed(local.model.gradient).clone()
+        return client.decayed(client.model.gradient).clone()

@@ -8,15 +8,15 @@ from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Part
 from eunoe.engines.base import Engine, Predictions, Rows
 from eunoe.metrics.forgetting import per_class_accuracy, spread
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 
 class Evaluator:
     """Evaluates models of one job on its test set and on what its clients keep to validate and to test on."""
 
-    def __init__(self, job: Job, validation: bool = True, test: bool = True) -> None:
-        federation = job.federation
-        self.job = job
+    def __init__(self, simulation: Simulation, validation: bool = True, test: bool = True) -> None:
+        federation = simulation.federation
+        self.simulation = simulation
         self.places: dict[str, Rows] = {}
         parts: tuple[tuple[str, Part, bool], ...] = (
             ("validation", "validation", validation),
@@ -39,13 +39,13 @@ class Evaluator:
 
     def measures(self, place: Rows, predictions: Predictions) -> dict[str, Any]:
         """What the record of a round says of the predictions on a place."""
-        labels = self.job.federation.samples(place.source).y.numpy()[place.rows]
+        labels = self.simulation.federation.samples(place.source).y.numpy()[place.rows]
         right = predictions.classes == labels
         measures: dict[str, Any] = {
             "accuracy": float(right.mean()),
             "loss": float(predictions.losses.mean()),
             "per_class": per_class_accuracy(
-                predictions.classes, labels, self.job.federation.classes
+                predictions.classes, labels, self.simulation.federation.classes
             ).tolist(),
         }
         if place.owners is not None:

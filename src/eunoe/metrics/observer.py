@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from eunoe.errors import InputError
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords
-from eunoe.records.summary import Summary, summarise
+from eunoe.records.summary import Summary, summarize
 from eunoe.runs.folder import plain
 
 Batches = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
@@ -156,7 +156,7 @@ class Forgetting:
 
     def summary(self) -> Summary:
         """The numbers so far as a dict; printed, it says them in plain words."""
-        return summarise(self.records)
+        return summarize(self.records)
 
     def report(self, path: str | Path) -> Path:
         """Write the page with all figures of this loop, one HTML file that needs no network."""

@@ -14,13 +14,13 @@ from numpy.typing import NDArray
 from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
 from eunoe.engines.base import Engine, Rows
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 Integers = NDArray[np.int64]
 
 
 def personal_rows(
-    by_class: Sequence[Integers], counts: Integers, size: int, chance: np.random.Generator
+    by_class: Sequence[Integers], counts: Integers, size: int, rng: np.random.Generator
 ) -> Integers:
     """So many test rows in the mix of a client's label counts; none if it shares no class with the test set.
 
@@ -29,18 +29,18 @@ def personal_rows(
     weights = np.where([len(rows) > 0 for rows in by_class], counts, 0).astype(np.float64)
     if not weights.any():
         return np.empty(0, np.int64)
-    drawn = chance.multinomial(size, weights / weights.sum())
-    parts = [np.resize(chance.permutation(rows), n) for rows, n in zip(by_class, drawn, strict=True) if n]
+    drawn = rng.multinomial(size, weights / weights.sum())
+    parts = [np.resize(rng.permutation(rows), n) for rows, n in zip(by_class, drawn, strict=True) if n]
     return np.concatenate(parts)
 
 
-def personal_accuracy(job: Job, engine: Engine, weights: Weights, size: int) -> dict[str, Any]:
+def personal_accuracy(simulation: Simulation, engine: Engine, weights: Weights, size: int) -> dict[str, Any]:
     """Accuracy on the clients' parts of the test set, with and without priors; empty if none has any."""
-    federation = job.federation
+    federation = simulation.federation
     labels = federation.data.test.y.numpy()
     by_class = [np.flatnonzero(labels == label) for label in range(federation.classes)]
     parts = [
-        personal_rows(by_class, own, size, generator(job.setting.seed, "personal test", client=client))
+        personal_rows(by_class, own, size, generator(simulation.context.seed, "personal test", client=client))
         for client, own in enumerate(federation.all_counts())
     ]
     rows, owners = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])

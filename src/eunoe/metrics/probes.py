@@ -18,7 +18,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
 from eunoe.engines.base import Engine, Rows
 from eunoe.metrics.forgetting import DriftSum, per_class_accuracy, reweighted_accuracy
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 # Validation parts below this size say too little: the test set in the client's class mix says more.
 _FEW = 30
@@ -78,8 +78,8 @@ class Watch:
 class Prober:
     """Measures what the probes of a run ask for."""
 
-    def __init__(self, job: Job, probes: tuple[Probe, ...], rounds: int) -> None:
-        self.job, self.rounds = job, rounds
+    def __init__(self, simulation: Simulation, probes: tuple[Probe, ...], rounds: int) -> None:
+        self.simulation, self.rounds = simulation, rounds
         self.probes = [probe for probe in probes if self._possible(probe)]
 
     def watch(self, round: int, clients: list[int], start: Weights) -> Watch | None:
@@ -88,8 +88,8 @@ class Prober:
         if not due or not clients:
             return None
         most = max(probe.models for probe in due)
-        chance = generator(self.job.setting.seed, "probe", round)
-        chosen = chance.choice(sorted(clients), min(most, len(clients)), replace=False)
+        rng = generator(self.simulation.context.seed, "probe", round)
+        chosen = rng.choice(sorted(clients), min(most, len(clients)), replace=False)
         return Watch(round, due, {int(client) for client in chosen}, start)
 
     def measure(self, engine: Engine, watch: Watch, merged: Weights) -> list[dict[str, Any]]:
@@ -108,27 +108,31 @@ class Prober:
 
     def test_part(self, samples: int) -> Rows:
         """A fixed part of the test set with as many samples of one class as of another."""
-        labels, federation = self.job.federation.data.test.y.numpy(), self.job.federation
-        order = generator(self.job.setting.seed, "probe part").permutation(len(labels))
+        labels, federation = self.simulation.federation.data.test.y.numpy(), self.simulation.federation
+        order = generator(self.simulation.context.seed, "probe part").permutation(len(labels))
         share = max(1, samples // federation.classes)
         rows = [order[labels[order] == label][:share] for label in range(federation.classes)]
         return Rows("test", np.sort(np.concatenate(rows)))
 
     def _possible(self, probe: Probe) -> bool:
-        federation = self.job.federation
+        federation = self.simulation.federation
         if probe.metric == "probability":
             return federation.public_train is not None and len(federation.public_train) > 0
         return len(federation.data.test) > 0 or probe.metric in ("client_matrix", "drift")
 
     def _counts(self, clients: list[int]) -> NDArray[np.float64]:
-        return np.array([self.job.federation.counts(client).tolist() for client in clients], np.float64)
+        return np.array(
+            [self.simulation.federation.counts(client).tolist() for client in clients], np.float64
+        )
 
     def _per_class(
         self, engine: Engine, models: list[Weights], where: Rows
     ) -> tuple[NDArray[np.float64], list[float]]:
-        labels = self.job.federation.samples(where.source).y.numpy()[where.rows]
+        labels = self.simulation.federation.samples(where.source).y.numpy()[where.rows]
         predictions = engine.evaluate(models, where)
-        accuracy = [per_class_accuracy(p.classes, labels, self.job.federation.classes) for p in predictions]
+        accuracy = [
+            per_class_accuracy(p.classes, labels, self.simulation.federation.classes) for p in predictions
+        ]
         return np.array(accuracy), [float(p.losses.mean()) for p in predictions]
 
     def _local_per_class(
@@ -147,7 +151,7 @@ class Prober:
     def _client_matrix(
         self, engine: Engine, probe: Probe, clients: list[int], models: list[Weights]
     ) -> dict[str, Any]:
-        federation = self.job.federation
+        federation = self.simulation.federation
         owners = list(range(len(federation))) if probe.data == "clients" else clients
         parts = [federation.rows(client, "validation") for client in owners]
         few = min(len(part) for part in parts) < _FEW
@@ -190,7 +194,7 @@ class Prober:
     def _probability(
         self, engine: Engine, probe: Probe, clients: list[int], models: list[Weights]
     ) -> dict[str, Any]:
-        rows = self.job.federation.public_train
+        rows = self.simulation.federation.public_train
         assert rows is not None
         predictions = engine.evaluate(models[1:-1], Rows("public", rows))
         return {

@@ -1,4 +1,4 @@
-"""ResNet-18 for small images, with the kind of normalisation as a choice."""
+"""ResNet-18 for small images, with the kind of normalization as a choice."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal
@@ -77,7 +77,7 @@ MakeNorm = Callable[[int], nn.Module]
 
 
 def _norms(norm: Norm, groups: int) -> tuple[MakeNorm, MakeNorm]:
-    """How to normalise a number of channels after a block's first convolution, and after the others."""
+    """How to normalize a number of channels after a block's first convolution, and after the others."""
     kinds: dict[Norm, MakeNorm] = {
         "group": lambda channels: nn.GroupNorm(groups, channels),
         "batch": nn.BatchNorm2d,

@@ -86,12 +86,12 @@ def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
 def interval(values: Sequence[float]) -> tuple[float, float, float]:
     """Mean and 95% confidence interval of a few numbers (Student's t)."""
     n = len(values)
-    centre = sum(values) / n if n else math.nan
+    center = sum(values) / n if n else math.nan
     if n < 2:
-        return centre, math.nan, math.nan
-    deviation = math.sqrt(sum((value - centre) ** 2 for value in values) / (n - 1))
+        return center, math.nan, math.nan
+    deviation = math.sqrt(sum((value - center) ** 2 for value in values) / (n - 1))
     half = _T[min(n, len(_T)) - 1] * deviation / math.sqrt(n)
-    return centre, centre - half, centre + half
+    return center, center - half, center + half
 
 
 def gains(values: Values, better: str, base: str) -> list[float]:

@@ -65,7 +65,7 @@ def _records(choice: Choice, run: Run) -> RunRecords | None:
     marked = f"{run.label} ({mark})" if (mark := stand_in(run)) else run.label
     found = replace(read_run(folder), label=marked)
     if choice.recipe.draws == "partition" and found.label_counts is None:
-        federation = FinishedRun(folder).job.federation
+        federation = FinishedRun(folder).simulation.federation
         counts = federation.all_counts().astype(np.float64)
         found = replace(found, label_counts=counts, class_names=federation.data.class_names)
     return found

@@ -67,11 +67,11 @@ class Measure:
 
     def mean_text(self, values: Sequence[float]) -> str:
         """The mean of values, and their standard deviation if there are several."""
-        centre = sum(values) / len(values)
+        center = sum(values) / len(values)
         if len(values) == 1:
-            return self.text(centre)
+            return self.text(center)
         digits = max(self.digits, 1)
-        return f"{centre:.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+        return f"{center:.{digits}f} ± {statistics.stdev(values):.{digits}f}"
 
     def signed(self, difference: float) -> str:
         """A difference of two values; of counted rounds it has a digit more where it is a mean."""

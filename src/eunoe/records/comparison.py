@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from eunoe.cli.tables import is_number
+from eunoe.core.batches import samples_trained
 from eunoe.records.reader import group_key, settings
 from eunoe.report.rows import deviation
 from eunoe.runs.run import Run
-from eunoe.training.client import samples_trained
 
 # What a table says of a run that diverged.
 NOT_CONVERGED = "NC"

@@ -59,7 +59,7 @@ class Summary(dict[str, Any]):
     __repr__ = __str__
 
 
-def summarise(run: RunRecords) -> Summary:
+def summarize(run: RunRecords) -> Summary:
     """Means over rounds of what one run forgot, and where.
 
     The first round is left out where there are others: it starts from a model that has learned nothing, so

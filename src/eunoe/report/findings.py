@@ -8,7 +8,7 @@ import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords
-from eunoe.records.summary import Summary, summarise
+from eunoe.records.summary import Summary, summarize
 from eunoe.report.rows import accuracy, deviation
 
 SHARES = (0.5, 0.75, 0.95)
@@ -22,7 +22,7 @@ NUMBERS = (
 
 def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
     """The summary of one setting: each number is the mean over its seeds."""
-    each = [summarise(run) for run in seeds]
+    each = [summarize(run) for run in seeds]
     mean = Summary(each[0])
     for name, value in each[0].items():
         if isinstance(value, float):
@@ -35,7 +35,7 @@ def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
 
 def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
     """One setting's main numbers, with their deviation over seeds, and its summary in words."""
-    each = [summarise(run) for run in seeds]
+    each = [summarize(run) for run in seeds]
     cells = []
     for name, title, unit in NUMBERS:
         values = [100 * one[name] for one in each]
@@ -57,14 +57,14 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Who forgets least and who is most accurate, in one sentence."""
     if len(groups) < 2:
         return ""
-    sums = {label: over_seeds(seeds) for label, seeds in groups.items()}
+    aggregate = {label: over_seeds(seeds) for label, seeds in groups.items()}
     praise: dict[str, list[str]] = {}
     for name, words, unit, best in (
         ("round_forgetting", "forgets least per round", "points", min),
         ("client_forgetting", "loses least on other clients' data", "points", min),
         ("accuracy", "ends most accurate", "%", max),
     ):
-        known = {label: one[name] for label, one in sums.items() if not np.isnan(one[name])}
+        known = {label: one[name] for label, one in aggregate.items() if not np.isnan(one[name])}
         # Below zero is a gain, which a run that keeps losing a class makes when it learns it once more.
         if len(known) > 1 and min(known.values()) >= 0:
             first = best(known, key=lambda label: known[label])

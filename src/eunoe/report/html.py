@@ -130,7 +130,7 @@ def page(runs: Sequence[RunRecords], live: str = "") -> str:
             f'<div class="figures">{"".join(figures)}</div></section>'
         )
     cards = "".join(
-        card(seeds, *(colours[index % len(colours)] for colours in (theme.PALETTE, theme.DARK_PALETTE)))
+        card(seeds, *(colors[index % len(colors)] for colors in (theme.PALETTE, theme.DARK_PALETTE)))
         for index, seeds in enumerate(groups.values())
     )
     settings = _settings(groups)
@@ -162,7 +162,7 @@ in which step it went.</p>
 {"".join(body)}
 {settings}
 </main>
-<footer>Made with Eunoe. Accuracy differences are in points (hundredths). Colours are safe for colour-blind
+<footer>Made with Eunoe. Accuracy differences are in points (hundredths). Colors are safe for color-blind
 readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differences.</footer>
 <script type="application/json" id="eunoe-data">{data}</script>
 <script>{_bundle()}</script>

@@ -11,8 +11,8 @@ from eunoe.errors import InputError
 if TYPE_CHECKING:
     import altair as alt
 
-# Paul Tol's muted colours, which colour-blind readers can tell apart, with light and dark ones in turn.
-COLOURS = (
+# Paul Tol's muted colors, which color-blind readers can tell apart, with light and dark ones in turn.
+COLORS = (
     *("#332288", "#88CCEE", "#117733", "#DDCC77", "#AA4499"),
     *("#44AA99", "#882255", "#999933", "#CC6677", "#D0D0D0"),
 )
@@ -26,25 +26,25 @@ def partition_figure(
 ) -> "alt.TopLevelMixin":
     """Bars of class shares, a bar for each client and a panel for each partition.
 
-    A panel has the label counts [clients, classes] of the clients named. Up to ten classes have a colour
+    A panel has the label counts [clients, classes] of the clients named. Up to ten classes have a color
     each; more run through one scale, dark to light.
     """
     import altair as alt
 
     rows, sizes = _rows(panels, clients, class_names)
     classes = max(counts.shape[1] for counts in panels.values())
-    if classes <= len(COLOURS):
+    if classes <= len(COLORS):
         names = [_name(c, class_names) for c in range(classes)]
-        colour = alt.Color(
-            "class:N", scale=alt.Scale(domain=names, range=list(COLOURS[:classes])), title="Class"
+        color = alt.Color(
+            "class:N", scale=alt.Scale(domain=names, range=list(COLORS[:classes])), title="Class"
         )
     else:
-        colour = alt.Color("number:Q", scale=alt.Scale(scheme="viridis"), title="Class")
+        color = alt.Color("number:Q", scale=alt.Scale(scheme="viridis"), title="Class")
     # From top to bottom as in the legend: names from the first, a scale from the largest number.
-    downwards: Literal["ascending", "descending"] = "descending" if classes <= len(COLOURS) else "ascending"
+    downwards: Literal["ascending", "descending"] = "descending" if classes <= len(COLORS) else "ascending"
     # Bars wide enough to read as long as they fit on a page, in panels that do not look lost.
     width = max(300 if len(panels) > 1 else 480, min(16 * len(clients), 960))
-    # A gap of the page's colour separates neighbours of like colours; thin bars have no room for it.
+    # A gap of the page's color separates neighbors of like colors; thin bars have no room for it.
     gap = 0.6 if width / len(clients) > 8 else 0
     axis = alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4)
     chart = (
@@ -59,7 +59,7 @@ def partition_figure(
                 scale=alt.Scale(domain=[0, 1], nice=False),
                 axis=alt.Axis(format="%", tickCount=4, grid=False),
             ),
-            color=colour,
+            color=color,
             order=alt.Order("number:Q", sort=downwards),
             tooltip=alt.Tooltip("label:N"),
             description=alt.Description("label:N"),

@@ -183,19 +183,21 @@ def costs(runs: Sequence[RunRecords]) -> list[Row]:
     """Bytes and seconds of a whole run per kind, mean over seeds; what was not recorded is left out."""
     rows = []
     for label, seeds in by_label(runs).items():
-        sums: dict[tuple[str, str], float] = {}
+        aggregate: dict[tuple[str, str], float] = {}
         for run in seeds:
             for record in run.metrics:
                 for name, kind in (("bytes_up", "up"), ("bytes_down", "down")):
                     if record.get(name) is not None:
-                        sums["bytes", kind] = sums.get(("bytes", kind), 0.0) + record[name] / len(seeds)
+                        aggregate["bytes", kind] = aggregate.get(("bytes", kind), 0.0) + record[name] / len(
+                            seeds
+                        )
             for record in run.timings:
                 for kind, seconds in record.items():
                     if kind in ("round", "schema"):
                         continue
-                    sums["seconds", kind] = sums.get(("seconds", kind), 0.0) + seconds / len(seeds)
+                    aggregate["seconds", kind] = aggregate.get(("seconds", kind), 0.0) + seconds / len(seeds)
         rows += [
             {"run": label, "unit": unit, "kind": kind, "amount": total}
-            for (unit, kind), total in sums.items()
+            for (unit, kind), total in aggregate.items()
         ]
     return rows

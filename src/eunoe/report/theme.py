@@ -1,6 +1,6 @@
-"""How every figure looks: colours, sizes, and how its data are packed.
+"""How every figure looks: colors, sizes, and how its data are packed.
 
-Colours are safe for colour-blind readers: runs have Okabe and Ito's palette (without black and yellow, which
+Colors are safe for color-blind readers: runs have Okabe and Ito's palette (without black and yellow, which
 vanish on a dark or a white page), accuracies have viridis, and differences go from blue (gained) to orange
 (forgotten).
 """
@@ -73,8 +73,8 @@ def thinned(items: Sequence[Any], most: int) -> list[Any]:
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
 
 
-def run_colour(labels: Sequence[str], symbol: str = "stroke", legend: bool = True) -> alt.Color:
-    """The colour of each run, the same in every figure."""
+def run_color(labels: Sequence[str], symbol: str = "stroke", legend: bool = True) -> alt.Color:
+    """The color of each run, the same in every figure."""
     look: dict[str, Any] = {"symbolType": symbol, "symbolStrokeWidth": 3, "symbolOpacity": 1}
     shown = legend and len(labels) > 1
     key = alt.Legend(title=None, orient="top", columns=2, labelLimit=260, **look) if shown else None
@@ -82,7 +82,7 @@ def run_colour(labels: Sequence[str], symbol: str = "stroke", legend: bool = Tru
 
 
 def config(ink: str, dark: bool = False, font_size: int = 12, font: str = SCREEN_FONT) -> dict[str, Any]:
-    """The Vega-Lite configuration; `ink` colours text and lines ("currentColor" follows the page)."""
+    """The Vega-Lite configuration; `ink` colors text and lines ("currentColor" follows the page)."""
     middle = "#26292f" if dark else "#f4f4f2"
     text = {"labelColor": ink, "titleColor": ink, "labelFont": font, "titleFont": font}
     small = {"labelFontSize": font_size - 1, "titleFontSize": font_size - 1}

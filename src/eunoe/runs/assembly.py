@@ -14,15 +14,15 @@ from eunoe.config.schema import Config, Named
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, first_line
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 from eunoe.losses.base import CrossEntropy, Loss
 from eunoe.methods.base import Method
 from eunoe.models.base import remove_bias
 from eunoe.config.paths import placed
 from eunoe.core.rng import global_stream
-from eunoe.server.optimizers import Average, ServerStep
+from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.trainer import ServerTrainer
-from eunoe.methods.context import Setting
+from eunoe.methods.context import RoundContext
 from eunoe.core.flat_model import FlatModel, load_state
 
 # What the library gives to a model besides the user's options.
@@ -37,18 +37,18 @@ class Given:
     model: nn.Module | None = None
     method: Method | None = None
     loss: Loss | None = None
-    server_step: ServerStep | None = None
+    server_optimizer: ServerOptimizer | None = None
 
 
-def assemble(config: Config, given: Given | None = None) -> tuple[Job, list[str]]:
+def assemble(config: Config, given: Given | None = None) -> tuple[Simulation, list[str]]:
     """The job of a configuration, and what it warns of before round 1."""
-    job = build_job(config, given or Given())
-    setting = job.setting
-    _check_clients(job)
-    return job, [*job.method.check(setting), *setting.server_step.check(), *_single_classes(job)]
+    simulation = build_job(config, given or Given())
+    context = simulation.context
+    _check_clients(simulation)
+    return simulation, [*simulation.method.check(context), *context.server_optimizer.check(), *_single_classes(simulation)]
 
 
-def build_job(config: Config, given: Given) -> Job:
+def build_job(config: Config, given: Given) -> Simulation:
     """The job of a configuration, not yet checked: a lone client does not have all that a run needs."""
     dtype = getattr(torch, config.model.dtype)
     federation = build_federation(config) if given.federation is None else given.federation
@@ -57,24 +57,24 @@ def build_job(config: Config, given: Given) -> Job:
     model = build_model(config, federation, given.model)
     method = given.method or _build("method", config.method, Method)
     loss = given.loss or _build("loss", config.loss, Loss)
-    step = given.server_step or _build("server step", config.server_step, ServerStep)
-    if not method.takes_server_step and step != Average():
+    step = given.server_optimizer or _build("server optimizer", config.server_optimizer, ServerOptimizer)
+    if not method.takes_server_optimizer and step != SGD():
         raise InputError(
-            f"method {config.method.name!r} computes the new weights itself: leave server_step out"
+            f"method {config.method.name!r} computes the new weights itself: leave server_optimizer out"
         )
     if not method.trains_clients and loss != CrossEntropy():
         raise InputError(
             f"method {config.method.name!r} trains no client, whose loss could be chosen: leave loss out"
         )
-    setting = Setting(
+    context = RoundContext(
         clients=len(federation),
         participants=config.participants(len(federation)),
         classes=federation.classes,
         parameters=model.parameters.numel(),
-        floats=model.floats.numel(),
+        float_buffers=model.float_buffers.numel(),
         mean_size=float(federation.sizes.mean()),
         training=config.training,
-        server_step=step,
+        server_optimizer=step,
         seed=config.seed,
         dtype=dtype,
         augmented=config.augment.active,
@@ -82,7 +82,7 @@ def build_job(config: Config, given: Given) -> Job:
         has_batch_norm=model.has_batch_norm,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
-    return Job(federation, model, loss, method, config.augment, setting, config.evaluation.chunk)
+    return Simulation(federation, model, loss, method, config.augment, context, config.evaluation.chunk)
 
 
 def load_data(named: Named) -> DataSet:
@@ -147,7 +147,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
         "model": ("model", SUPPLIED_TO_MODEL),
         "loss": ("loss", ()),
         "method": ("method", ()),
-        "server_step": ("server step", ()),
+        "server_optimizer": ("server optimizer", ()),
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)
@@ -162,14 +162,14 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
     return placed(values)
 
 
-def with_cohort(config: Config, job: Job) -> Config:
+def with_cohort(config: Config, simulation: Simulation) -> Config:
     """The configuration with the number of clients that train at once, which follows from the model."""
     engine = config.engine
-    if engine.name != "vectorised" or engine.cohort is not None:
+    if engine.name != "vectorized" or engine.cohort is not None:
         return config
     from eunoe.engines.vectorized.engine import cohort_of
 
-    cohort = cohort_of(job.model.parameters.numel())
+    cohort = cohort_of(simulation.model.parameters.numel())
     return config.model_copy(update={"engine": engine.model_copy(update={"cohort": cohort})})
 
 
@@ -214,32 +214,32 @@ def _composed(model: FlatModel, x: torch.Tensor, logits: torch.Tensor) -> bool:
             return False
 
 
-def _check_clients(job: Job) -> None:
+def _check_clients(simulation: Simulation) -> None:
     """Refuse clients that cannot train."""
-    sizes, training = job.federation.sizes, job.setting.training
+    sizes, training = simulation.federation.sizes, simulation.context.training
     if empty := int((sizes == 0).sum()):
         raise InputError(f"{empty} clients have no training sample; take fewer clients or another partition")
     alone = training.batch_size == 1 or int(sizes.min()) == 1
     first = torch.zeros(1, dtype=torch.int64)
-    if alone and not job.model.trains_on(job.federation.inputs("clients", first)):
+    if alone and not simulation.model.trains_on(simulation.federation.inputs("clients", first)):
         raise InputError(
-            "batch normalisation cannot train on a single sample: take a larger batch_size, "
-            "a partition with larger clients or a model with another normalisation"
+            "batch normalization cannot train on a single sample: take a larger batch_size, "
+            "a partition with larger clients or a model with another normalization"
         )
 
 
-def _single_classes(job: Job) -> list[str]:
+def _single_classes(simulation: Simulation) -> list[str]:
     """A warning if there are clients whose training can do nothing but shrink the model."""
-    training = job.setting.training
-    if not (training.weight_decay and training.unlearnable == "train"):
+    training = simulation.context.training
+    if not (training.weight_decay and training.single_class == "train"):
         return []
-    counts = job.federation.all_counts()
+    counts = simulation.federation.all_counts()
     alone = np.flatnonzero((counts > 0).sum(1) == 1)
-    if not len(alone) or job.loss.learns_from(job.loss_counts(int(alone[0]))):
+    if not len(alone) or simulation.loss.learns_from(simulation.loss_counts(int(alone[0]))):
         return []
     return [
         f"{len(alone)} of {len(counts)} clients have one class only, from which this loss learns nothing: "
-        "weight decay shrinks their models; set training.unlearnable to 'no_decay' or 'skip'"
+        "weight decay shrinks their models; set training.single_class to 'no_decay' or 'skip'"
     ]
 
 

@@ -10,7 +10,7 @@ The rules, in order; each rests on what was measured, not on what the configurat
    then, and in our benchmark it lowered forgetting without costing accuracy, which wsm sometimes does.
 3. G is more than twice L: what some client knows is lost when the models are averaged. The Flashback
    paper finds that distilling the clients' models into the average keeps it: flashback if there are
-   labelled public data, otherwise feddf.
+   labeled public data, otherwise feddf.
 4. Something is forgotten and the class mixes are alike: no remedy for labels is promised. Fewer local
    steps, then SCAFFOLD, which corrects the drift whatever its cause.
 
@@ -36,7 +36,7 @@ from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
-from eunoe.records.summary import summarise
+from eunoe.records.summary import summarize
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 ALIKE = 0.2
@@ -91,7 +91,7 @@ def _assembles(config: Mapping[str, Any], settings: Sequence[str] = ()) -> bool:
 
 
 def _diagnose(run: RunRecords) -> Diagnosis:
-    found, config = summarise(run), run.config
+    found, config = summarize(run), run.config
     clients = _label_mixes(run)
     local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
     facts = [*found.sentences(), *_setting(run, clients)]
@@ -129,7 +129,7 @@ def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
     counts = run.label_counts
     if counts is None or not counts.any():
         return None
-    return statistics.summarise(numbers.per_client(counts.astype(np.int64)))
+    return statistics.summarize(statistics.per_client(counts.astype(np.int64)))
 
 
 def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
@@ -149,7 +149,7 @@ def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
 
 def _losses(config: Mapping[str, Any], clients: PartitionNumbers | None) -> list[Remedy]:
     decays = clients and clients.single_class_share > 0.1 and config["training"].get("weight_decay")
-    spared = ("training.unlearnable=no_decay",) if decays else ()
+    spared = ("training.single_class=no_decay",) if decays else ()
     return [
         Remedy(
             "re-weight the softmax by the client's class shares, so absent classes are spared",

@@ -23,7 +23,7 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
 
 import torch
@@ -32,13 +32,13 @@ from safetensors.torch import save_file
 
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError, RunFailed
+from eunoe.runs.state import RunState
 from eunoe.system.files import read_lines, replacing, write_text, writing
 from eunoe.engines.client_states import ClientStates
 from eunoe.config.toml import to_toml
-from eunoe.core.flat_model import Weights
+from eunoe.core.flat_model import Vectors, Weights
 
-if TYPE_CHECKING:
-    from eunoe.runs.loop import Course
+
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -113,54 +113,57 @@ class RunFolder:
                 with writing(self.path / name), open(self.path / name, "a") as file:
                     file.writelines(json.dumps(plain(values), allow_nan=False) + "\n" for values in lines)
 
-    def checkpoint(self, course: "Course", states: ClientStates) -> None:
+    def checkpoint(self, run_state: RunState, states: ClientStates) -> None:
         """Save all that the next round depends on; then remove what is no longer needed."""
-        vectors = {f"server {name}": value for name, value in course.server.items()}
-        vectors |= _lanes("weights", course.weights)
-        if course.best is not None:
+        groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
+        if run_state.best is not None:
             # A copy, since the last model is often the best one and a file must not hold a tensor twice.
-            vectors |= _lanes("best", course.best.copy())
+            groups["best"] = run_state.best.copy().vectors()
         accepted = sorted(states.accepted.items())
-        vectors["accepted"] = torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)
+        groups["clients"] = {"accepted": torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)}
         facts = {
-            "round": course.round,
-            "best_accuracy": course.best_accuracy,
-            "per_class": course.per_class,
-            "per_class_round": course.per_class_round,
-            "per_class_best": course.per_class_best,
-            "seconds": course.seconds,
+            "round": run_state.round,
+            "best_accuracy": run_state.best_accuracy,
+            "per_class": run_state.per_class,
+            "per_class_round": run_state.per_class_round,
+            "per_class_best": run_state.per_class_best,
+            "seconds": run_state.seconds,
             "lengths": {name: _size(self.path / name) for name in _LINES},
         }
         folder = self.path / "checkpoints"
         with writing(folder):
             folder.mkdir(exist_ok=True)
-        target = folder / _checkpoint_name(course.round)
-        contiguous = {name: value.cpu().contiguous() for name, value in vectors.items()}
+        target = folder / _checkpoint_name(run_state.round)
+        vectors = {
+            f"{group}/{name}": value.cpu().contiguous()
+            for group, members in groups.items()
+            for name, value in members.items()
+        }
         with replacing(target) as partial:
-            save_file(contiguous, partial, {"facts": json.dumps(plain(facts))})
-        self._saved = course.round
-        self.write_status("running", "", course.seconds)
+            save_file(vectors, partial, {"facts": json.dumps(plain(facts))})
+        self._saved = run_state.round
+        self.write_status("running", "", run_state.seconds)
         kept = checkpoints(self.path)
         for path in kept[:-_KEPT]:
             path.unlink()
         states.prune(int(kept[-_KEPT:][0].stem))
 
-    def restore(self, course: "Course", states: ClientStates) -> list[str]:
+    def restore(self, run_state: RunState, states: ClientStates) -> list[str]:
         """Set a course to where the newest readable checkpoint left it; give warnings.
 
         The metrics are cut back to the checkpoint's round, and what came after it is removed. A run that
         had a checkpoint and has none left is refused, so that its records stay.
         """
-        lengths, warnings = load_course(self.path, course, states)
+        lengths, warnings = load_state(self.path, run_state, states)
         if not lengths and _size(self.path / "metrics.jsonl") and self._had_checkpoint():
             raise InputError(
                 f"{self.path} holds the records of a run but no checkpoint that can be read, so it cannot go "
                 "on; to run it again name another folder, or remove this one"
             )
-        self._saved = course.round
+        self._saved = run_state.round
         for name in _LINES:
             _cut_back(self.path / name, lengths.get(name, 0))
-        if warnings and not course.round:
+        if warnings and not run_state.round:
             warnings.append("no checkpoint can be read: the run begins again")
         states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
         for path in self.path.glob("*.part"):
@@ -168,7 +171,7 @@ class RunFolder:
         for path in (self.path / "checkpoints").glob("*"):
             # A later one cannot be read, an earlier one may need states that are gone now, and a kill
             # leaves what was half written.
-            if path.name != _checkpoint_name(course.round):
+            if path.name != _checkpoint_name(run_state.round):
                 path.unlink()
         return warnings
 
@@ -189,7 +192,7 @@ def _leave_locks() -> None:
 os.register_at_fork(after_in_child=_leave_locks)
 
 
-def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[dict[str, int], list[str]]:
+def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple[dict[str, int], list[str]]:
     """Set a course by the newest readable checkpoint; give the lengths its files had then, and warnings."""
     warnings = []
     for path in reversed(checkpoints(folder)):
@@ -197,23 +200,24 @@ def load_course(folder: Path, course: "Course", states: ClientStates) -> tuple[d
             vectors, facts = _read(path)
         except (OSError, MemoryError, RuntimeError) as error:
             # What is in the file may be whole. Torch says with a RuntimeError that it gets no memory.
-            raise RunFailed(f"cannot read {path}: {error}; once that is mended, resume the run") from error
+            raise RunFailed(f"cannot read {path}: {error}; once that is fixed, resume the run") from error
         except (SafetensorError, LookupError, TypeError, ValueError) as error:
             warnings.append(f"{path} cannot be read ({error}); the one before it is used")
             continue
-        mine, theirs = course.weights.parameters.numel(), vectors["weights parameters"].numel()
+        saved, best = _grouped(vectors, "weights"), _grouped(vectors, "best")
+        mine, theirs = run_state.weights.parameters.numel(), saved["parameters"].numel()
         if mine != theirs:
             raise InputError(f"the model of {folder} has {theirs} parameters and the one given {mine}")
-        course.weights = _weights("weights", vectors)
-        course.server = {name[7:]: value for name, value in vectors.items() if name.startswith("server ")}
-        course.best = _weights("best", vectors) if "best parameters" in vectors else None
+        run_state.weights = Weights.from_vectors(saved)
+        run_state.server = _grouped(vectors, "server")
+        run_state.best = Weights.from_vectors(best) if best else None
         for name in ("round", "best_accuracy", "per_class_round", "seconds"):
-            setattr(course, name, facts[name])
+            setattr(run_state, name, facts[name])
         for name in ("per_class", "per_class_best"):
             # JSON has no NaN; an absent class is null there.
             values = facts[name]
-            setattr(course, name, values and [math.nan if value is None else value for value in values])
-        states.accepted = {int(client): int(round) for client, round in vectors["accepted"].tolist()}
+            setattr(run_state, name, values and [math.nan if value is None else value for value in values])
+        states.accepted = {int(client): int(round) for client, round in vectors["clients/accepted"].tolist()}
         return facts["lengths"], warnings
     return {}, warnings
 
@@ -256,16 +260,10 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
         return {name: file.get_tensor(name).clone() for name in file.keys()}, facts  # noqa: SIM118
 
 
-def _lanes(name: str, weights: Weights) -> dict[str, torch.Tensor]:
-    return {
-        f"{name} parameters": weights.parameters,
-        f"{name} floats": weights.floats,
-        f"{name} integers": weights.integers,
-    }
-
-
-def _weights(name: str, vectors: Mapping[str, torch.Tensor]) -> Weights:
-    return Weights(vectors[f"{name} parameters"], vectors[f"{name} floats"], vectors[f"{name} integers"])
+def _grouped(vectors: Mapping[str, torch.Tensor], group: str) -> Vectors:
+    """The vectors of one group in a checkpoint, whose names are `group/name`."""
+    parts = ((name.split("/", 1), value) for name, value in vectors.items())
+    return {name: value for (found, name), value in parts if found == group}
 
 
 def _size(path: Path) -> int:

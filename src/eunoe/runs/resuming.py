@@ -10,7 +10,7 @@ from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.runs.environment import differences, environment
 from eunoe.errors import InputError
 from eunoe.runs.folder import plain, read_run_config
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 
 
 def check_place(folder: Path) -> None:
@@ -34,24 +34,24 @@ def check_config(folder: Path, new: Config) -> None:
                 f"{where} is {was!r} in {folder} and cannot become {wanted!r}: "
                 f"what may change when a run goes on is {', '.join(sorted(RESUMABLE))}"
             )
-    if (new.engine.name == "vectorised") != (old.engine.name == "vectorised"):
+    if (new.engine.name == "vectorized") != (old.engine.name == "vectorized"):
         raise InputError(
-            "a run cannot change to or from the vectorised engine: its results differ in the last bits"
+            "a run cannot change to or from the vectorized engine: its results differ in the last bits"
         )
     cohort = old.engine.cohort
-    if new.engine.name == "vectorised" and new.engine.cohort != cohort:
+    if new.engine.name == "vectorized" and new.engine.cohort != cohort:
         raise InputError(
             f"engine.cohort is {cohort} in {folder} and must stay so: another one's results differ in the "
             "last bits"
         )
 
 
-def check_data(folder: Path, job: Job, say: Callable[[str], None]) -> None:
+def check_data(folder: Path, simulation: Simulation, say: Callable[[str], None]) -> None:
     """Refuse to go on with a run on other data; warn of another machine."""
     path = folder / "environment.json"
     if not path.exists():
         return
-    then, now = json.loads(path.read_text("utf-8")), environment(job.federation)
+    then, now = json.loads(path.read_text("utf-8")), environment(simulation.federation)
     for key in ("data_sha256", "public_sha256", "partition_sha256"):
         if then.get(key) != now.get(key):
             raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")

@@ -21,17 +21,18 @@ from eunoe.engines.base import Engine
 from eunoe.runs.environment import environment
 from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
 from eunoe.system.files import read_lines
-from eunoe.runs.folder import RunFolder, check_new, load_course, read_run_config
+from eunoe.runs.folder import RunFolder, check_new, load_state, read_run_config
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.system.signals import interruptible
-from eunoe.training.simulation import Job
+from eunoe.training.simulation import Simulation
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
 from eunoe.runs.resuming import check_config as check_config
 from eunoe.runs.resuming import check_data as check_data
 from eunoe.runs.resuming import check_place
-from eunoe.runs.loop import Record, run_rounds, start_course
-from eunoe.server.optimizers import ServerStep
+from eunoe.runs.loop import Record, run_rounds
+from eunoe.runs.state import start_state
+from eunoe.server.optimizers import ServerOptimizer
 from eunoe.engines.client_states import ClientStates
 from eunoe.trackers import Tracking, build_trackers
 from eunoe.config.merging import merge
@@ -100,21 +101,21 @@ class Run:
         return mean_over_rounds(values, rounds)
 
     @cached_property
-    def job(self) -> Job:
+    def simulation(self) -> Simulation:
         return assemble(self.config, self._given)[0]
 
     def weights(self, which: str = "last") -> Weights:
         """The last model, or the best on validation."""
-        job = self.job
-        course = start_course(job)
-        load_course(self.folder, course, ClientStates(self.folder / "states"))
-        if not course.round:
+        simulation = self.simulation
+        run_state = start_state(simulation)
+        load_state(self.folder, run_state, ClientStates(self.folder / "states"))
+        if not run_state.round:
             raise InputError(f"{self.folder} has no model yet: the run has no checkpoint")
         if which == "best":
-            if course.best is None:
+            if run_state.best is None:
                 raise InputError(f"{self.folder} has no best model: nothing was evaluated on validation data")
-            return course.best
-        return job.method.reported(course.server, course.weights)
+            return run_state.best
+        return simulation.method.reported(run_state.server, run_state.weights)
 
     def model(self, which: str = "last") -> nn.Module:
         """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode."""
@@ -122,18 +123,18 @@ class Run:
 
     def _loaded(self, which: str = "last") -> nn.Module:
         """The job's own module with the weights of a model, until others are loaded."""
-        self.job.model.load(self.weights(which))
-        return self.job.model.module.eval()
+        self.simulation.model.load(self.weights(which))
+        return self.simulation.model.module.eval()
 
     def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
         """The class of each input (given as the training inputs were), by the last model.
 
         With a `prior`, the class shares or counts at some client, the prediction is that client's own.
         """
-        inputs = self.job.federation.preprocess(torch.as_tensor(np.asarray(x)))
+        inputs = self.simulation.federation.preprocess(torch.as_tensor(np.asarray(x)))
         model = self._loaded()
         with torch.no_grad():
-            logits = torch.cat([model(part) for part in torch.split(inputs.to(self.job.model.device), 500)])
+            logits = torch.cat([model(part) for part in torch.split(inputs.to(self.simulation.model.device), 500)])
         if prior is not None:
             logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
         classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
@@ -165,7 +166,7 @@ def run(
     """Train a federation and give the run.
 
     The configuration is a `Config`, nested values, or keyword arguments, which change single options of it
-    (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_step` may be a
+    (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may be a
     name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. A run folder that is
     there already is not overwritten. Without `out` the folder is a temporary one, which stays until you
     remove it.
@@ -175,12 +176,12 @@ def run(
     checked = make_config(merge(base, plain))
     if out is not None:
         check_new(Path(out))
-    job, warnings = assemble(checked, given)
-    check_targets(checked, job.federation)
+    simulation, warnings = assemble(checked, given)
+    check_targets(checked, simulation.federation)
     for warning in warnings:
         say(f"warning: {warning}")
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    return execute(checked, given, job, folder, on_round, say, new=True)
+    return execute(checked, given, simulation, folder, on_round, say, new=True)
 
 
 def resume(
@@ -205,36 +206,36 @@ def resume(
     done = int(Run(folder).status.get("round", 0))
     if new.rounds < done:
         raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
-    job, _ = assemble(new, given)
-    check_targets(new, job.federation)
-    check_data(folder, job, say)
-    return execute(new, given, job, folder, on_round, say)
+    simulation, _ = assemble(new, given)
+    check_targets(new, simulation.federation)
+    check_data(folder, simulation, say)
+    return execute(new, given, simulation, folder, on_round, say)
 
 
-def make_engine(config: Config, job: Job, states: ClientStates, say: Say = print) -> Engine:
+def make_engine(config: Config, simulation: Simulation, states: ClientStates, say: Say = print) -> Engine:
     """The engine of a configuration."""
     choice = config.engine
     if choice.name == "serial":
         from eunoe.engines.serial import Serial
 
-        return Serial(job, states)
+        return Serial(simulation, states)
     if choice.name == "process":
         from eunoe.engines.process import Process
 
-        return Process(job, states, choice.workers)
-    if choice.name == "vectorised":
-        from eunoe.engines.vectorized.engine import Vectorised
+        return Process(simulation, states, choice.workers)
+    if choice.name == "vectorized":
+        from eunoe.engines.vectorized.engine import Vectorized
 
-        return Vectorised(job, states, choice.cohort, say)
+        return Vectorized(simulation, states, choice.cohort, say)
     from eunoe.engines.ray.engine import Ray
 
-    return Ray(job, states, choice.address, choice.workers, say)
+    return Ray(simulation, states, choice.address, choice.workers, say)
 
 
 def execute(
     config: Config,
     given: Given,
-    job: Job,
+    simulation: Simulation,
     path: Path,
     on_round: Callable[[Record], None] | None,
     say: Say,
@@ -243,7 +244,7 @@ def execute(
 ) -> Run:
     """Begin a run in a folder or, unless it must be new, go on with it; on its engine or on a given one."""
     tracking = Tracking(build_trackers(config.track), path, config.title, say)
-    config, threads = with_cohort(config, job), torch.get_num_threads()
+    config, threads = with_cohort(config, simulation), torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
     torch.set_num_threads(1)
 
@@ -254,33 +255,33 @@ def execute(
         if on_round:
             on_round(record)
 
-    states = engine.states if engine else ClientStates(path / "states", device=job.model.device)
+    states = engine.states if engine else ClientStates(path / "states", device=simulation.model.device)
     try:
-        course = start_course(job)
+        run_state = start_state(simulation)
         # The engine comes first, so that nothing is written if it cannot be had.
-        with engine or make_engine(config, job, states, say) as running, RunFolder(path) as folder, tracking:
+        with engine or make_engine(config, simulation, states, say) as running, RunFolder(path) as folder, tracking:
             if new:
                 # Another run may have come while the data were read.
                 check_new(path)
-            for warning in folder.restore(course, states):
+            for warning in folder.restore(run_state, states):
                 say(f"warning: {warning}")
             folder.write_config(resolved(config, given))
-            folder.write_environment(environment(job.federation))
-            folder.write_partition(job.federation)
-            folder.write_status("running", "", course.seconds)
+            folder.write_environment(environment(simulation.federation))
+            folder.write_partition(simulation.federation)
+            folder.write_status("running", "", run_state.seconds)
             try:
                 with interruptible():
-                    reason = run_rounds(job, config, running, folder, course, told)
+                    reason = run_rounds(simulation, config, running, folder, run_state, told)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
-                folder.write_status("interrupted", "interrupted", course.seconds)
+                folder.write_status("interrupted", "interrupted", run_state.seconds)
                 raise
             except Exception as error:
                 reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
                 with suppress(RunFailed):  # The disk may be full, which the error then says.
-                    folder.write_status(outcome_of(type(error)), reason, course.seconds)
+                    folder.write_status(outcome_of(type(error)), reason, run_state.seconds)
                 raise
-            folder.write_status("finished", reason, course.seconds)
+            folder.write_status("finished", reason, run_state.seconds)
     finally:
         torch.set_num_threads(threads)
     return Run(path, given)
@@ -288,7 +289,7 @@ def execute(
 
 def _handed_over(federation: Federation | None, values: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
     """Keyword arguments as the objects among them and config values, which say that they were given."""
-    kinds = {"model": nn.Module, "method": Method, "loss": Loss, "server_step": ServerStep}
+    kinds = {"model": nn.Module, "method": Method, "loss": Loss, "server_optimizer": ServerOptimizer}
     objects = {key: values[key] for key, kind in kinds.items() if isinstance(values.get(key), kind)}
     plain = {**values, **{key: {"name": f"given:{type(it).__name__}"} for key, it in objects.items()}}
     if federation is not None:

@@ -2,16 +2,16 @@
 
 D is the mean of y_k - w, or what the method makes of it.
 
-    average   w <- w + lr * D
-    avgm      m <- beta m + D                            w <- w + lr * m
+    sgd       w <- w + lr * D
+    momentum  m <- beta m + D                            w <- w + lr * m
     adagrad   v <- v + D^2
     adam      v <- b2 v + (1 - b2) D^2                   m <- b1 m + (1 - b1) D
     yogi      v <- v - (1 - b2) D^2 sign(v - D^2)        w <- w + lr * m / (sqrt(v) + tau)
 
-avgm is of Hsu et al. (2019), the adaptive three are of Reddi et al. (2020, "Adaptive Federated
+momentum (FedAvgM) is of Hsu et al. (2019), the adaptive three are of Reddi et al. (2020, "Adaptive Federated
 Optimization") in the form of the paper: no bias correction, and v starts at tau^2; adagrad has no momentum
 (b1 = 0) unless told. The code released with that paper corrects the bias and starts at 0:
-`bias_correction = true`, `v0 = 0`. Only trainable parameters move so; normalisation statistics are always the
+`bias_correction = true`, `v0 = 0`. Only trainable parameters move so; normalization statistics are always the
 plain mean.
 
 Any step may be masked (gradient masked averaging, Tenison et al., 2022): with p_k the clients' weights, the
@@ -20,22 +20,21 @@ A change of exactly 0 counts as disagreement.
 """
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Options
+from eunoe.core.flat_model import Vectors
 from eunoe.errors import InputError
-from eunoe.methods.base import Cost, Vectors
-
-if TYPE_CHECKING:
-    from eunoe.training.aggregation import Sums
+from eunoe.server.aggregate import Aggregate
+from eunoe.server.cost import Cost
 
 
-class ServerStep(Options):
-    """Base of the server steps: a learning rate, a mask, and state that the checkpoint carries."""
+class ServerOptimizer(Options):
+    """Base of the server optimizers: a learning rate, a mask, and state that the checkpoint carries."""
 
     lr: float = Field(1.0, gt=0, allow_inf_nan=False, description="The server's learning rate.")
     gma: float | None = Field(
@@ -58,25 +57,27 @@ class ServerStep(Options):
         """The step's own state before the first round."""
         return {}
 
-    def apply(self, parameters: Tensor, direction: Tensor, server: Vectors, sums: "Sums") -> Tensor:
+    def apply(
+        self, parameters: Tensor, pseudo_gradient: Tensor, server: Vectors, aggregate: Aggregate
+    ) -> Tensor:
         """New parameters from the old and the averaged change (float64); updates its state in `server`."""
         if self.gma is not None:
-            agreement = sums.mean("signs").abs()
-            direction = direction * torch.where(agreement >= self.gma, 1.0, agreement)
-        return (parameters.double() + self.lr * self.move(direction, server)).to(parameters.dtype)
+            agreement = aggregate.mean("signs").abs()
+            pseudo_gradient = pseudo_gradient * torch.where(agreement >= self.gma, 1.0, agreement)
+        return (parameters.double() + self.lr * self.move(pseudo_gradient, server)).to(parameters.dtype)
 
-    def move(self, direction: Tensor, server: Vectors) -> Tensor:
+    def move(self, pseudo_gradient: Tensor, server: Vectors) -> Tensor:
         """The averaged change as this step follows it."""
-        return direction
+        return pseudo_gradient
 
 
-class Average(ServerStep):
+class SGD(ServerOptimizer):
     """Follow the averaged change."""
 
     neutral: ClassVar[Mapping[str, Any] | None] = {"gma": 0.0}
 
 
-class AvgM(ServerStep):
+class Momentum(ServerOptimizer):
     """Momentum at the server (FedAvgM): m <- beta m + D, not damped by 1 - beta."""
 
     beta: float = Field(0.9, ge=0, lt=1, description="How much of the momentum a round keeps.")
@@ -87,12 +88,12 @@ class AvgM(ServerStep):
     def start(self, parameters: Tensor) -> Vectors:
         return {"momentum": torch.zeros_like(parameters, dtype=torch.float64)}
 
-    def move(self, direction: Tensor, server: Vectors) -> Tensor:
-        server["momentum"] = self.beta * server["momentum"] + direction
+    def move(self, pseudo_gradient: Tensor, server: Vectors) -> Tensor:
+        server["momentum"] = self.beta * server["momentum"] + pseudo_gradient
         return server["momentum"]
 
 
-class Adaptive(ServerStep):
+class Adaptive(ServerOptimizer):
     """Base of the steps that divide each coordinate by its own size."""
 
     # The best server rates in the paper lie between 10^-2.5 and 1, by task.
@@ -106,7 +107,7 @@ class Adaptive(ServerStep):
     def check(self) -> list[str]:
         if not self.tau:
             raise InputError(
-                "server_step.tau = 0 divides by 0 where nothing has changed: set it to 1e-3, say"
+                "server_optimizer.tau = 0 divides by 0 where nothing has changed: set it to 1e-3, say"
             )
         if self.tau >= 1e-5:
             return []
@@ -117,10 +118,10 @@ class Adaptive(ServerStep):
         v0 = self.tau**2 if self.v0 is None else self.v0
         return {"momentum": zeros, "squares": zeros + v0, "steps": torch.zeros(1, dtype=torch.float64)}
 
-    def move(self, direction: Tensor, server: Vectors) -> Tensor:
+    def move(self, pseudo_gradient: Tensor, server: Vectors) -> Tensor:
         server["steps"] = server["steps"] + 1
-        server["momentum"] = self.b1 * server["momentum"] + (1 - self.b1) * direction
-        server["squares"] = self.squares(server["squares"], direction**2)
+        server["momentum"] = self.b1 * server["momentum"] + (1 - self.b1) * pseudo_gradient
+        server["squares"] = self.squares(server["squares"], pseudo_gradient**2)
         return self.factor(server["steps"]) * server["momentum"] / (server["squares"].sqrt() + self.tau)
 
     def squares(self, before: Tensor, square: Tensor) -> Tensor:
@@ -156,7 +157,7 @@ class Adam(Adaptive):
 
 
 class Yogi(Adam):
-    """Yogi at the server (FedYogi): v moves towards the square by a bounded amount."""
+    """Yogi at the server (FedYogi): v moves toward the square by a bounded amount."""
 
     def squares(self, before: Tensor, square: Tensor) -> Tensor:
         return before - (1 - self.b2) * square * torch.sign(before - square)

@@ -2,7 +2,7 @@
 
 The server trains in the process that runs the rounds, on one thread, with random numbers from (seed,
 purpose, round), so the result is the same whichever engine trained the clients. Losses are plain
-cross-entropy on labels and divergences from teachers, never the loss that clients minimise.
+cross-entropy on labels and divergences from teachers, never the loss that clients minimize.
 """
 
 import math
@@ -15,14 +15,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eunoe.config.options import Training
+from eunoe.core.batches import plan_batches
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.core.rng import generator, global_stream, torch_generator
 from eunoe.data.federation import Federation, Source
 from eunoe.data.transforms import Augment
 from eunoe.errors import InputError
-from eunoe.methods.context import Setting
-from eunoe.training.client import plan_batches
 
 # Logits of some samples and these samples' positions in what is trained on -> a loss for each of them.
 PositionLoss = Callable[[Tensor, Tensor], Tensor]
@@ -169,13 +168,13 @@ class ServerTrainer:
         """Train a model from `start` by `options` and give it as the stopping rule chooses.
 
         `anneal` lowers the learning rate to zero along a cosine; `freeze_statistics` leaves those of batch
-        normalisation as they are; `moments` and `taken` continue an optimiser after that many steps.
+        normalization as they are; `moments` and `taken` continue an optimizer after that many steps.
         """
         model, moments = self.model, {} if moments is None else moments
-        decay = options.weight_decay if options.optimiser != "adamw" else 0.0
+        decay = options.weight_decay if options.optimizer != "adamw" else 0.0
         # For a model's own dropout.
         with global_stream(model.device, self.seed, "server model", round):
-            chance = torch_generator(self.seed, "server augmentation", round)
+            rng = torch_generator(self.seed, "server augmentation", round)
             batches = plan_batches(
                 len(pool), options, generator(self.seed, "server batches", round), model.has_batch_norm
             )
@@ -187,7 +186,7 @@ class ServerTrainer:
             for steps, order in enumerate(batches, 1):
                 positions = torch.from_numpy(order)
                 x = pool.inputs(positions)
-                x = self.augment(x, chance, self.federation.preprocess.black) if augmented else x
+                x = self.augment(x, rng, self.federation.preprocess.black) if augmented else x
                 model.gradient.zero_()
                 # Losses are formed on the CPU, where the server's vectors are, whatever trains.
                 logits = model.forward(x.to(model.device)).cpu()
@@ -256,13 +255,17 @@ class _Watch:
 
 
 def public_trainer(
-    setting: Setting, method: str, *, labels: bool = False, validation: bool = True, batch: int = 0
+    trainer: ServerTrainer | None,
+    method: str,
+    *,
+    labels: bool = False,
+    validation: bool = True,
+    batch: int = 0,
 ) -> ServerTrainer:
     """The server's trainer, if it has the public set that a method needs; otherwise what to change.
 
     With a `batch`, batches of that size must be fit to train on.
     """
-    trainer = setting.trainer
     if trainer is None or trainer.federation.public is None:
         raise InputError(f"{method} needs a public set at the server: set public.share (to 0.025, say)")
     pool = trainer.public("train")
@@ -270,7 +273,7 @@ def public_trainer(
         raise InputError(f"{method} needs public samples to train on: raise public.share or public.count")
     if validation and not len(trainer.public("validation")):
         raise InputError(f"{method} validates on public samples: set public.validation above 0")
-    if labels and not trainer.federation.public_labelled:
+    if labels and not trainer.federation.public_labeled:
         raise InputError(
             f"{method} needs public labels of the clients' classes, which public.data does not have: "
             "set public.share instead"
@@ -278,7 +281,7 @@ def public_trainer(
     alone = min(batch, len(pool)) == 1
     if alone and not trainer.model.trains_on(pool.inputs(torch.zeros(1, dtype=torch.int64))):
         raise InputError(
-            f"{method}: batch normalisation cannot train on a single public sample: take larger batches at "
-            "the server, more public samples or a model with another normalisation"
+            f"{method}: batch normalization cannot train on a single public sample: take larger batches at "
+            "the server, more public samples or a model with another normalization"
         )
     return trainer

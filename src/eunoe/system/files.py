@@ -19,7 +19,7 @@ def writing(path: Path) -> Iterator[None]:
         yield
     except (OSError, SafetensorError) as error:
         # Safetensors' own error is the system's with its name around it.
-        raise RunFailed(f"cannot write {path}: {error}; once that is mended, resume the run") from error
+        raise RunFailed(f"cannot write {path}: {error}; once that is fixed, resume the run") from error
 
 
 @contextmanager

@@ -10,11 +10,11 @@ from eunoe.data.federation import Federation
 from eunoe.data.transforms import Augment
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
-from eunoe.methods.context import Setting
+from eunoe.methods.context import RoundContext
 
 
 @dataclass(frozen=True)
-class Job:
+class Simulation:
     """A run without its course: data, model, loss, method and settings."""
 
     federation: Federation
@@ -22,7 +22,7 @@ class Job:
     loss: Loss
     method: Method
     augment: Augment
-    setting: Setting
+    context: RoundContext
     evaluation_chunk: int = 500
 
     def augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
@@ -32,10 +32,10 @@ class Job:
     def loss_counts(self, client: int) -> Tensor:
         """The class counts that the loss is told of a client."""
         counts = self.federation.counts(client)
-        if self.setting.training.label_counts == "train":
+        if self.context.training.label_counts == "train":
             return counts
         return counts + self.federation.counts(client, "validation")
 
-    def setting_in(self, round: int) -> Setting:
+    def context_in(self, round: int) -> RoundContext:
         """The setting as it stands in a round."""
-        return replace(self.setting, round=round, lr=self.setting.training.lr_in(round))
+        return replace(self.context, round=round, lr=self.context.training.lr_in(round))

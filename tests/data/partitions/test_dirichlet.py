@@ -49,7 +49,7 @@ def test_a_client_takes_what_the_stock_allows_and_fills_up_from_what_is_left() -
     np.testing.assert_array_equal(draw(np.array([1.0, 0, 0]), np.array([2, 0, 9]), 5, generator), [2, 0, 3])
     # Class 0 gives its one sample whatever happens, the last class the rest.
     np.testing.assert_array_equal(draw(np.array([0.999, 0.001]), np.array([1, 40]), 40, generator), [1, 39])
-    # A mass too small to be renormalised counts as none.
+    # A mass too small to be renormalized counts as none.
     np.testing.assert_array_equal(draw(np.array([1.0, 1e-300]), np.array([1, 4]), 4, generator), [1, 3])
 
 

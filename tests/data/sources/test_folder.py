@@ -10,7 +10,7 @@ from eunoe.errors import InputError
 
 
 def put(root, name, value, size=(2, 3), mode="RGB"):
-    """A picture of one grey value; the size is height, width."""
+    """A picture of one gray value; the size is height, width."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     Image.fromarray(np.full(size, value, np.uint8)).convert(mode).save(path)
@@ -39,7 +39,7 @@ def test_classes_and_files_come_in_the_order_of_their_names(root):
     assert data.name == root.name
 
 
-def test_grey_pictures_have_no_channel(tmp_path):
+def test_gray_pictures_have_no_channel(tmp_path):
     for name in ("train/a/1.png", "test/a/1.png"):
         put(tmp_path, name, 9, mode="L")
     assert tuple(folder(tmp_path).train.x.shape) == (1, 2, 3)
@@ -58,10 +58,10 @@ def test_size_brings_all_to_one_height_and_width(root):
     assert square[2].unique().tolist() == [60]
 
 
-def test_grey_among_coloured_needs_a_choice(root):
-    put(root, "train/dog/grey.png", 9, mode="L")
+def test_gray_among_colored_needs_a_choice(root):
+    put(root, "train/dog/gray.png", 9, mode="L")
     with pytest.raises(
-        InputError, match=r'grey.png is grey and .*b.jpg is coloured; give mode = "RGB" or mode = "L"'
+        InputError, match=r'gray.png is gray and .*b.jpg is colored; give mode = "RGB" or mode = "L"'
     ):
         folder(root)
     assert tuple(folder(root, mode="L").train.x.shape) == (5, 2, 3)

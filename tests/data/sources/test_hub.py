@@ -22,7 +22,7 @@ def images(count, start=0, size=(2, 2)):
     return [np.full(size, start + i, np.uint8) for i in range(count)]
 
 
-def labelled(count, start=0, **more):
+def labeled(count, start=0, **more):
     columns = {"image": pictures(images(count, start)), "label": pa.array([i % 2 for i in range(count)])}
     return parquet({**columns, **more}, {"label": ["cat", "dog"]})
 
@@ -31,9 +31,9 @@ def labelled(count, start=0, **more):
 def files():
     return {
         "README.md": b"hello",
-        "default/train/0000.parquet": labelled(3),
-        "default/train/0001.parquet": labelled(2, 10),
-        "default/test/0000.parquet": labelled(4, 20),
+        "default/train/0000.parquet": labeled(3),
+        "default/train/0001.parquet": labeled(2, 10),
+        "default/test/0000.parquet": labeled(4, 20),
     }
 
 
@@ -60,15 +60,15 @@ def test_all_files_of_a_split_are_read_in_order_and_kept_with_a_record(tmp_path,
 
 
 def test_splits_are_merged_in_the_order_given(tmp_path, files):
-    files["default/validation/0000.parquet"] = labelled(1, 99)
+    files["default/validation/0000.parquet"] = labeled(1, 99)
     fetch(Source("me/cats", train=("validation", "train")), tmp_path / "a.npz", hub=FakeHub(files))
     assert npz(tmp_path / "a.npz").train.x[:, 0, 0].tolist() == [99, 0, 1, 2, 10, 11]
 
 
 def test_clients_are_numbered_alike_in_both_parts(tmp_path):
     content = {
-        "default/train/0000.parquet": labelled(3, who=pa.array(["zoe", "ann", "zoe"])),
-        "default/test/0000.parquet": labelled(2, who=pa.array(["bob", "zoe"])),
+        "default/train/0000.parquet": labeled(3, who=pa.array(["zoe", "ann", "zoe"])),
+        "default/test/0000.parquet": labeled(2, who=pa.array(["bob", "zoe"])),
     }
     fetch(Source("me/cats", client="who"), tmp_path / "a.npz", hub=FakeHub(content))
     data = npz(tmp_path / "a.npz")
@@ -77,7 +77,7 @@ def test_clients_are_numbered_alike_in_both_parts(tmp_path):
 
 def test_without_a_test_split_a_share_of_each_client_is_held_out(tmp_path):
     writers = ["ann"] * 10 + ["bob"] * 21 + ["cy"] * 3
-    content = {"data/train-00000-of-00001.parquet": labelled(34, who=pa.array(writers))}
+    content = {"data/train-00000-of-00001.parquet": labeled(34, who=pa.array(writers))}
     for name in "ab":
         source = Source("me/cats", test=(), client="who", held_out=20)
         fetch(source, tmp_path / f"{name}.npz", hub=FakeHub(content))
@@ -100,12 +100,10 @@ def test_held_out_is_the_rounded_down_share_of_every_group(groups, percent):
     assert np.array_equal(chosen, held_out_rows(groups, percent))
 
 
-def test_grey_and_coloured_are_brought_to_the_mode_given(tmp_path, files):
+def test_gray_and_colored_are_brought_to_the_mode_given(tmp_path, files):
     mixed = pictures([np.full((2, 2, 3), 9), png(np.full((2, 2), 7), "L")])
     files["default/train/0000.parquet"] = parquet({"image": mixed, "label": [0, 1]})
-    with pytest.raises(
-        InputError, match=r"column 'image', row 1 is grey and .* row 0 is coloured; give mode"
-    ):
+    with pytest.raises(InputError, match=r"column 'image', row 1 is gray and .* row 0 is colored; give mode"):
         fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(files))
     fetch(Source("me/cats", mode="RGB"), tmp_path / "a.npz", hub=FakeHub(files))
     assert npz(tmp_path / "a.npz").train.x[:2, 0, 0].tolist() == [[9, 9, 9], [7, 7, 7]]

@@ -20,9 +20,9 @@ from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.packing import packed
 from eunoe.errors import InputError
 from eunoe.runs.run import Run, run
-from eunoe.training.client import Received
+from eunoe.training.client import Broadcast
 from tests.faults import EXCLUDING, OwnError, children, results, until
-from tests.helpers import Net, blobs, make_job
+from tests.helpers import Net, blobs, make_simulation
 
 ray = pytest.importorskip("ray")
 
@@ -108,13 +108,13 @@ def test_workers_that_were_lost_together_are_one_loss(
     one_node: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("eunoe.engines.ray.engine._LOSSES_ALLOWED", 2)
-    job = make_job()
-    received = Received(1, job.model.weights.copy())
-    with Ray(job, ClientStates(tmp_path), workers=2) as engine:
-        until(lambda: list(engine.train([0], received)) and len(engine._workers) == 2, 60)
+    simulation = make_simulation()
+    broadcast = Broadcast(1, simulation.model.weights.copy())
+    with Ray(simulation, ClientStates(tmp_path), workers=2) as engine:
+        until(lambda: list(engine.train([0], broadcast)) and len(engine._workers) == 2, 60)
         for worker in engine._workers:
             ray.kill(worker.actor)
-        (update,) = engine.train([1], received)
+        (update,) = engine.train([1], broadcast)
     assert update.client == 1
 
 
@@ -136,9 +136,9 @@ def test_it_says_that_it_waits_for_a_core(
         for other in others:
             ray.kill(other)
 
-    job = make_job()
-    with Ray(job, ClientStates(tmp_path), say=say) as engine:
-        (update,) = engine.train([1], Received(1, job.model.weights.copy()))
+    simulation = make_simulation()
+    with Ray(simulation, ClientStates(tmp_path), say=say) as engine:
+        (update,) = engine.train([1], Broadcast(1, simulation.model.weights.copy()))
     assert update.client == 1
     assert said == ["warning: waiting for a free core of the Ray cluster, which has 2 in all"]
 
@@ -194,7 +194,7 @@ class Scripted:
 def in_order(scripted: Scripted, count: int, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The tasks in the order in which the engine gives their results."""
     monkeypatch.setitem(sys.modules, "ray", scripted)
-    with Ray(make_job(), ClientStates(Path("none"))) as engine:
+    with Ray(make_simulation(), ClientStates(Path("none"))) as engine:
         return list(engine._in_order(count, lambda actor, number: Reference(actor.number, number)))
 
 

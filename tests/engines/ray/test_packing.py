@@ -75,4 +75,4 @@ def test_a_model_that_was_sent_is_still_flat(way: str) -> None:
     assert sent.forward(x).abs().sum() == 0
     sent.forward(x).sum().backward()
     assert sent.gradient.abs().sum() > 0
-    assert torch.equal(sent.floats, model.floats) is False
+    assert torch.equal(sent.float_buffers, model.float_buffers) is False

@@ -1,4 +1,4 @@
-"""The vectorised engine against the serial one: what clients send up, before it is merged."""
+"""The vectorized engine against the serial one: what clients send up, before it is merged."""
 
 from dataclasses import replace
 from typing import Any
@@ -14,17 +14,18 @@ from eunoe.data.feature_shift import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.engines.vectorized.engine import Vectorised, cohort_of
+from eunoe.engines.vectorized.engine import Vectorized, cohort_of
 from eunoe.losses.base import WSM
 from eunoe.methods.base import Finished, Method
-from eunoe.methods.client_context import Local
+from eunoe.methods.client_context import ClientContext
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import choose, start_course
+from eunoe.runs.loop import choose
 from eunoe.runs.run import resume, run
-from eunoe.training.aggregation import Sums
-from eunoe.training.client import Received, Update
-from eunoe.training.simulation import Job
-from tests.helpers import blobs, make_job
+from eunoe.runs.state import start_state
+from eunoe.training.aggregation import Aggregate
+from eunoe.training.client import Broadcast, Update
+from eunoe.training.simulation import Simulation
+from tests.helpers import blobs, make_simulation
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 RAGGED = {"batch_size": 8, "epochs": 2, "lr": 0.1}
@@ -32,11 +33,11 @@ RAGGED = {"batch_size": 8, "epochs": 2, "lr": 0.1}
 
 def images(side: int, clients: int = 4, size: int = 14, channels: int = 1, **options: Any) -> Federation:
     """Clients with random images of bytes, of quite different sizes."""
-    chance = np.random.default_rng(0)
+    rng = np.random.default_rng(0)
     shape = (clients * size + 20, side, side, channels)[: 4 if channels > 1 else 3]
-    x = chance.integers(0, 256, shape, dtype=np.uint8)
-    y = chance.integers(0, 3, len(x))
-    owners = np.minimum((chance.random(clients * size) ** 2 * clients).astype(int), clients - 1)
+    x = rng.integers(0, 256, shape, dtype=np.uint8)
+    y = rng.integers(0, 3, len(x))
+    owners = np.minimum((rng.random(clients * size) ** 2 * clients).astype(int), clients - 1)
     owners[:clients] = np.arange(clients)
     return Federation.from_arrays(
         x[20:], y[20:], x[:20], y[:20], client_ids=owners, validation=0.0, mean=(0.5,), std=(0.25,), **options
@@ -48,7 +49,7 @@ def ragged(clients: int = 4, size: int = 30, **options: Any) -> Federation:
     return blobs(clients, size, partition="quantity", **options)
 
 
-def named_model(federation: Federation, model: str, dtype: str, **values: Any) -> Job:
+def named_model(federation: Federation, model: str, dtype: str, **values: Any) -> Simulation:
     """A job of a named model."""
     config = make_config({"model": {"name": model, "dtype": dtype}, "participation": 1.0, **values})
     return assemble(config, Given(federation=federation))[0]
@@ -57,44 +58,48 @@ def named_model(federation: Federation, model: str, dtype: str, **values: Any) -
 class Both:
     """The two engines side by side on one job; each keeps its own clients' states."""
 
-    def __init__(self, job: Job, folder, cohort: int | None = None) -> None:
-        self.job, self.said = job, []
-        self.serial = Serial(job, ClientStates(folder / "serial"))
-        self.vectorised = Vectorised(job, ClientStates(folder / "vectorised"), cohort, self.said.append)
-        self.course = start_course(job)
+    def __init__(self, simulation: Simulation, folder, cohort: int | None = None) -> None:
+        self.simulation, self.said = simulation, []
+        self.serial = Serial(simulation, ClientStates(folder / "serial"))
+        self.vectorized = Vectorized(
+            simulation, ClientStates(folder / "vectorized"), cohort, self.said.append
+        )
+        self.run_state = start_state(simulation)
 
     def round(self) -> list[tuple[Update, Update]]:
         """Train everybody with both; the course goes on with what the serial engine gave."""
-        job, course = self.job, self.course
-        course.round += 1
-        setting = job.setting_in(course.round)
-        clients = choose(job, course.round)
-        received = Received(course.round, course.weights, job.method.broadcast(course.server, setting))
-        pairs = list(
-            zip(self.serial.train(clients, received), self.vectorised.train(clients, received), strict=True)
+        simulation, run_state = self.simulation, self.run_state
+        run_state.round += 1
+        context = simulation.context_in(run_state.round)
+        clients = choose(simulation, run_state.round)
+        broadcast = Broadcast(
+            run_state.round, run_state.weights, simulation.method.broadcast(run_state.server, context)
         )
-        sums = Sums(job.method, course.weights, setting)
+        pairs = list(
+            zip(self.serial.train(clients, broadcast), self.vectorized.train(clients, broadcast), strict=True)
+        )
+        aggregate = Aggregate(simulation.method, run_state.weights, context)
         for alone, together in pairs:
             assert alone.client == together.client
             if alone.skipped is None:
-                sums.add(alone)
-                self.serial.states.accept(alone.client, course.round)
-                self.vectorised.states.accept(alone.client, course.round)
-        if not job.method.keeps_models:
-            merged = job.method.merge(course.server, sums, setting)
-            course.weights, course.server = merged.weights, merged.server
+                aggregate.add(alone)
+                self.serial.states.accept(alone.client, run_state.round)
+                self.vectorized.states.accept(alone.client, run_state.round)
+        if not simulation.method.keeps_models:
+            merged = simulation.method.merge(run_state.server, aggregate, context)
+            run_state.weights, run_state.server = merged.weights, merged.server
         return pairs
 
     def check(self, rounds: int = 2, tolerance: float | None = None) -> "Both":
-        """Compare everything that the engines give, vectorised without a word of complaint."""
-        dtype = self.job.model.dtype
+        """Compare everything that the engines give, vectorized without a word of complaint."""
+        dtype = self.simulation.model.dtype
         tolerance = tolerance or TOLERANCE[str(dtype).removeprefix("torch.")]
         for _ in range(rounds):
             for alone, together in self.round():
                 compare(alone, together, tolerance)
-                client, round = alone.client, self.course.round
+                client, round = alone.client, self.run_state.round
                 if self.serial.states.path(client, round).exists():
-                    one, other = (e.states.load(client, round) for e in (self.serial, self.vectorised))
+                    one, other = (e.states.load(client, round) for e in (self.serial, self.vectorized))
                     close(one, other, tolerance)
         assert self.said == []
         return self
@@ -117,7 +122,7 @@ def close(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], toleranc
 
 
 def test_the_check_can_fail(tmp_path):
-    both = Both(make_job(training=RAGGED, participation=1.0), tmp_path)
+    both = Both(make_simulation(training=RAGGED, participation=1.0), tmp_path)
     alone, together = both.round()[0]
     together.weights.parameters[3] += 1e-4
     with pytest.raises(AssertionError):
@@ -128,7 +133,7 @@ def test_the_check_can_fail(tmp_path):
 @pytest.mark.parametrize("loss", registry.names("loss"))
 def test_every_loss(tmp_path, loss, dtype):
     Both(
-        make_job(
+        make_simulation(
             blobs(5, 25, partition="dirichlet_by_class", min_size=3),
             dtype=dtype,
             loss=loss,
@@ -143,12 +148,12 @@ def test_every_loss(tmp_path, loss, dtype):
     "training",
     [
         {"momentum": 0.9, "weight_decay": 0.01},
-        {"optimiser": "adam", "lr": 0.01, "weight_decay": 0.1},
-        {"optimiser": "adamw", "lr": 0.01, "weight_decay": 0.1},
+        {"optimizer": "adam", "lr": 0.01, "weight_decay": 0.1},
+        {"optimizer": "adamw", "lr": 0.01, "weight_decay": 0.1},
         {"clip": 0.3},
         {"clip": 0.3, "momentum": 0.5, "lr_decay": 0.9},
         {"epochs": (1, 5)},
-        {"epochs": (1, 5), "optimiser": "adam", "lr": 0.01},
+        {"epochs": (1, 5), "optimizer": "adam", "lr": 0.01},
         {"steps": 7},
         {"batch_size": 0},
         {"last_batch": "drop"},
@@ -158,19 +163,21 @@ def test_every_loss(tmp_path, loss, dtype):
 )
 def test_every_way_to_train(tmp_path, training):
     for dtype in TOLERANCE:
-        job = make_job(ragged(8, 20), dtype=dtype, training={**RAGGED, **training}, participation=1.0)
-        Both(job, tmp_path / dtype, cohort=5).check()
+        simulation = make_simulation(
+            ragged(8, 20), dtype=dtype, training={**RAGGED, **training}, participation=1.0
+        )
+        Both(simulation, tmp_path / dtype, cohort=5).check()
 
 
-@pytest.mark.parametrize("unlearnable", ["train", "no_decay", "skip"])
-def test_clients_from_whom_the_loss_learns_nothing(tmp_path, unlearnable):
+@pytest.mark.parametrize("single_class", ["train", "no_decay", "skip"])
+def test_clients_from_whom_the_loss_learns_nothing(tmp_path, single_class):
     federation = blobs(6, 12, alpha=0.05)
-    for optimiser in ("sgd", "adamw"):
-        training = {**RAGGED, "weight_decay": 0.1, "unlearnable": unlearnable, "optimiser": optimiser}
-        job = make_job(federation, loss="wsm", training=training, participation=1.0)
+    for optimizer in ("sgd", "adamw"):
+        training = {**RAGGED, "weight_decay": 0.1, "single_class": single_class, "optimizer": optimizer}
+        simulation = make_simulation(federation, loss="wsm", training=training, participation=1.0)
         alone = [bool((federation.counts(k) > 0).sum() == 1) for k in range(6)]
         assert set(alone) == {True, False}
-        Both(job, tmp_path / optimiser).check()
+        Both(simulation, tmp_path / optimizer).check()
 
 
 @pytest.mark.parametrize(
@@ -196,18 +203,20 @@ def test_each_client_sees_its_inputs_in_its_own_way(tmp_path, kind):
 
 def test_a_cohort_is_any_number_of_clients(tmp_path):
     for cohort in (1, 2, 3, 50):
-        job = make_job(ragged(7, 15), dtype="float64", training=RAGGED, participation=1.0)
-        Both(job, tmp_path / str(cohort), cohort).check(1)
+        simulation = make_simulation(ragged(7, 15), dtype="float64", training=RAGGED, participation=1.0)
+        Both(simulation, tmp_path / str(cohort), cohort).check(1)
 
 
 def test_more_steps_at_a_time_than_fit_are_prepared_in_parts(tmp_path, monkeypatch):
     monkeypatch.setattr("eunoe.engines.vectorized.cohort._NUMBERS_AT_ONCE", 200)
-    Both(make_job(ragged(7, 15), dtype="float64", training=RAGGED, participation=1.0), tmp_path).check(1)
+    Both(make_simulation(ragged(7, 15), dtype="float64", training=RAGGED, participation=1.0), tmp_path).check(
+        1
+    )
 
 
 # Options without which a method would do nothing of its own, or could not run.
 OPTIONS: dict[str, dict[str, Any]] = {"fedprox": {"mu": 0.3}}
-# Names for fedavg with a server step are fedavg to an engine.
+# Names for fedavg with a server optimizer are fedavg to an engine.
 METHODS = [name for name in registry.names("method") if name not in registry.STEPPED]
 
 
@@ -217,7 +226,7 @@ def test_every_method(tmp_path, name, augment):
     training = {**RAGGED, "epochs": (1, 3), "weight_decay": 0.01}
     # FedReg takes signs, which jump where float32 differs in the last bits.
     for dtype in ["float64"] if name == "fedreg" else list(TOLERANCE):
-        job = named_model(
+        simulation = named_model(
             images(8, public=0.2),
             "mlp",
             dtype,
@@ -225,113 +234,123 @@ def test_every_method(tmp_path, name, augment):
             augment=augment,
             training=training,
         )
-        if job.method.vectorises and job.method.trains_clients:
-            Both(job, tmp_path / dtype, cohort=3).check(3)
+        if simulation.method.vectorizes and simulation.method.trains_clients:
+            Both(simulation, tmp_path / dtype, cohort=3).check(3)
 
 
 class OwnStep(Method):
     """A step of its own with a gradient elsewhere, and a state that it keeps."""
 
-    def client_state(self, setting):
-        return {"drift": setting.parameters}
+    def client_state(self, context):
+        return {"drift": context.parameters}
 
-    def begin(self, local):
-        noise = torch.randn(len(local.weights), generator=local.generator)
-        local.cache["noise"] = 0.01 * noise.to(local.weights)
-        local.rows["importance"] = torch.linspace(0.5, 1.5, local.size, dtype=local.weights.dtype)
-        local.freeze("start", local.start)
+    def begin(self, client_context):
+        noise = torch.randn(len(client_context.weights), generator=client_context.generator)
+        client_context.cache["noise"] = 0.01 * noise.to(client_context.weights)
+        client_context.rows["importance"] = torch.linspace(
+            0.5, 1.5, client_context.size, dtype=client_context.weights.dtype
+        )
+        client_context.freeze("start", client_context.start)
 
-    def step(self, local, batch):
+    def step(self, client_context, batch):
         def loss(at):
-            logits = local.forward(batch.x, at)
-            weighted = local.criterion(logits, batch.y) * local.rows["importance"][batch.index]
-            return weighted + 0.1 * (local.frozen("start", batch) - logits).square().mean(-1)
+            logits = client_context.forward(batch.x, at)
+            weighted = (
+                client_context.criterion(logits, batch.y) * client_context.rows["importance"][batch.index]
+            )
+            return weighted + 0.1 * (client_context.frozen("start", batch) - logits).square().mean(-1)
 
-        gradient = local.gradient_at(local.weights + local.cache["noise"], loss, batch)
-        local.descend(local.decayed(gradient) + 0.1 * local.own["drift"] / local.size)
+        gradient = client_context.gradient_at(
+            client_context.weights + client_context.cache["noise"], loss, batch
+        )
+        client_context.descend(
+            client_context.decayed(gradient) + 0.1 * client_context.state["drift"] / client_context.size
+        )
 
-    def finish(self, local):
-        return Finished(state={"drift": local.weights - local.start.parameters})
+    def finish(self, client_context):
+        return Finished(state={"drift": client_context.weights - client_context.start.parameters})
 
 
 @pytest.mark.filterwarnings("ignore:There is a performance drop")
-@pytest.mark.parametrize("optimiser", ["sgd", "adam", "adamw"])
-def test_a_method_with_a_step_of_its_own(tmp_path, optimiser):
-    decay = {"weight_decay": 0.1, "unlearnable": "no_decay"}
-    training = {**RAGGED, **decay, "epochs": (1, 4), "optimiser": optimiser, "lr": 0.02}
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "adamw"])
+def test_a_method_with_a_step_of_its_own(tmp_path, optimizer):
+    decay = {"weight_decay": 0.1, "single_class": "no_decay"}
+    training = {**RAGGED, **decay, "epochs": (1, 4), "optimizer": optimizer, "lr": 0.02}
     for dtype in TOLERANCE:
-        job = named_model(images(8), "mlp", dtype, loss="tce", training=training)
-        Both(replace(job, method=OwnStep()), tmp_path / dtype, cohort=3).check(3)
+        simulation = named_model(images(8), "mlp", dtype, loss="tce", training=training)
+        Both(replace(simulation, method=OwnStep()), tmp_path / dtype, cohort=3).check(3)
 
 
 class OwnMoment(Method):
     """A step that puts a new tensor in the place of its moment, and finishes with it."""
 
-    def step(self, local, batch):
-        gradient = local.gradient(lambda: self.loss(local, batch), batch)
-        local.moments["mean"] = 0.5 * local.moments.get("mean", torch.zeros_like(gradient)) + gradient
-        local.weights.sub_(0.05 * local.moments["mean"])
+    def step(self, client_context, batch):
+        gradient = client_context.gradient(lambda: self.loss(client_context, batch), batch)
+        client_context.moments["mean"] = (
+            0.5 * client_context.moments.get("mean", torch.zeros_like(gradient)) + gradient
+        )
+        client_context.weights.sub_(0.05 * client_context.moments["mean"])
 
-    def finish(self, local):
-        return Finished(state={"mean": local.moments["mean"]})
+    def finish(self, client_context):
+        return Finished(state={"mean": client_context.moments["mean"]})
 
 
 def test_a_moment_that_is_replaced_at_every_step(tmp_path):
-    job = make_job(ragged(5, 15), dtype="float64", training=RAGGED, participation=1.0)
-    Both(replace(job, method=OwnMoment()), tmp_path, cohort=3).check()
+    simulation = make_simulation(ragged(5, 15), dtype="float64", training=RAGGED, participation=1.0)
+    Both(replace(simulation, method=OwnMoment()), tmp_path, cohort=3).check()
 
 
 class RoundAware(Method):
     """Looks at the learning rate and the round, which a recorded step must not remember."""
 
-    def correct(self, local, gradient):
-        return gradient * (1 + local.lr) + 0.01 * local.setting.round
+    def correct(self, client_context, gradient):
+        return gradient * (1 + client_context.lr) + 0.01 * client_context.context.round
 
 
 class StepAware(Method):
     """Warms up, in its loss and in its correction."""
 
-    def loss(self, local, batch):
-        return super().loss(local, batch) * min(1.0, (local.taken + 1) / 3)
+    def loss(self, client_context, batch):
+        return super().loss(client_context, batch) * min(1.0, (client_context.taken + 1) / 3)
 
-    def correct(self, local, gradient):
-        return gradient * min(1.0, (local.taken + 1) / 5)
+    def correct(self, client_context, gradient):
+        return gradient * min(1.0, (client_context.taken + 1) / 5)
 
 
 class Plain(Method):
     """Looks at nothing that changes but its arguments."""
 
-    def correct(self, local, gradient):
-        return gradient + 0.1 * (local.weights - local.start.parameters)
+    def correct(self, client_context, gradient):
+        return gradient + 0.1 * (client_context.weights - client_context.start.parameters)
 
 
 @pytest.mark.parametrize(
     ("method", "recorded", "loss_recorded"),
     [(RoundAware(), False, True), (StepAware(), False, False), (Plain(), True, True)],
 )
-@pytest.mark.parametrize("options", [{"momentum": 0.9, "clip": 1.0}, {"optimiser": "adam"}], ids=str)
+@pytest.mark.parametrize("options", [{"momentum": 0.9, "clip": 1.0}, {"optimizer": "adam"}], ids=str)
 def test_recorded_steps_give_the_same(tmp_path, method, recorded, loss_recorded, options):
     training = {**RAGGED, **options, "lr": 0.02, "lr_decay": 0.9}
-    job = make_job(ragged(7, 15), dtype="float64", training=training, participation=1.0)
-    both = Both(replace(job, method=method), tmp_path)
-    both.vectorised._gradients._calls_before = both.vectorised._losses._calls_before = 2
+    simulation = make_simulation(ragged(7, 15), dtype="float64", training=training, participation=1.0)
+    both = Both(replace(simulation, method=method), tmp_path)
+    both.vectorized._gradients._calls_before = both.vectorized._losses._calls_before = 2
     both.check(5)
-    found = both.vectorised._gradients._recorded.values()
+    found = both.vectorized._gradients._recorded.values()
     assert len(found) > 0
     assert any(found) == recorded
-    assert any(both.vectorised._losses._recorded.values()) == loss_recorded
+    assert any(both.vectorized._losses._recorded.values()) == loss_recorded
 
 
 @pytest.mark.parametrize("model", ["mlp", "small_cnn"])
 def test_recording_changes_no_bit(tmp_path, model):
-    job = named_model(images(8), model, "float32", loss="wsm", training=RAGGED)
-    received = Received(1, job.model.weights.copy())
-    engine = Vectorised(job, ClientStates(tmp_path))
-    clients = range(len(job.federation))
-    before = list(engine.train(clients, received))
+    simulation = named_model(images(8), model, "float32", loss="wsm", training=RAGGED)
+    broadcast = Broadcast(1, simulation.model.weights.copy())
+    engine = Vectorized(simulation, ClientStates(tmp_path))
+    clients = range(len(simulation.federation))
+    before = list(engine.train(clients, broadcast))
     engine._gradients._calls_before = engine._losses._calls_before = 0
     for _ in range(4):
-        after = list(engine.train(clients, received))
+        after = list(engine.train(clients, broadcast))
         for one, other in zip(before, after, strict=True):
             assert torch.equal(one.weights.parameters, other.weights.parameters)
             assert one.loss_after == other.loss_after
@@ -342,48 +361,52 @@ def batch_normed() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
 
 
-def test_batch_norm_vectorises_with_equal_batches(tmp_path):
+def test_batch_norm_vectorizes_with_equal_batches(tmp_path):
     for dtype in TOLERANCE:
         training = {**RAGGED, "last_batch": "drop", "epochs": (1, 3)}
-        job = make_job(equal_blobs(), batch_normed(), dtype, training=training, participation=1.0)
-        Both(job, tmp_path / dtype).check()
+        simulation = make_simulation(
+            equal_blobs(), batch_normed(), dtype, training=training, participation=1.0
+        )
+        Both(simulation, tmp_path / dtype).check()
 
 
 def equal_blobs() -> Federation:
-    chance = np.random.default_rng(0)
-    x, y = chance.normal(size=(100, 5)).astype(np.float32), chance.integers(0, 3, 100)
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(100, 5)).astype(np.float32), rng.integers(0, 3, 100)
     return Federation.from_arrays(x, y, x, y, client_ids=np.repeat(np.arange(5), 20), validation=0.0)
 
 
-def falls_back(job: Job, folder, reason: str) -> None:
-    both = Both(job, folder)
+def falls_back(simulation: Simulation, folder, reason: str) -> None:
+    both = Both(simulation, folder)
     for _ in range(2):
         for alone, together in both.round():
             assert torch.equal(alone.weights.parameters, together.weights.parameters)
-            assert torch.equal(alone.weights.floats, together.weights.floats)
+            assert torch.equal(alone.weights.float_buffers, together.weights.float_buffers)
     assert len(both.said) == 1
     assert reason in both.said[0]
 
 
-def test_what_does_not_vectorise_trains_serially_and_says_so(tmp_path):
+def test_what_does_not_vectorize_trains_serially_and_says_so(tmp_path):
     training = RAGGED
-    unequal = make_job(ragged(), batch_normed(), training=training, participation=1.0)
+    unequal = make_simulation(ragged(), batch_normed(), training=training, participation=1.0)
     falls_back(unequal, tmp_path / "norm", "batches of equal size")
-    dropout = make_job(net=nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)), training=training)
+    dropout = make_simulation(net=nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)), training=training)
     falls_back(dropout, tmp_path / "dropout", "dropout")
 
     class Hidden(nn.Linear):
         def forward(self, x):
             return super().forward(nn.functional.dropout(x, 0.5, self.training))
 
-    falls_back(make_job(net=Hidden(5, 3), training=training), tmp_path / "hidden", "could not be vectorised")
+    falls_back(
+        make_simulation(net=Hidden(5, 3), training=training), tmp_path / "hidden", "could not be vectorized"
+    )
 
     class Refuses(Method):
-        """Does not vectorise."""
+        """Does not vectorize."""
 
-        vectorises = False
+        vectorizes = False
 
-    falls_back(replace(make_job(), method=Refuses()), tmp_path / "refuses", "Refuses")
+    falls_back(replace(make_simulation(), method=Refuses()), tmp_path / "refuses", "Refuses")
 
     class Mixing(WSM, frozen=True):
         """Forms shares over the counts of all clients."""
@@ -391,25 +414,25 @@ def test_what_does_not_vectorise_trains_serially_and_says_so(tmp_path):
         def terms(self, counts):
             return (counts / counts.sum()).log()
 
-    falls_back(replace(make_job(), loss=Mixing()), tmp_path / "mixing", "each row of the counts")
+    falls_back(replace(make_simulation(), loss=Mixing()), tmp_path / "mixing", "each row of the counts")
 
     class Alone(Method):
         """Fails without a word where it sees many clients at once."""
 
-        def correct(self, local, gradient):
-            if type(local) is not Local:
+        def correct(self, client_context, gradient):
+            if type(client_context) is not ClientContext:
                 raise NotImplementedError
             return gradient
 
-    falls_back(replace(make_job(), method=Alone()), tmp_path / "alone", "(NotImplementedError)")
+    falls_back(replace(make_simulation(), method=Alone()), tmp_path / "alone", "(NotImplementedError)")
 
     class AskedMoments(Method):
         """Looks ahead along the momentum."""
 
-        def correct(self, local, gradient):
-            return gradient + local.moments.get("momentum", torch.zeros_like(gradient))
+        def correct(self, client_context, gradient):
+            return gradient + client_context.moments.get("momentum", torch.zeros_like(gradient))
 
-    asked = replace(make_job(training={**training, "momentum": 0.5}), method=AskedMoments())
+    asked = replace(make_simulation(training={**training, "momentum": 0.5}), method=AskedMoments())
     falls_back(asked, tmp_path / "moments", "'moments'")
 
 
@@ -417,12 +440,14 @@ def test_a_fault_of_the_users_own_is_raised_with_its_client(tmp_path):
     class Faulty(Method):
         """Always fails."""
 
-        def loss(self, local, batch):
+        def loss(self, client_context, batch):
             raise ZeroDivisionError("own fault")
 
-    engine = Vectorised(replace(make_job(), method=Faulty()), ClientStates(tmp_path), say=lambda line: None)
+    engine = Vectorized(
+        replace(make_simulation(), method=Faulty()), ClientStates(tmp_path), say=lambda line: None
+    )
     with pytest.raises(ZeroDivisionError, match="own fault") as raised:
-        list(engine.train([2], Received(1, engine.job.model.weights.copy())))
+        list(engine.train([2], Broadcast(1, engine.simulation.model.weights.copy())))
     assert "client 2" in raised.value.__notes__[0]
 
 
@@ -430,25 +455,25 @@ def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
     class Drawing(Method):
         """Draws from the global generator, first and last."""
 
-        def begin(self, local):
+        def begin(self, client_context):
             torch.rand(1)
 
-        def finish(self, local):
+        def finish(self, client_context):
             return Finished(uploads={"drawn": torch.rand(1)})
 
-    job, said = replace(make_job(training=RAGGED), method=Drawing()), []
-    received = Received(1, job.model.weights.copy())
-    start = received.weights.parameters.clone()
+    simulation, said = replace(make_simulation(training=RAGGED), method=Drawing()), []
+    broadcast = Broadcast(1, simulation.model.weights.copy())
+    start = broadcast.weights.parameters.clone()
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    engine = Vectorised(job, ClientStates(tmp_path / "together"), say=said.append)
-    together = list(engine.train([0, 1], received))
+    engine = Vectorized(simulation, ClientStates(tmp_path / "together"), say=said.append)
+    together = list(engine.train([0, 1], broadcast))
     # One client after the other would leave the generator alone too.
     assert not said
     assert torch.equal(torch.rand(1), expected)
-    assert torch.equal(received.weights.parameters, start)
-    alone = list(Serial(job, ClientStates(tmp_path / "alone")).train([0, 1], received))
+    assert torch.equal(broadcast.weights.parameters, start)
+    alone = list(Serial(simulation, ClientStates(tmp_path / "alone")).train([0, 1], broadcast))
     for mine, other in zip(together, alone, strict=True):
         assert torch.equal(mine.uploads["drawn"], other.uploads["drawn"])
 
@@ -458,13 +483,13 @@ def test_a_run_records_its_cohort_and_equals_itself_when_resumed(tmp_path):
         return run(
             {"partition": {"name": "dirichlet", "clients": 6}, "participation": 3, "rounds": 4, **values},
             out=tmp_path / folder,
-            engine={"name": "vectorised"},
+            engine={"name": "vectorized"},
             evaluation={"every": 1, "chunk": 500},
             say=lambda line: None,
         )
 
     whole = go("whole")
-    assert whole.values["engine"]["cohort"] == cohort_of(whole.job.model.parameters.numel())
+    assert whole.values["engine"]["cohort"] == cohort_of(whole.simulation.model.parameters.numel())
     go("parts", rounds=2)
     parts = resume(tmp_path / "parts", {"rounds": 4}, say=lambda line: None)
     assert torch.equal(whole.weights().parameters, parts.weights().parameters)

@@ -1,1 +1,1 @@
-"""Ways to divide labelled samples among clients, one file each."""
+"""Ways to divide labeled samples among clients, one file each."""

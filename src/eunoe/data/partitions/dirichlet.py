@@ -1,13 +1,13 @@
 """Clients of one size with a class mix each, as in Hsu et al. 2019 and the TCE and WSM papers.
 
 Each client draws class proportions p ~ Dirichlet(alpha, ..., alpha). The papers then draw its labels
-one by one from p; a class that runs out is struck from p, which is renormalised. That is the same as
+one by one from p; a class that runs out is struck from p, which is renormalized. That is the same as
 drawing labels from p without end and rejecting those that have run out, and which of a batch of draws
 are rejected does not depend on their order. So here a client draws the counts of all its labels at
-once (a multinomial), takes what the stock allows, and draws the rest from the renormalised p: counts
+once (a multinomial), takes what the stock allows, and draws the rest from the renormalized p: counts
 of exactly the same distribution, in at most as many steps as there are classes.
 
-Where every class in p has run out, the papers' renormalisation is 0/0; here the client fills up with
+Where every class in p has run out, the papers' renormalization is 0/0; here the client fills up with
 a uniform draw from the samples that are left. The samples left over by rounding have no owner.
 """
 
@@ -55,7 +55,7 @@ def draw(mix: NDArray[np.float64], left: Integers, size: int, generator: np.rand
     while missing := size - int(taken.sum()):
         mix = np.where(taken < left, mix, 0.0)
         mass = mix.sum()
-        # Below this the renormalised mix would lose its precision.
+        # Below this the renormalized mix would lose its precision.
         if mass < 1e-280:
             return taken + generator.multivariate_hypergeometric(left - taken, missing, method="marginals")
         mix = mix / mass

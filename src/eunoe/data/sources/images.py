@@ -1,4 +1,4 @@
-"""Encoded pictures to arrays of bytes, all of one size and either all grey or all coloured."""
+"""Encoded pictures to arrays of bytes, all of one size and either all gray or all colored."""
 
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -13,15 +13,15 @@ if TYPE_CHECKING:
 
 Mode = Literal["L", "RGB"]
 Size = PositiveInt | tuple[PositiveInt, PositiveInt]
-_GREY = {"1", "L", "LA"}
-_COLOURED = {"RGB", "RGBA", "P", "CMYK", "YCbCr"}
-_NAMES: dict[Mode, str] = {"L": "grey", "RGB": "coloured"}
+_GRAY = {"1", "L", "LA"}
+_COLORED = {"RGB", "RGBA", "P", "CMYK", "YCbCr"}
+_NAMES: dict[Mode, str] = {"L": "gray", "RGB": "colored"}
 
 
 class Pictures:
     """Decodes one picture after the other; the first one sets what `mode` and `size` leave open.
 
-    `mode` L is grey [H, W] and RGB is coloured [H, W, 3]; `size` is (height, width), or one number for both.
+    `mode` L is gray [H, W] and RGB is colored [H, W, 3]; `size` is (height, width), or one number for both.
     """
 
     def __init__(self, mode: Mode | None = None, size: Size | None = None) -> None:
@@ -43,11 +43,11 @@ class Pictures:
     def _fitted(self, picture: Any, where: str) -> Bytes:
         from PIL import Image
 
-        if picture.mode not in _GREY | _COLOURED:
+        if picture.mode not in _GRAY | _COLORED:
             raise InputError(
                 f"{where} has pixels of type {picture.mode}; only 8 bits a channel are known here"
             )
-        mode: Mode = "L" if picture.mode in _GREY else "RGB"
+        mode: Mode = "L" if picture.mode in _GRAY else "RGB"
         size = self._resize or (picture.height, picture.width)
         if self._first is None:
             self._first = (where, mode, size)

@@ -10,8 +10,8 @@ from eunoe.engines.portable import portable
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.engines.serial import noting
 from eunoe.system.memory import keep_freed_memory
-from eunoe.training.client import Received, Update, train_client
-from eunoe.training.simulation import Job
+from eunoe.training.client import Broadcast, Update, train_client
+from eunoe.training.simulation import Simulation
 
 
 class Actor:
@@ -22,7 +22,7 @@ class Actor:
 
         torch.set_num_threads(1)
         keep_freed_memory()
-        self._job: Job = unpacked(ray.get(references[0]), copy=False)
+        self._job: Simulation = unpacked(ray.get(references[0]), copy=False)
         self._last: tuple[str, Any] = ("", None)
 
     def ready(self) -> None:
@@ -32,11 +32,11 @@ class Actor:
         """Train a few clients; give their updates and their new states."""
 
         def work() -> list[tuple[Update, Any]]:
-            received: Received = self._receive(references[0])
+            broadcast: Broadcast = self._receive(references[0])
             results = []
             for client, state in zip(clients, unpacked(states), strict=True):
-                with noting(client, received.round):
-                    results.append(train_client(self._job, client, received, state))
+                with noting(client, broadcast.round):
+                    results.append(train_client(self._job, client, broadcast, state))
             return results
 
         return _answer(work)

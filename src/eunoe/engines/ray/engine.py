@@ -21,8 +21,8 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.actor import Actor
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.errors import InputError, RunFailed, first_line
-from eunoe.training.client import Received, Update
-from eunoe.training.simulation import Job
+from eunoe.training.client import Broadcast, Update
+from eunoe.training.simulation import Simulation
 
 # A task that ends this many workers would end the next one too; so with workers that cannot start.
 _LOSSES_ALLOWED = 3
@@ -58,14 +58,14 @@ class Ray(Engine):
 
     def __init__(
         self,
-        job: Job,
+        simulation: Simulation,
         states: ClientStates,
         address: str | None = None,
         workers: int | None = None,
         say: Callable[[str], None] = print,
     ) -> None:
-        super().__init__(job, states)
-        if job.model.device.type != "cpu":
+        super().__init__(simulation, states)
+        if simulation.model.device.type != "cpu":
             raise InputError("the ray engine trains on the CPU; take engine 'serial' for another device")
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
@@ -84,18 +84,18 @@ class Ray(Engine):
             _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
         try:
             # What is trained on at the server stays there.
-            sent = replace(job, setting=replace(job.setting, trainer=None))
+            sent = replace(simulation, context=replace(simulation.context, trainer=None))
             self._job = ray.put(packed(sent))
             self._hire()
         except BaseException:
             self.close()
             raise
 
-    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         self._hire()
         together = max(1, min(len(clients) // (_SHARES * self._cores()), _BYTES // self._update_bytes()))
         groups = [clients[i : i + together] for i in range(0, len(clients), together)]
-        message = self._ray.put(packed(received))
+        message = self._ray.put(packed(broadcast))
 
         def submit(actor: Any, number: int) -> Any:
             states = packed([self.states.load(client) for client in groups[number]])
@@ -103,11 +103,11 @@ class Ray(Engine):
 
         for group in self._in_order(len(groups), submit):
             for update, state in group:
-                self.states.save(update.client, received.round, state)
+                self.states.save(update.client, broadcast.round, state)
                 yield update
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        parts = chunks(self.job, where)
+        parts = chunks(self.simulation, where)
         together = max(1, len(models) * len(parts) // (_SHARES * self._cores()))
         tasks = [
             (model, parts[i : i + together])
@@ -250,10 +250,12 @@ class Ray(Engine):
             self._say(f"warning: waiting for a free core of the Ray cluster, which has {cores} in all")
 
     def _update_bytes(self) -> int:
-        weights, uploads = self.job.model.weights, self.job.method.uploads(self.job.setting)
-        lanes = (weights.parameters, weights.floats, weights.integers)
+        weights, uploads = (
+            self.simulation.model.weights,
+            self.simulation.method.uploads(self.simulation.context),
+        )
         extra = sum(upload.size for upload in uploads.values()) * weights.parameters.itemsize
-        return sum(lane.numel() * lane.itemsize for lane in lanes) + extra
+        return sum(lane.numel() * lane.itemsize for lane in weights.vectors().values()) + extra
 
 
 def _connect(address: str, workers: int | None) -> None:

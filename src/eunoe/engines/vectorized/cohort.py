@@ -13,11 +13,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from eunoe.core.batches import plan_steps
 from eunoe.core.rng import generator, torch_generator
 from eunoe.methods.client_context import Batch
-from eunoe.methods.context import Setting
-from eunoe.training.client import plan_steps
-from eunoe.training.simulation import Job
+from eunoe.methods.context import RoundContext
+from eunoe.training.simulation import Simulation
 
 Integers = NDArray[np.int64]
 
@@ -33,8 +33,8 @@ class Cohort:
     many of a batch are real, 0 where a client has no such step left.
     """
 
-    job: Job
-    setting: Setting
+    simulation: Simulation
+    context: RoundContext
     clients: list[int]
     index: Integers
     lengths: Integers
@@ -42,13 +42,15 @@ class Cohort:
     exact: bool
 
     @classmethod
-    def plan(cls, job: Job, setting: Setting, clients: Sequence[int], exact: bool) -> "Cohort":
+    def plan(
+        cls, simulation: Simulation, context: RoundContext, clients: Sequence[int], exact: bool
+    ) -> "Cohort":
         """Draw every client's batches."""
-        sizes, training = job.federation.sizes, setting.training
+        sizes, training = simulation.federation.sizes, context.training
         plans = []
         for client in clients:
-            chance = generator(setting.seed, "batches", setting.round, client)
-            order, lengths = plan_steps(int(sizes[client]), training, chance, setting.has_batch_norm)
+            rng = generator(context.seed, "batches", context.round, client)
+            order, lengths = plan_steps(int(sizes[client]), training, rng, context.has_batch_norm)
             plans.append((client, order, lengths))
         plans.sort(key=lambda plan: -len(plan[2]))
         padded = np.zeros((len(plans), len(plans[0][2])), np.int64)
@@ -62,8 +64,8 @@ class Cohort:
         index = np.zeros(real.shape, np.int64)
         index[real] = np.concatenate([order for _, order, _ in plans])
         return cls(
-            job,
-            setting,
+            simulation,
+            context,
             [client for client, _, _ in plans],
             np.ascontiguousarray(index.transpose(1, 0, 2)),
             np.ascontiguousarray(padded.T),
@@ -92,7 +94,7 @@ class Cohort:
     @property
     def longest(self) -> int:
         """A number of samples that no client of the cohort exceeds."""
-        sizes = self.job.federation.sizes
+        sizes = self.simulation.federation.sizes
         largest = int(sizes[self.clients].max())
         return largest if self.exact else _level(largest, int(sizes.max()))
 
@@ -104,25 +106,25 @@ class Cohort:
     @cached_property
     def counts(self) -> Tensor:
         """How many training samples of each class each client has, in the model's type."""
-        federation, classes = self.job.federation, self.job.federation.classes
+        federation, classes = self.simulation.federation, self.simulation.federation.classes
         sizes = federation.sizes[self.clients]
         owners = np.repeat(np.arange(len(self)), sizes)
         within = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         rows = federation.order[federation.offsets[self.clients][owners] + within]
         labels = federation.samples("clients").y[torch.from_numpy(rows)]
         flat = torch.bincount(torch.from_numpy(owners) * classes + labels, minlength=len(self) * classes)
-        return flat.view(len(self), classes).to(self.job.model.dtype)
+        return flat.view(len(self), classes).to(self.simulation.model.dtype)
 
     @property
     def loss_counts(self) -> Tensor:
         """The class counts that the loss is told of each client, in the model's type."""
-        if self.setting.training.label_counts == "train":
+        if self.context.training.label_counts == "train":
             return self.counts
-        return torch.stack([self.job.loss_counts(client) for client in self.clients]).to(self.counts)
+        return torch.stack([self.simulation.loss_counts(client) for client in self.clients]).to(self.counts)
 
     def batches(self) -> Iterator[Batch]:
         """The batch of every step, with a first dimension of clients: at least those that have the step."""
-        federation, device = self.job.federation, self.job.model.device
+        federation, device = self.simulation.federation, self.simulation.model.device
         steps, clients, width = self.index.shape
         rows = federation.order[federation.offsets[self.clients][:, None] + self.index]
         # A client whose steps are over computes on, and what comes of it is not used.
@@ -131,8 +133,8 @@ class Cohort:
         levels = [n if self.exact else _level(n, clients) for n in self.active]
         labels = federation.samples("clients").y
         chances = [
-            torch_generator(self.setting.seed, "augmentation", self.setting.round, client)
-            for client in (self.clients if self.job.augment.active else ())
+            torch_generator(self.context.seed, "augmentation", self.context.round, client)
+            for client in (self.clients if self.simulation.augment.active else ())
         ]
         first = 0
         while first < steps:
@@ -152,19 +154,19 @@ class Cohort:
 
     def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Tensor:
         """Model inputs for rows [steps, clients, batch], as each client sees them."""
-        federation, job = self.job.federation, self.job
+        federation, simulation = self.simulation.federation, self.simulation
         x = federation.inputs("clients", rows.reshape(-1))
         x = x.reshape(*rows.shape, *x.shape[1:])
         if federation.shift is not None:
             for client, own in zip(self.clients, x.unbind(1), strict=False):
                 change = federation.shift.parameters(federation.shift_seed, client)
                 own.copy_(federation.shift.apply(own.flatten(0, 1), change).view(own.shape))
-        x = x.to(job.model.device)
+        x = x.to(simulation.model.device)
         if chances:
             for step, lengths in zip(x, self.lengths[first:], strict=False):
-                for own, length, chance in zip(step, lengths, chances, strict=False):
+                for own, length, rng in zip(step, lengths, chances, strict=False):
                     if length:
-                        own[:length] = job.augmented(own[:length], chance)
+                        own[:length] = simulation.augmented(own[:length], rng)
         return x
 
 

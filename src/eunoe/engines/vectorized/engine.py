@@ -2,7 +2,7 @@
 
 For small models, where Python costs more than arithmetic, this is several times faster than one client
 after the other. Results differ from the other engines in the last bits, since sums are formed in
-another order. What cannot be vectorised trains one client after the other, and that is said.
+another order. What cannot be vectorized trains one client after the other, and that is said.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import vmap
 
-from eunoe.core.flat_model import Weights
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.optimizer import descend
 from eunoe.core.rng import global_stream
 from eunoe.engines.client_states import ClientStates
@@ -21,11 +21,11 @@ from eunoe.engines.vectorized.cohort import Cohort
 from eunoe.engines.vectorized.compiled import Compiled
 from eunoe.engines.vectorized.inside import Inside, Stage, Watched, local_inside, masked_mean
 from eunoe.errors import first_line
-from eunoe.methods.base import Finished, Method, Vectors
-from eunoe.methods.client_context import Batch, Local
-from eunoe.methods.context import Setting
-from eunoe.training.client import Received, Update, make_local
-from eunoe.training.simulation import Job
+from eunoe.methods.base import Finished, Method
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.training.client import Broadcast, Update, make_client_context
+from eunoe.training.simulation import Simulation
 
 T = TypeVar("T")
 
@@ -40,140 +40,155 @@ def cohort_of(parameters: int) -> int:
     return max(2, min(_CLIENTS, _PARAMETERS // parameters))
 
 
-class Vectorised(Serial):
+class Vectorized(Serial):
     """A cohort of clients at a time; evaluation is that of the serial engine."""
 
     def __init__(
-        self, job: Job, states: ClientStates, cohort: int | None = None, say: Callable[[str], None] = print
+        self,
+        simulation: Simulation,
+        states: ClientStates,
+        cohort: int | None = None,
+        say: Callable[[str], None] = print,
     ) -> None:
-        super().__init__(job, states)
-        model, kind = job.model, type(job.method)
+        super().__init__(simulation, states)
+        model, kind = simulation.model, type(simulation.method)
         self.cohort = cohort or cohort_of(model.parameters.numel())
         self._say, self._said = say, set[str]()
-        self._serial = _why_serial(job)
-        self._has_buffers = bool(model.floats.numel() or model.integers.numel()) or job.setting.has_batch_norm
+        self._serial = _why_serial(simulation)
+        self._has_buffers = (
+            bool(model.float_buffers.numel() or model.int_buffers.numel())
+            or simulation.context.has_batch_norm
+        )
         self._terms_checked = False
         self._own_step = kind.step is not Method.step
         self._needs_local = kind.begin is not Method.begin or kind.finish is not Method.finish
         self._exact = self._has_buffers or self._own_step or model.parameters.numel() > _SMALL
-        self._setting = Watched.like(job.setting)
+        self._setting = Watched.like(simulation.context)
         # Recording costs as much as some hundred steps save, and a participation has one loss for many steps.
         self._gradients = Compiled(model.module, lambda: self._setting.noticed, calls_before=100)
         self._losses = Compiled(model.module, lambda: self._setting.noticed, calls_before=10)
         # Samples of a batch that went forwards and backwards in one step, as a multiple of the batch.
         self._passes = (0.0, 0.0)
 
-    def train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
-        received = received.to(self.job.model.device)
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        broadcast = broadcast.to(self.simulation.model.device)
         for first in range(0, len(clients), self.cohort):
-            yield from self._train(clients[first : first + self.cohort], received)
+            yield from self._train(clients[first : first + self.cohort], broadcast)
 
-    def _train(self, clients: Sequence[int], received: Received) -> Iterator[Update]:
-        job, training = self.job, self.job.setting.training
+    def _train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        simulation, training = self.simulation, self.simulation.context.training
         skipped = {
             client
-            for client in (clients if training.unlearnable == "skip" else ())
-            if not job.loss.learns_from(job.loss_counts(client))
+            for client in (clients if training.single_class == "skip" else ())
+            if not simulation.loss.learns_from(simulation.loss_counts(client))
         }
         together = [client for client in clients if client not in skipped]
         done: dict[int, tuple[Update, Vectors]] = {}
         if self._serial is None and together:
-            setting = job.setting_in(received.round)
-            cohort = Cohort.plan(job, setting, together, self._exact)
+            context = simulation.context_in(broadcast.round)
+            cohort = Cohort.plan(simulation, context, together, self._exact)
             if self._has_buffers and not cohort.equal:
-                self._tell("batch normalisation needs batches of equal size")
+                self._tell("batch normalization needs batches of equal size")
             else:
                 try:
-                    done = self._train_cohort(cohort, setting, received)
+                    done = self._train_cohort(cohort, context, broadcast)
                 except Exception as error:
                     # If the fault is not vmap's, training alone will show it with its client.
-                    self._serial = f"this could not be vectorised ({first_line(error)})"
+                    self._serial = f"this could not be vectorized ({first_line(error)})"
         if self._serial is not None:
             self._tell(self._serial)
         for client in clients:
             if client in done:
                 update, state = done.pop(client)
-                self.states.save(client, received.round, state)
+                self.states.save(client, broadcast.round, state)
                 yield update
             else:
-                yield train_and_keep(self, client, received)
+                yield train_and_keep(self, client, broadcast)
 
     def _train_cohort(
-        self, cohort: Cohort, setting: Setting, received: Received
+        self, cohort: Cohort, context: RoundContext, broadcast: Broadcast
     ) -> dict[int, tuple[Update, Vectors]]:
-        job, model = self.job, self.job.model
-        self._setting = Watched.like(setting)
-        start = received.weights
+        simulation, model = self.simulation, self.simulation.model
+        self._setting = Watched.like(context)
+        start = broadcast.weights
         with torch.random.fork_rng(devices=[]):
-            begun = self._begin(cohort, setting, received) if self._needs_local else []
-            locals = [local for local, _ in begun]
+            begun = self._begin(cohort, context, broadcast) if self._needs_local else []
+            client_contexts = [client_context for client_context, _ in begun]
             model.load(start)
             model.module.train()
             weights = start.parameters.repeat(len(cohort), 1)
-            floats, integers = (lane.repeat(len(cohort), 1) for lane in (start.floats, start.integers))
+            float_buffers, int_buffers = (
+                lane.repeat(len(cohort), 1) for lane in (start.float_buffers, start.int_buffers)
+            )
             buffers = {
-                name: lane for name, lane in (("floats", floats), ("integers", integers)) if lane.numel()
+                name: lane
+                for name, lane in (("float_buffers", float_buffers), ("int_buffers", int_buffers))
+                if lane.numel()
             }
-            stage = Stage.of(received, {**self._rows(cohort), **buffers}, locals, cohort.longest)
+            stage = Stage.of(broadcast, {**self._rows(cohort), **buffers}, client_contexts, cohort.longest)
             before, first, moments = self._steps(cohort, stage, weights)
             after = self._loss_after(stage, weights, first)
             results = {}
             for k, client in enumerate(cohort.clients):
-                lanes, finished = Weights(weights[k], floats[k], integers[k]), Finished()
-                if locals:
+                lanes, finished = Weights(weights[k], float_buffers[k], int_buffers[k]), Finished()
+                if client_contexts:
                     model.load(lanes)
-                    locals[k].taken = cohort.steps[k]
-                    locals[k].moments = {name: moment[k] for name, moment in moments.items()}
+                    client_contexts[k].taken = cohort.steps[k]
+                    client_contexts[k].moments = {name: moment[k] for name, moment in moments.items()}
                     torch.set_rng_state(begun[k][1])
-                    finished = job.method.finish(locals[k])
+                    finished = simulation.method.finish(client_contexts[k])
                     lanes = model.weights.copy()
                 forwards, backwards = (round(passes * cohort.samples[k]) for passes in self._passes)
                 update = Update(
                     client,
-                    int(job.federation.sizes[client]),
+                    int(simulation.federation.sizes[client]),
                     lanes.to("cpu"),
                     {name: value.detach().cpu() for name, value in finished.uploads.items()},
                     cohort.steps[k],
                     before[k],
                     after[k],
-                    forwards + (locals[k].forwards if locals else 0),
-                    backwards + (locals[k].backwards if locals else 0),
+                    forwards + (client_contexts[k].forwards if client_contexts else 0),
+                    backwards + (client_contexts[k].backwards if client_contexts else 0),
                 )
                 results[client] = update, finished.state
         return results
 
-    def _begin(self, cohort: Cohort, setting: Setting, received: Received) -> list[tuple[Local, Tensor]]:
+    def _begin(
+        self, cohort: Cohort, context: RoundContext, broadcast: Broadcast
+    ) -> list[tuple[ClientContext, Tensor]]:
         """The clients, each with where its stream of torch's global generator has got to."""
-        job, begun = self.job, []
+        simulation, begun = self.simulation, []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
-            with global_stream(job.model.device, setting.seed, "model", received.round, client):
-                job.model.load(received.weights)
-                job.model.module.train()
-                local = make_local(job, setting, client, received, self.states.load(client), steps)
-                job.method.begin(local)
-                begun.append((local, torch.get_rng_state()))
+            with global_stream(simulation.model.device, context.seed, "model", broadcast.round, client):
+                simulation.model.load(broadcast.weights)
+                simulation.model.module.train()
+                client_context = make_client_context(
+                    simulation, context, client, broadcast, self.states.load(client), steps
+                )
+                simulation.method.begin(client_context)
+                begun.append((client_context, torch.get_rng_state()))
         return begun
 
     def _rows(self, cohort: Cohort) -> Vectors:
         """What every cohort has of each client: its label counts and numbers."""
-        job, device = self.job, self.job.model.device
-        training, counts, told = job.setting.training, cohort.counts, cohort.loss_counts
-        sizes = torch.from_numpy(job.federation.sizes[cohort.clients])
+        simulation, device = self.simulation, self.simulation.model.device
+        training, counts, told = simulation.context.training, cohort.counts, cohort.loss_counts
+        sizes = torch.from_numpy(simulation.federation.sizes[cohort.clients])
         rows = {
             "counts": counts,
             "terms": self._terms(told),
-            "client": torch.tensor(cohort.clients),
+            "id": torch.tensor(cohort.clients),
             "size": sizes,
             "steps": torch.tensor(cohort.steps),
         }
-        if training.unlearnable == "no_decay" and training.weight_decay:
-            learns = torch.tensor([job.loss.learns_from(own) for own in told]).to(counts)
+        if training.single_class == "no_decay" and training.weight_decay:
+            learns = torch.tensor([simulation.loss.learns_from(own) for own in told]).to(counts)
             rows["weight decay"] = learns * training.weight_decay
         return {name: value.to(device) for name, value in rows.items()}
 
     def _terms(self, counts: Tensor) -> Tensor:
         """What the loss makes of every client's counts, the first of them looked at alone too, once."""
-        loss = self.job.loss
+        loss = self.simulation.loss
         terms = loss.terms(counts)
         if not self._terms_checked and len(counts) > 1:
             if not torch.allclose(terms[0], loss.terms(counts[0]), equal_nan=True):
@@ -183,7 +198,7 @@ class Vectorised(Serial):
 
     def _steps(self, cohort: Cohort, stage: Stage, weights: Tensor) -> tuple[list[float], Batch, Vectors]:
         """All steps of a cohort, on its weights; give the losses before, the first batch and the moments."""
-        training, lr = self.job.setting.training, vars(self._setting)["lr"]
+        training, lr = self.simulation.context.training, vars(self._setting)["lr"]
         decay = stage.rows["weight decay"][:, None] if "weight decay" in stage.rows else training.weight_decay
         moments: Vectors = {}
         before, first = [], None
@@ -214,25 +229,29 @@ class Vectorised(Serial):
         self, stage: Stage, weights: Tensor, batch: Batch, vectors: Vectors, taken: int
     ) -> tuple[Tensor, Tensor]:
         """The clients' corrected gradients and losses."""
-        method = self.job.method
+        method = self.simulation.method
 
-        def one(local: Inside, batch: Batch) -> tuple[Tensor, Tensor]:
-            local.taken = taken - 1
-            # The optimiser's moments stay outside: a method that asks for them trains serially.
-            del local.moments
-            gradient = local.gradient(lambda: method.loss(local, batch), batch)
-            return method.correct(local, gradient), _known(local.last_loss, local.weights)
+        def one(client_context: Inside, batch: Batch) -> tuple[Tensor, Tensor]:
+            client_context.taken = taken - 1
+            # The optimizer's moments stay outside: a method that asks for them trains serially.
+            del client_context.moments
+            gradient = client_context.gradient(lambda: method.loss(client_context, batch), batch)
+            return method.correct(client_context, gradient), _known(
+                client_context.last_loss, client_context.weights
+            )
 
         return self._call(one, stage, weights, batch, vectors, self._gradients)
 
     def _loss_after(self, stage: Stage, weights: Tensor, batch: Batch) -> list[float]:
         """The clients' losses on a batch as their first step saw it, leaving no trace in their statistics."""
 
-        def one(local: Inside, batch: Batch) -> Tensor:
-            return masked_mean(self.job.method.loss(local, batch), batch.mask)
+        def one(client_context: Inside, batch: Batch) -> Tensor:
+            return masked_mean(self.simulation.method.loss(client_context, batch), batch.mask)
 
         passes, vectors = self._passes, stage.first(len(weights))
-        vectors |= {name: vectors[name].clone() for name in ("floats", "integers") if name in vectors}
+        vectors |= {
+            name: vectors[name].clone() for name in ("float_buffers", "int_buffers") if name in vectors
+        }
         with torch.no_grad():
             losses = self._call(one, stage, weights, batch, vectors, self._losses)
         self._passes = passes
@@ -243,11 +262,11 @@ class Vectorised(Serial):
     ) -> tuple[Tensor, Vectors]:
         """A step of a method that has its own, on the weights; give the losses and the moments."""
 
-        def one(local: Inside, batch: Batch) -> tuple[Tensor, Vectors]:
-            local.taken = taken - 1
-            local.moments = {name: local.own[f"moment {name}"] for name in moments}
-            self.job.method.step(local, batch)
-            return _known(local.last_loss, local.weights), local.moments
+        def one(client_context: Inside, batch: Batch) -> tuple[Tensor, Vectors]:
+            client_context.taken = taken - 1
+            client_context.moments = {name: client_context.state[f"moment {name}"] for name in moments}
+            self.simulation.method.step(client_context, batch)
+            return _known(client_context.last_loss, client_context.weights), client_context.moments
 
         own = {f"own moment {name}": value for name, value in moments.items()}
         extended = Stage({**own, **stage.rows}, stage.common, stage.networks)
@@ -263,15 +282,15 @@ class Vectorised(Serial):
         compiled: Compiled | None = None,
     ) -> T:
         """A function of one client and its batch, for every client that has a row in the weights."""
-        names, setting = tuple(vectors), self._setting
+        names, context = tuple(vectors), self._setting
         given = [weights, batch.x, batch.y, batch.index, *([] if batch.mask is None else [batch.mask])]
 
         def one(*tensors: Tensor) -> T:
             weights, x, y, index, *mask = tensors[: len(given)]
             named = dict(zip(names, tensors[len(given) :], strict=True))
-            local = local_inside(self.job, setting, stage, weights, named)
-            result = function(local, Batch(x, y, index, mask[0] if mask else None))
-            self._passes = local.forwards / len(y), local.backwards / len(y)
+            client_context = local_inside(self.simulation, context, stage, weights, named)
+            result = function(client_context, Batch(x, y, index, mask[0] if mask else None))
+            self._passes = client_context.forwards / len(y), client_context.backwards / len(y)
             return result
 
         dimensions = (*(0 for _ in given), *stage.dimensions())
@@ -289,11 +308,11 @@ def _known(loss: Tensor | None, weights: Tensor) -> Tensor:
     return weights.new_full((), float("nan")) if loss is None else loss
 
 
-def _why_serial(job: Job) -> str | None:
-    """Why no client of a job can be vectorised, or None."""
-    if not job.method.vectorises:
-        return f"the method {type(job.method).__name__} does not vectorise"
+def _why_serial(simulation: Simulation) -> str | None:
+    """Why no client of a job can be vectorized, or None."""
+    if not simulation.method.vectorizes:
+        return f"the method {type(simulation.method).__name__} does not vectorize"
     random = (nn.modules.dropout._DropoutNd, nn.RReLU)
-    if any(isinstance(module, random) for module in job.model.module.modules()):
+    if any(isinstance(module, random) for module in simulation.model.module.modules()):
         return "the model draws random numbers (dropout)"
     return None

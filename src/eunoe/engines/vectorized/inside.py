@@ -12,22 +12,21 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value
 
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Vectors
-from eunoe.methods.client_context import Batch, Frozen, Local
-from eunoe.methods.context import Setting
-from eunoe.training.client import Received
-from eunoe.training.simulation import Job
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.methods.client_context import Batch, ClientContext, Frozen
+from eunoe.methods.context import RoundContext
+from eunoe.training.client import Broadcast
+from eunoe.training.simulation import Simulation
 
 
-class Watched(Setting):
+class Watched(RoundContext):
     """A setting that notes whether it or its client is asked for what changes by the round or the step."""
 
     noticed: set[str]
 
     @classmethod
-    def like(cls, setting: Setting) -> "Watched":
-        watched = cls(**{entry.name: getattr(setting, entry.name) for entry in fields(setting)})
+    def like(cls, context: RoundContext) -> "Watched":
+        watched = cls(**{entry.name: getattr(context, entry.name) for entry in fields(context)})
         object.__setattr__(watched, "noticed", set())
         return watched
 
@@ -38,18 +37,18 @@ class Watched(Setting):
 
 
 @dataclass
-class Inside(Local):
+class Inside(ClientContext):
     """A client inside vmap: its weights are one row of the cohort's, its losses are averaged by mask."""
 
     at: Tensor = field(default_factory=lambda: torch.empty(0))
     # The model's buffers, if it has any.
-    floats: Tensor | None = None
-    integers: Tensor | None = None
+    float_buffers: Tensor | None = None
+    int_buffers: Tensor | None = None
 
     def __getattribute__(self, name: str) -> Any:
         # A recorded step must not remember them.
-        if name in ("lr", "taken") and isinstance(self.setting, Watched):
-            self.setting.noticed.add(name)
+        if name in ("lr", "taken") and isinstance(self.context, Watched):
+            self.context.noticed.add(name)
         return super().__getattribute__(name)
 
     @property
@@ -58,11 +57,11 @@ class Inside(Local):
 
     def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
         self.forwards += len(x)
-        return self.model.forward_at(self.at if at is None else at, x, self.floats, self.integers)
+        return self.model.forward_at(self.at if at is None else at, x, self.float_buffers, self.int_buffers)
 
     def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         self.forwards += len(x)
-        return self.model.features_at(self.at if at is None else at, x, self.floats, self.integers)
+        return self.model.features_at(self.at if at is None else at, x, self.float_buffers, self.int_buffers)
 
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
         here = self.at
@@ -80,22 +79,22 @@ class Inside(Local):
         decays = isinstance(self.weight_decay, Tensor) or self.weight_decay
         return (
             gradient + self.weight_decay * self.at
-            if decays and self.training.optimiser != "adamw"
+            if decays and self.training.optimizer != "adamw"
             else gradient
         )
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         self.backwards += len(batch.y)
-        outside = self.floats, self.integers
+        outside = self.float_buffers, self.int_buffers
 
         # Buffers are arguments, since only arguments may be written to inside.
-        def mean_at(point: Tensor, floats: Tensor | None, integers: Tensor | None) -> Tensor:
-            self.floats, self.integers = floats, integers
+        def mean_at(point: Tensor, float_buffers: Tensor | None, int_buffers: Tensor | None) -> Tensor:
+            self.float_buffers, self.int_buffers = float_buffers, int_buffers
             return masked_mean(loss(point), batch.mask)
 
         gradient: Tensor
         gradient, self.last_loss = grad_and_value(mean_at)(at, *outside)
-        self.floats, self.integers = outside
+        self.float_buffers, self.int_buffers = outside
         return gradient
 
 
@@ -114,22 +113,27 @@ class Stage:
     networks: Mapping[str, bool]
 
     @classmethod
-    def of(cls, received: Received, rows: Vectors, locals: Sequence[Local], longest: int) -> "Stage":
+    def of(
+        cls, broadcast: Broadcast, rows: Vectors, client_contexts: Sequence[ClientContext], longest: int
+    ) -> "Stage":
         """From what the server sent, and from what each client prepared if it did, padded to the longest."""
-        start = received.weights
-        common = {"start parameters": start.parameters, "start floats": start.floats}
-        common |= {f"shared {name}": value for name, value in received.shared.items()}
-        first = locals[0] if locals else None
+        start = broadcast.weights
+        common = {"start parameters": start.parameters, "start float_buffers": start.float_buffers}
+        common |= {f"shared {name}": value for name, value in broadcast.shared.items()}
+        first = client_contexts[0] if client_contexts else None
         stage = cls(rows, common, {name: n.features for name, n in first.networks.items()} if first else {})
         if first:
-            stage._put("own", [local.own for local in locals])
-            stage._put("cache", [local.cache for local in locals])
-            stage._put("by sample", [local.rows for local in locals], longest)
+            stage._put("state", [client_context.state for client_context in client_contexts])
+            stage._put("cache", [client_context.cache for client_context in client_contexts])
+            stage._put("by sample", [client_context.rows for client_context in client_contexts], longest)
             for name in stage.networks:
-                asked = [local.networks[name] for local in locals]
+                asked = [client_context.networks[name] for client_context in client_contexts]
                 outputs = [{} if n.outputs is None else {"outputs": n.outputs} for n in asked]
                 stage._put(f"network {name}", outputs, longest)
-                lanes = [{"parameters": n.weights.parameters, "floats": n.weights.floats} for n in asked]
+                lanes = [
+                    {"parameters": n.weights.parameters, "float_buffers": n.weights.float_buffers}
+                    for n in asked
+                ]
                 stage._put(
                     f"network {name}", [{} if o else lane for o, lane in zip(outputs, lanes, strict=True)]
                 )
@@ -157,7 +161,9 @@ class Stage:
                 self.rows[f"{kind} {name}"] = torch.stack(values)
 
 
-def local_inside(job: Job, setting: Setting, stage: Stage, weights: Tensor, named: Vectors) -> Inside:
+def local_inside(
+    simulation: Simulation, context: RoundContext, stage: Stage, weights: Tensor, named: Vectors
+) -> Inside:
     """A client inside vmap from its vectors."""
 
     def parts(kind: str) -> Vectors:
@@ -165,22 +171,22 @@ def local_inside(job: Job, setting: Setting, stage: Stage, weights: Tensor, name
 
     def network(name: str, features: bool) -> Frozen:
         found, empty = parts(f"network {name}"), torch.empty(0)
-        lanes = Weights(found.get("parameters", empty), found.get("floats", empty), empty)
+        lanes = Weights(found.get("parameters", empty), found.get("float_buffers", empty), empty)
         return Frozen(lanes, features, found.get("outputs"))
 
     empty = torch.empty(0)
-    numbers: Any = {name: named[name] for name in ("client", "size", "steps")}
-    decay: Any = named.get("weight decay", setting.training.weight_decay)
+    numbers: Any = {name: named[name] for name in ("id", "size", "steps")}
+    decay: Any = named.get("weight decay", context.training.weight_decay)
     return Inside(
-        model=job.model,
-        setting=setting,
+        model=simulation.model,
+        context=context,
         counts=named["counts"],
-        loss=job.loss,
+        loss=simulation.loss,
         terms=named["terms"],
-        start=Weights(named["start parameters"], named["start floats"], empty),
+        start=Weights(named["start parameters"], named["start float_buffers"], empty),
         shared=parts("shared"),
-        own=parts("own"),
-        lr=vars(setting)["lr"],
+        state=parts("state"),
+        lr=vars(context)["lr"],
         weight_decay=decay,
         data=_no_data,
         generator=torch.default_generator,
@@ -188,8 +194,8 @@ def local_inside(job: Job, setting: Setting, stage: Stage, weights: Tensor, name
         rows=parts("by sample"),
         networks={name: network(name, features) for name, features in stage.networks.items()},
         at=weights,
-        floats=named.get("floats"),
-        integers=named.get("integers"),
+        float_buffers=named.get("float_buffers"),
+        int_buffers=named.get("int_buffers"),
         **numbers,
     )
 

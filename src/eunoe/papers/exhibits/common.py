@@ -26,12 +26,12 @@ REWEIGHTING: Config = {
     "participation": 0.1,
     "augment": {"crop_padding": 4, "flip": True},
     "training": {"epochs": 3, "batch_size": 64, "lr": 0.05, "momentum": 0.0, "weight_decay": 1e-4},
-    "server_step": {"name": "average"},
+    "server_optimizer": {"name": "sgd"},
     "evaluation": {"every": 50, "last": 100},
     **FEDAVG,
 }
 
-# Flashback paper, with the optimiser of FedNTD's code; the paper gives no number of rounds.
+# Flashback paper, with the optimizer of FedNTD's code; the paper gives no number of rounds.
 FLASHBACK: Config = {
     "rounds": 150,
     "data": {"name": "cifar10"},
@@ -48,7 +48,7 @@ FLASHBACK: Config = {
         "momentum": 0.9,
         "weight_decay": 1e-5,
     },
-    "server_step": {"name": "average"},
+    "server_optimizer": {"name": "sgd"},
     "evaluation": {"every": 1, "last": 1},
     **FEDAVG,
 }
@@ -62,7 +62,7 @@ FEDCURV: Config = {
     "participation": 1.0,
     "model": {"name": "mnist_cnn"},
     "training": {"epochs": 10, "batch_size": 256, "lr": 0.01, "momentum": 0.0, "weight_decay": 0.0},
-    "server_step": {"name": "average"},
+    "server_optimizer": {"name": "sgd"},
     "evaluation": {"every": 1, "last": 1},
     **FEDAVG,
 }

@@ -27,7 +27,7 @@ CLASSES = {"": at_end("classes_per_client", "classes")}
 
 def classes_per_client(run: "FinishedRun") -> dict[str, float]:
     """How many classes a client has on average."""
-    clients = per_client(run.job.federation.all_counts())
+    clients = per_client(run.simulation.federation.all_counts())
     return {"classes_per_client": float(clients.classes.mean())}
 
 

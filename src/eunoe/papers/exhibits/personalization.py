@@ -23,7 +23,7 @@ def personal_gain(run: "FinishedRun") -> dict[str, float]:
 
     from eunoe.losses.base import adjust_for_prior
 
-    federation = run.job.federation
+    federation = run.simulation.federation
     labels = federation.data.test.y.numpy()
     model = run.model()
     with torch.no_grad():
@@ -49,7 +49,7 @@ CLAIM = (Claim("the clients' own class shares raise accuracy", lambda v: v["cifa
 
 RECIPES = (
     Recipe(
-        "wsm-personalisation",
+        "wsm-personalization",
         reweighting("wsm", BATCH),
         (Variant("cifar10 fedavg+wsm", WSM),),
         GAIN,
@@ -59,13 +59,13 @@ RECIPES = (
         after=personal_gain,
     ),
     Recipe(
-        "wsm-personalisation-lenet",
+        "wsm-personalization-lenet",
         reweighting("wsm", LENET, {"training": {"lr": 0.01}}),
         (Variant("cifar10 fedavg+wsm", WSM),),
         GAIN,
         CLAIM,
         {"rounds": 60, "evaluation": {"every": 20, "last": 1}, "probes": []},
-        exhibit_name="wsm-personalisation",
+        exhibit_name="wsm-personalization",
         differs=f"{WITH_LENET}, on CIFAR-10; the paper names no data set",
         after=personal_gain,
     ),

@@ -64,7 +64,7 @@ KINDS = (
         "Training on one client costs accuracy on the others: orange is forgotten, blue is learned",
         "Rows are clients' models, columns are clients' data; outlined cells are a client's own data. "
         "The last column is F_k, the mean over all other clients' data, also those that do not fit here. "
-        "All runs share one colour scale.",
+        "All runs share one color scale.",
         client_rows.matrices,
         heat_maps.client_matrices,
     ),
@@ -138,7 +138,7 @@ KINDS = (
         "partition",
         SETTING,
         2,
-        "What each client holds: few colours in a bar mean few classes to learn from",
+        "What each client holds: few colors in a bar mean few classes to learn from",
         "Share of each class in the train labels of the first clients.",
         client_rows.partition,
         clients.partition,

@@ -7,7 +7,7 @@ import altair as alt
 
 from eunoe.report.figures.common import hover_points, round_axis, run_labels
 from eunoe.report.partition_figure import partition_figure
-from eunoe.report.theme import HEIGHT, PANEL, WIDTH, Row, described, run_colour, table
+from eunoe.report.theme import HEIGHT, PANEL, WIDTH, Row, described, run_color, table
 
 
 def partition(rows: Sequence[Row]) -> Any:
@@ -31,7 +31,7 @@ def drift(rows: Sequence[Row]) -> Any:
         base = base.encode(
             round_axis(),
             alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True)),
-            run_colour(labels),
+            run_color(labels),
         )
         points = hover_points(
             base, ["run:N", "round:Q", alt.Tooltip(f"{field}:Q", title=title, format=".3f")]
@@ -68,7 +68,7 @@ def probabilities(rows: Sequence[Row]) -> Any:
                 axis=alt.Axis(format="%"),
             ),
             alt.Y("probability:Q", title="mean output probability of the class", axis=alt.Axis(format="%")),
-            run_colour(run_labels(rows), symbol="circle"),
+            run_color(run_labels(rows), symbol="circle"),
             tooltip=hover,
         )
         .properties(width=WIDTH, height=HEIGHT)

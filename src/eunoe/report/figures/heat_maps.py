@@ -15,7 +15,7 @@ from eunoe.report.figures.common import (
     slider_rounds,
     slider_start,
 )
-from eunoe.report.theme import PANEL, Row, described, run_colour, table
+from eunoe.report.theme import PANEL, Row, described, run_color, table
 
 
 def client_matrices(rows: Sequence[Row]) -> Any:
@@ -127,10 +127,10 @@ def client_means(rows: Sequence[Row]) -> Any:
         alt.Tooltip("client:N"),
         alt.Tooltip("lost:Q", title="forgotten", format=".1%"),
     ]
-    points = base.mark_circle(opacity=0.3, size=24).encode(height, run_colour(labels), tooltip=hover)
+    points = base.mark_circle(opacity=0.3, size=24).encode(height, run_color(labels), tooltip=hover)
     means = base.mark_line(point=True).encode(
         alt.Y("mean(lost):Q", title="forgotten on others' data"),
-        run_colour(labels),
+        run_color(labels),
         tooltip=["run:N", "round:Q", alt.Tooltip("mean(lost):Q", title="mean forgotten", format=".1%")],
     )
     words = []

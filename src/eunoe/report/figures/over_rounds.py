@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from eunoe.report.figures.common import hover_points, in_points, round_axis, run_labels
-from eunoe.report.theme import Row, described, run_colour, table
+from eunoe.report.theme import Row, described, run_color, table
 
 
 def _band_and_line(rows: Sequence[Row], title: str, zero: bool) -> Any:
@@ -21,11 +21,11 @@ def _band_and_line(rows: Sequence[Row], title: str, zero: bool) -> Any:
         alt.Tooltip("seeds:Q"),
     ]
     height = alt.Y("mean:Q", title=title, axis=alt.Axis(format="%"), scale=alt.Scale(zero=zero))
-    colour = run_colour(labels)
+    color = run_color(labels)
     layers = [
-        base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), colour),
-        base.mark_line().encode(height, colour),
-        hover_points(base.encode(height, colour), hover),
+        base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), color),
+        base.mark_line().encode(height, color),
+        hover_points(base.encode(height, color), hover),
     ]
     return alt.layer(*layers)
 
@@ -57,7 +57,7 @@ def distribution(rows: Sequence[Row]) -> Any:
         halves.append(f"in half of the rounds {label} loses at most {100 * median:.1f} points")
     lost = alt.X("lost:Q", title="accuracy lost in a round", axis=alt.Axis(format="%"))
     share = alt.Y("share:Q", title="share of rounds that lose at most this", axis=alt.Axis(format="%"))
-    base = alt.Chart(table(rows)).encode(lost, share, run_colour(run_labels(rows)))
+    base = alt.Chart(table(rows)).encode(lost, share, run_color(run_labels(rows)))
     hover = [
         alt.Tooltip("run:N"),
         alt.Tooltip("lost:Q", title="lost at most", format=".1%"),

@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from eunoe.report.figures.common import columns_for, hover_points, of_run, round_axis, run_labels
-from eunoe.report.theme import PANEL, Row, described, run_colour, table
+from eunoe.report.theme import PANEL, Row, described, run_color, table
 
 
 def _mean(rows: Sequence[Row], label: str, step: str, field: str) -> float:
@@ -79,7 +79,7 @@ def knowledge_lost(rows: Sequence[Row]) -> Any:
                 axis=alt.Axis(format="%"),
                 scale=alt.Scale(domain=[0, top]),
             ),
-            run_colour(run_labels(rows)),
+            run_color(run_labels(rows)),
         )
         points = hover_points(base, hover)
         panel = alt.layer(base.mark_line(), points)
@@ -113,7 +113,7 @@ def saw_tooth(rows: Sequence[Row]) -> Any:
         base = base.encode(
             round_axis("at:Q"),
             alt.Y("loss:Q", title="loss on the test set", scale=alt.Scale(domain=[low, high], nice=True)),
-            run_colour(labels, legend=False),
+            run_color(labels, legend=False),
         )
         line = base.mark_line(strokeWidth=1.2).encode(order="at:Q")
         ends = base.transform_filter("datum.model !== 'start model'")

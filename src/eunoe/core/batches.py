@@ -1,0 +1,50 @@
+"""Which samples of a client make up each step of its training."""
+
+import numpy as np
+
+from eunoe.config.options import Training
+
+
+def plan_steps(
+    size: int, training: Training, rng: np.random.Generator, at_least_two: bool = False
+) -> tuple[np.ndarray, list[int]]:
+    """The positions of all steps' samples in a client's data, one after the other, and each step's number.
+
+    Epochs go through all samples in a new order each. `at_least_two` joins a last batch of a single
+    sample to the one before, which batch normalization needs.
+    """
+    batch = min(training.batch_size or size, size)
+    least, most = training.epoch_range
+    epochs = int(rng.integers(least, most + 1)) if most > least else least
+    full, rest = divmod(size, batch)
+    lengths = [batch] * full
+    if rest == 1 and at_least_two and training.last_batch == "keep":
+        lengths[-1] += 1
+    elif rest and training.last_batch == "keep":
+        lengths.append(rest)
+    if training.steps:
+        epochs = -(-training.steps // len(lengths))
+    used = sum(lengths)
+    orders = [rng.permutation(size)[:used] for _ in range(epochs)]
+    lengths = (lengths * epochs)[: training.steps]
+    return np.concatenate(orders)[: sum(lengths)], lengths
+
+
+def samples_trained(size: int, steps: int, training: Training) -> int:
+    """How many samples the planned steps of a client hold together."""
+    batch = min(training.batch_size or size, size)
+    used = size if training.last_batch == "keep" else size - size % batch
+    least, most = training.epoch_range
+    if training.steps is None and least == most:
+        # Whether single samples were joined to the batch before makes no difference here.
+        return least * used
+    epochs, more = divmod(steps, -(-used // batch))
+    return epochs * used + more * batch
+
+
+def plan_batches(
+    size: int, training: Training, rng: np.random.Generator, at_least_two: bool = False
+) -> list[np.ndarray]:
+    """The positions of each step's samples in a client's data."""
+    order, lengths = plan_steps(size, training, rng, at_least_two)
+    return np.split(order, np.cumsum(lengths)[:-1])
