@@ -36,7 +36,7 @@ from eunoe.models.small_cnn import SmallCNN
 from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
-from eunoe.training.aggregation import Aggregate
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 
@@ -302,12 +302,12 @@ def merge() -> None:
     simulation = job_of(points(100, 10), mlp(), 10)
     start = Weights(torch.zeros(size), empty, empty.long())
     before = peak()
-    aggregate = Aggregate(simulation.method, start, simulation.context)
+    aggregator = Aggregator(simulation.method, start, simulation.context)
     for client in range(1000):
-        aggregate.add(
+        aggregator.add(
             Update(client, 10, Weights(torch.full((size,), float(client)), empty, empty.long()), {})
         )
-    simulation.method.merge({}, aggregate, simulation.context)
+    simulation.method.merge({}, aggregator.aggregate, simulation.context)
     used = (peak() - before) / (size * 4 / 1e6)
     print(f"merging 1,000 updates: memory of {used:.0f} models")
 

@@ -22,17 +22,22 @@ from eunoe.config.schema import Config, Named
 
 # Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
 FURTHER = {
-    "methods.base.Merged": "eunoe.methods.base",
-    "methods.base.Finished": "eunoe.methods.base",
-    "methods.base.Upload": "eunoe.methods.base",
-    "methods.base.Cost": "eunoe.methods.base",
-    "merging.Sums": "eunoe.training.aggregation",
-    "setting.Setting": "eunoe.methods.context",
-    "vector.Weights": "eunoe.core.flat_model",
-    "local.Local": "eunoe.methods.client_context",
-    "local.Batch": "eunoe.methods.client_context",
-    "losses.Loss": "eunoe.losses.base",
-    "server_optimizers.ServerStep": "eunoe.server.optimizers",
+    **{
+        f"methods.{name}": "eunoe.methods"
+        for name in (
+            "Aggregate",
+            "Batch",
+            "ClientContext",
+            "Cost",
+            "Finished",
+            "Merged",
+            "RoundContext",
+            "Upload",
+            "Weights",
+        )
+    },
+    "losses.Loss": "eunoe.losses",
+    "server.ServerOptimizer": "eunoe.server",
     "trackers.base.Tracker": "eunoe.trackers.base",
     "trackers.base.Followed": "eunoe.trackers.base",
     "flower.measure": "eunoe.flower.measure",

@@ -67,7 +67,7 @@ def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> No
             "server optimizer",
             "sgd",
             {"gma": True},
-            "server optimizer 'average': gma: it must be a number",
+            "server optimizer 'sgd': gma: it must be a number",
         ),
         ("loss", "ce", {"tau": 1}, "there are none"),
         ("model", "mlp", {"hidden": 3}, "model 'mlp': hidden: input should be a list (not 3)"),
@@ -130,7 +130,7 @@ def test_defaults_are_those_that_a_file_can_say() -> None:
 
 def test_the_first_line_of_the_docstring_is_the_summary() -> None:
     assert registry.summary("model", f"{HERE}:adder") == "What a user's own function may look like."
-    assert registry.summary("method", "gma") == "fedavg with server optimizer average, gma = 0.4"
+    assert registry.summary("method", "gma") == "fedavg with server optimizer sgd, gma = 0.4"
 
 
 def test_a_name_for_fedavg_with_a_step_is_written_out() -> None:

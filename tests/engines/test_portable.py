@@ -25,10 +25,10 @@ def test_it_arrives_as_itself_with_where_it_came_from() -> None:
 
 
 def test_what_cannot_be_sent_arrives_as_its_trace() -> None:
-    class ClientContext(Exception):
+    class Local(Exception):
         pass
 
-    error = raised(ClientContext("deep"))
+    error = raised(Local("deep"))
     error.add_note("client 4")
     sent = pickle.loads(pickle.dumps(portable(error)))
     assert isinstance(sent, ClientError)

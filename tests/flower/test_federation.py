@@ -295,8 +295,8 @@ def spoiled(**parts):
             size = message.content["weights"]["parameters"].shape[0]
             weights = {
                 "parameters": torch.zeros(size),
-                "floats": torch.zeros(0),
-                "integers": torch.zeros(0, dtype=torch.int64),
+                "float_buffers": torch.zeros(0),
+                "int_buffers": torch.zeros(0, dtype=torch.int64),
             }
             numbers = dict.fromkeys(("steps", "forwards", "backwards", "keeps_state"), 1)
             numbers |= {"loss_before": 0.5, "loss_after": 0.5}
@@ -326,7 +326,7 @@ def answered(records):
         (spoiled(weights={"parameters": lambda v: v * torch.nan}), "not finite"),
         (spoiled(weights={"parameters": lambda v: v[1:]}), "cannot be read: parameters are"),
         (spoiled(weights={"parameters": lambda v: v.double()}), "torch.float64"),
-        (spoiled(weights={"integers": lambda v: torch.ones(3, dtype=torch.int64)}), "integers are"),
+        (spoiled(weights={"int_buffers": lambda v: torch.ones(3, dtype=torch.int64)}), "int_buffers are"),
         (spoiled(upload=lambda v: v[:3]), "'sum' is missing or has the wrong shape"),
         (spoiled(upload=lambda v: v[:, None]), "'sum' is missing or has the wrong shape"),
         (spoiled(upload=lambda v: v.long()), "no vector of floats"),

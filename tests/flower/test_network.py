@@ -119,7 +119,7 @@ def in_training(here: Loopback, node: int) -> int:
 
 
 def assert_same(one: Run, other: Run) -> None:
-    for lane in ("parameters", "floats", "integers"):
+    for lane in ("parameters", "float_buffers", "int_buffers"):
         assert torch.equal(getattr(one.weights(), lane), getattr(other.weights(), lane))
     lines = [(run.folder / "metrics.jsonl").read_text() for run in (one, other)]
     assert lines[0] == lines[1]

@@ -10,7 +10,7 @@ from torch import Tensor
 from eunoe.data.samples import Samples
 from eunoe.errors import InputError
 from eunoe.methods.feddf import FedDF
-from eunoe.training.aggregation import Aggregate
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast
 from tests.methods.helpers import Normed
 from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_simulation
@@ -71,12 +71,14 @@ def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> 
     trainer, context = simulation.context.trainer, simulation.context_in(1)
     assert trainer is not None
     fresh = Rounds(make_simulation(federation(foreign=foreign), PROBABILITIES, training=TRAINING), tmp_path)
-    aggregate = Aggregate(simulation.method, fresh.run_state.weights, context)
+    aggregator = Aggregator(simulation.method, fresh.run_state.weights, context)
     for update in fresh.engine.train(rounds.records[0]["clients"], Broadcast(1, fresh.run_state.weights)):
-        aggregate.add(update)
+        aggregator.add(update)
     assert isinstance(simulation.method, FedDF)
-    targets = simulation.method.targets(trainer, aggregate.models, trainer.public("validation"))
-    mean = aggregate.with_mean_buffers(fresh.run_state.weights.parameters + aggregate.mean("change"))
+    targets = simulation.method.targets(trainer, aggregator.aggregate.models, trainer.public("validation"))
+    mean = aggregator.aggregate.with_mean_buffers(
+        fresh.run_state.weights.parameters + aggregator.aggregate.mean("change")
+    )
     said = [
         trainer.outputs(weights, trainer.public("validation")) for weights in (rounds.run_state.weights, mean)
     ]

@@ -83,7 +83,7 @@ def test_passes_are_counted(tmp_path: Path) -> None:
 
 def prepared(folder: Path, method: FedReg) -> tuple[ClientContext, Batch]:
     trial = Trial(folder, PARTS, method, model=started(), classes=4, training=FULL)
-    client, _ = begin_client(trial.simulation, 0, trial.received(), {})
+    client, _ = begin_client(trial.simulation, 0, trial.broadcast(), {})
     method.begin(client)
     index = torch.arange(8)
     return client, Batch(*client.data(index), index)

@@ -232,6 +232,6 @@ def test_what_it_needs(tmp_path: Path) -> None:
         make_simulation(federation(foreign=blobs(40, 7)), "flashback")
     make_simulation(federation(foreign=blobs(40, 7)), neutral())
     with pytest.raises(InputError, match=r"method\.local = 'dynamic'"):
-        Trial(tmp_path, [([[1.0]], [0])], Flashback(server_epochs=0, client="ntd"))
+        Trial(tmp_path, [([[1.0]], [0])], Flashback(server_epochs=0, local="ntd"))
     with pytest.raises(InputError, match="server_optimizer"):
         make_simulation(federation(), "flashback", server_optimizer={"name": "momentum"})

@@ -40,7 +40,7 @@ TRAINING: dict[str, Any] = {"epochs": 3, "lr": 0.2, "batch_size": 4}
 def state_of(trial: Trial, weight: Any) -> dict[str, Tensor]:
     return {
         "parameters": torch.tensor(weight, dtype=torch.float64).flatten(),
-        "floats": torch.empty(0, dtype=torch.float64),
+        "float_buffers": torch.empty(0, dtype=torch.float64),
         "seen": torch.ones(1, dtype=torch.float64),
     }
 
@@ -100,7 +100,7 @@ def test_last_model_has_its_own_statistics(tmp_path: Path) -> None:
     start = trial.run_state.weights
     state = {
         "parameters": start.parameters,
-        "floats": 1 + start.float_buffers,
+        "float_buffers": 1 + start.float_buffers,
         "seen": torch.ones(1).double(),
     }
     client, _ = begin_client(trial.simulation, 0, trial.broadcast(), state)
@@ -113,8 +113,8 @@ def test_last_model_has_its_own_statistics(tmp_path: Path) -> None:
             expected = trial.simulation.model.module.features(x)
         torch.testing.assert_close(client.frozen(name, batch), expected, rtol=0, atol=1e-15)
     kept = trial.client(0)[1]
-    assert torch.equal(kept["floats"], trial.simulation.model.float_buffers)
-    assert not torch.equal(kept["floats"], start.float_buffers)
+    assert torch.equal(kept["float_buffers"], trial.simulation.model.float_buffers)
+    assert not torch.equal(kept["float_buffers"], start.float_buffers)
 
 
 def test_batches_of_one_and_features_of_zero(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must be a class that derives from eunoe.losses.base.Loss"),
         (
             {"server_optimizer": "eunoe.losses.base:WSM"},
-            "must be a class that derives from eunoe.server.optimizers.ServerStep",
+            "must be a class that derives from eunoe.server.optimizers.ServerOptimizer",
         ),
         ({"partition": "eunoe.losses.base:WSM"}, "gave a WSM; it must give a Callable"),
         ({"data": "eunoe.losses.base:WSM"}, "gave a WSM; it must give an eunoe DataSet"),
@@ -113,8 +113,8 @@ class Between(Net):
 @pytest.mark.parametrize("net", [Between(nn.ReLU()), Between(nn.AdaptiveAvgPool1d(4), 4)])
 @pytest.mark.parametrize("method", ["moon", "labelwise"])
 def test_features_that_do_not_give_the_logits_are_none(net: nn.Module, method: str) -> None:
-    assert not make_simulation(net=net).setting.has_features
-    assert make_simulation(net=Between(nn.Identity())).setting.has_features
+    assert not make_simulation(net=net).context.has_features
+    assert make_simulation(net=Between(nn.Identity())).context.has_features
     with pytest.raises(InputError, match=re.escape("classifier(features(x))")):
         make_simulation(net=net, method=method)
 
@@ -157,7 +157,7 @@ def test_a_client_without_a_training_sample_is_refused() -> None:
 
 def test_batch_normalization_needs_more_than_one_number_to_normalize_by() -> None:
     flat = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
-    assert make_simulation(net=flat).setting.has_batch_norm
+    assert make_simulation(net=flat).context.has_batch_norm
     with pytest.raises(InputError, match="batch normalization cannot train on a single sample"):
         make_simulation(net=flat, training={"batch_size": 1})
     with pytest.raises(InputError, match="batch normalization cannot train on a single sample"):

@@ -22,7 +22,7 @@ from eunoe.metrics.evaluation import Evaluator
 from eunoe.runs.folder import RunFolder, checkpoints, load_state
 from eunoe.training.simulation import Simulation
 from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.training.aggregation import Aggregate
+from eunoe.training.aggregation import Aggregator
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.metrics.probes import STANDARD
 from eunoe.runs.loop import choose, evaluated, measure, run_rounds, stop_reason
@@ -342,12 +342,12 @@ def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path
     simulation = job_of(Failing())
     run_state = start_state(simulation)
     engine = Serial(simulation, ClientStates(tmp_path / "b"))
-    aggregate = Aggregate(simulation.method, run_state.weights, simulation.context_in(1))
+    aggregator = Aggregator(simulation.method, run_state.weights, simulation.context_in(1))
     for update in engine.train(
         [client for client in choose(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
     ):
-        aggregate.add(update)
-    merged = simulation.method.merge({}, aggregate, simulation.context_in(1))
+        aggregator.add(update)
+    merged = simulation.method.merge({}, aggregator.aggregate, simulation.context_in(1))
     assert torch.equal(with_drop.weights.parameters, merged.weights.parameters)
 
 

@@ -14,7 +14,7 @@ from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fednova import FedNova
 from eunoe.methods.scaffold import Scaffold
 from eunoe.server.optimizers import SGD, Adagrad, Adam, Momentum, ServerOptimizer, Yogi
-from eunoe.training.aggregation import Aggregate
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Update
 from tests.methods.helpers import Trial, random_parts
 
@@ -33,12 +33,12 @@ def merged(step: ServerOptimizer, changes: list[list[float]], sizes: list[int]) 
     counters = torch.empty(0, dtype=torch.int64)
     start = Weights(torch.zeros(len(changes[0]), dtype=torch.float64), empty, counters)
     context = RoundContext(9, 3, 2, 2, 0, 1.0, Training(), step, 0)
-    aggregate = Aggregate(FedAvg(), start, context)
+    aggregator = Aggregator(FedAvg(), start, context)
     for client, (change, size) in enumerate(zip(changes, sizes, strict=True)):
         weights = Weights(torch.tensor(change, dtype=torch.float64), empty, counters)
-        aggregate.add(Update(client, size, weights, {}))
+        aggregator.add(Update(client, size, weights, {}))
     server = step.start(start.parameters)
-    return FedAvg().merge(server, aggregate, context).weights.parameters
+    return FedAvg().merge(server, aggregator.aggregate, context).weights.parameters
 
 
 def test_average_and_its_rate() -> None:

@@ -22,7 +22,7 @@ from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
 from eunoe.runs.run import resume, run
 from eunoe.server.trainer import ServerTrainer, SoftTargets, Stopping, public_trainer
-from tests.public_helpers import CLASSES, INPUTS, blobs, federation, make_simulation
+from tests.public_helpers import CLASSES, INPUTS, blobs, federation
 
 
 def trainer_of(module: nn.Module | None = None, on: Federation | None = None) -> ServerTrainer:
@@ -212,9 +212,9 @@ def test_everything_is_what_clients_train_on_and_the_public_set_each_seen_its_ow
 
 def test_what_a_method_needs_of_the_public_set_is_said() -> None:
     def needs(on: Federation, **what: bool) -> str:
-        setting = replace(make_simulation(on, "fedavg").setting, trainer=trainer_of(on=on))
+        trainer = trainer_of(on=on)
         with pytest.raises(InputError) as caught:
-            public_trainer(setting, "this", **what)
+            public_trainer(trainer, "this", **what)
         return str(caught.value)
 
     whole = federation()

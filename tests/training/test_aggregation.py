@@ -3,7 +3,7 @@ import torch
 
 from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Method, Upload
-from eunoe.training.aggregation import Aggregate
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Update
 from tests.helpers import make_simulation
 
@@ -24,11 +24,11 @@ class Extra(Method):
 
 
 def sums_of(method, start, updates):
-    aggregate = Aggregate(method, start, make_simulation().context)
+    aggregator = Aggregator(method, start, make_simulation().context)
     for update in updates:
-        assert aggregate.problem(update) is None
-        aggregate.add(update)
-    return aggregate
+        assert aggregator.problem(update) is None
+        aggregator.add(update)
+    return aggregator.aggregate
 
 
 def test_means_by_samples_and_uniform_by_hand():
@@ -83,13 +83,13 @@ def test_uploads_are_summed_or_kept():
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_reason(update, reason):
-    assert reason in Aggregate(Method(), weights(0.0, 0.0), make_simulation().context).problem(update)
+    assert reason in Aggregator(Method(), weights(0.0, 0.0), make_simulation().context).problem(update)
 
 
 @pytest.mark.parametrize("uploads", [{}, {"a": torch.ones(3)}, {"a": torch.ones(2, 1)}])
 def test_uploads_that_are_missing_or_of_another_shape_are_refused(uploads):
-    aggregate = Aggregate(Extra(), weights(0.0), make_simulation().context)
-    problem = aggregate.problem(Update(0, 1, weights(1.0), {**uploads, "b": torch.tensor([1.0])}))
+    aggregator = Aggregator(Extra(), weights(0.0), make_simulation().context)
+    problem = aggregator.problem(Update(0, 1, weights(1.0), {**uploads, "b": torch.tensor([1.0])}))
     assert problem == "its upload 'a' is missing or has the wrong shape"
 
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from torch import nn
 
 from eunoe.config.options import Training
+from eunoe.core.batches import plan_batches, plan_steps, samples_trained
 from eunoe.core.rng import generator
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.vectorized.cohort import Cohort
@@ -15,9 +16,6 @@ from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.training.client import (
     Broadcast,
     begin_client,
-    plan_batches,
-    plan_steps,
-    samples_trained,
     train_client,
 )
 from tests.helpers import Net, blobs, make_simulation

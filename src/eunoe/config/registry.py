@@ -110,7 +110,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
 _BASES: dict[str, str] = {
     "method": "eunoe.methods.base:Method",
     "loss": "eunoe.losses.base:Loss",
-    "server optimizer": "eunoe.server.optimizers:ServerStep",
+    "server optimizer": "eunoe.server.optimizers:ServerOptimizer",
     "tracker": "eunoe.trackers.base:Tracker",
 }
 

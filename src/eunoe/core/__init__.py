@@ -1,0 +1,1 @@
+"""Numerics: flat vectors, random streams, optimizer steps, batch plans."""

@@ -1,0 +1,1 @@
+"""What is measured of a model: accuracy, and what it forgets."""

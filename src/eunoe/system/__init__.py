@@ -1,0 +1,1 @@
+"""Files, memory and signals: what the operating system gives."""

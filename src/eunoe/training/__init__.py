@@ -1,0 +1,1 @@
+"""One client's participation in a round, and the aggregation of all."""

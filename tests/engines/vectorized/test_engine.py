@@ -22,7 +22,7 @@ from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import choose
 from eunoe.runs.run import resume, run
 from eunoe.runs.state import start_state
-from eunoe.training.aggregation import Aggregate
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 from tests.helpers import blobs, make_simulation
@@ -78,15 +78,15 @@ class Both:
         pairs = list(
             zip(self.serial.train(clients, broadcast), self.vectorized.train(clients, broadcast), strict=True)
         )
-        aggregate = Aggregate(simulation.method, run_state.weights, context)
+        aggregator = Aggregator(simulation.method, run_state.weights, context)
         for alone, together in pairs:
             assert alone.client == together.client
             if alone.skipped is None:
-                aggregate.add(alone)
+                aggregator.add(alone)
                 self.serial.states.accept(alone.client, run_state.round)
                 self.vectorized.states.accept(alone.client, run_state.round)
         if not simulation.method.keeps_models:
-            merged = simulation.method.merge(run_state.server, aggregate, context)
+            merged = simulation.method.merge(run_state.server, aggregator.aggregate, context)
             run_state.weights, run_state.server = merged.weights, merged.server
         return pairs
 

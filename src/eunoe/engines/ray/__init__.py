@@ -1,0 +1,1 @@
+"""Clients trained on a Ray cluster."""

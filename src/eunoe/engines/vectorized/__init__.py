@@ -1,0 +1,1 @@
+"""Many small clients trained at once under vmap."""

@@ -268,7 +268,7 @@ class Vectorized(Serial):
             self.simulation.method.step(client_context, batch)
             return _known(client_context.last_loss, client_context.weights), client_context.moments
 
-        own = {f"own moment {name}": value for name, value in moments.items()}
+        own = {f"state moment {name}": value for name, value in moments.items()}
         extended = Stage({**own, **stage.rows}, stage.common, stage.networks)
         return self._call(one, extended, weights, batch, {**own, **vectors})
 
