@@ -21,7 +21,7 @@ from flwr.serverapp import strategy as message_based
 
 from eunoe.errors import InputError
 from eunoe.flower.measure import measure
-from eunoe.metrics.observer import Forgetting
+from eunoe.report.observer import Forgetting
 from eunoe.records.reader import find_folders, read_run
 
 pytestmark = pytest.mark.usefixtures("server_process")

@@ -9,7 +9,8 @@ from eunoe.runs.assembly import resolved
 from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.runs.environment import differences, environment
 from eunoe.errors import InputError
-from eunoe.runs.folder import plain, read_run_config
+from eunoe.runs.folder import read_run_config
+from eunoe.system.files import plain
 from eunoe.training.simulation import Simulation
 
 

@@ -30,6 +30,7 @@ from eunoe.methods.base import Method
 from eunoe.runs.resuming import check_config as check_config
 from eunoe.runs.resuming import check_data as check_data
 from eunoe.runs.resuming import check_place
+from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
 from eunoe.runs.state import start_state
 from eunoe.server.optimizers import ServerOptimizer
@@ -271,7 +272,8 @@ def execute(
             folder.write_status("running", "", run_state.seconds)
             try:
                 with interruptible():
-                    reason = run_rounds(simulation, config, running, folder, run_state, told)
+                    hooks = standard_hooks(simulation, config, running, folder, run_state, told)
+                    reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
                 folder.write_status("interrupted", "interrupted", run_state.seconds)

@@ -25,7 +25,8 @@ from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.system.signals import end_with_the_parent, interruptible
 from eunoe.system.memory import keep_freed_memory
 from eunoe.runs.resuming import check_config
-from eunoe.runs.loop import Record, stop_reason
+from eunoe.runs.hooks import stop_reason
+from eunoe.runs.loop import Record
 from eunoe.runs.run import Run, Say, resume, run
 from eunoe.config.toml import inline
 
