@@ -285,10 +285,8 @@ def clients(rounds: int = 30) -> None:
             print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
         engine = Serial(simulation, ClientStates(Path(tempfile.mkdtemp())))
         run_state = start_state(simulation)
-        engines[f"{count:,} clients"] = (
-            lambda simulation=simulation, engine=engine, run_state=run_state: one_round(
-                simulation, engine, run_state
-            )
+        engines[f"{count:,} clients"] = lambda simulation=simulation, engine=engine, run_state=run_state: (
+            one_round(simulation, engine, run_state)
         )
     interleaved(engines, 2)
     report("a round", interleaved(engines, rounds), 1.2)

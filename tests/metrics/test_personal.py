@@ -29,7 +29,9 @@ from tests.helpers import Same, blobs, make_simulation
 
 def measured(simulation: Simulation, size: int) -> dict[str, Any]:
     federation, seed = simulation.federation, simulation.context.seed
-    metrics = RoundMetrics({"personal": Personal(samples=size)}, federation, seed, validation=False, test=False)
+    metrics = RoundMetrics(
+        {"personal": Personal(samples=size)}, federation, seed, validation=False, test=False
+    )
     return metrics(Serial(simulation, ClientStates(Path("none"))), 1, simulation.model.weights)
 
 

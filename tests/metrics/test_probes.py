@@ -5,10 +5,10 @@ import pytest
 import torch
 from pydantic import PrivateAttr
 
+from eunoe.config.probes import Probe
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.config.probes import Probe
 from eunoe.metrics import Metric
 from eunoe.metrics.balanced_part import balanced_part
 from eunoe.metrics.probes import ProbedRound, Prober
@@ -133,10 +133,13 @@ class Sum(Metric):
 
 
 def test_a_metric_of_the_users_own_looks_at_clients_models(tmp_path):
-    values = dict(
-        federation=blobs(), participation=2, engine="serial", checkpoint_seconds=0, model=Net(),
-        probes=[{"metric": f"{__name__}:Sum", "every": 2}],
-    )  # fmt: skip
+    values = {
+        "federation": blobs(),
+        "model": Net(),
+        "participation": 2,
+        "engine": "serial",
+        "probes": [{"metric": f"{__name__}:Sum", "every": 2}],
+    }
     done = run(**values, rounds=4, out=tmp_path / "run")
     lines = [json.loads(line) for line in (done.folder / "probes.jsonl").read_text().splitlines()]
     assert [(line["round"], line["probe"], line["seen"]) for line in lines] == [(2, "sum", 2), (4, "sum", 4)]

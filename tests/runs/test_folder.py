@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 import torch
 
+from eunoe.core.flat_model import Weights
+from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state, read_run_config
 from eunoe.runs.state import RunState, start_state
-from eunoe.engines.client_states import ClientStates
-from eunoe.core.flat_model import Weights
 from eunoe.system.files import plain
 from tests.faults import until
 from tests.helpers import make_simulation
@@ -113,7 +113,10 @@ def test_metrics_may_remember_the_same_tensor(tmp_path: Path) -> None:
 def test_what_a_checkpoint_cannot_hold_of_a_metric_is_refused_by_name(tmp_path: Path, value: Any) -> None:
     run_state = state_at(1)
     run_state.metrics = {"mine": {"seen": value}}
-    with RunFolder(tmp_path) as folder, pytest.raises(InputError, match=r"metric 'mine': state\(\) must give"):
+    with (
+        RunFolder(tmp_path) as folder,
+        pytest.raises(InputError, match=r"metric 'mine': state\(\) must give"),
+    ):
         folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
     assert checkpoints(tmp_path) == []
 

@@ -11,29 +11,29 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.runs.assembly import Given, assemble
+from eunoe.config.probes import STANDARD
 from eunoe.config.schema import make_config
+from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
-from eunoe.config.probes import STANDARD
+from eunoe.methods.base import Finished, Method, Upload
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.methods.context import RoundContext
 from eunoe.metrics.base import Evaluator
 from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.folder import RunFolder, checkpoints, load_state
-from eunoe.training.simulation import Simulation
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.training.aggregation import Aggregator
-from eunoe.methods.base import Finished, Method, Upload
 from eunoe.runs.hooks import Evaluate, evaluated, standard_hooks, stop_reason
 from eunoe.runs.loop import Hook, Round, run_rounds, select_clients
-from eunoe.runs.state import RunState, start_state
 from eunoe.runs.run import Run, run
-from eunoe.methods.context import RoundContext
-from eunoe.engines.client_states import ClientStates
+from eunoe.runs.state import RunState, start_state
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
-from eunoe.core.flat_model import Weights
+from eunoe.training.simulation import Simulation
 from tests.helpers import Net, blobs, make_simulation
 
 QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}
@@ -72,15 +72,24 @@ def test_clients_are_chosen_without_replacement_the_large_first_then_by_number()
 
 def test_the_choice_depends_on_seed_and_round_alone() -> None:
     federation = blobs(clients=10)
-    chosen = [select_clients(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)]
-    others = [select_clients(make_simulation(federation, participation=3, seed=4, loss="wsm"), round) for round in (1, 2, 3)]
+    chosen = [
+        select_clients(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)
+    ]
+    others = [
+        select_clients(make_simulation(federation, participation=3, seed=4, loss="wsm"), round)
+        for round in (1, 2, 3)
+    ]
     assert chosen == others
-    assert chosen != [select_clients(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)]
+    assert chosen != [
+        select_clients(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)
+    ]
 
 
 def test_all_clients_come_up_equally_often() -> None:
     simulation = make_simulation(blobs(clients=10), participation=3)
-    counts = np.bincount([client for round in range(1, 1001) for client in select_clients(simulation, round)], minlength=10)
+    counts = np.bincount(
+        [client for round in range(1, 1001) for client in select_clients(simulation, round)], minlength=10
+    )
     # 300 expected of each, with a standard deviation of 14.5.
     assert counts.sum() == 3000
     assert np.abs(counts - 300).max() < 70
@@ -206,7 +215,12 @@ def test_a_loop_that_is_entered_after_its_end_does_nothing(tmp_path: Path) -> No
 def test_an_evaluation_or_a_probe_changes_no_result(tmp_path: Path) -> None:
     runs = [
         loop(make_simulation(), tmp_path / "off"),
-        loop(make_simulation(), tmp_path / "on", evaluation={"every": 1}, probes=[{"metric": "drift", "every": 1}]),
+        loop(
+            make_simulation(),
+            tmp_path / "on",
+            evaluation={"every": 1},
+            probes=[{"metric": "drift", "every": 1}],
+        ),
     ]
     (off, _, _), (on, _, _) = runs
     assert torch.equal(off.weights.parameters, on.weights.parameters)
@@ -404,7 +418,9 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
                 yield replace(update, skipped="") if update.client == 2 else update
 
     simulation = make_simulation(participation=4)
-    _, _, records = loop(simulation, tmp_path, Silent(simulation, ClientStates(tmp_path / "states")), rounds=1)
+    _, _, records = loop(
+        simulation, tmp_path, Silent(simulation, ClientStates(tmp_path / "states")), rounds=1
+    )
     assert sorted(records[0]["clients"]) == [0, 1, 3]
     assert records[0]["dropped"] == [{"client": 2, "reason": ""}]
 
@@ -413,7 +429,9 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
 
 
 def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
-    simulation = make_simulation(participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5})
+    simulation = make_simulation(
+        participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5}
+    )
     _, _, records = loop(simulation, tmp_path, rounds=2)
     for record in records:
         clients = record["clients"]

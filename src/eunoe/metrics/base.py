@@ -143,7 +143,7 @@ class Metric(Options, ABC):
         """Places of its own to evaluate the models at, by name; `clients` are those whose models it sees."""
         return {}
 
-    def reset(self) -> None:  # noqa: B027 (most metrics replace what they collected)
+    def reset(self) -> None:
         """Drop what was collected in a round; called before the first model of the next one."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class Metric(Options, ABC):
         """What later rounds depend on: tensors, and what JSON can say; a checkpoint keeps it."""
         return {}
 
-    def restore(self, state: Mapping[str, Any]) -> None:  # noqa: B027 (most metrics have no state)
+    def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from such a state."""
 
 

@@ -1,4 +1,4 @@
-"""What the global model forgets from one evaluated round to the next, and since each class was at its best."""
+"""What the global model forgets in a round, and since each class was at its best."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,7 +14,8 @@ class GlobalForgetting(Metric):
     """Round forgetting and FedNTD's score of the merged model, on the test set or else on validation."""
 
     over_gaps: bool = Field(
-        False, description="Whether what went in several rounds, of which the last alone is evaluated, counts."
+        False,
+        description="Whether what went in several rounds, of which the last alone is evaluated, counts.",
     )
     _previous: list[float] | None = PrivateAttr(None)
     _round: int = PrivateAttr(0)

@@ -15,8 +15,28 @@ BY_PLACE = ("accuracy", "loss", "per_class", "clients")
 STANDARD = (*BY_PLACE, "forgetting")
 # Other names in the record of a round.
 _TAKEN = frozenset(
-    "schema round lr clients sizes steps loss_before loss_after update_norms forwards backwards dropped "
-    "bytes_up bytes_down server warnings validation client_test test personal".split()
+    [
+        "schema",
+        "round",
+        "lr",
+        "clients",
+        "sizes",
+        "steps",
+        "loss_before",
+        "loss_after",
+        "update_norms",
+        "forwards",
+        "backwards",
+        "dropped",
+        "bytes_up",
+        "bytes_down",
+        "server",
+        "warnings",
+        "validation",
+        "client_test",
+        "test",
+        "personal",
+    ]
 )
 
 
@@ -48,7 +68,9 @@ def probe_metric(probe: Probe) -> tuple[str, Metric]:
     """The metric of a probe, and the name under which it is recorded."""
     metric: Metric = registry.build("metric", probe.metric, {}, data=probe.data, samples=probe.samples)
     if "local" not in metric.sees:
-        raise InputError(f"metric {probe.metric!r} looks at no client's model: name it in metrics, not in probes")
+        raise InputError(
+            f"metric {probe.metric!r} looks at no client's model: name it in metrics, not in probes"
+        )
     return recorded_name(probe.metric, metric), metric
 
 

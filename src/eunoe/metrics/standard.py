@@ -1,4 +1,4 @@
-"""What is measured of every evaluated model at each place: accuracy, loss, classes, and how clients differ."""
+"""What is measured of every evaluated model at each place."""
 
 from typing import Any
 

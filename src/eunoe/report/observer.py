@@ -28,7 +28,7 @@ Record = dict[str, Any]
 
 
 class Forgetting:
-    """Watches a federated loop and measures what is forgotten: which class, by local training or by the merge.
+    """Watches a federated loop and measures what it forgets: which class, by local training or by the merge.
 
     `data` is the test set: a pair of tensors (x, y), or a loader of such batches. Each round, call `local`
     once per client after its training and `merged` once with the new global model; call `start` before the
@@ -136,7 +136,9 @@ class Forgetting:
             if model.role in metric.sees:
                 metric.update(model)
 
-    def _snapshot(self, role: Role, model: nn.Module, client: int | None = None, counts: Any = None) -> Snapshot:
+    def _snapshot(
+        self, role: Role, model: nn.Module, client: int | None = None, counts: Any = None
+    ) -> Snapshot:
         """A model as metrics see it; what it says is found out here, so that it need not be kept."""
         places = {"test": self._evaluate(model)}
         parameters = torch.cat([p.detach().reshape(-1).double().cpu() for p in model.parameters()])

@@ -29,15 +29,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
+from eunoe.config.toml import to_toml
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.data.federation import Federation
+from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.state import RunState
 from eunoe.system.files import plain, read_lines, replacing, write_text, writing
-from eunoe.engines.client_states import ClientStates
-from eunoe.config.toml import to_toml
-from eunoe.core.flat_model import Vectors, Weights
-
-
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -192,7 +190,7 @@ os.register_at_fork(after_in_child=_leave_locks)
 
 
 def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple[dict[str, int], list[str]]:
-    """Set a run state by the newest readable checkpoint; give the lengths its files had then, and warnings."""
+    """Set a run state by the newest readable checkpoint; give the lengths of the files then, and warnings."""
     warnings = []
     for path in reversed(checkpoints(folder)):
         try:
@@ -213,7 +211,8 @@ def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple
         for name in ("round", "best_accuracy", "seconds"):
             setattr(run_state, name, facts[name])
         run_state.metrics = {
-            name: {**values, **_grouped(vectors, f"metric {name}")} for name, values in facts["metrics"].items()
+            name: {**values, **_grouped(vectors, f"metric {name}")}
+            for name, values in facts["metrics"].items()
         }
         states.accepted = {int(client): int(round) for client, round in vectors["clients/accepted"].tolist()}
         return facts["lengths"], warnings
@@ -250,7 +249,9 @@ def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors
         try:
             json.dumps(rest[name])
         except (TypeError, ValueError) as error:
-            raise InputError(f"metric {name!r}: state() must give tensors or what JSON can say: {error}") from None
+            raise InputError(
+                f"metric {name!r}: state() must give tensors or what JSON can say: {error}"
+            ) from None
     return tensors, rest
 
 

@@ -188,9 +188,9 @@ def train_and_aggregate(
                 hook.after_client(update)
             cohort.used.append(stripped(update))
     if failed and not cohort.used:
-        first = failed[0]
-        why = f"every client of round {broadcast.round} was dropped; client {first['client']}: {first['reason']}"
-        if "finite" in first["reason"]:
+        client, reason = failed[0].values()
+        why = f"every client of round {broadcast.round} was dropped; client {client}: {reason}"
+        if "finite" in reason:
             raise Diverged(f"{why}; lower training.lr, or look for NaN in the data")
         raise RunFailed(why)
     return cohort
