@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_cohort
 from eunoe.config.schema import Config, make_config
 from eunoe.data.federation import Federation
-from eunoe.engines.base import Engine
+from eunoe.engines.base import Engine, make_engine
 from eunoe.runs.environment import environment
 from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
 from eunoe.system.files import read_lines
@@ -212,26 +212,6 @@ def resume(
     return execute(new, given, simulation, folder, on_round, say)
 
 
-def make_engine(config: Config, simulation: Simulation, states: ClientStates, say: Say = print) -> Engine:
-    """The engine of a configuration."""
-    choice = config.engine
-    if choice.name == "serial":
-        from eunoe.engines.serial import Serial
-
-        return Serial(simulation, states)
-    if choice.name == "process":
-        from eunoe.engines.process import Process
-
-        return Process(simulation, states, choice.workers)
-    if choice.name == "vectorized":
-        from eunoe.engines.vectorized.engine import Vectorized
-
-        return Vectorized(simulation, states, choice.cohort, say)
-    from eunoe.engines.ray.engine import Ray
-
-    return Ray(simulation, states, choice.address, choice.workers, say)
-
-
 def execute(
     config: Config,
     given: Given,
@@ -259,7 +239,9 @@ def execute(
     try:
         run_state = start_state(simulation)
         # The engine comes first, so that nothing is written if it cannot be had.
-        with engine or make_engine(config, simulation, states, say) as running, RunFolder(path) as folder, tracking:
+        choice = config.engine
+        made = engine or make_engine(choice.name, choice.options, simulation, states)
+        with made as running, RunFolder(path) as folder, tracking:
             if new:
                 # Another run may have come while the data were read.
                 check_new(path)
