@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 
-from eunoe.engines import process
+from eunoe.engines import workers as pool
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
@@ -32,9 +32,8 @@ def run_with(engine: str, out: Path, workers: int = 2, **method: Any) -> Run:
         method=Faulty(**method),
         participation=6,
         rounds=3,
-        engine={"name": engine, "workers": workers},
+        engine={"name": engine, "workers": workers if engine == "process" else None},
         out=out,
-        say=pytest.fail,
     )
 
 
@@ -75,24 +74,23 @@ def test_a_client_at_which_every_worker_dies_ends_the_run_and_is_named(tmp_path:
             participation=1.0,
             engine={"name": "process", "workers": 2},
             out=tmp_path,
-            say=pytest.fail,
         )
 
 
 def test_a_worker_that_dies_in_the_midst_of_its_answer_is_replaced(
     tmp_path: Path, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark, work = tmp_path / "died", process._work
+    mark, work = tmp_path / "died", pool._work
 
-    def half(engine: Process, worker: Any, pipe: Connection, inherited: list[Connection]) -> None:
+    def half(workers: pool.Workers, worker: Any, pipe: Connection, inherited: list[Connection]) -> None:
         if not mark.exists():
             mark.touch()
             pipe.recv()
             os.write(pipe.fileno(), struct.pack("!i", 1000) + b"half")
             os.kill(os.getpid(), signal.SIGKILL)
-        work(engine, worker, pipe, inherited)
+        work(workers, worker, pipe, inherited)
 
-    monkeypatch.setattr(process, "_work", half)
+    monkeypatch.setattr(pool, "_work", half)
     found = results(run_with("process", tmp_path / "process", 1))
     assert mark.exists()
     assert found == serial
@@ -116,7 +114,7 @@ def test_where_the_system_does_not_say_which_cores_it_takes_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert Process(make_simulation(), ClientStates(tmp_path)).count == os.cpu_count()
+    assert Process(make_simulation(), ClientStates(tmp_path)).workers.count == os.cpu_count()
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])
@@ -154,7 +152,7 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path: Path) -> None:
 
 
 def test_workers_keep_the_memory_that_they_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(process, "keep_freed_memory", (tmp_path / "kept").touch)
+    monkeypatch.setattr(pool, "keep_freed_memory", (tmp_path / "kept").touch)
     simulation = make_simulation()
     with Process(simulation, ClientStates(tmp_path), 1) as engine:
         list(engine.train([0], Broadcast(1, simulation.model.weights.copy())))

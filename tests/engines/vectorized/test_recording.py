@@ -93,9 +93,9 @@ def test_a_step_that_reads_what_changes_by_the_step_or_round_is_not_recorded(num
 
 
 def test_a_step_that_reads_a_tensor_that_is_no_input_is_not_recorded():
-    many, tensors = recorder(), []
+    many, tensors = recorder(), [torch.empty(0)]
     for i in range(4):
-        tensors = [torch.full((2,), float(i))]
+        tensors[0] = torch.full((2,), float(i))
         torch.testing.assert_close(many(step(lambda w, x, own, numbers: w + tensors[0])), X + i)
 
 

@@ -84,9 +84,10 @@ class Inputs:
         return Inputs(own, self.common)
 
     @cached_property
-    def flat(self) -> tuple[list[Tensor], TreeSpec]:
-        """The tensors, and how they belong together."""
-        return tree_flatten((self.own, self.common))
+    def flat(self) -> tuple[list[Tensor], tuple[TreeSpec, TreeSpec]]:
+        """The tensors, each client's own first, and how they belong together."""
+        (own, own_spec), (common, common_spec) = tree_flatten(self.own), tree_flatten(self.common)
+        return [*own, *common], (own_spec, common_spec)
 
     @cached_property
     def structure(self) -> str:
@@ -96,8 +97,8 @@ class Inputs:
     @cached_property
     def dimensions(self) -> tuple[int | None, ...]:
         """Which dimension of each tensor is that of the clients."""
-        own = len(tree_flatten(self.own)[0])
-        return (*(0 for _ in range(own)), *(None for _ in self.flat[0][own:]))
+        own, common = self.flat[1]
+        return (0,) * own.num_leaves + (None,) * common.num_leaves
 
 
 @dataclass(frozen=True)
@@ -118,7 +119,7 @@ class CohortStep:
 
     @property
     def dimensions(self) -> tuple[int | None, ...]:
-        return (*(0 for _ in range(4 + (self.batch.mask is not None))), *self.inputs.dimensions)
+        return (0,) * (4 if self.batch.mask is None else 5) + self.inputs.dimensions
 
     def run(self, numbers: StepNumbers, *tensors: Tensor) -> Any:
         """The step with these numbers and tensors instead, vectorized over the clients."""
@@ -126,8 +127,10 @@ class CohortStep:
 
         def one(weights: Tensor, x: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
             batch = Batch(x, y, index, rest[0] if masked else None)
-            own, common = tree_unflatten(rest[masked:], self.inputs.flat[1])
-            return self.step(weights, batch, own, common, numbers)
+            own_spec, common_spec = self.inputs.flat[1]
+            end = masked + own_spec.num_leaves
+            own = tree_unflatten(rest[masked:end], own_spec)
+            return self.step(weights, batch, own, tree_unflatten(rest[end:], common_spec), numbers)
 
         return vmap(one, self.dimensions)(*tensors)
 

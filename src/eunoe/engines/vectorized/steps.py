@@ -109,10 +109,11 @@ class Steps:
         batch: Batch,
     ) -> list[float]:
         """The clients' losses on a batch as their first step saw it, leaving no trace in their statistics."""
-        buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
-        apart = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
+        if inputs.own.buffers:
+            buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
+            inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
         numbers = StepNumbers(context.lr, context.round, 0)
-        step = CohortStep(self._loss(context, networks), weights, batch, apart, numbers)
+        step = CohortStep(self._loss(context, networks), weights, batch, inputs, numbers)
         with torch.no_grad():
             return [float(loss) for loss in self._run(step, self.losses).tolist()]
 
