@@ -8,6 +8,7 @@ import pytest
 from pydantic import Field
 
 from eunoe.config import registry
+from eunoe.config.schema import make_config
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
@@ -50,7 +51,9 @@ class NoEngine:
 @pytest.fixture
 def made(tmp_path: Path) -> Any:
     simulation = make_simulation()
-    return lambda name, **options: make_engine(name, options, simulation, ClientStates(tmp_path))
+    return lambda name, **options: make_engine(
+        make_config({"engine": {"name": name, **options}}), simulation, ClientStates(tmp_path)
+    )
 
 
 def test_engines_are_made_by_name_with_their_own_options(made: Any) -> None:

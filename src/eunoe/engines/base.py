@@ -4,9 +4,9 @@ The functions below are what engines share: which samples are evaluated at a tim
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -20,6 +20,9 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
+
+if TYPE_CHECKING:
+    from eunoe.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -99,12 +102,12 @@ class Engine:
         self.close()
 
 
-def make_engine(
-    name: str, options: Mapping[str, Any], simulation: Simulation, states: ClientStates
-) -> Engine:
-    """The engine of this name with these options; those that are None are left to the engine."""
-    given = {key: value for key, value in options.items() if value is not None}
-    engine: Engine = registry.build("engine", name, given, simulation=simulation, states=states)
+def make_engine(config: "Config", simulation: Simulation, states: ClientStates) -> Engine:
+    """The engine of a configuration."""
+    given = {key: value for key, value in config.engine.options.items() if value is not None}
+    engine: Engine = registry.build(
+        "engine", config.engine.name, given, simulation=simulation, states=states
+    )
     return engine
 
 

@@ -239,9 +239,7 @@ def execute(
     try:
         run_state = start_state(simulation)
         # The engine comes first, so that nothing is written if it cannot be had.
-        choice = config.engine
-        made = engine or make_engine(choice.name, choice.options, simulation, states)
-        with made as running, RunFolder(path) as folder, tracking:
+        with engine or make_engine(config, simulation, states) as running, RunFolder(path) as folder, tracking:
             if new:
                 # Another run may have come while the data were read.
                 check_new(path)
