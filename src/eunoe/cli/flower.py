@@ -32,5 +32,5 @@ def init_folder(
         from eunoe.flower.init import init
     except ImportError as error:
         raise InputError(f"{error.name} is not installed; run: pip install 'eunoe[flower]'") from None
-    init(folder, nodes, [*(host or ()), *LOOPBACK], port, config, typer.echo)
+    init(folder, nodes, [*(host or ()), *LOOPBACK], port, config)
     typer.echo(f"{folder} is ready; run it on this machine by: python {folder / 'start.py'}")
