@@ -117,7 +117,7 @@ def _types(annotation: Any) -> Iterator[Any]:
 def _named() -> Iterator[str]:
     for kind in registry.kinds():
         for name in registry.names(kind):
-            stepped = kind == "method" and name in registry.STEPPED
+            stepped = kind == "method" and name in registry.PRESETS
             takes = f": {registry.summary(kind, name)}" if stepped else _signature(registry.find(kind, name))
             yield f"{kind} {name}{takes}"
 

@@ -9,7 +9,7 @@ import pytest
 
 from eunoe.config import registry
 
-METHODS = [name for name in registry.names("method") if name not in registry.STEPPED]
+METHODS = [name for name in registry.names("method") if name not in registry.PRESETS]
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ from flwr.cli.config_utils import load_and_validate
 
 from eunoe.cli.flower import app
 from eunoe.config import registry
-from eunoe.config.schema import make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
 from eunoe.errors import InputError
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start

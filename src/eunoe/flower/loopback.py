@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from eunoe.config.schema import make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
 from eunoe.errors import EunoeError, InputError, RunFailed
 
 if TYPE_CHECKING:

@@ -60,7 +60,7 @@ class Central(Method):
             context.round,
             augmented=True,
             moments=moments,
-            taken=int(server["steps"]),
+            steps_taken=int(server["steps"]),
         )
         state = {_MOMENT + name: value for name, value in moments.items()}
         return Merged(trained.weights, {**state, "steps": server["steps"] + trained.steps}, trained.record)

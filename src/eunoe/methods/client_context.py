@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Training
+from eunoe.config.training_options import Training
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.losses.base import Loss
@@ -62,7 +62,7 @@ class ClientContext:
     # Of the last step: its mean, or one for each sample.
     last_loss: Tensor | None = None
     moments: dict[str, Tensor] = field(default_factory=dict)
-    taken: int = 0
+    steps_taken: int = 0
     # Samples that went through the network, to tell what a method costs.
     forwards: int = 0
     backwards: int = 0
@@ -122,8 +122,16 @@ class ClientContext:
 
     def descend(self, gradient: Tensor) -> None:
         """Clip a gradient and let the optimizer take its step."""
-        self.taken += 1
-        descend(self.weights, gradient, self.training, self.lr, self.weight_decay, self.moments, self.taken)
+        self.steps_taken += 1
+        descend(
+            self.weights,
+            gradient,
+            self.training,
+            self.lr,
+            self.weight_decay,
+            self.moments,
+            self.steps_taken,
+        )
 
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
         """Set a network that does not train beside the client's own, to be asked by `frozen`."""

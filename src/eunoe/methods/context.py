@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from eunoe.config.options import Training
+from eunoe.config.training_options import Training
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.server.trainer import ServerTrainer
 

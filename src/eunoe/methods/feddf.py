@@ -31,7 +31,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.config.options import Finite, Training
+from eunoe.config.options import Finite
+from eunoe.config.training_options import Training
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.methods.base import Merged, Method, Neutral
 from eunoe.methods.context import RoundContext

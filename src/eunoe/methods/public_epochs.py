@@ -7,7 +7,8 @@ rule that watches the loss and may keep the average would always keep it and lea
 
 from pydantic import Field
 
-from eunoe.config.options import Finite, Training
+from eunoe.config.options import Finite
+from eunoe.config.training_options import Training
 from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Method
 from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained
