@@ -1,4 +1,5 @@
 """Truncated cross-entropy ("Reducing Forgetting in Federated Learning with Truncated Cross-Entropy").
+https://openreview.net/forum?id=nd8Z_Xbdrfx
 
     loss = -z_y + log sum over the client's classes c of exp(z_c)
 

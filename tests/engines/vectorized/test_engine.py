@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from eunoe.runs.state import start_state
 from torch import nn
 
 from eunoe.config import registry
+from eunoe.config.builtin import PRESETS
 from eunoe.config.data_options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
@@ -22,6 +22,7 @@ from eunoe.methods.client_context import ClientContext
 from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import choose
 from eunoe.runs.run import resume, run
+from eunoe.runs.state import start_state
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
@@ -217,7 +218,7 @@ def test_more_steps_at_a_time_than_fit_are_prepared_in_parts(tmp_path, monkeypat
 # Options without which a method would do nothing of its own, or could not run.
 OPTIONS: dict[str, dict[str, Any]] = {"fedprox": {"mu": 0.3}}
 # Names for fedavg with a server optimizer are fedavg to an engine.
-METHODS = [name for name in registry.names("method") if name not in registry.PRESETS]
+METHODS = [name for name in registry.names("method") if name not in PRESETS]
 
 
 @pytest.mark.parametrize("name", METHODS)
