@@ -228,7 +228,7 @@ def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
     for name in [name for name in sys.modules if name.startswith(("flwr.", "eunoe.flower."))]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run: pip install 'eunoe\[fl"):
+    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run pip install '.\[fl"):
         start(folder, 2, 9000, [])
 
 

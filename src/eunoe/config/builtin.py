@@ -13,13 +13,15 @@ class Kind:
     """A kind of thing that a config names.
 
     `key` is its name in code and in entry points (`eunoe.<key>`), `label` its name in messages, `section` the
-    part of a config that names one. A class of the user's own must derive from `base`, so that nothing else
-    is called by naming it; without a base any class or function will do.
+    part of a config that names one, `plural` what `eunoe list` calls all of them. A class of the user's own
+    must derive from `base`, so that nothing else is called by naming it; without a base any class or function
+    will do.
     """
 
     key: str
     label: str
     section: str
+    plural: str
     names: Mapping[str, str]
     base: str | None = None
 
@@ -29,6 +31,7 @@ _ALL = (
         "method",
         "method",
         "method",
+        "methods",
         {
             "central": "eunoe.methods.central:Central",
             "fedavg": "eunoe.methods.fedavg:FedAvg",
@@ -51,6 +54,7 @@ _ALL = (
         "loss",
         "loss",
         "loss",
+        "losses",
         {
             "balanced": "eunoe.losses.wsm:Balanced",
             "ce": "eunoe.losses.cross_entropy:CrossEntropy",
@@ -67,6 +71,7 @@ _ALL = (
         "server_optimizer",
         "server optimizer",
         "server_optimizer",
+        "server_optimizers",
         {
             "adagrad": "eunoe.server.optimizers:Adagrad",
             "adam": "eunoe.server.optimizers:Adam",
@@ -80,6 +85,7 @@ _ALL = (
         "model",
         "model",
         "model",
+        "models",
         {
             "cnn": "eunoe.models.cnn:CNN",
             "lenet": "eunoe.models.lenet:LeNet",
@@ -93,6 +99,7 @@ _ALL = (
     Kind(
         "data_set",
         "data set",
+        "data",
         "data",
         {
             "digits": "eunoe.data.builtin:digits",
@@ -112,6 +119,7 @@ _ALL = (
         "partition",
         "partition",
         "partition",
+        "partitions",
         {
             "classes": "eunoe.data.partitions.classes:Classes",
             "dirichlet": "eunoe.data.partitions.dirichlet:Dirichlet",
@@ -126,6 +134,7 @@ _ALL = (
         "tracker",
         "tracker",
         "track",
+        "trackers",
         {
             "mlflow": "eunoe.trackers.mlflow:MLflow",
             "tensorboard": "eunoe.trackers.tensorboard:TensorBoard",

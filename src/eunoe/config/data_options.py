@@ -25,18 +25,18 @@ class Split(Options):
 class Public(Options):
     """How many samples are public and how they are chosen; give one of share, count and groups."""
 
-    share: float = Field(0.0, ge=0, lt=1, description="share of the training samples that is public")
-    count: int | None = Field(None, ge=1, description="number of public samples, in place of a share")
-    groups: int | None = Field(None, ge=1, description="number of whole groups (writers) that are public")
-    min_size: int = Field(1, ge=1, description="groups with fewer samples are never public")
-    balanced: bool = Field(False, description="the same number of samples of each class, not as drawn")
+    share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that is public.")
+    count: int | None = Field(None, ge=1, description="Number of public samples, in place of a share.")
+    groups: int | None = Field(None, ge=1, description="Number of whole groups (writers) that are public.")
+    min_size: int = Field(1, ge=1, description="Groups with fewer samples are never public.")
+    balanced: bool = Field(False, description="The same number of samples of each class, not as drawn.")
     alpha: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="class shares drawn from Dirichlet(alpha), unequal where it is small",
+        description="Class shares drawn from Dirichlet(alpha), unequal where it is small.",
     )
-    validation: float = Field(0.1, ge=0, lt=1, description="share of the public samples used to validate")
+    validation: float = Field(0.1, ge=0, lt=1, description="Share of the public samples used to validate.")
 
     @model_validator(mode="after")
     def _one_way(self) -> "Public":
@@ -69,8 +69,8 @@ class FeatureShift(Options):
       from -strength to strength.
     """
 
-    kind: Literal["noise", "rotation", "contrast"] = Field(description="what differs between clients")
-    strength: float = Field(gt=0, le=180, description="how much, in the unit of the kind")
+    kind: Literal["noise", "rotation", "contrast"] = Field(description="What differs between clients.")
+    strength: float = Field(gt=0, le=180, description="How much, in the unit of the kind.")
 
     @model_validator(mode="after")
     def _finite(self) -> "FeatureShift":
@@ -83,11 +83,11 @@ class Augment(Options):
     """Random changes to training images; all are off by default."""
 
     crop_padding: int = Field(
-        0, ge=0, description="crop to the same size after padding this many pixels all round"
+        0, ge=0, description="Crop to the same size after padding this many pixels all round."
     )
-    flip: bool = Field(False, description="mirror half of the images left to right")
+    flip: bool = Field(False, description="Mirror half of the images left to right.")
     cutout: int = Field(
-        0, ge=0, description="blank a square of this side at a random place, clipped at the border"
+        0, ge=0, description="Blank a square of this side at a random place, clipped at the border."
     )
 
     @property
