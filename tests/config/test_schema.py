@@ -91,11 +91,6 @@ def test_participants_are_a_share_or_a_number() -> None:
         make_config({"participation": 26}).participants(25)
 
 
-def test_the_learning_rate_decays_from_round_1_on() -> None:
-    training = make_config({"training": {"lr": 0.8, "lr_decay": 0.5}}).training
-    assert [training.lr_in(round) for round in (1, 2, 4)] == [0.8, 0.4, 0.1]
-
-
 def test_numpys_numbers_and_paths_are_taken_as_plain_values() -> None:
     config = make_config(
         {
