@@ -18,7 +18,7 @@ def inputs(clients: int = 3, **state: torch.Tensor) -> Inputs:
     return Inputs(own, Common({}, {}, Prepared({}, {}, {}, {}, {})))
 
 
-def step(function, weights=X, x=Y, lr=0.1, round=1, taken=0, given=None):
+def step(function, weights=X, x=Y, lr=0.1, round=1, steps_taken=0, given=None):
     """A cohort's step that is a function of weights, inputs of the model, the rest and the numbers."""
     clients = len(weights)
     batch = Batch(x[:clients], torch.zeros(clients), torch.zeros(clients))
@@ -27,7 +27,7 @@ def step(function, weights=X, x=Y, lr=0.1, round=1, taken=0, given=None):
         weights,
         batch,
         given or inputs(clients),
-        StepNumbers(lr, round, taken),
+        StepNumbers(lr, round, steps_taken),
     )
 
 
@@ -73,7 +73,7 @@ def test_other_shapes_and_names_are_recorded_for_themselves():
             assert found.tolist() == expected
 
 
-@pytest.mark.parametrize("number", ["lr", "round", "taken"])
+@pytest.mark.parametrize("number", ["lr", "round", "steps_taken"])
 @pytest.mark.parametrize(
     "use",
     [

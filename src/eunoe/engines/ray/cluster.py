@@ -55,7 +55,9 @@ class Cluster:
         try:
             import ray
         except ImportError:
-            raise InputError("the ray engine needs Ray: pip install 'eunoe[ray]'") from None
+            raise InputError(
+                "the ray engine needs Ray: run pip install '.[ray]' in a clone of Eunoe"
+            ) from None
         self._ray, self._limit = ray, workers
         self._workers: list[_Worker] = []
         # Workers that wait for a core, load the simulation or may be lost, by the reference that is there

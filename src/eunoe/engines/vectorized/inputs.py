@@ -26,8 +26,7 @@ class StepNumbers(NamedTuple):
 
     lr: float
     round: int
-    # Steps that were taken before.
-    taken: int
+    steps_taken: int
 
 
 class Prepared(NamedTuple):

@@ -16,7 +16,7 @@ from eunoe.engines.vectorized.inputs import CohortStep, StepNumbers
 
 # Shapes that change all the time must not fill the memory.
 _SHAPES_KEPT = 64
-# In place of a step's numbers (lr, round, taken): the recording shows what is computed with them.
+# In place of a step's numbers (lr, round, steps_taken): the recording shows what is computed with them.
 _NUMBERS = (torch.tensor(0.5, dtype=torch.float64), torch.tensor(1), torch.tensor(0))
 
 Recorded = Callable[..., Any]
@@ -60,7 +60,7 @@ class Recorder:
         from torch.fx.experimental.proxy_tensor import make_fx
 
         def operations(lr: Any, round: Any, taken: Any, *tensors: Tensor) -> Any:
-            return step.run(StepNumbers(lr, round, taken), *tensors)
+            return step.run(StepNumbers(lr, round, steps_taken), *tensors)
 
         try:
             recorded = make_fx(operations)(*_NUMBERS, *tensors)

@@ -126,7 +126,7 @@ def make_step_context(
         shared=common.shared,
         state={**mine.state, **alike.state},
         lr=numbers.lr,
-        taken=numbers.taken,
+        steps_taken=numbers.steps_taken,
         weight_decay=decay,
         data=_no_data,
         generator=torch.default_generator,

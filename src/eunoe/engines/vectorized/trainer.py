@@ -91,7 +91,7 @@ class CohortTrainer:
                 own, finished = Weights(*(vector[k] for vector in weights.vectors().values())), Finished()
                 if clients:
                     model.load(own)
-                    clients[k].taken = cohort.steps[k]
+                    clients[k].steps_taken = cohort.steps[k]
                     clients[k].moments = {name: moment[k] for name, moment in taken.moments.items()}
                     torch.set_rng_state(begun[k][1])
                     with noting(client, broadcast.round):
