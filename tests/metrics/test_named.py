@@ -50,7 +50,7 @@ class Round(Metric):
         ([f"{OWN}:Brier"] * 2, "metric 'brier' is measured already"),
         (["drift"], "metric 'drift' looks at clients' models: name it in probes"),
         ([Round()], "a round has something else called 'round': rename your metric"),
-        (["tests.helpers:Net"], "must be a class that derives from eunoe.metrics.base.Metric"),
+        (["tests.helpers:Net"], "must be a class that derives from eunoe.metrics.Metric"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_a_line(metrics: list[Any], message: str) -> None:

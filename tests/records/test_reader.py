@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.records.reader import find_folders, numbers, read_run, read_runs
+from eunoe.records.groups import find_folders, read_runs
+from eunoe.records.reader import numbers, read_run
 from eunoe.system.files import plain
 
 LINES = [

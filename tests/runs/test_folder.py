@@ -15,7 +15,8 @@ import torch
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError, RunFailed
-from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state, read_run_config
+from eunoe.records.reader import read_run_config
+from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state
 from eunoe.runs.state import RunState, start_state
 from eunoe.system.files import plain
 from tests.faults import until

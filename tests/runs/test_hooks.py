@@ -47,7 +47,9 @@ class Scripted(RoundMetrics):
     def __init__(self, script: Sequence[dict[str, Any]]) -> None:
         self.script, self.metrics = iter(script), {}
 
-    def __call__(self, evaluator: Evaluator, round: int, weights: Weights) -> dict[str, Any]:
+    def __call__(
+        self, evaluator: Evaluator, round: int, weights: Weights, elsewhere: Any = None
+    ) -> dict[str, Any]:
         return next(self.script)
 
 

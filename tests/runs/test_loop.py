@@ -250,7 +250,7 @@ def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path
 def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path) -> None:
     method = Failing(clients=(0, 1, 2, 3), rounds=(3,))
     values: dict[str, Any] = {"federation": blobs(), "model": Net(), "method": method, "participation": 4}
-    values |= {"engine": "serial", "rounds": 5, "probes": [], "say": lambda _: None}
+    values |= {"engine": "serial", "rounds": 5, "probes": []}
     with pytest.raises(
         RunFailed, match=r"every client of round 3 was dropped; client \d: its update is not finite"
     ) as e:

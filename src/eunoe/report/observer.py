@@ -20,7 +20,7 @@ from eunoe.metrics.local_per_class import LocalPerClass
 from eunoe.metrics.named import round_metrics
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import Summary, summarize
-from eunoe.report.html import write_page
+from eunoe.report.html import write_report
 from eunoe.system.files import plain
 
 Batches = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
@@ -119,7 +119,7 @@ class Forgetting:
 
     def report(self, path: str | Path) -> Path:
         """Write the report with all figures of this loop, one HTML file that needs no network."""
-        return write_page([self.records], path)
+        return write_report([self.records], path)
 
     @property
     def _next_round(self) -> int:

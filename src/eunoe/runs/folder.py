@@ -19,7 +19,6 @@ moment leaves a folder that can be resumed.
 import fcntl
 import json
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -226,16 +225,6 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def _checkpoint_name(round: int) -> str:
     return f"{round:08d}.safetensors"
-
-
-def read_run_config(folder: Path) -> dict[str, Any]:
-    """The configuration in a run folder."""
-    try:
-        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
 
 
 def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
