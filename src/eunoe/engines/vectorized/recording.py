@@ -59,7 +59,7 @@ class Recorder:
         """
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        def operations(lr: Any, round: Any, taken: Any, *tensors: Tensor) -> Any:
+        def operations(lr: Any, round: Any, steps_taken: Any, *tensors: Tensor) -> Any:
             return step.run(StepNumbers(lr, round, steps_taken), *tensors)
 
         try:
