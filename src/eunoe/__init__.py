@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from eunoe.errors import InputError as InputError
     from eunoe.losses.base import client_loss as client_loss
     from eunoe.methods.base import Method as Method
-    from eunoe.metrics.observer import Forgetting as Forgetting
+    from eunoe.report.observer import Forgetting as Forgetting
     from eunoe.runs.run import Run as Run
     from eunoe.runs.run import resume as resume
     from eunoe.runs.run import run as run
@@ -26,7 +26,7 @@ _PUBLIC = {
     "Config": "eunoe.config.schema",
     "EunoeError": "eunoe.errors",
     "Federation": "eunoe.data.federation",
-    "Forgetting": "eunoe.metrics.observer",
+    "Forgetting": "eunoe.report.observer",
     "InputError": "eunoe.errors",
     "Method": "eunoe.methods.base",
     "Run": "eunoe.runs.run",

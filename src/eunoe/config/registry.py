@@ -1,4 +1,4 @@
-"""Named things: methods, losses, models, data sets, partitions, server optimizers, trackers.
+"""Named things: methods, losses, models, data sets, partitions, server optimizers, metrics, trackers.
 
 A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. It is named in a config by a built-in name, by an installed entry point of the group
@@ -99,6 +99,17 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "quantity": "eunoe.data.partitions.quantity:Quantity",
         "shards": "eunoe.data.partitions.shards:Shards",
     },
+    "metric": {
+        "accuracy": "eunoe.metrics.standard:Accuracy",
+        "client_matrix": "eunoe.metrics.client_matrix:ClientMatrix",
+        "clients": "eunoe.metrics.standard:Clients",
+        "drift": "eunoe.metrics.drift:Drift",
+        "forgetting": "eunoe.metrics.global_forgetting:GlobalForgetting",
+        "local_per_class": "eunoe.metrics.local_per_class:LocalPerClass",
+        "loss": "eunoe.metrics.standard:Loss",
+        "per_class": "eunoe.metrics.standard:PerClass",
+        "probability": "eunoe.metrics.probability:Probability",
+    },
     "tracker": {
         "mlflow": "eunoe.trackers.mlflow:MLflow",
         "tensorboard": "eunoe.trackers.tensorboard:TensorBoard",
@@ -111,6 +122,7 @@ _BASES: dict[str, str] = {
     "method": "eunoe.methods.base:Method",
     "loss": "eunoe.losses.base:Loss",
     "server optimizer": "eunoe.server.optimizers:ServerOptimizer",
+    "metric": "eunoe.metrics.base:Metric",
     "tracker": "eunoe.trackers.base:Tracker",
 }
 

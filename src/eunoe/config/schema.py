@@ -18,11 +18,11 @@ from pydantic import (
 
 from eunoe.config import registry
 from eunoe.config.options import Finite, Options, Split, Training
+from eunoe.config.probes import STANDARD, Probe
 from eunoe.data.feature_shift import FeatureShift
 from eunoe.data.public import Public
 from eunoe.data.transforms import Augment
 from eunoe.errors import InputError, nearest
-from eunoe.metrics.probes import STANDARD, Probe
 
 
 class Named(BaseModel):
@@ -125,6 +125,9 @@ class Config(Options):
         Named(name="sgd"), description="What the server does with the mean update."
     )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
+    metrics: tuple[Named, ...] = Field(
+        (), description="What is measured of evaluated models besides accuracy, loss and forgetting."
+    )
     probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
     track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are handed to.")
     stop: Stop = Field(Stop(), description="What ends the run early.")
@@ -150,9 +153,9 @@ class Config(Options):
             return {**cls.model_fields[info.field_name].default.model_dump(), **value}
         return value
 
-    @field_validator("track", mode="before")
+    @field_validator("metrics", "track", mode="before")
     @classmethod
-    def _trackers(cls, value: Any) -> Any:
+    def _listed(cls, value: Any) -> Any:
         """One may stand alone, and be a name or a section."""
         listed = value if isinstance(value, list | tuple) else [value]
         return [{"name": one} if isinstance(one, str) else one for one in listed]
@@ -193,7 +196,7 @@ class Config(Options):
 
 
 # What may differ when a run is resumed: none of it changes what a round computes.
-RESUMABLE = {"name", "rounds", "probes", "track", "stop", "engine", "checkpoint_seconds"}
+RESUMABLE = {"name", "rounds", "metrics", "probes", "track", "stop", "engine", "checkpoint_seconds"}
 
 
 def make_config(values: Mapping[str, Any]) -> Config:

@@ -3,45 +3,20 @@
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional as F
 
 from eunoe.core.flat_model import Weights
-from eunoe.data.federation import Source
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
+from eunoe.metrics.base import Predictions as Predictions
+from eunoe.metrics.base import Rows as Rows
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each.
-
-    With `prior`, the owner's class shares (of its training labels) count in what the model says.
-    """
-
-    source: Source
-    rows: NDArray[np.int64]
-    owners: NDArray[np.int64] | None = None
-    prior: bool = False
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What a model says of some samples: class and cross-entropy of each, summed probabilities by class."""
-
-    classes: NDArray[np.int64]
-    losses: NDArray[np.float64]
-    probability: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.classes)
 
 
 class Engine(ABC):
@@ -85,7 +60,7 @@ def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
     cuts = range(simulation.evaluation_chunk, len(where.rows), simulation.evaluation_chunk)
     rows = np.split(where.rows, cuts)
     owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
-    return [Rows(where.source, part, owner, where.prior) for part, owner in zip(rows, owners, strict=True)]
+    return [replace(where, rows=part, owners=owner) for part, owner in zip(rows, owners, strict=True)]
 
 
 def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Predictions:
@@ -109,13 +84,16 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
             logits = adjust_for_prior(logits, counts[torch.from_numpy(owner)])
         losses = F.cross_entropy(logits, labels, reduction="none")
         probability = logits.softmax(1).sum(0)
-    return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy())
+    kept = logits.numpy() if where.logits else None
+    return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy(), kept)
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:
     """The predictions of consecutive chunks as one."""
+    logits = [part.logits for part in parts if part.logits is not None]
     return Predictions(
         np.concatenate([part.classes for part in parts]),
         np.concatenate([part.losses for part in parts]),
         np.sum([part.probability for part in parts], axis=0),
+        np.concatenate(logits) if logits else None,
     )

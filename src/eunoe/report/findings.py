@@ -100,7 +100,7 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
             f'<tr><th scope="row">{escape(label)}</th>{cells}<td class="number">{area:.1%}</td></tr>'
         )
     return (
-        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy of all, {target:.1%}, and the "
+        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy, {target:.1%}, and the "
         "mean accuracy over all rounds.</p>"
         f'<div class="settings scroll"><table><thead><tr><th scope="col">run</th>{heads}'
         f'<th scope="col" class="number">mean</th></tr></thead>'

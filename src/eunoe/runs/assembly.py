@@ -20,6 +20,7 @@ from eunoe.errors import InputError, first_line
 from eunoe.losses.base import CrossEntropy, Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
+from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.trainer import ServerTrainer
@@ -45,6 +46,7 @@ def assemble(config: Config, given: Given | None = None) -> tuple[Simulation, li
     simulation = build_job(config, given or Given())
     context = simulation.context
     _check_clients(simulation)
+    check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
         *context.server_optimizer.check(),

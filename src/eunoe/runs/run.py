@@ -28,6 +28,7 @@ from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_c
 from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new, load_state
 from eunoe.runs.handed_over import handed_over
+from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
 from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place
@@ -278,7 +279,8 @@ def execute(
             folder.write_status("running", "", run_state.seconds)
             try:
                 with interruptible():
-                    reason = run_rounds(simulation, config, running, folder, run_state, follow)
+                    hooks = standard_hooks(simulation, config, running, folder, run_state, follow)
+                    reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
                 folder.write_status("interrupted", "interrupted", run_state.seconds)

@@ -25,8 +25,9 @@ from eunoe.config.toml import inline
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.records.reader import read_run, read_status
 from eunoe.runs.assembly import resolved
+from eunoe.runs.hooks import stop_reason
 from eunoe.runs.logs import give_back, taken, titled
-from eunoe.runs.loop import Record, stop_reason
+from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config
 from eunoe.runs.run import Run, resume, run
 from eunoe.system.memory import keep_freed_memory

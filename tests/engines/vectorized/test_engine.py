@@ -19,7 +19,7 @@ from eunoe.losses.base import WSM
 from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import choose
+from eunoe.runs.loop import select_clients
 from eunoe.runs.run import resume, run
 from eunoe.runs.state import start_state
 from eunoe.training.aggregation import Aggregator
@@ -71,7 +71,7 @@ class Both:
         simulation, run_state = self.simulation, self.run_state
         run_state.round += 1
         context = simulation.context_in(run_state.round)
-        clients = choose(simulation, run_state.round)
+        clients = select_clients(simulation, run_state.round)
         broadcast = Broadcast(
             run_state.round, run_state.weights, simulation.method.broadcast(run_state.server, context)
         )

@@ -11,7 +11,8 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from eunoe.errors import InputError
-from eunoe.metrics.observer import Forgetting
+from eunoe.metrics import Place, PlaceMetric
+from eunoe.report.observer import Forgetting
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bare_loop.py"
 
@@ -46,9 +47,9 @@ def test_records_by_hand():
     assert first["clients"] == [7, 9]
     assert first["test"]["per_class"] == [1.0, 1.0, None]
     assert first["test"]["accuracy"] == 1.0
-    assert first["forgetting"] == {"round": None, "fedntd": None}
+    assert first["forgetting"] == {"on": "test", "round": None, "fedntd": None}
     assert second["test"]["accuracy"] == 0.75
-    assert second["forgetting"] == {"round": 0.25, "fedntd": 0.25}
+    assert second["forgetting"] == {"on": "test", "round": 0.25, "fedntd": 0.25}
     wrong, right = 10 + np.log(1 + 2 * np.exp(-10)), np.log(1 + 2 * np.exp(-10))
     assert second["test"]["loss"] == pytest.approx((wrong + 3 * right) / 4, rel=1e-5)
 
@@ -193,6 +194,22 @@ def test_hidden_clients_leave_round_forgetting_only():
     assert watch.metrics[1]["forgetting"]["round"] == 0.25
     assert not watch.probes
     assert "Local training" not in str(watch.summary())
+
+
+class Certainty(PlaceMetric):
+    """Mean probability of the class that is predicted."""
+
+    needs = ("logits",)
+
+    def measure(self, place: Place) -> float:
+        return float(place.probabilities.max(axis=1).mean())
+
+
+def test_a_metric_of_the_users_own_is_recorded_beside_the_others():
+    first, second = watched(metrics=[Certainty()]).metrics
+    # Every answer is 10 against 0 and 0.
+    assert first["certainty"] == second["certainty"] == {"test": pytest.approx(1 / (1 + 2 * np.exp(-10)))}
+    assert second["forgetting"]["round"] == 0.25
 
 
 def test_the_page_of_a_loop(tmp_path):
