@@ -18,11 +18,6 @@ from tests.helpers import Net, blobs, make_simulation
 METRICS = ("client_matrix", "local_per_class", "drift", "probability")
 
 
-def test_rounds_are_a_list_every_so_many_or_fractions():
-    probe = Probe(metric="drift", rounds=(3,), every=5, at=(0.01, 0.9))
-    assert [round for round in range(1, 21) if probe.due(round, 20)] == [1, 3, 5, 10, 15, 18, 20]
-
-
 @pytest.mark.parametrize("engine", ["serial", "process"])
 def test_a_probe_changes_no_result(tmp_path, engine):
     texts = []

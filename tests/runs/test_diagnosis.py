@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from eunoe.cli.demo import SETTING
-from eunoe.config.schema import apply_settings, make_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
 from eunoe.records.reader import RunRecords, read_run
 from eunoe.runs.assembly import assemble

@@ -18,7 +18,7 @@ from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.losses.base import WSM
+from eunoe.losses.wsm import WSM
 from eunoe.methods.fedavg import FedAvg
 from eunoe.records.groups import group_key
 from eunoe.runs import run as runs

@@ -61,10 +61,7 @@ class Evaluator(Protocol):
     """Whatever can evaluate models; every engine can."""
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        """What each model says of these samples."""
-
-    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        """What others say of a model on data that are not here, by place."""
+        """The predictions of each model on these samples."""
 
 
 @dataclass(frozen=True)

@@ -38,8 +38,14 @@ class RoundMetrics:
         if test and len(federation.data.test):
             self.places["test"] = Rows("test", np.arange(len(federation.data.test)))
 
-    def __call__(self, evaluator: Evaluator, round: int, weights: Weights) -> dict[str, Any]:
-        """What the record of a round says of its model."""
+    def __call__(
+        self,
+        evaluator: Evaluator,
+        round: int,
+        weights: Weights,
+        elsewhere: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """What the record of a round says of its model; `elsewhere` are numbers on data that are not here."""
         logits = any("logits" in metric.needs for metric in self.metrics.values())
         (places,) = evaluate_at(evaluator, self.federation, [weights], self.places, logits)
         own = {}
@@ -48,8 +54,7 @@ class RoundMetrics:
                 (own[name],) = evaluate_at(
                     evaluator, self.federation, [weights], rows, "logits" in metric.needs
                 )
-        elsewhere = evaluator.measured_elsewhere(weights)
-        shown = Snapshot(round, "merged", places, weights.parameters, elsewhere=elsewhere)
+        shown = Snapshot(round, "merged", places, weights.parameters, elsewhere=elsewhere or {})
         return record_of(self.metrics, shown, own)
 
 

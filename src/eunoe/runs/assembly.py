@@ -16,8 +16,10 @@ from eunoe.core.flat_model import FlatModel, load_state
 from eunoe.core.rng import global_stream
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
+from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError, first_line
-from eunoe.losses.base import CrossEntropy, Loss
+from eunoe.losses.base import Loss
+from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
@@ -63,7 +65,7 @@ def build_job(config: Config, given: Given) -> Simulation:
     model = build_model(config, federation, given.model)
     method = given.method or _build("method", config.method, Method)
     loss = given.loss or _build("loss", config.loss, Loss)
-    step = given.server_optimizer or _build("server optimizer", config.server_optimizer, ServerOptimizer)
+    step = given.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
     if not method.takes_server_optimizer and step != SGD():
         raise InputError(
             f"method {config.method.name!r} computes the new weights itself: leave server_optimizer out"
@@ -153,7 +155,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
         "model": ("model", SUPPLIED_TO_MODEL),
         "loss": ("loss", ()),
         "method": ("method", ()),
-        "server_optimizer": ("server optimizer", ()),
+        "server_optimizer": ("server_optimizer", ()),
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)
@@ -171,7 +173,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
 def with_cohort(config: Config, simulation: Simulation) -> Config:
     """The configuration with the number of clients that train at once, which follows from the model."""
     engine = config.engine
-    if engine.name != "vectorized" or engine.cohort is not None:
+    if engine.name != "vectorized" or engine.options.get("cohort") is not None:
         return config
     from eunoe.engines.vectorized.engine import cohort_of
 
@@ -192,7 +194,7 @@ def check_targets(config: Config, federation: Federation) -> None:
 
 def _try(model: FlatModel, federation: Federation, config: Config) -> None:
     section, x = config.model, federation.inputs("clients", torch.zeros(2, dtype=torch.int64), 0)
-    x = config.augment(x, torch.Generator(), federation.preprocess.black).to(model.device)
+    x = augment_batch(x, config.augment, torch.Generator(), federation.preprocess.black).to(model.device)
     with model.evaluating(), torch.no_grad():
         try:
             logits = model.forward(x)
@@ -251,7 +253,7 @@ def _single_classes(simulation: Simulation) -> list[str]:
 
 def _build(kind: str, section: Named, wanted: Any, **supplied: Any) -> Any:
     """The named thing of a section, if it is one of its kind."""
-    _not_given(kind.replace(" ", "_"), section)
+    _not_given(kind, section)
     made = registry.build(kind, section.name, section.options, **supplied)
     if not isinstance(made, wanted):
         raise InputError(

@@ -54,7 +54,8 @@ class Evaluate(Hook):
         if not evaluated(done.number, self.config):
             return
         with done.timed("evaluate"):
-            measured = self.metrics(self.engine, done.number, done.model)
+            elsewhere = self.engine.measured_elsewhere(done.model)
+            measured = self.metrics(self.engine, done.number, done.model, elsewhere)
         done.record |= measured
         remember(self.metrics.metrics, self.run_state)
         # The test set has no say in which model is best.

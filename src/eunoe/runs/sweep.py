@@ -20,7 +20,8 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from eunoe.config.schema import RESUMABLE, Config, apply_settings, make_config
+from eunoe.config.schema import RESUMABLE, Config, make_config
+from eunoe.config.settings import apply_settings
 from eunoe.config.toml import inline
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.records.reader import read_run, read_status
