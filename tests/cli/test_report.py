@@ -52,7 +52,7 @@ def test_figures_writes_one_file_each(run, tmp_path):
 
 
 def test_what_cannot_be_written(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("eunoe.report.html.page", lambda runs: pytest.fail("the page was built"))
+    monkeypatch.setattr("eunoe.report.html.report_html", lambda runs: pytest.fail("the report was built"))
     (tmp_path / "file").touch()
     (tmp_path / "taken" / "accuracy.svg").mkdir(parents=True)
     for arguments, says in (

@@ -6,8 +6,8 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from eunoe.report.figures.common import by_label
 
+from eunoe.report.figures.common import by_label
 from eunoe.report.findings import comparison, rounds_table
 from eunoe.report.html import report_html, write_report
 from tests.report.made_up import made_up_run
@@ -111,6 +111,6 @@ def test_rounds_to_accuracy_by_hand():
     assert cells == ["2", "2", "3", "55.0%"]
 
 
-def test_write_page_makes_the_folder(tmp_path):
+def test_write_report_makes_the_folder(tmp_path):
     target = write_report([made_up_run()], tmp_path / "new" / "page.html")
     assert target.read_text().startswith("<!doctype html>")

@@ -436,9 +436,7 @@ def test_options_that_are_left_out_are_no_change() -> None:
     assert resume(finished_run(), values).finished
 
 
-def test_another_machine_is_warned_of(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_machine_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(**NAMED, out=tmp_path)
     path = tmp_path / "environment.json"
     facts = json.loads(path.read_text())
@@ -526,3 +524,15 @@ def test_a_client_with_one_sample(tmp_path: Path) -> None:
     federation = Federation.from_arrays(x, np.arange(20) % 3, x, np.arange(20) % 3, client_ids=ids)
     done = run(federation=federation, model=net(), **{**FAST, "participation": 1.0}, out=tmp_path)
     assert done.records[-1]["sizes"] == [9, 8, 1]
+
+
+def test_a_run_of_objects_is_opened_again_with_them(tmp_path: Path) -> None:
+    federation, model = blobs(), nn.Linear(5, 3)
+    made = run(federation=federation, model=model, out=tmp_path, rounds=2, probes=[], engine="serial")
+    x = federation.data.test.x.numpy()
+    opened = Run(tmp_path, federation=federation, model=model)
+    np.testing.assert_array_equal(opened.predict(x), made.predict(x))
+    with pytest.raises(InputError, match="hand it over again as federation="):
+        Run(tmp_path).predict(x)
+    with pytest.raises(InputError, match="federation is a tuple"):
+        Run(tmp_path, federation=(x, x))  # type: ignore[arg-type]

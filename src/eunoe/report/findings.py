@@ -85,7 +85,8 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
         return ""
     target = max(heights)
     heads = "".join(
-        f'<th scope="col" class="number">{share:.0%} of it ({share * target:.1%})</th>' for share in SHARES
+        f'<th scope="col" class="number">{share:.0%}<br><small>{share * target:.1%}</small></th>'
+        for share in SHARES
     )
     lines = []
     for label, rows in curves.items():
@@ -99,8 +100,9 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
             f'<tr><th scope="row">{escape(label)}</th>{cells}<td class="number">{area:.1%}</td></tr>'
         )
     return (
-        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy of all, {target:.1%}.</p>"
+        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy, {target:.1%}, and the "
+        "mean accuracy over all rounds.</p>"
         f'<div class="settings scroll"><table><thead><tr><th scope="col">run</th>{heads}'
-        f'<th scope="col" class="number">mean accuracy over rounds</th></tr></thead>'
+        f'<th scope="col" class="number">mean</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )

@@ -14,9 +14,20 @@
     document.getElementById("theme").textContent = theme === "dark" ? "Light" : "Dark";
   };
 
+  // On a narrow screen the names of runs stand below each other, and are cut before they take more than it has.
+  const narrowed = (node, width) => {
+    if (!node || typeof node !== "object") return;
+    if ("labelLimit" in node && node.orient === "top") Object.assign(node, { columns: 1, labelLimit: width - 110 });
+    Object.values(node).forEach((inner) => narrowed(inner, width));
+  };
+
   // A figure of several panels gets as many columns as fit, and its panels share the width.
   const fitted = (figure, width) => {
     const spec = structuredClone(figure.spec);
+    if (width < 480) {
+      narrowed(spec, width);
+      spec.config = { title: { limit: width - 60 } };
+    }
     if (spec.facet) {
       spec.spec.width = Math.max(200, width - 150);
       return spec;

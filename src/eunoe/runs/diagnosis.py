@@ -82,14 +82,15 @@ def diagnose(run: RunRecords) -> Diagnosis:
     found = _diagnose(run)
     new = [remedy for remedy in found.remedies if remedy.is_new_to(run.config)]
     # Where the run itself cannot be assembled, as without its data, what is refused says nothing of a remedy.
-    if new and _assembles(run.config):
-        new = [remedy for remedy in new if _assembles(run.config, remedy.settings)]
+    if new and _assembles(run):
+        new = [remedy for remedy in new if _assembles(run, remedy.settings)]
     return replace(found, remedies=tuple(new))
 
 
-def _assembles(config: Mapping[str, Any], settings: Sequence[str] = ()) -> bool:
+def _assembles(run: RunRecords, settings: Sequence[str] = ()) -> bool:
     try:
-        assemble(make_config(apply_settings(config, settings)))
+        config = make_config(apply_settings(run.config, settings)) if settings else run.checked_config
+        assemble(config)
     except InputError:
         return False
     return True

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import partial
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -68,8 +69,8 @@ class Bars:
 
 
 def interactive(console: Console) -> bool:
-    """Whether a bar can move there: in a terminal or a notebook."""
-    return console.is_terminal or console.is_jupyter
+    """Whether a bar can move there: in a terminal, or in a notebook that has widgets."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 @contextmanager

@@ -190,7 +190,7 @@ def band_and_line(rows: Sequence[Row], title: str, zero: bool, share: bool = Tru
         alt.Tooltip("seeds:Q"),
     ]
     height = alt.Y(
-        "mean:Q", title=title, axis=alt.Axis(format="%" if share else "~g"), scale=alt.Scale(zero=zero)
+        "mean:Q", title=title, axis=alt.Axis(format="%" if share else ".4~g"), scale=alt.Scale(zero=zero)
     )
     color = run_color(labels)
     layers = [

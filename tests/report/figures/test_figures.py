@@ -10,7 +10,16 @@ import pytest
 import vl_convert
 
 from eunoe.records.reader import RunRecords
-from eunoe.report.figures import KINDS, accuracy, all_figures
+from eunoe.report.figures import (
+    KINDS,
+    accuracy,
+    all_figures,
+    client_matrices,
+    one_client,
+    own_metrics,
+    probabilities,
+    signed_parts,
+)
 from eunoe.report.figures.common import of_run
 from eunoe.report.theme import config, table
 from tests.report.made_up import made_up_run
@@ -106,3 +115,67 @@ def test_two_rounds_have_two_labels():
     picture = vl_convert.vegalite_to_svg(figure.chart.to_dict(), config=config("#000"))
     axis = re.search(r"X-axis titled 'round'.*?role-axis-title", picture, re.S).group()
     assert re.findall(r">(\d+)</text>", axis) == ["1", "2"]
+
+
+def test_metrics_of_the_users_own_have_a_curve_each():
+    run = made_up_run()
+    metrics = [{**record, "auroc": 0.5, "own": {"a": -2.0, "b": record["round"]}} for record in run.metrics]
+    figures = {figure.name: figure for figure in all_figures([dataclasses.replace(run, metrics=metrics)])}
+    assert [name for name in figures if name.startswith("metric-")] == [
+        "metric-auroc",
+        "metric-own-a",
+        "metric-own-b",
+    ]
+    text = figures["metric-own-a"].chart.to_dict(validate=True)["description"]
+    assert "fedavg ends at -2." in text
+    rows = own_metrics.rows("own.b", [dataclasses.replace(run, metrics=metrics)])
+    assert [(row["round"], row["mean"]) for row in rows] == [(t, t) for t in range(1, 6)]
+
+
+MATRIX = {"model": "1", "before": None, "after": None, "own": 0, "run": "a", "probe": 0, "round": 1}
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"), [(0.1, "costs 10.0 points"), (-0.02, "adds 2.0 points"), (0.0, "changes nothing")]
+)
+def test_the_title_of_the_matrices_says_what_they_show(lost, says):
+    rows = [{**MATRIX, "data": "F_k", "lost": lost}, {**MATRIX, "data": "2", "lost": 0.9}]
+    assert says in client_matrices.title(rows)
+
+
+@pytest.mark.parametrize(
+    ("local", "merge", "says"),
+    [
+        ([0.1, 0.2], [-0.1, -0.1], "Local training takes accuracy away, the merge gives accuracy back"),
+        ([-0.1, -0.1], [0.1, 0.1], "Local training adds accuracy, the merge takes accuracy away"),
+        (
+            [0.1, -0.1],
+            [0.0, 0.0],
+            "Local training does not do the same in all runs, the merge changes little",
+        ),
+    ],
+)
+def test_the_title_of_the_account_says_what_it_shows(local, merge, says):
+    rows = [
+        {"run": run, "round": 1, "step": step, "signed": values[at], "lost": 0.0}
+        for step, values in (("local training", local), ("merge", merge))
+        for at, run in enumerate("ab")
+    ]
+    assert signed_parts.title(rows).startswith(says)
+
+
+def test_the_title_of_one_client_has_its_numbers():
+    rows = [
+        {"client": "7", "accuracy": accuracy, "labels": labels} for accuracy, labels in ((0.2, 3), (0.9, 0))
+    ]
+    assert one_client.title(rows).endswith(
+        "client 7 knows after training: 20% on the classes of its data, 90% on the others"
+    )
+    assert one_client.title(rows[:1]).endswith("20% on the classes of its data")
+
+
+def test_the_title_of_the_probabilities_has_their_means():
+    rows = [{"share": share, "probability": p} for share, p in ((0.5, 0.6), (1.0, 0.8), (0.0, 0.1))]
+    title = probabilities.title(rows)
+    assert "has gets 70%" in title
+    assert title.endswith("lacks 10%")
