@@ -38,7 +38,7 @@ def test_a_table_in_each_format(folder: Path) -> None:
     shown = eunoe("compare", folder)
     assert shown.code == 0
     assert "fedavg · ce" in shown.out
-    assert "means of the last 3 rounds" in " ".join(shown.out.split())
+    assert "mean of the last 3 rounds" in " ".join(shown.out.split())
     rows = list(csv.reader(eunoe("compare", folder, "--format", "csv").out.splitlines()))
     assert [row[:2] for row in rows] == [["run", "seeds"], ["fedavg · ce", "2"], ["fedavg · wsm", "1"]]
     accuracy = [Run(folder / "ce" / str(seed)).accuracy for seed in (0, 1)]

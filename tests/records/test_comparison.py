@@ -185,7 +185,7 @@ def test_metrics_of_the_users_own_have_columns(tmp_path: Path) -> None:
     assert (headings[-2:], row[-2:]) == (["auroc", "shift.mean"], ["0.7500", "2.0000"])
     other = made_up(tmp_path / "other", [0.5, 0.5], name="other")
     assert [row[-2] for row in table([run, other])[1]] == ["0.7500", "–"]
-    assert "own metrics: means of the last 2 rounds" in legend([run], [Column("auroc", "auroc")])
+    assert "own metrics: mean of the last 2 rounds" in legend([run], [Column("auroc", "auroc")])
 
 
 def test_rows_have_numbers(tmp_path: Path) -> None:

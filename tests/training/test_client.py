@@ -144,9 +144,11 @@ def test_labels_to_validate_on_count_only_if_asked_for():
         assert client_context.counts.tolist() == [2, 1, 0]
         torch.testing.assert_close(client_context.terms, (torch.tensor(counts) / sum(counts)).log())
     engine = Vectorized(simulation, ClientStates(Path("none")))
-    rows = engine._rows(Cohort.plan(simulation, simulation.context_in(1), [0], exact=True))
-    torch.testing.assert_close(rows["terms"], client_context.terms[None])
-    assert rows["counts"].tolist() == [[2, 1, 0]]
+    cohort = Cohort.plan(simulation, simulation.context_in(1), [0], exact=True)
+    weights = simulation.model.weights
+    own = engine.trainer._inputs(cohort, Broadcast(1, weights), weights, []).own
+    torch.testing.assert_close(own.terms, client_context.terms[None])
+    assert own.counts.tolist() == [[2, 1, 0]]
 
 
 def one_class(per_client=1):

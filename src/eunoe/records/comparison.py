@@ -151,7 +151,7 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
         **dict.fromkeys(shown - {column.metric for column in COLUMNS}, "own metrics"),
     }
     means = list(dict.fromkeys(text for metric, text in at_end.items() if metric in shown))
-    words += [f"{', '.join(means)}: means of the {rounds} rounds"] if means else []
+    words += [f"{', '.join(means)}: mean of the {rounds} rounds"] if means else []
     words += ["forgetting: mean of all rounds"] * ("forgetting" in shown)
     words += ["MB: a round"] * ("up" in shown or "down" in shown)
     words += ["passes: work against plain training"] * ("passes" in shown)
