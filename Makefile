@@ -32,9 +32,9 @@ format: .venv/installed-for-tests
 api: .venv/installed-for-tests
 	$(BIN)/python tools/public_api.py tests/public_api.txt
 
-# The tables and figures in results/ and the README, from the runs in results/; no run is made.
+# The summary and figures in results/, docs/results.md and the README's claims, from the runs in results/.
 results: .venv/installed
-	$(BIN)/python docs/published.py
+	$(BIN)/python -m tools.published
 
 docs: .venv/installed-for-docs
 	$(BIN)/mkdocs build --strict
