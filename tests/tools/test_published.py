@@ -2,72 +2,72 @@
 
 import json
 import re
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tools import published
 
 from eunoe.config import registry
-from eunoe.papers import find_recipe, recipes
-from eunoe.papers.base import Scale
-from eunoe.papers.reproduce import Choice, results_of
-from tests.papers.made_up import write_run
+from eunoe.papers import all_exhibits, find_exhibit
+from eunoe.papers.exhibit import SCALES, PlannedRun
+from eunoe.papers.found import in_store
+from eunoe.papers.results import collect
+from eunoe.papers.store import load_keys
+from tests.papers.made_up import store, write_run
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parent.parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 import method_pages  # noqa: E402
-import published  # noqa: E402
 
 NOTES = """
-figures = ["flashback-table1-cifar10", "wsm-table3"]
-[full.flashback-table1-cifar10]
-headline = ["flashback 50%", "moon 50%", "fedavg 95%"]
-brief = "Ours is\\nslower."
-note = "Tried **this**."
-[small.flashback-table1-cifar10]
-note = "Only small."
+readme = ["full.flashback-table1-cifar10", "full.wsm-table1"]
+[full]
+flashback-table1-cifar10 = "Tried **this**."
+[small]
+flashback-table1-cifar10 = "Only small."
 """
+NAME = "flashback-table1-cifar10"
+
+
+def made_up(folder: Path, name: str, runs: list[tuple[PlannedRun, dict[int, float]]]) -> None:
+    """Store runs that had these accuracies."""
+    for run, accuracy in runs:
+        write_run(run, accuracy)
+    store(find_exhibit(name), [run for run, _ in runs], folder)
 
 
 @pytest.fixture
 def out(tmp_path: Path) -> Path:
     """Results of Flashback and FedAvg in full, and of Flashback at small scale."""
-    (tmp_path / "notes.toml").write_text(NOTES)
-    scales: tuple[Scale, ...] = ("full", "small")
-    for scale in scales:
-        choice = Choice(find_recipe("flashback-table1-cifar10"), scale, tmp_path)
-        write_run(choice, choice.recipe.runs(scale, [0], only="flashback")[0], {1: 0.2, 3: 0.3, 7: 0.47})
-        if scale == "full":
-            write_run(choice, choice.recipe.runs(scale, [0], only="fedavg")[0], {1: 0.1, 85: 0.4})
-    published.refresh(tmp_path)
-    return tmp_path
+    results = tmp_path / "results"
+    results.mkdir()
+    (results / "notes.toml").write_text(NOTES)
+    exhibit, folder = find_exhibit(NAME), tmp_path / "runs"
+    flashback = {1: 0.2, 3: 0.3, 7: 0.47}
+    runs = [(exhibit.plan(scale, [0], only="flashback", out=folder)[0], flashback) for scale in SCALES]
+    fedavg = exhibit.plan("full", [0], only="fedavg", out=folder)[0]
+    made_up(results, NAME, [*runs, (fedavg, {1: 0.1, 85: 0.4})])
+    published.refresh(results)
+    return results
 
 
-def test_the_readme_gets_the_headline_rows_with_links_a_figure_and_a_sentence(out: Path) -> None:
+def test_the_readme_gets_the_claims_with_their_verdicts(out: Path) -> None:
     lines = published.readme_block(out).splitlines()
-    folder = "results/flashback-table1-cifar10/full"
-    measure = "rounds to a share of the target accuracy"
-    assert lines[2:4] == [
-        f"| [flashback, Table 1, CIFAR-10]({folder}/summary-flashback-table1-cifar10.json): {measure} "
-        f"| [flashback 50%]({folder}/flashback) | 2 | 3 | +1 | 1 | 7 of 150 |",
-        f"|  | [fedavg 95%]({folder}/fedavg) | not reached | more than 85 |  | 1 | 85 of 150 |",
-    ]
-    figure = f"{folder}/flashback-table1-cifar10.svg"
-    assert f"]({figure})" in lines[5]
-    for link in re.findall(r"\]\(results/(.*?)\)", "\n".join(lines)):
-        assert (out / link).exists(), link
-    drawn = (out.parent / figure.replace("results", out.name, 1)).read_text()
+    claim = "Flashback reaches 50% of 48.2% in fewer rounds than every baseline"
+    missing = "(not run: feddf, fedntd, fedprox, fedreg, moon)"
+    assert lines[2] == f"| `{NAME}` | {claim} {missing} | holds in the one seed | 1 | +82.00 rounds |"
+    assert len(lines) == 2 + 3
+    drawn = (out / f"figures/{NAME}-full.svg").read_text()
     assert "STOPPED EARLY after 7 of 150 rounds: flashback" in drawn
-    assert lines[-1] == "- `flashback-table1-cifar10`: Ours is slower."
 
 
 def test_without_results_the_readme_says_so(tmp_path: Path) -> None:
     assert published.readme_block(tmp_path) == "No run at the papers' scale is in `results/` yet."
 
 
-def test_only_the_block_of_the_readme_is_replaced() -> None:
+def test_only_the_block_between_the_marks_is_replaced() -> None:
     before = f"a\n{published.BEGIN}\nold\n{published.END}\nb\n"
     after = published.with_block(before, "new")
     assert after == f"a\n{published.BEGIN}\n\nnew\n\n{published.END}\nb\n"
@@ -75,7 +75,7 @@ def test_only_the_block_of_the_readme_is_replaced() -> None:
 
 
 def test_the_page_keeps_full_and_small_apart(out: Path) -> None:
-    full, small = published.results_page(out).split("## At small scale")
+    full, small = published.results_block(out).split("## At small scale")
     for text in (
         "| flashback 50% | 2 | 3 | +1 | 1 | 7 of 150 |",
         "Tried **this**.",
@@ -95,6 +95,7 @@ def test_the_page_keeps_full_and_small_apart(out: Path) -> None:
         assert text not in full
     # The figure of the paper's first page is made of the same runs.
     assert "### flashback-fig1\n" in full
+    assert full.count(f"`results/runs/{NAME}.parquet`") == 2
 
 
 def test_a_methods_rows_stand_beside_fedavgs_at_full_scale(out: Path) -> None:
@@ -108,13 +109,27 @@ def test_a_methods_rows_stand_beside_fedavgs_at_full_scale(out: Path) -> None:
     assert published.method_rows("moon", out) == []
 
 
-def test_a_stand_in_is_told_apart_from_the_papers_numbers(tmp_path: Path) -> None:
-    choice = Choice(find_recipe("flashback-table1-femnist"), "full", tmp_path, stand_in=True)
-    write_run(choice, choice.recipe.runs("full", [0], True, "fedavg")[0], {1: 0.2, 150: 0.6})
+def test_a_stand_in_is_kept_apart_from_the_papers_numbers(tmp_path: Path) -> None:
+    name = "flashback-table1-femnist"
+    (run,) = find_exhibit(name).plan("full", [0], True, "fedavg", tmp_path / "runs")
+    made_up(tmp_path, name, [(run, {1: 0.2, 150: 0.6})])
     published.refresh(tmp_path)
-    page = published.results_page(tmp_path)
+    page = published.results_block(tmp_path)
     assert "not comparable" in page
     assert "| fedavg 50% | omniglot for femnist | 150 |  | 1 | 150 |" in page
+
+
+def test_runs_in_folders_are_added_to_the_stored_ones(out: Path, tmp_path: Path) -> None:
+    (run,) = find_exhibit(NAME).plan("full", [1], only="flashback", out=tmp_path / "more")
+    write_run(run, {1: 0.3})
+    published.add(tmp_path / "more", out)
+    keys = load_keys(out / "runs" / f"{NAME}.parquet")
+    assert [(key.scale, key.line, key.seed) for key in keys] == [
+        ("full", "fedavg", 0),
+        ("full", "flashback", 0),
+        ("full", "flashback", 1),
+        ("small", "flashback", 0),
+    ]
 
 
 def test_every_method_has_a_page_with_all_its_parts() -> None:
@@ -127,38 +142,47 @@ def test_every_method_has_a_page_with_all_its_parts() -> None:
     assert method_pages.overview(names).count("](methods/") == len(names)
 
 
-def test_the_readmes_table_is_that_of_the_results() -> None:
+def test_the_readme_and_the_page_are_those_of_the_results() -> None:
     readme = (ROOT / "README.md").read_text("utf-8")
-    assert readme == published.with_block(readme, published.readme_block()), "run `make results`"
+    block = published.readme_block()
+    assert len(block.splitlines()) <= 2 + 10
+    assert readme == published.with_block(readme, block), "run `make results`"
+    page = (ROOT / "docs/results.md").read_text("utf-8")
+    assert page == published.with_block(published.PAGE, published.results_block()), "run `make results`"
+    for link in re.findall(r"\]\(\.\./results/(.*?)\)", page):
+        assert (published.OUT / link).exists(), link
 
 
 def test_the_notes_name_what_exists() -> None:
     notes = published.read_notes()
-    for name, note in [
-        *notes.full.items(),
-        *notes.small.items(),
-        *((name, published.Note()) for name in notes.figures),
-    ]:
-        recipe = find_recipe(name)
-        labels = {f"{v.label} {column}".strip() for v in recipe.variants for column in recipe.measures}
-        assert set(note.headline) <= labels, name
+    for name in [*notes.full, *notes.small, *(name.partition(".")[2] for name in notes.readme)]:
+        find_exhibit(name)
 
 
-def unsettled() -> set[str]:
-    """The recipes and scales with files that are not committed: their runs may be going on."""
-    listed = subprocess.run(
-        ["git", "ls-files", "--modified", "--others", "--exclude-standard", "results"],
-        cwd=ROOT, capture_output=True, text=True,
-    )  # fmt: skip
-    return {"/".join(path.split("/")[1:3]) for path in listed.stdout.splitlines()}
+def test_summaries_are_what_the_stored_runs_give() -> None:
+    kept = json.loads((published.OUT / "summary.json").read_text("utf-8"))
+    found: dict[str, dict[str, Any]] = {}
+    for exhibit in all_exhibits().values():
+        for scale in SCALES:
+            if runs := in_store(exhibit, scale, published.OUT):
+                results = collect(exhibit, scale, runs).as_json()
+                found.setdefault(exhibit.name, {})[scale] = json.loads(json.dumps(results))
+    assert found == kept, "run `make results`"
 
 
-def test_summaries_are_what_the_runs_give() -> None:
-    moving = unsettled()
-    for shown in published.read_published():
-        recipe = recipes()[shown.recipe]
-        scale: Any = shown.scale
-        if not {shown.folder, f"{recipe.shares}/{scale}"} & moving:
-            found = results_of(Choice(recipe, scale, published.OUT)).as_json()
-            kept = json.loads((published.OUT / shown.summary).read_text("utf-8"))
-            assert json.loads(json.dumps(found)) == kept, f"{shown.folder}: run `make results`"
+def test_the_stored_results_stay_small() -> None:
+    files = [path for path in published.OUT.rglob("*") if path.is_file()]
+    assert len(files) <= 150
+    assert sum(path.stat().st_size for path in files) <= 8_000_000
+
+
+def test_every_stored_run_is_of_an_exhibit() -> None:
+    for path in (published.OUT / "runs").iterdir():
+        shared = [e for e in all_exhibits().values() if e.owner == path.stem]
+        for key in load_keys(path):
+            assert any(
+                (key.line, key.stand_in) == (run.line, run.stand_in)
+                for exhibit in shared
+                for stood in (False, True)
+                for run in exhibit.plan("full" if key.scale == "full" else "small", [0], stood)
+            ), (path, key)

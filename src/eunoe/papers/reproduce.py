@@ -51,7 +51,7 @@ def reproduce(
     if exhibit.after is not None:
         for run in planned:
             path = run.folder / "after.json"
-            if not path.exists() and done(run):
+            if not path.exists() and done(run) and Run(run.folder).finished:
                 path.write_text(json.dumps(exhibit.after(Run(run.folder))) + "\n", "utf-8")
 
 

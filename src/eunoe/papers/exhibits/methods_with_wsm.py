@@ -85,7 +85,7 @@ def identity(epochs: str, method: str) -> Key:
 
 
 def fednova_is_fedavg(values: Values) -> float | None:
-    """How much further FedNova is from FedAvg with unequal steps than with equal, up to a tenth of a point."""
+    """How much further FedNova is from FedAvg with unequal steps than with equal."""
     equal, drawn = (
         above(identity(epochs, "fednova"), identity(epochs, "fedavg"))(values)
         for epochs in ("equal", "drawn")

@@ -3,8 +3,10 @@
 import pytest
 
 from eunoe.errors import InputError
+from eunoe.papers import find_exhibit
 from eunoe.papers.exhibits.learning_rates import within
-from eunoe.papers.papers import Cell, library
+from eunoe.papers.keys import key
+from eunoe.papers.library import Cell, library
 
 TABLES = {
     "tce-table1": (9 * 3, 3),
@@ -33,27 +35,27 @@ FIGURES = {
 
 
 def test_every_table_is_whole() -> None:
-    exhibits = library().exhibits
-    assert {name for name, exhibit in exhibits.items() if exhibit.kind == "table"} == set(TABLES)
+    sources = library().sources
+    assert {name for name, source in sources.items() if source.kind == "table"} == set(TABLES)
     for name, (rows, columns) in TABLES.items():
-        assert len(exhibits[name].columns) == columns
-        assert len(exhibits[name].cells) == rows * columns
+        assert len(sources[name].columns) == columns
+        assert len(sources[name].cells) == rows * columns
 
 
 def test_every_figure_with_data_is_listed() -> None:
     for paper, numbers in FIGURES.items():
-        listed = {n for n, e in library().exhibits.items() if e.kind == "figure" and e.paper == paper}
+        listed = {n for n, e in library().sources.items() if e.kind == "figure" and e.paper == paper}
         assert listed == {f"{paper}-fig{number}" for number in numbers}
 
 
-def test_every_exhibit_belongs_to_a_paper_and_says_what_it_shows() -> None:
-    for exhibit in library().exhibits.values():
-        assert exhibit.paper in library().papers
-        assert exhibit.shows
-        assert exhibit.setting
+def test_every_source_belongs_to_a_paper_and_says_what_it_shows() -> None:
+    for source in library().sources.values():
+        assert source.paper in library().papers
+        assert source.shows
+        assert source.setting
     for entry in library().contradictions:
         assert set(entry.papers) <= set(library().papers)
-        assert set(entry.exhibits) <= set(library().exhibits)
+        assert set(entry.exhibits) <= set(library().sources)
 
 
 @pytest.mark.parametrize(
@@ -74,9 +76,9 @@ def test_cells(text: str, values: tuple[float, ...], std: float | None, state: s
 
 
 def test_numbers_that_the_texts_repeat() -> None:
-    exhibits = library().exhibits
-    table4, table5 = exhibits["wsm-table4"].cells, exhibits["wsm-table5"].cells
-    for label, cell in exhibits["wsm-table1"].cells.items():
+    sources = library().sources
+    table4, table5 = sources["wsm-table4"].cells, sources["wsm-table5"].cells
+    for label, cell in sources["wsm-table1"].cells.items():
         assert table4[f"{label} {'batch' if label.endswith('wsm') else 'group'}"] == cell
     for data, best in {"cifar10": (0.608, 0.624), "cifar100": (0.198, 0.274)}.items():
         for column, value in zip(("fedavg", "fedavg+wsm"), best, strict=True):
@@ -85,27 +87,29 @@ def test_numbers_that_the_texts_repeat() -> None:
                 for label, c in table5.items()
                 if label.startswith(f"{data} ") and label.endswith(f" {column}")
             ]
-            assert max(cells) == value == exhibits["wsm-table3"].cells[f"{data} {column}"].value
-    assert max(c.value or 0 for c in exhibits["thesis-table3.3"].cells.values()) == 0.882
+            assert max(cells) == value == sources["wsm-table3"].cells[f"{data} {column}"].value
+    assert max(c.value or 0 for c in sources["thesis-table3.3"].cells.values()) == 0.882
 
 
 def test_second_table_of_tce_against_its_first() -> None:
     """Computing the lists of table 2 from table 1 gives the slips that the data file names, and no others."""
-    first, second = (library().exhibits[name] for name in ("tce-table1", "tce-table2"))
-    values = {label: cell.value for label, cell in first.cells.items() if cell.value is not None}
-    readable = {(label.split()[0], label.split()[1]) for label in values}
+    first, second = (library().sources[name] for name in ("tce-table1", "tce-table2"))
+    lines = [variant.key for variant in find_exhibit("tce-table1").variants]
+    cells = {line: first.cells[line.label].value for line in lines}
+    values = {line: value for line, value in cells.items() if value is not None}
+    readable = {(line.get("data"), line.get("lr")) for line in values}
     missing, wrong = set(), set()
     for points in (2, 3, 5):
-        for row, rates in within(values, points).items():
+        for line, rates in within(values, points).items():
+            row, data = line.label, str(line.get("data"))
             listed = set(second.cells[f"{row} within {points}"].values)
-            listed = {rate for rate in listed if (row.split()[0], f"lr={rate}") in readable}
+            listed = {rate for rate in listed if (data, rate) in readable}
+            of = {rate: values[key(data=data, lr=rate, method=line.get("method"))] for rate in rates}
             # CIFAR-100's best TCE with group norm is in a lost cell, so that table 2 counts from 0.524.
             if row == "cifar100 fedavg+tce group":
-                rates = [
-                    r for r in rates if values[f"cifar100 lr={r} fedavg+tce group"] >= 0.524 - points / 100
-                ]
+                rates = [rate for rate in rates if of[rate] >= 0.524 - points / 100]
             if row == "cifar10 fedavg group":
-                rates = [r for r in rates if values[f"cifar10 lr={r} fedavg group"] >= 0.796 - points / 100]
+                rates = [rate for rate in rates if of[rate] >= 0.796 - points / 100]
             missing |= {(row, rate, points) for rate in set(rates) - listed}
             wrong |= {(row, rate, points) for rate in listed - set(rates)}
     assert {(row, rate) for row, rate, _ in missing} == {
@@ -120,9 +124,9 @@ def test_second_table_of_tce_against_its_first() -> None:
 
 
 def test_doubtful_cells_are_no_targets() -> None:
-    table = library().exhibit("wsm-table4")
+    table = library().source("wsm-table4")
     assert table.target("cifar10 lr=0.5 fedavg batch") is None
-    assert library().exhibit("wsm-table1").target("cifar100 lr=0.007 fedavg+wsm") is None
+    assert library().source("wsm-table1").target("cifar100 lr=0.007 fedavg+wsm") is None
     target = table.target("cifar10 lr=0.5 fedavg+wsm batch")
     assert target is not None
     assert target.value == 0.792
@@ -130,4 +134,4 @@ def test_doubtful_cells_are_no_targets() -> None:
 
 def test_an_unknown_name_gets_a_hint() -> None:
     with pytest.raises(InputError, match="wsm-table4"):
-        library().exhibit("wsm-tabel4")
+        library().source("wsm-tabel4")
