@@ -8,7 +8,6 @@ With --into, runs that have ended and belong to an exhibit are also stored in th
 """
 
 import argparse
-import json
 import shutil
 import tomllib
 from collections.abc import Mapping
@@ -20,10 +19,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from eunoe.config.toml import to_toml
-from eunoe.papers import all_exhibits
-from eunoe.papers.exhibit import PART, SCALES
-from eunoe.papers.found import in_folders
-from eunoe.papers.store import load, path_of, save
+from eunoe.papers.exhibit import PART
+from tools.published import add
 
 SERVER_OPTIMIZERS = {"average": "sgd", "avgm": "momentum"}
 LANES = {"parameters": "parameters", "floats": "float_buffers", "integers": "int_buffers"}
@@ -108,20 +105,6 @@ def convert_tree(old: Path, new: Path) -> list[Path]:
     return found
 
 
-def store_runs(out: Path, results: Path) -> int:
-    """Store the runs of exhibits below a folder that are neither running nor failed; give how many."""
-    stored = 0
-    for exhibit in all_exhibits().values():
-        path = path_of(results, exhibit)
-        found = [one.run for scale in SCALES for one in in_folders(exhibit, scale, out)]
-        ended = [run for run in found if run.status["state"] not in ("running", "failed")]
-        if ended:
-            runs = {run.key: run for run in (*load(path), *ended)}
-            save(path, list(runs.values()))
-            stored += len(ended)
-    return stored
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description="Convert runs that were begun under earlier names.")
     parser.add_argument("old", type=Path)
@@ -129,9 +112,9 @@ def main() -> None:
     parser.add_argument("--into", type=Path, help="folder of results to store ended runs in")
     given = parser.parse_args()
     folders = convert_tree(given.old, given.new)
-    print(json.dumps({"converted": len(folders)}))
+    print(f"converted {len(folders)}")
     if given.into is not None:
-        print(json.dumps({"stored": store_runs(given.new, given.into)}))
+        print(f"stored {add(given.new, given.into)}")
 
 
 if __name__ == "__main__":

@@ -16,10 +16,9 @@ from pydantic import BaseModel, ConfigDict
 from eunoe.papers import all_exhibits, find_exhibit
 from eunoe.papers.drawing import draw
 from eunoe.papers.exhibit import SCALES
-from eunoe.papers.found import import_runs, in_store
+from eunoe.papers.found import in_store, store_runs
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row, collect
-from eunoe.papers.store import load, path_of, save
 from eunoe.records.comparison import as_markdown
 
 ROOT = Path(__file__).parent.parent
@@ -199,14 +198,9 @@ def _methods(shown: Published) -> dict[str, str]:
     }
 
 
-def add(folder: Path, out: Path = OUT) -> None:
-    """Store the runs that are below a folder, as `eunoe reproduce` leaves them."""
-    for exhibit in all_exhibits().values():
-        path = path_of(out, exhibit)
-        runs = import_runs(exhibit, folder, out)
-        if {run.key for run in runs} != {run.key for run in load(path)}:
-            save(path, runs)
-            print(f"stored {exhibit.owner}")
+def add(folder: Path, out: Path = OUT) -> int:
+    """Store the runs below a folder, as `eunoe reproduce` leaves them there; give how many."""
+    return len({(e.owner, key) for e in all_exhibits().values() for key in store_runs(e, folder, out)})
 
 
 def refresh(out: Path = OUT) -> None:
@@ -224,7 +218,7 @@ def refresh(out: Path = OUT) -> None:
 
 def main() -> None:
     if sys.argv[1:2] == ["add"]:
-        add(Path(sys.argv[2]))
+        print(f"stored {add(Path(sys.argv[2]))}")
     refresh()
     readme, page = ROOT / "README.md", ROOT / "docs" / "results.md"
     readme.write_text(with_block(readme.read_text("utf-8"), readme_block()), "utf-8")

@@ -13,7 +13,7 @@ from eunoe.config.merging import merge
 from eunoe.errors import InputError
 from eunoe.papers import find_exhibit
 from eunoe.papers.exhibit import PlannedRun
-from eunoe.papers.found import count, find, import_runs, in_store
+from eunoe.papers.found import count, in_folders, in_store, store_runs
 from eunoe.papers.store import load, load_keys, path_of, read_folder, save
 from eunoe.records.reader import RunRecords, read_run
 from tests.papers.made_up import store, write_run
@@ -39,6 +39,10 @@ def planned_runs(out: Path) -> list[PlannedRun]:
         for name, values in files.items():
             (run.folder / name).write_text(json.dumps(values) + "\n")
     return runs
+
+
+def write_status(run: PlannedRun, state: str) -> None:
+    (run.folder / "status.json").write_text(json.dumps({"state": state, "round": 1}))
 
 
 def same(first: RunRecords, second: RunRecords) -> bool:
@@ -74,23 +78,26 @@ def test_a_diverged_run_without_a_round_is_kept(tmp_path: Path) -> None:
     assert not found.run.records.metrics
 
 
-def test_own_runs_come_before_stored_ones(tmp_path: Path) -> None:
+def test_runs_are_counted_and_those_that_ended_are_stored(tmp_path: Path) -> None:
     own, stored = tmp_path / "runs", tmp_path / "results"
     runs = planned_runs(own)
     assert count(EXHIBIT, "small", own, stored) == 2
     store(EXHIBIT, runs[:1], stored)
     assert count(EXHIBIT, "small", tmp_path / "none", stored) == 1
-    assert len(find(EXHIBIT, "small", own, stored)) == 2
-    assert len(find(EXHIBIT, "small", tmp_path / "none", stored)) == 1
-    assert not find(EXHIBIT, "full", tmp_path / "none", stored)
-    assert len(import_runs(EXHIBIT, own, stored)) == 3
+    assert len(in_folders(EXHIBIT, "small", own)) == 2
+    assert len(in_store(EXHIBIT, "small", stored)) == 1
+    assert not in_store(EXHIBIT, "full", stored)
+    write_status(runs[1], "running")
+    assert len(store_runs(EXHIBIT, own, stored)) == 2
+    keys = load_keys(path_of(stored, EXHIBIT))
+    assert [(key.scale, key.seed) for key in keys] == [("full", 0), ("small", 0)]
 
 
 def test_a_run_of_another_setting_is_refused(tmp_path: Path) -> None:
     (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
     write_run(replace(run, values=merge(run.values, {"training": {"lr": 0.5}})), {1: 0.1})
     with pytest.raises(InputError, match=r"training.lr is 0.5 in the run .* and 0.01 in the exhibit"):
-        find(EXHIBIT, "small", tmp_path, tmp_path)
+        in_folders(EXHIBIT, "small", tmp_path)
 
 
 def test_numbers_that_are_absent_stay_absent(tmp_path: Path) -> None:

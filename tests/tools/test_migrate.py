@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
-from tools.migrate import convert_config, convert_run, convert_tree, store_runs
+from tools.migrate import convert_config, convert_run, convert_tree
+from tools.published import add
 
 import eunoe
 from eunoe.config.toml import to_toml
@@ -105,7 +106,7 @@ def test_ended_runs_of_exhibits_are_stored(tmp_path: Path) -> None:
     (tmp_path / "old" / exhibit.name).rename(tmp_path / "old" / "wsm-personalisation-lenet")
     folders = convert_tree(tmp_path / "old", tmp_path / "new")
     assert [folder.relative_to(tmp_path / "new").parts[0] for folder in folders] == [exhibit.name] * 2
-    assert store_runs(tmp_path / "new", tmp_path / "results") == 1
+    assert add(tmp_path / "new", tmp_path / "results") == 1
     assert [key.seed for key in load_keys(tmp_path / "results/runs/wsm-personalization-lenet.parquet")] == [0]
     (found,) = in_store(exhibit, "small", tmp_path / "results")
     assert found.run.records.config["server_optimizer"]["name"] == "sgd"

@@ -122,7 +122,7 @@ def test_a_stand_in_is_kept_apart_from_the_papers_numbers(tmp_path: Path) -> Non
 def test_runs_in_folders_are_added_to_the_stored_ones(out: Path, tmp_path: Path) -> None:
     (run,) = find_exhibit(NAME).plan("full", [1], only="flashback", out=tmp_path / "more")
     write_run(run, {1: 0.3})
-    published.add(tmp_path / "more", out)
+    assert published.add(tmp_path / "more", out) == 1
     keys = load_keys(out / "runs" / f"{NAME}.parquet")
     assert [(key.scale, key.line, key.seed) for key in keys] == [
         ("full", "fedavg", 0),

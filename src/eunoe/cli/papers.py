@@ -125,16 +125,16 @@ def _confirm(name: str, scale: str, seconds: float) -> None:
 def _report(exhibit: "Exhibit", scale: "Scale | None", out: Path, stored: Path) -> None:
     """Show the runs of the user's, or those that are stored; no file is written."""
     from eunoe.papers.exhibit import SCALES
-    from eunoe.papers.found import find
+    from eunoe.papers.found import in_folders, in_store
     from eunoe.papers.results import collect
 
     shown = False
     for one in (scale,) if scale else SCALES:
-        if found := find(exhibit, one, out, stored):
+        own = in_folders(exhibit, one, out)
+        if found := own or in_store(exhibit, one, stored):
             _show_results(collect(exhibit, one, found))
-            place = found[0].planned.folder.is_relative_to(out) and found[0].planned.folder.exists()
             figure = stored / "figures" / f"{exhibit.name}-{one}.svg"
-            print(f"from your runs in {out}" if place else f"from {stored}, figure in {figure}")
+            print(f"from your runs in {out}" if own else f"from {stored}, figure in {figure}")
             shown = True
     if not shown:
         at = f" at {scale} scale" if scale else ""

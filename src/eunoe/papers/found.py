@@ -8,7 +8,7 @@ from typing import Any
 from eunoe.config.schema import RESUMABLE, make_config
 from eunoe.errors import InputError
 from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Scale
-from eunoe.papers.store import StoredRun, key_of, load, load_keys, path_of, read_folder
+from eunoe.papers.store import RunKey, StoredRun, key_of, load, load_keys, path_of, read_folder, save
 from eunoe.runs.assembly import resolved
 from eunoe.runs.folder import plain
 
@@ -31,13 +31,8 @@ def in_store(exhibit: Exhibit, scale: Scale, results: Path) -> list[FoundRun]:
     return _matched(exhibit, scale, load(path_of(results, exhibit), scale), results)
 
 
-def find(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> list[FoundRun]:
-    """The runs below `out`, or those that are stored where there are none."""
-    return in_folders(exhibit, scale, out) or in_store(exhibit, scale, results)
-
-
 def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
-    """How many runs `find` would give, without reading them."""
+    """How many runs there are below `out`, or else stored, without reading them."""
     folders = _begun(exhibit, scale, out)
     if folders:
         return len(folders)
@@ -46,12 +41,14 @@ def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
     return len({(key.line, key.seed) for key in keys if key.scale == scale and key.line in lines})
 
 
-def import_runs(exhibit: Exhibit, out: Path, results: Path) -> list[StoredRun]:
-    """The runs that are stored and those whose folders are below `out`, of which a newer one counts."""
-    runs = {run.key: run for run in load(path_of(results, exhibit))}
-    for scale in SCALES:
-        runs |= {found.run.key: found.run for found in in_folders(exhibit, scale, out)}
-    return list(runs.values())
+def store_runs(exhibit: Exhibit, out: Path, results: Path) -> list[RunKey]:
+    """Store the runs below `out` that are neither running nor failed, in place of earlier ones."""
+    found = [one.run for scale in SCALES for one in in_folders(exhibit, scale, out)]
+    ended = [run for run in found if run.status["state"] not in ("running", "failed")]
+    if ended:
+        path = path_of(results, exhibit)
+        save(path, list({run.key: run for run in (*load(path), *ended)}.values()))
+    return [run.key for run in ended]
 
 
 def _begun(exhibit: Exhibit, scale: Scale, out: Path) -> list[PlannedRun]:
