@@ -18,6 +18,7 @@ from pydantic import BaseModel
 import eunoe
 from eunoe.cli.app import app
 from eunoe.config import registry
+from eunoe.config.builtin import PRESETS
 from eunoe.config.schema import Config, Named
 
 # Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
@@ -117,7 +118,7 @@ def _types(annotation: Any) -> Iterator[Any]:
 def _named() -> Iterator[str]:
     for kind in registry.kinds():
         for name in registry.names(kind):
-            stepped = kind == "method" and name in registry.STEPPED
+            stepped = kind == "method" and name in PRESETS
             takes = f": {registry.summary(kind, name)}" if stepped else _signature(registry.find(kind, name))
             yield f"{kind} {name}{takes}"
 

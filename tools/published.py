@@ -19,7 +19,7 @@ from eunoe.papers.exhibit import SCALES
 from eunoe.papers.found import in_store, store_runs
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row, collect
-from eunoe.records.comparison import as_markdown
+from eunoe.records.tables import Table
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results"
@@ -99,7 +99,9 @@ def readme_block(out: Path = OUT) -> str:
     ]
     if not rows:
         return "No run at the papers' scale is in `results/` yet."
-    return as_markdown(["table or figure", "claim of the paper", "here", "seeds", "by how much (95%)"], rows)
+    return Table(
+        ["table or figure", "claim of the paper", "here", "seeds", "by how much (95%)"], rows
+    ).markdown()
 
 
 def _seeds(claim: dict[str, Any]) -> str:
@@ -144,12 +146,12 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
     rows = [row for row in shown.rows if not row.stand_in]
     if rows:
         headings = ["run", "paper", f"ours{small}", "difference", "seeds", "rounds"]
-        lines.append(as_markdown(headings, [_cells(row, row.paper) for row in rows]))
+        lines.append(Table(headings, [_cells(row, row.paper) for row in rows]).markdown())
     if stood := [row for row in shown.rows if row.stand_in]:
         headings = ["run", "stand-in data", f"ours{small}", "", "seeds", "rounds"]
         lines += [
             "On other data than the paper's, not comparable with it:",
-            as_markdown(headings, [_cells(row, row.stand_in) for row in stood]),
+            Table(headings, [_cells(row, row.stand_in) for row in stood]).markdown(),
         ]
     lines.append(f"Runs: `{shown.scale}` in `results/runs/{exhibit.owner}.parquet`.")
     lines += [f"Stopped early {stopped}." for stopped in shown.stopped_early]

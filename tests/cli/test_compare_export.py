@@ -38,7 +38,7 @@ def test_a_table_in_each_format(folder: Path) -> None:
     shown = eunoe("compare", folder)
     assert shown.code == 0
     assert "fedavg · ce" in shown.out
-    assert "means of the last 3 rounds" in " ".join(shown.out.split())
+    assert "mean of the last 3 rounds" in " ".join(shown.out.split())
     rows = list(csv.reader(eunoe("compare", folder, "--format", "csv").out.splitlines()))
     assert [row[:2] for row in rows] == [["run", "seeds"], ["fedavg · ce", "2"], ["fedavg · wsm", "1"]]
     accuracy = [Run(folder / "ce" / str(seed)).accuracy for seed in (0, 1)]
@@ -47,6 +47,21 @@ def test_a_table_in_each_format(folder: Path) -> None:
     assert eunoe("compare", folder, "--format", "md").out.startswith("| run | seeds | accuracy |")
     latex = eunoe("compare", folder / "wsm", "--format", "latex").out
     assert r"fedavg $\cdot$ wsm & 1 &" in latex
+
+
+def test_the_terminal_has_accuracy_and_forgetting_and_the_rest_on_request(folder: Path) -> None:
+    short = eunoe("compare", folder).out
+    assert "accuracy" in short
+    assert "--all shows also: FedNTD score, worst tenth, MB up, MB down, passes, seconds" in short
+    whole = eunoe("compare", folder, "--all").out
+    assert "worst tenth" in whole
+    assert "--all" not in whole
+    picked = eunoe("compare", folder, "--columns", "seconds, MB up", "--format", "csv").out.splitlines()
+    assert [name for name in picked[0].split(",") if "±" not in name] == ["run", "seeds", "seconds", "MB up"]
+    assert (
+        "no column 'acuracy': did you mean 'accuracy'?"
+        in eunoe("compare", folder, "--columns", "acuracy").error
+    )
 
 
 def test_nothing_to_compare(folder: Path, tmp_path: Path) -> None:

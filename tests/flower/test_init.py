@@ -22,7 +22,8 @@ from flwr.cli.config_utils import load_and_validate
 
 from eunoe.cli.flower import app
 from eunoe.config import registry
-from eunoe.config.schema import make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
 from eunoe.errors import InputError
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
@@ -178,7 +179,7 @@ def test_a_config_of_ones_own(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch):
+def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pictures").mkdir()
     values = {
@@ -188,8 +189,8 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch)
         "public": {"data": {"name": "./pictures/", "size": 8}},
         "model": {"name": "mlp", "start_from": "start.safetensors"},
     }
-    said = []
-    fit = fitted(values, 3, said.append)
+    caplog.set_level("INFO")
+    fit = fitted(values, 3)
     assert fit == {
         "participation": 3,
         "data": str(tmp_path / "own.npz"),
@@ -197,8 +198,8 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch)
         "public": {"data": {"name": str(tmp_path / "pictures"), "size": 8}},
         "model": {"name": "mlp", "start_from": str(tmp_path / "start.safetensors")},
     }
-    assert len(said) == 2
-    assert make_config(fitted({"rounds": 7}, 3, said.append)).partition.options["clients"] == 3
+    assert len(caplog.records) == 2
+    assert make_config(fitted({"rounds": 7}, 3)).partition.options["clients"] == 3
 
 
 def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
@@ -227,7 +228,7 @@ def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
     for name in [name for name in sys.modules if name.startswith(("flwr.", "eunoe.flower."))]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run: pip install 'eunoe\[fl"):
+    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run pip install '.\[fl"):
         start(folder, 2, 9000, [])
 
 

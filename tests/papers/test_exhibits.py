@@ -102,8 +102,8 @@ def test_configs_are_valid(exhibit: Exhibit) -> None:
 @each
 def test_named_things_exist_and_take_their_options(exhibit: Exhibit) -> None:
     for run in exhibit.plan("full", [0], stand_in=True):
-        for kind in ("method", "loss", "partition", "model", "server optimizer"):
-            section = dict(run.values.get(kind.replace(" ", "_"), {"name": "sgd"}))
+        for kind in ("method", "loss", "partition", "model", "server_optimizer"):
+            section = dict(run.values.get(kind, {"name": "sgd"}))
             known = registry.options(registry.find(kind, section.pop("name")))
             # A head is an option of every model, added by the library.
             assert set(section) <= {*known, "head"}

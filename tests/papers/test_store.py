@@ -61,7 +61,7 @@ def test_nothing_that_is_read_gets_lost(tmp_path: Path) -> None:
     for run in runs:
         found = by_key[read_folder(run).key]
         assert same(found.records, read_run(run.folder))
-        assert found.status["reason"] == "1 hours passed"
+        assert found.records.status["reason"] == "1 hours passed"
         assert found.after == {"personal_gain": 0.5}
     assert load_keys(path) == [run.key for run in stored]
     assert [run.key.seed for run in load(path, "small")] == [0, 1]
@@ -70,11 +70,12 @@ def test_nothing_that_is_read_gets_lost(tmp_path: Path) -> None:
 
 def test_a_diverged_run_without_a_round_is_kept(tmp_path: Path) -> None:
     (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
-    run.folder.mkdir(parents=True)
-    (run.folder / "status.json").write_text('{"state": "diverged", "round": 0}')
+    write_run(run, {1: 0.1})
+    (run.folder / "metrics.jsonl").unlink()
+    write_status(run, "diverged")
     store(EXHIBIT, [run], tmp_path)
     (found,) = in_store(EXHIBIT, "small", tmp_path)
-    assert found.run.status["state"] == "diverged"
+    assert found.run.records.status["state"] == "diverged"
     assert not found.run.records.metrics
 
 

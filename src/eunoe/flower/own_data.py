@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, RecordDict
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
@@ -56,6 +56,16 @@ class Facts(Options):
     def record(self) -> ConfigRecord:
         values = self.model_dump(exclude_none=True)
         return ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
+
+
+def facts_out(facts: Facts | None) -> dict[str, ConfigRecord]:
+    """The part of a message that tells clients the facts, if they need any."""
+    return {} if facts is None else {"facts": facts.record()}
+
+
+def facts_in(content: RecordDict) -> Facts | None:
+    """The facts in a message, if it has any."""
+    return Facts.from_record(content.config_records["facts"]) if "facts" in content.config_records else None
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
     return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
 
 
-def client_job(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
+def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
     """All that a client needs to train on its own data."""
     simulation = build_job(config, Given(federation=client_federation(config, facts, path, client)))
     return replace(simulation, context=replace(simulation.context, mean_size=facts.mean_size))
@@ -165,13 +175,13 @@ def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
 
 def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
     from eunoe.data.sources.folder import read_part
-    from eunoe.data.sources.images import Pictures
+    from eunoe.data.sources.images import ImageDecoder
 
     if facts.class_names is None:
         raise InputError(f"{path} is a folder, but the server's data set has no class names; use a .npz file")
-    pictures = Pictures("L" if len(facts.shape) == 2 else "RGB", (facts.shape[0], facts.shape[1]))
+    decoder = ImageDecoder("L" if len(facts.shape) == 2 else "RGB", (facts.shape[0], facts.shape[1]))
     place = path / "train" if (path / "train").is_dir() else path
-    return read_part(place, list(facts.class_names), pictures)
+    return read_part(place, list(facts.class_names), decoder)
 
 
 def _scattered(whole: Federation, here: int | None, declared: Integers) -> Scattered:

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 from textwrap import wrap
 from typing import Any
@@ -13,6 +12,7 @@ from eunoe.papers.exhibit import Exhibit
 from eunoe.papers.found import FoundRun
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.results import Results
+from eunoe.records.reader import relabeled
 from eunoe.report.export import as_svg, printed
 from eunoe.report.figures import KINDS
 from eunoe.report.theme import PICTURE_FONT, config
@@ -49,7 +49,7 @@ def _compact(svg: str) -> str:
 
 def _of_report(exhibit: Exhibit, found: Sequence[FoundRun]) -> Any:
     """The figure of the report that the exhibit names; heat-maps show the round that the paper shows."""
-    records = [replace(one.run.records, label=_label(one)) for one in found if one.run.records.metrics]
+    records = [relabeled(one.run.records, _label(one)) for one in found if one.run.records.metrics]
     kind = next(kind for kind in KINDS if kind.name == exhibit.draws)
     rows = kind.rows(records)
     if not rows:

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.schema import RESUMABLE, make_config
+from eunoe.config.schema import RESUMABLE
 from eunoe.errors import InputError
 from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Scale
 from eunoe.papers.store import RunKey, StoredRun, key_of, load, load_keys, path_of, read_folder, save
 from eunoe.runs.assembly import resolved
-from eunoe.runs.folder import plain
+from eunoe.system.files import plain
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
 def store_runs(exhibit: Exhibit, out: Path, results: Path) -> list[RunKey]:
     """Store the runs below `out` that are neither running nor failed, in place of earlier ones."""
     found = [one.run for scale in SCALES for one in in_folders(exhibit, scale, out)]
-    ended = [run for run in found if run.status["state"] not in ("running", "failed")]
+    ended = [run for run in found if run.records.status["state"] not in ("running", "failed")]
     if ended:
         path = path_of(results, exhibit)
         save(path, list({run.key: run for run in (*load(path), *ended)}.values()))
@@ -77,12 +77,8 @@ def _matched(exhibit: Exhibit, scale: Scale, runs: Iterable[StoredRun], place: P
 
 def check_config(found: FoundRun, place: Path) -> None:
     """Refuse a run whose configuration is not the one that the exhibit plans."""
-    if not found.run.records.config:
-        return
-    was, planned = (
-        _flat(plain(resolved(make_config(values))))
-        for values in (found.run.records.config, found.planned.values)
-    )
+    configs = (found.run.records.checked_config, found.planned.config)
+    was, planned = (_flat(plain(resolved(config))) for config in configs)
     for name in {**was, **planned}:
         if name.partition(".")[0] not in RESUMABLE and was.get(name) != planned.get(name):
             raise InputError(

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eunoe.records.comparison import written
+from eunoe.records.statistics import mean_std
 
 # What the quantities are called that runs record.
 QUANTITIES = {
@@ -69,7 +69,7 @@ class Measure:
 
     def mean_text(self, values: Sequence[float]) -> str:
         """The mean of values, and their standard deviation if there are several."""
-        return written(values, self.digits if len(values) == 1 else max(self.digits, 1))
+        return mean_std(values, self.digits if len(values) == 1 else max(self.digits, 1))
 
     def signed(self, difference: float) -> str:
         """A difference of two values; of counted rounds it has a digit more where it is a mean."""

@@ -53,11 +53,10 @@ class RunKey:
 
 @dataclass(frozen=True)
 class StoredRun:
-    """A run of an exhibit: its records, how it ended, and what was measured after its end."""
+    """A run of an exhibit: its records, and what was measured after its end."""
 
     key: RunKey
     records: RunRecords
-    status: Mapping[str, Any]
     after: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -106,16 +105,9 @@ def load_keys(path: Path) -> list[RunKey]:
 
 def read_folder(planned: PlannedRun) -> StoredRun:
     """A planned run that has begun, as its folder has it."""
-    folder = planned.folder
-    status = json.loads((folder / "status.json").read_text("utf-8"))
-    after = folder / "after.json"
-    has_records = (folder / "metrics.jsonl").exists()
-    return StoredRun(
-        key_of(planned),
-        read_run(folder) if has_records else RunRecords(planned.label, []),
-        status,
-        json.loads(after.read_text("utf-8")) if after.exists() else {},
-    )
+    after = planned.folder / "after.json"
+    measured = json.loads(after.read_text("utf-8")) if after.exists() else {}
+    return StoredRun(key_of(planned), read_run(planned.folder, begun=False), measured)
 
 
 def _rows(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[RunKey, str, str]]:
@@ -144,7 +136,7 @@ def _records(run: StoredRun) -> Iterator[tuple[str, Mapping[str, Any]]]:
         "class_names": None if records.class_names is None else list(records.class_names),
     }
     singles = {"config": records.config, "environment": records.environment, "partition": partition}
-    for kind, record in {**singles, "status": run.status, "after": run.after}.items():
+    for kind, record in {**singles, "status": records.status, "after": run.after}.items():
         if any(value is not None for value in record.values()):
             yield kind, record
 
@@ -156,7 +148,7 @@ def _stored(key: RunKey, kinds: Mapping[str, list[Any]]) -> StoredRun:
     config, partition = single("config"), single("partition")
     counts = partition.get("label_counts")
     records = RunRecords(
-        label=make_config(config).title if config else key.line,
+        label=make_config(config).title,
         metrics=kinds.get("metrics", []),
         probes=kinds.get("probe", []),
         timings=kinds.get("timing", []),
@@ -164,5 +156,6 @@ def _stored(key: RunKey, kinds: Mapping[str, list[Any]]) -> StoredRun:
         environment=single("environment"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
+        status=single("status"),
     )
-    return StoredRun(key, records, single("status"), single("after"))
+    return StoredRun(key, records, single("after"))
