@@ -106,8 +106,10 @@ def findings(arms: Mapping[str, Sequence["Run"]]) -> list[str]:
 
 def rounds_to(target: float, arm: Sequence["Run"]) -> str:
     """The first round in which the arm's mean test accuracy reaches the target."""
+    import numpy as np
+
     rounds = arm[0].series("test.accuracy")[0]
-    mean = sum(run.series("test.accuracy")[1] for run in arm) / len(arm)
+    mean = np.mean([run.series("test.accuracy")[1] for run in arm], axis=0)
     return next((str(int(at)) for at, accuracy in zip(rounds, mean, strict=True) if accuracy >= target), "–")
 
 
