@@ -1,9 +1,13 @@
-"""The site's table of methods and a page for each, from the code, what was measured, and results/."""
+"""The table of methods (docs/methods.md) and the site's page for each, from the code and what was measured.
+
+`make docs` writes docs/methods.md anew.
+"""
 
 import importlib
 import inspect
 import json
 import tomllib
+from collections.abc import Callable
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
@@ -28,17 +32,23 @@ def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
     return found
 
 
-def overview(names: list[str]) -> str:
-    """All methods with what they cost, and what they reached on digits."""
+def source_of(name: str) -> str:
+    """The file that has a method's paper, formula and code, as docs/ links to it."""
+    return f"../src/{kind_of(name).__module__.replace('.', '/')}.py"
+
+
+def overview(link: Callable[[str], str] = source_of) -> str:
+    """All methods with what they cost, and what they reached on digits; `link` says where each leads."""
     headings = ["method", "what it does", "client state", "up", "down", "client compute", "server"]
     rows = [
-        [f"[{name}](methods/{name}.md)", registry.summary("method", name), *kind_of(name).cost]
-        for name in names
+        [f"[{name}]({link(name)})", registry.summary("method", name), *kind_of(name).cost]
+        for name in registry.names("method")
     ]
     text = (
-        "# Methods\n\nAny method goes with any loss, but for central training, which has no "
-        "clients and minimizes cross-entropy. Costs are per client and round, in multiples of the "
-        "model's size, against FedAvg. `eunoe list methods` prints this table.\n\n"
+        "# Methods\n\nAny method goes with any loss, except central training, which has no clients and "
+        "minimizes cross-entropy. Costs are per client and round: state and traffic in multiples of the "
+        "model's size, compute on top of FedAvg's. `eunoe list methods` prints this "
+        "table; each file starts with the paper and the formula.\n\n"
     )
     table = as_markdown(MEASURED["headings"], MEASURED["rows"])
     digits = f"## Measured on digits\n\n{MEASURED['setting']}\n\n{table}\n\n{MEASURED['says']}\n"
@@ -92,3 +102,7 @@ def formulas_and_words(text: str) -> str:
 def of_method(row: list[str], name: str) -> bool:
     """Whether a row of the table on digits is of a method, or of FedAvg, which it is compared with."""
     return row[0].split(" + ")[0] in (name, "fedavg")
+
+
+if __name__ == "__main__":
+    (HERE / "methods.md").write_text(overview(), "utf-8")
