@@ -7,7 +7,7 @@ import importlib
 import inspect
 import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
@@ -16,7 +16,7 @@ from published import method_rows
 
 from eunoe.config import registry
 from eunoe.methods.base import Method
-from eunoe.records.comparison import as_markdown
+from eunoe.records.tables import Table
 from eunoe.server.optimizers import ServerOptimizer
 
 HERE = Path(__file__).parent
@@ -30,6 +30,11 @@ def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
     assert isinstance(found, type)
     assert issubclass(found, Method | ServerOptimizer)
     return found
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return Table(headings, rows).markdown()
 
 
 def source_of(name: str) -> str:
@@ -50,9 +55,9 @@ def overview(link: Callable[[str], str] = source_of) -> str:
         "model's size, compute on top of FedAvg's. `eunoe list methods` prints this "
         "table; each file starts with the paper and the formula.\n\n"
     )
-    table = as_markdown(MEASURED["headings"], MEASURED["rows"])
+    table = markdown(MEASURED["headings"], MEASURED["rows"])
     digits = f"## Measured on digits\n\n{MEASURED['setting']}\n\n{table}\n\n{MEASURED['says']}\n"
-    return text + as_markdown(headings, rows) + "\n\n" + digits
+    return text + markdown(headings, rows) + "\n\n" + digits
 
 
 def method_page(name: str) -> str:
@@ -73,19 +78,19 @@ def method_page(name: str) -> str:
         "## Use",
         f"```sh\neunoe run --set method.name={name}\n```",
         "## Options",
-        as_markdown(["option", "default", "what it means"], options),
+        markdown(["option", "default", "what it means"], options),
         "## Cost against FedAvg",
-        as_markdown(["client state", "up", "down", "client compute", "server"], [list(kind.cost)]),
+        markdown(["client state", "up", "down", "client compute", "server"], [list(kind.cost)]),
         "## Measured on digits",
         MEASURED["setting"],
-        as_markdown(MEASURED["headings"], [row for row in MEASURED["rows"] if of_method(row, name)]),
+        markdown(MEASURED["headings"], [row for row in MEASURED["rows"] if of_method(row, name)]),
     ]
     if rows := method_rows(name):
         beside = "" if name == "fedavg" else ", beside FedAvg's"
         lines += [
             "## In the papers' experiments",
             f"Our own runs{beside}; [Results](../results.md) has them with all others.",
-            as_markdown(["table or figure", "run", "paper", "ours", "rounds"], rows),
+            markdown(["table or figure", "run", "paper", "ours", "rounds"], rows),
         ]
     return "\n\n".join(lines) + "\n"
 

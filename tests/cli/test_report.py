@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eunoe.cli.app import app
-from eunoe.records.reader import read_runs
+from eunoe.records.groups import read_runs
 from eunoe.records.summary import summarize
 from tests.cli.command import eunoe
 

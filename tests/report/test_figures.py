@@ -10,8 +10,7 @@ import pytest
 import vl_convert
 
 from eunoe.records.reader import RunRecords
-from eunoe.report import rows
-from eunoe.report.figures import KINDS, all_figures
+from eunoe.report.figures import KINDS, accuracy, all_figures
 from eunoe.report.figures.common import of_run
 from eunoe.report.theme import config, table
 from tests.report.made_up import made_up_run
@@ -81,7 +80,7 @@ def test_compared_runs_share_the_color_scale(figures):
 
 def test_the_text_alternative_has_the_numbers(figures):
     text = figures["accuracy"].chart.to_dict()["description"]
-    last = [row for row in rows.accuracy(RUNS) if row["run"] == "wsm"][-1]
+    last = [row for row in accuracy.rows(RUNS) if row["run"] == "wsm"][-1]
     assert f"wsm ends at {last['mean']:.1%}" in text
 
 

@@ -3,12 +3,12 @@ import shlex
 import numpy as np
 import pytest
 
-from eunoe.runs.assembly import assemble
 from eunoe.cli.demo import SETTING
 from eunoe.config.schema import apply_settings, make_config
 from eunoe.data.arrays import from_arrays
-from eunoe.runs.diagnosis import diagnose
 from eunoe.records.reader import RunRecords, read_run
+from eunoe.runs.assembly import assemble
+from eunoe.runs.diagnosis import diagnose
 from eunoe.runs.run import run
 
 ALIKE = np.full((6, 4), 10.0)

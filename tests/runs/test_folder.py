@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.errors import InputError, RunFailed
-from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state, plain, read_run_config
-from eunoe.runs.state import RunState, start_state
-from eunoe.engines.client_states import ClientStates
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client_states import ClientStates
+from eunoe.errors import InputError, RunFailed
+from eunoe.records.reader import read_run_config
+from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state
+from eunoe.runs.state import RunState, start_state
+from eunoe.system.files import plain
 from tests.faults import until
 from tests.helpers import make_simulation
 

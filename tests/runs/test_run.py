@@ -14,16 +14,16 @@ from safetensors.torch import load
 from torch import nn
 
 import eunoe
-from eunoe.runs import run as runs
 from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.runs.folder import checkpoints
 from eunoe.losses.base import WSM
 from eunoe.methods.fedavg import FedAvg
-from eunoe.records.reader import group_key
+from eunoe.records.groups import group_key
+from eunoe.runs import run as runs
+from eunoe.runs.folder import checkpoints
 from eunoe.runs.run import Run, resume, run
-from eunoe.config.toml import to_toml
 from tests.helpers import Net, blobs
 
 FAST: dict[str, Any] = {

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eunoe.runs import sweep as sweeping
 from eunoe.errors import InputError, RunFailed
+from eunoe.runs import sweep as sweeping
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.run import Run, run
 from eunoe.runs.sweep import Planned, execute, folder_name, plan, search, sweep

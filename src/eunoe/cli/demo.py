@@ -1,12 +1,13 @@
 """`eunoe demo`: what forgetting costs and what a cure pays, in a minute."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from eunoe.records.comparison import Row
     from eunoe.runs.run import Run
 
 # Config and arms were chosen on seeds 100 to 107.
@@ -46,8 +47,10 @@ def demo(
 ) -> None:
     """Train on handwritten digits in three ways and show what each forgets, reaches and costs."""
     from eunoe.cli.tables import show
-    from eunoe.records.reader import read_runs
-    from eunoe.report.html import write_page
+    from eunoe.records.comparison import Comparison
+    from eunoe.records.groups import read_runs
+    from eunoe.records.statistics import mean_std
+    from eunoe.report.html import write_report
     from eunoe.runs.progress import Bars
     from eunoe.runs.sweep import Planned, execute, folder_name
 
@@ -60,47 +63,40 @@ def demo(
     ]
     with Bars() as bars:
         runs = execute(planned, jobs, bars.follow)
-    arms = {title: runs[i * len(SEEDS) : (i + 1) * len(SEEDS)] for i, title in enumerate(ARMS)}
-    show(
-        ["run", "accuracy", "forgetting", f"rounds to {TARGET:.0%}", "bytes", "seconds"],
-        [row(title, arm, arms["FedAvg"]) for title, arm in arms.items()],
-        title=f"20 clients with few digits each, 1 in a round; mean ± std over seeds {SEEDS[0]}-{SEEDS[-1]}",
-    )
-    print("\n".join(findings(arms)))
-    report = write_page(read_runs([run.folder for run in runs]), out / "report.html")
+    rows = Comparison([run.read for run in runs]).rows
+    title = f"20 clients with few digits each, 1 in a round; mean ± std over seeds {SEEDS[0]}-{SEEDS[-1]}"
+    headings = ["run", "accuracy", "forgetting", f"rounds to {TARGET:.0%}", "bytes", "seconds"]
+    cells = [
+        [
+            row.title,
+            mean_std(row.values["accuracy"], 3),
+            mean_std(row.values["forgetting"], 4),
+            rounds_to(TARGET, [run for run in runs if run.config.title == row.title]),
+            f"{traffic(row) / traffic(rows[0]):.1f}",
+            mean_std(row.values["seconds"], 1),
+        ]
+        for row in rows
+    ]
+    show(headings, cells, title=title)
+    print("\n".join(findings(rows)))
+    report = write_report(read_runs([run.folder for run in runs]), out / "report.html")
     print(f"results in {out}; report: {report.resolve().as_uri()}")
 
 
-def row(title: str, arm: Sequence["Run"], plain: Sequence["Run"]) -> list[str]:
-    """What an arm reaches, forgets and costs; bytes are multiples of FedAvg's."""
-    from eunoe.records.comparison import numbers, written
+def findings(rows: Sequence["Row"]) -> list[str]:
+    """What forgetting costs FedAvg, and what each cure gains on the same seeds."""
+    from eunoe.records.statistics import mean_std
 
-    values = [numbers(run) for run in arm]
-    return [
-        title,
-        written([value["accuracy"] for value in values], 3),
-        written([value["forgetting"] for value in values], 4),
-        rounds_to(TARGET, arm),
-        f"{traffic(arm) / traffic(plain):.1f}",
-        written([value["seconds"] for value in values], 1),
-    ]
-
-
-def findings(arms: Mapping[str, Sequence["Run"]]) -> list[str]:
-    """What forgetting costs FedAvg, what each cure gains on the same seeds, and what was chosen where."""
-    from eunoe.records.comparison import written
-
-    (_, plain), *cures = arms.items()
-    lost = sum(run.forgetting for run in plain) / len(plain)
+    plain, *cures = rows
+    lost = plain.mean("forgetting")
     lines = [
         f"Every round of FedAvg takes {100 * lost:.1f} points of accuracy from a class, gains not counted."
     ]
-    for title, cure in cures:
-        gained = [100 * (run.accuracy - other.accuracy) for run, other in zip(cure, plain, strict=True)]
-        kept = sum(run.forgetting for run in cure) / len(cure) / lost
-        lines.append(
-            f"{title}: {kept:.0%} of that; accuracy up by {written(gained, 1)} points on the same seeds."
-        )
+    for cure in cures:
+        pairs = zip(cure.values["accuracy"], plain.values["accuracy"], strict=True)
+        gained = mean_std([100 * (with_it - without) for with_it, without in pairs], 1)
+        kept = cure.mean("forgetting") / lost
+        lines.append(f"{cure.title}: {kept:.0%} of that; accuracy up by {gained} points on the same seeds.")
     return [*lines, "The setting was chosen on other seeds (100-107)."]
 
 
@@ -110,9 +106,9 @@ def rounds_to(target: float, arm: Sequence["Run"]) -> str:
 
     rounds = arm[0].series("test.accuracy")[0]
     mean = np.mean([run.series("test.accuracy")[1] for run in arm], axis=0)
-    return next((str(int(at)) for at, accuracy in zip(rounds, mean, strict=True) if accuracy >= target), "–")
+    return next((str(at) for at, accuracy in zip(rounds, mean, strict=True) if accuracy >= target), "–")
 
 
-def traffic(arm: Sequence["Run"]) -> int:
-    """The bytes that an arm's rounds would send over a network, both ways."""
-    return sum(record["bytes_up"] + record["bytes_down"] for run in arm for record in run.records)
+def traffic(row: "Row") -> float:
+    """The bytes that a round would send over a network, both ways."""
+    return row.mean("up") + row.mean("down")

@@ -26,7 +26,7 @@ def sweep(
     """Run the product of settings; what is finished is skipped, what was begun goes on."""
     from eunoe.cli.tables import show
     from eunoe.config.schema import apply_settings, make_config, parse_value, read_config
-    from eunoe.records.comparison import legend, table
+    from eunoe.records.comparison import MAIN, Comparison
     from eunoe.runs import sweep as sweeping
     from eunoe.runs.progress import Bars
 
@@ -47,7 +47,8 @@ def sweep(
         show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
         print(f"best: {path}={best:g} (on validation); runs in {folder}")
         return
-    show(*table(done), note=legend(done))
+    table = Comparison([run.read for run in done]).table(MAIN)
+    show(table.headings, table.rows, note=table.note)
     print(f"runs in {folder}")
 
 

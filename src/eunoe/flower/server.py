@@ -27,7 +27,8 @@ from eunoe.flower.roster import Roster, Say
 from eunoe.runs.assembly import Given, assemble, load_data, resolved
 from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
-from eunoe.runs.run import Run, check_config, check_data, execute
+from eunoe.runs.resuming import check_config, check_data
+from eunoe.runs.run import Run, execute
 from eunoe.system.files import write_text
 from eunoe.training.simulation import Simulation
 
@@ -109,7 +110,7 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
         facts=facts,
         validate_on_clients=options.validate_on_clients and facts is not None,
     )
-    return execute(config, given, simulation, options.folder, lambda record: say(line(record)), say, engine)
+    return execute(config, given, simulation, options.folder, lambda record: say(line(record)), engine)
 
 
 def assemble_for(
@@ -130,7 +131,7 @@ def checked_job(config: Config, given: Given, options: RunOptions, say: Say) -> 
     simulation, warnings = assemble_for(options, config, given)
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(config, given)))
-        check_data(options.folder, simulation, say)
+        check_data(options.folder, simulation)
     for warning in warnings:
         say(f"warning: {warning}")
     return simulation

@@ -13,7 +13,7 @@ from eunoe.errors import InputError
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import Summary, summarize
-from eunoe.runs.folder import plain
+from eunoe.system.files import plain
 
 Batches = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
 Record = dict[str, Any]
@@ -160,9 +160,9 @@ class Forgetting:
 
     def report(self, path: str | Path) -> Path:
         """Write the page with all figures of this loop, one HTML file that needs no network."""
-        from eunoe.report.html import write_page
+        from eunoe.report.html import write_report
 
-        return write_page([self.records], path)
+        return write_report([self.records], path)
 
     def _accuracy(self, per_class: Any) -> float:
         return float(forgetting.reweighted_accuracy(per_class, self._label_counts[None])[0])

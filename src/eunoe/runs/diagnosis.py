@@ -30,13 +30,13 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.runs.assembly import assemble
 from eunoe.config.schema import apply_settings, make_config
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import summarize
+from eunoe.runs.assembly import assemble
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 ALIKE = 0.2
@@ -63,13 +63,17 @@ class Remedy:
         return not named or any(config[section]["name"] != name for section, name in named)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """The kind of forgetting, what was found in words, and the remedies in the order to try them."""
 
     kind: str
     sentences: tuple[str, ...]
     remedies: tuple[Remedy, ...]
+
+    def __repr__(self) -> str:
+        tries = [f"  {' '.join(remedy.settings)}: {remedy.why}" for remedy in self.remedies]
+        return "\n".join([*self.sentences, *(["To try, in this order:", *tries] if tries else [])])
 
 
 def diagnose(run: RunRecords) -> Diagnosis:

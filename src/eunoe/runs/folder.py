@@ -20,7 +20,6 @@ import fcntl
 import json
 import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ from safetensors.torch import save_file
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.state import RunState
-from eunoe.system.files import read_lines, replacing, write_text, writing
+from eunoe.system.files import plain, read_lines, replacing, write_text, writing
 from eunoe.engines.client_states import ClientStates
 from eunoe.config.toml import to_toml
 from eunoe.core.flat_model import Vectors, Weights
@@ -229,29 +228,6 @@ def checkpoints(folder: Path) -> list[Path]:
 
 def _checkpoint_name(round: int) -> str:
     return f"{round:08d}.safetensors"
-
-
-def read_run_config(folder: Path) -> dict[str, Any]:
-    """The configuration in a run folder."""
-    try:
-        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can say it: an array becomes lists, what is not finite null."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

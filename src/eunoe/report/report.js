@@ -1,4 +1,4 @@
-// Draws the page's figures: fits them to the window, follows light and dark, and moves the sliders over rounds.
+// Draws the report's figures: fits them to the window, follows light and dark, and moves the sliders over rounds.
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("eunoe-data").textContent);

@@ -1,24 +1,82 @@
-"""Whose knowledge a client's training loses: forgetting matrices with a slider over rounds, their means."""
+"""Whose knowledge a client's training loses: forgetting matrices with a slider over rounds."""
 
 import math
 from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
+from eunoe.metrics import forgetting
+from eunoe.records.reader import RunRecords, numbers
 from eunoe.report.figures.common import (
+    WHO,
+    Kind,
+    by_label,
     in_points,
     of_run,
-    round_axis,
+    probed,
     round_slider,
     run_labels,
     slider_rounds,
     slider_start,
 )
-from eunoe.report.theme import PANEL, Row, described, run_color, table
+from eunoe.report.theme import MOST_CLIENTS, PANEL, Row, described, table
 
 
-def client_matrices(rows: Sequence[Row]) -> Any:
+def rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Each cell of the client forgetting matrix of each label's first seed; F_k is the column named "F_k"."""
+    rounds, found = probed(runs, "client_matrix"), list[Row]()
+    for label, seeds in by_label(runs).items():
+        for record in seeds[0].probe("client_matrix"):
+            if int(record["round"]) not in rounds:
+                continue
+            start, after = numbers(record["start"]), numbers(record["after"])
+            models, data = record["models"], record["data"]
+            lost = forgetting.client_forgetting(start, after, models, data)
+            common = {
+                "run": label,
+                "probe": rounds.index(int(record["round"])),
+                "round": int(record["round"]),
+            }
+            shown = list(enumerate(models))[:MOST_CLIENTS]
+            columns = _columns([model for _, model in shown], data)
+            for i, model in shown:
+                for k, owner in columns:
+                    if not np.isnan(lost.matrix[i, k]):
+                        found.append(
+                            {
+                                **common,
+                                "model": str(model),
+                                "data": str(owner),
+                                "own": int(model == owner),
+                                "before": float(start[k]),
+                                "after": float(after[i, k]),
+                                "lost": float(lost.matrix[i, k]),
+                            }
+                        )
+                if not np.isnan(lost.by_model[i]):
+                    mean = {"before": None, "after": None, "lost": float(lost.by_model[i])}
+                    found.append({**common, "model": str(model), "data": "F_k", "own": 0, **mean})
+    return found
+
+
+def _columns(models: Sequence[int], data: Sequence[int]) -> list[tuple[int, int]]:
+    """The data that are shown, in their order: the models' own, and of the others as many as fit."""
+    own_first = sorted(enumerate(data), key=lambda column: column[1] not in models)
+    return sorted(own_first[: 2 * MOST_CLIENTS])
+
+
+def title(rows: Sequence[Row]) -> str:
+    """Whether training on one client costs accuracy on the others, over all rounds and runs."""
+    means = [row["lost"] for row in rows if row["data"] == "F_k"]
+    lost = sum(means) / len(means) if means else 0.0
+    verb = "costs" if lost > 0.0005 else "adds" if lost < -0.0005 else "changes"
+    amount = in_points([abs(lost)]) if verb != "changes" else "nothing"
+    return f"Training on one client {verb} {amount} on the others' data: orange is forgotten, blue is learned"
+
+
+def draw(rows: Sequence[Row]) -> Any:
     """Accuracy before and after training and the difference, model by data; a line of panels per run."""
     labels = run_labels(rows)
     largest = max(abs(row["lost"]) for row in rows)
@@ -115,27 +173,14 @@ def _matrix_text(rows: Sequence[Row], labels: Sequence[str]) -> str:
     )
 
 
-def client_means(rows: Sequence[Row]) -> Any:
-    """Mean forgetting F_k of every probed client over rounds, as in the WSM paper's figure 4."""
-    labels = run_labels(rows)
-    data = table(rows)
-    height = alt.Y("lost:Q", title="forgotten on others' data", axis=alt.Axis(format="%"))
-    base = alt.Chart(data).encode(round_axis())
-    hover = [
-        alt.Tooltip("run:N"),
-        alt.Tooltip("round:Q"),
-        alt.Tooltip("client:N"),
-        alt.Tooltip("lost:Q", title="forgotten", format=".1%"),
-    ]
-    points = base.mark_circle(opacity=0.3, size=24).encode(height, run_color(labels), tooltip=hover)
-    means = base.mark_line(point=True).encode(
-        alt.Y("mean(lost):Q", title="forgotten on others' data"),
-        run_color(labels),
-        tooltip=["run:N", "round:Q", alt.Tooltip("mean(lost):Q", title="mean forgotten", format=".1%")],
-    )
-    words = []
-    for label in labels:
-        values = [row["lost"] for row in rows if row["run"] == label]
-        words.append(f"{label} {in_points(values)}")
-    text = "Accuracy on other clients' data that local training loses, per client and round; mean: "
-    return described(alt.layer(points, means), f"{text}{'; '.join(words)}.")
+FIGURE = Kind(
+    "client-matrices",
+    WHO,
+    3,
+    title,
+    "Rows are clients' models, columns are clients' data; outlined cells are a client's own data. "
+    "The last column is F_k, the mean over all other clients' data, also those that do not fit here. "
+    "All runs share one color scale.",
+    rows,
+    draw,
+)
