@@ -88,6 +88,9 @@ def test_a_page_says_what_is_true(page, tmp_path, monkeypatch):
             path = tmp_path / "page.toml"
             path.write_text(text)
             make_config(read_config(path))
+        elif language == "python" and (name := re.match(r"# (\w+\.py)\n", text)):
+            # A file beside the config, which a later command names.
+            (tmp_path / name[1]).write_text(text)
         elif language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(text, str(page), "exec"), {"__name__": "page"})
