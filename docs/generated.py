@@ -15,7 +15,7 @@ from published import OUT, read_published
 from eunoe.config import registry
 
 # Where the public names are, in the order of the API page.
-PUBLIC = ("eunoe", "eunoe.methods", "eunoe.losses", "eunoe.server", "eunoe.flower")
+PUBLIC = ("eunoe", "eunoe.methods", "eunoe.losses", "eunoe.metrics", "eunoe.server", "eunoe.flower")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
