@@ -33,13 +33,13 @@ format: .venv/installed-for-tests
 api: .venv/installed-for-tests
 	$(BIN)/python tools/public_api.py tests/public_api.txt
 
-# The tables and figures in results/ and the README, from the runs in results/; no run is made.
+# The summary and figures in results/, docs/results.md and the README's claims, from the runs in results/.
 results: .venv/installed
-	$(BIN)/python docs/published.py
+	$(BIN)/python -m tools.published
 
 # The table of methods is in the clone too; everything else that is made from the code is only on the site.
 docs: .venv/installed-for-docs
-	$(BIN)/python docs/method_pages.py
+	$(BIN)/python -m docs.method_pages
 	$(BIN)/mkdocs build --strict
 
 release-check:

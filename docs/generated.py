@@ -3,16 +3,21 @@
 Links of the pages hold in a clone. Here, those to files outside docs/ are led to the repository.
 """
 
-import re
+import sys
 from importlib import import_module
+from pathlib import Path
 
-from method_pages import method_page, overview
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
-from published import OUT, read_published
 
 from eunoe.config import registry
+
+# The tools of the project, which are not installed.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from method_pages import method_page, overview
+from tools.published import OUT, read_published
 
 # Where the public names are, in the order of the API page.
 PUBLIC = ("eunoe", "eunoe.methods", "eunoe.losses", "eunoe.metrics", "eunoe.server", "eunoe.flower")
@@ -27,8 +32,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     for shown in read_published():
         figure = OUT / shown.figure
         if figure.exists():
-            path = f"results/{shown.recipe}-{shown.scale}.svg"
-            files.append(File.generated(config, path, content=figure.read_bytes()))
+            files.append(File.generated(config, f"results/{shown.figure}", content=figure.read_bytes()))
     return files
 
 
@@ -36,7 +40,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Lead links that leave docs/ to the repository; the table of methods links to their pages."""
     if page.file.src_uri == "methods.md":
         return overview(lambda name: f"methods/{name}.md")
-    markdown = re.sub(r"\]\(\.\./results/([^/]+)/([^/]+)/\1\.svg\)", r"](results/\1-\2.svg)", markdown)
+    markdown = markdown.replace("](../results/figures/", "](results/figures/")
     return markdown.replace("](../", f"]({config.repo_url}/blob/main/")
 
 
