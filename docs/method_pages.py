@@ -6,6 +6,7 @@
 import importlib
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Callable, Sequence
 from itertools import groupby
@@ -71,7 +72,7 @@ def method_page(name: str) -> str:
     lines = [
         f"# {name}",
         registry.summary("method", name),
-        " ".join(first.split()),
+        re.sub(r"(https?://\S+)", r"<\1>", " ".join(first.split())),
         formulas_and_words(rest),
         "## When it helps",
         WHEN_IT_HELPS[name],
