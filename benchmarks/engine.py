@@ -1,6 +1,6 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
-    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [clients] [merge]
+    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [faults] [clients] [merge]
 
 Without a name, all of them run. Each pair is measured in turn, again and again, and compared by the 20th
 percentile of its times, since a shared machine is never faster than itself but often slower.
@@ -270,6 +270,27 @@ def memory() -> None:
         )
 
 
+def faults() -> None:
+    """Page faults of a worker's later participations against its first: memory that is kept causes none."""
+    simulation = job_of(images(1, 256), LeNet((3, 32, 32), 10), 1, epochs=3, batch_size=64)
+    broadcast = Broadcast(1, simulation.model.weights.copy())
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Process(simulation, ClientStates(Path(folder)), 1)
+        with engine:
+            counts = [0]
+            for _ in range(3):
+                list(engine.train([0], broadcast))
+                (worker,) = multiprocessing.active_children()
+                # The tenth value of a process's status counts its page faults.
+                status = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")")[1].split()
+                counts.append(int(status[7]))
+    first, _, third = np.diff(counts)
+    print(
+        f"page faults of a worker: {first} in its first participation, {third} in its third, "
+        f"ratio {third / first:.3f} (at most 0.1)"
+    )
+
+
 def clients(rounds: int = 30) -> None:
     """Rounds of a federation with a million clients against one with a hundred, the same work in both."""
     engines: dict[str, Callable[[], None]] = {}
@@ -322,7 +343,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, clients, merge)}
+SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, faults, clients, merge)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -26,10 +26,10 @@ def run(tmp_path):
 
 
 def test_report_writes_the_page_and_says_where(run, tmp_path):
-    done = CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "page.html")])
+    done = CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "report.html")])
     assert done.exit_code == 0
-    assert done.stdout.strip() == f"page: {(tmp_path / 'page.html').as_uri()}"
-    assert "my run" in (tmp_path / "page.html").read_text()
+    assert done.stdout.strip() == f"report: {(tmp_path / 'report.html').as_uri()}"
+    assert "my run" in (tmp_path / "report.html").read_text()
 
 
 def test_a_flower_app_is_found_by_its_run_wherever_one_looks(run, tmp_path):

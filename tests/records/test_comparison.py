@@ -31,7 +31,7 @@ def made_up(folder: Path, accuracies: list[float], state: str = "finished", **va
     """A run folder with these test accuracies, one per round."""
     folder.mkdir(parents=True)
     training = {"epochs": 2, "batch_size": 10}
-    config = {"rounds": len(accuracies), "evaluation": {"last": 2}, "training": training, **values}
+    config = {"rounds": max(len(accuracies), 1), "evaluation": {"last": 2}, "training": training, **values}
     (folder / "config.toml").write_text(to_toml(config))
     (folder / "status.json").write_text(
         json.dumps({"state": state, "round": len(accuracies), "reason": "", "seconds": 12.5})
@@ -134,7 +134,7 @@ def test_a_run_that_broke_off_for_another_reason_has_failed(tmp_path: Path) -> N
 
 
 def test_a_run_that_has_not_begun_has_no_numbers(tmp_path: Path) -> None:
-    run = made_up(tmp_path / "run", [])
+    made_up(tmp_path / "run", [])
     (tmp_path / "run" / "config.toml").write_text("rounds = 5\n")
     assert table([opened(tmp_path / "run")], TWO)[1] == [["fedavg · ce", "1", "–", "–"]]
 

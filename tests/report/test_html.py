@@ -6,7 +6,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from eunoe.report.rows import by_label
+from eunoe.report.figures.common import by_label
 
 from eunoe.report.findings import comparison, rounds_table
 from eunoe.report.html import report_html, write_report

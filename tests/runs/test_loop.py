@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 import torch
 
+from eunoe.runs.assembly import Given, assemble
 from eunoe.config.schema import make_config
-from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
-from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
-from eunoe.methods.base import Finished, Method, Upload
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
 from eunoe.metrics.evaluation import Evaluator
-from eunoe.metrics.probes import STANDARD
-from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.folder import RunFolder, checkpoints, load_state
-from eunoe.runs.loop import choose, evaluated, measure, run_rounds, stop_reason
-from eunoe.runs.run import Run, run
-from eunoe.runs.state import RunState, start_state
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
+from eunoe.methods.client_context import Batch, ClientContext
+from eunoe.training.aggregation import Aggregator
+from eunoe.methods.base import Finished, Method, Upload
+from eunoe.metrics.probes import STANDARD
+from eunoe.runs.loop import choose, evaluated, measure, run_rounds, stop_reason
+from eunoe.runs.state import RunState, start_state
+from eunoe.runs.run import Run, run
+from eunoe.methods.context import RoundContext
+from eunoe.engines.client_states import ClientStates
+from eunoe.training.client import Broadcast, Update
+from eunoe.core.flat_model import Weights
 from tests.helpers import Net, blobs, make_simulation
 
 QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}

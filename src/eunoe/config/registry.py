@@ -1,4 +1,4 @@
-"""Named things: methods, losses, models, data sets, partitions, server optimizers, trackers.
+"""Named things: methods, losses, models, data sets, partitions, server optimizers, engines, trackers.
 
 A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. It is named in a config by a built-in name, by an installed entry point of the group
@@ -99,6 +99,12 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "quantity": "eunoe.data.partitions.quantity:Quantity",
         "shards": "eunoe.data.partitions.shards:Shards",
     },
+    "engine": {
+        "process": "eunoe.engines.process:Process",
+        "ray": "eunoe.engines.ray.engine:Ray",
+        "serial": "eunoe.engines.serial:Serial",
+        "vectorized": "eunoe.engines.vectorized.engine:Vectorized",
+    },
     "tracker": {
         "mlflow": "eunoe.trackers.mlflow:MLflow",
         "tensorboard": "eunoe.trackers.tensorboard:TensorBoard",
@@ -111,6 +117,7 @@ _BASES: dict[str, str] = {
     "method": "eunoe.methods.base:Method",
     "loss": "eunoe.losses.base:Loss",
     "server optimizer": "eunoe.server.optimizers:ServerOptimizer",
+    "engine": "eunoe.engines.base:Engine",
     "tracker": "eunoe.trackers.base:Tracker",
 }
 
@@ -202,7 +209,7 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
             return thing(**arguments)
         if isinstance(thing, type):
             maker = thing.__init__  # type: ignore[misc]
-            return thing(**_checked(maker, arguments, f"{kind} {name!r}"))
+            return thing(**{**arguments, **_checked(maker, dict(given), f"{kind} {name!r}")})
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(thing)(**arguments)
     except ValidationError as error:
         raise InputError(f"{kind} {name!r}: {explain(error)}") from None

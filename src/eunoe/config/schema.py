@@ -80,13 +80,10 @@ class Evaluation(Options):
     )
 
 
-class EngineChoice(Options):
-    """Where clients train."""
+class EngineChoice(Named):
+    """Where clients train, with the options of that engine."""
 
-    name: Literal["serial", "process", "vectorized", "ray"] = Field("process", description="Which engine.")
-    workers: int | None = Field(None, ge=1, description="Worker processes; by default one per core.")
-    address: str | None = Field(None, description="Ray cluster to join; by default a local one.")
-    cohort: int | None = Field(None, ge=1, description="Clients that the vectorized engine trains at once.")
+    name: str = Field("process", description="Which engine.")
     device: str = Field("cpu", description="Torch device of the serial and vectorized engines.")
 
 

@@ -1,22 +1,28 @@
-"""What an engine is: it trains clients and evaluates models, always with the same results."""
+"""What an engine is: it trains clients and evaluates models, always with the same results.
+
+The functions below are what engines share: which samples are evaluated at a time, and how.
+"""
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from eunoe.config import registry
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Source
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
+
+if TYPE_CHECKING:
+    from eunoe.config.schema import Config
 
 
 @dataclass(frozen=True)
@@ -44,28 +50,49 @@ class Predictions:
         return len(self.classes)
 
 
-class Engine(ABC):
-    """Trains clients and evaluates models."""
+class Trainer(Protocol):
+    """Trains clients."""
 
-    def __init__(self, simulation: Simulation, states: ClientStates) -> None:
-        self.simulation, self.states = simulation, states
-
-    @abstractmethod
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         """Train these clients and give their updates in the order of the clients.
 
         Each client's new state is saved for the round and counts once the round accepts it.
         """
 
-    @abstractmethod
+
+class Evaluator(Protocol):
+    """Evaluates models."""
+
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        """What each model says of these samples."""
+        """The predictions of each model on these samples."""
+
+
+class Engine:
+    """Where clients train and models are evaluated: a trainer and an evaluator.
+
+    An engine of your own derives from this class and is named in a config as `package.module:Name`. Its
+    `__init__` takes the simulation, the clients' states and, as keyword arguments, its options.
+    """
+
+    def __init__(
+        self, simulation: Simulation, states: ClientStates, trainer: Trainer, evaluator: Evaluator
+    ) -> None:
+        self.simulation, self.states = simulation, states
+        self.trainer, self.evaluator = trainer, evaluator
+
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        """The updates of these clients, in their order."""
+        return self.trainer.train(clients, broadcast)
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        """The predictions of each model on these samples."""
+        return self.evaluator.evaluate(models, where)
 
     def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        """What others say of a model on data that are not here, by place."""
+        """Measures of a model on data that are not here, by place."""
         return {}
 
-    def close(self) -> None:  # noqa: B027 (most engines have started nothing)
+    def close(self) -> None:
         """End whatever the engine has started."""
 
     def __enter__(self) -> "Engine":
@@ -73,6 +100,15 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def make_engine(config: "Config", simulation: Simulation, states: ClientStates) -> Engine:
+    """The engine of a configuration."""
+    given = {key: value for key, value in config.engine.options.items() if value is not None}
+    engine: Engine = registry.build(
+        "engine", config.engine.name, given, simulation=simulation, states=states
+    )
+    return engine
 
 
 def cores() -> int:

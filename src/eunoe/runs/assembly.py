@@ -169,7 +169,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
 def with_cohort(config: Config, simulation: Simulation) -> Config:
     """The configuration with the number of clients that train at once, which follows from the model."""
     engine = config.engine
-    if engine.name != "vectorized" or engine.cohort is not None:
+    if engine.name != "vectorized" or engine.options.get("cohort") is not None:
         return config
     from eunoe.engines.vectorized.engine import cohort_of
 

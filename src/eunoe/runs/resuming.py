@@ -46,8 +46,8 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
         raise InputError(
             "a run cannot change to or from the vectorized engine: its results differ in the last bits"
         )
-    cohort = old.engine.cohort
-    if new.engine.name == "vectorized" and new.engine.cohort != cohort:
+    cohort = old.engine.options.get("cohort")
+    if new.engine.name == "vectorized" and new.engine.options.get("cohort") != cohort:
         raise InputError(
             f"engine.cohort is {cohort} in {folder} and must stay so: another one's results differ in the "
             "last bits"

@@ -18,7 +18,7 @@ from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
-from eunoe.engines.base import Engine
+from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
 from eunoe.losses.base import Loss, adjust_for_prior
@@ -38,7 +38,6 @@ from eunoe.trackers import Tracking, build_trackers
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
-Say = Callable[[str], None]
 OnRound = Callable[[Record], None]
 
 
@@ -215,26 +214,6 @@ def resume(
     check_data(folder, simulation)
     with following(new.title, new.rounds, on_round, progress) as follow:
         return execute(new, given, simulation, folder, follow)
-
-
-def make_engine(config: Config, simulation: Simulation, states: ClientStates, say: Say = print) -> Engine:
-    """The engine of a configuration."""
-    choice = config.engine
-    if choice.name == "serial":
-        from eunoe.engines.serial import Serial
-
-        return Serial(simulation, states)
-    if choice.name == "process":
-        from eunoe.engines.process import Process
-
-        return Process(simulation, states, choice.workers)
-    if choice.name == "vectorized":
-        from eunoe.engines.vectorized.engine import Vectorized
-
-        return Vectorized(simulation, states, choice.cohort, say)
-    from eunoe.engines.ray.engine import Ray
-
-    return Ray(simulation, states, choice.address, choice.workers, say)
 
 
 def execute(

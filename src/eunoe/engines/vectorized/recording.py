@@ -1,4 +1,4 @@
-"""Functions under vmap without the price of vmap, once they have run often enough with the same shapes.
+"""Steps under vmap without the price of vmap, once they have run often enough with the same shapes.
 
 For small models nearly all of a step's time is what vmap and differentiation cost in Python. The tensor
 operations that come of them do not depend on the values, so they are recorded once and then run alone:
@@ -7,52 +7,43 @@ the same operations on the same numbers, so it makes no difference to a result w
 
 import warnings
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import vmap
 
-T = TypeVar("T")
+from eunoe.engines.vectorized.inputs import CohortStep, StepNumbers
 
 # Shapes that change all the time must not fill the memory.
 _SHAPES_KEPT = 64
+# In place of a step's numbers (lr, round, taken): the recording shows what is computed with them.
+_NUMBERS = (torch.tensor(0.5, dtype=torch.float64), torch.tensor(1), torch.tensor(0))
+
+Recorded = Callable[..., Any]
 
 
-class Compiled:
-    """A function of one client, called with many.
+class Recorder:
+    """Runs the steps of cohorts that do the same, if their inputs are alike; by a recording if it can."""
 
-    `noticed` is what the function has looked at that changes by the round or the step and is no tensor.
-    """
-
-    def __init__(self, module: nn.Module, noticed: Callable[[], set[str]], calls_before: int) -> None:
-        self._noticed, self._calls_before = noticed, calls_before
+    def __init__(self, module: nn.Module, calls_before: int) -> None:
+        self._calls_before = calls_before
         self._constants = {v.data_ptr() for v in (*module.parameters(), *module.buffers())}
         self._calls: dict[Any, int] = {}
-        self._recorded: dict[Any, Callable[..., Any] | None] = {}
+        self._recorded: dict[Any, Recorded | None] = {}
 
-    def __call__(
-        self,
-        function: Callable[..., T],
-        names: tuple[str, ...],
-        dimensions: tuple[int | None, ...],
-        *tensors: Tensor,
-    ) -> T:
-        """The function's results for each index of the tensors' given dimensions.
-
-        Calls with tensors of the same names, dimensions and shapes must do the same.
-        """
-        key = names, dimensions, tuple(tensor.shape for tensor in tensors)
-        recorded = self._recorded.get(key)
+    def __call__(self, step: CohortStep) -> Any:
+        """The step's results."""
+        tensors = step.tensors
+        key = step.inputs.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
+        if key not in self._recorded:
+            if not self._often(key):
+                return step()
+            self._recorded[key] = self._record(step, tensors)
+        recorded = self._recorded[key]
         if recorded is None:
-            if key in self._recorded or not self._often(key):
-                return vmap(function, dimensions)(*tensors)
-            recorded = self._recorded[key] = self._record(vmap(function, dimensions), tensors)
-            if recorded is None:
-                return self(function, names, dimensions, *tensors)
+            return step()
         with torch.inference_mode():
-            result: T = recorded(*tensors)
-            return result
+            return recorded(*_NUMBERS, *tensors)
 
     def _often(self, key: Any) -> bool:
         if len(self._calls) > _SHAPES_KEPT:
@@ -60,29 +51,36 @@ class Compiled:
         self._calls[key] = self._calls.get(key, 0) + 1
         return self._calls[key] > self._calls_before
 
-    def _record(self, function: Callable[..., Any], tensors: tuple[Tensor, ...]) -> Callable[..., Any] | None:
-        """The function's operations as a function of their own; None if they could differ the next time."""
+    def _record(self, step: CohortStep, tensors: list[Tensor]) -> Recorded | None:
+        """The step's operations as a function of its tensors; None if they could differ the next time.
+
+        The operations see the numbers of the step as tensors. A step that computes with them is not
+        recorded: it would compute in tensors' precision, and branches on them would be forgotten.
+        """
         from torch.fx.experimental.proxy_tensor import make_fx
 
-        self._noticed().clear()
+        def operations(lr: Any, round: Any, taken: Any, *tensors: Tensor) -> Any:
+            return step.run(StepNumbers(lr, round, taken), *tensors)
+
         try:
-            recorded = make_fx(function)(*tensors)
+            recorded = make_fx(operations)(*_NUMBERS, *tensors)
         except Exception:
-            # What cannot be recorded still runs under vmap.
+            # The same step has run many times, so it is the recording that failed: it runs on as it did.
+            return None
+        inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
+        if any(node.users for node in inputs[: len(_NUMBERS)]):
             return None
         for node in recorded.graph.nodes:
             if node.op == "get_attr":
                 constant = getattr(recorded, node.target)
                 if constant.numel() > 1 and constant.data_ptr() not in self._constants:
-                    # It looked at a tensor that is no argument and may be another one next time.
+                    # It looked at a tensor that is no input and may be another one next time.
                     return None
-        if self._noticed():
-            return None
         _simplify(recorded)
-        return _scripted(recorded, tensors)
+        return _scripted(recorded, (*_NUMBERS, *tensors))
 
 
-def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Tensor, ...]) -> Callable[..., Any]:
+def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Recorded:
     """The operations run by TorchScript, which spares Python between them; as they are if it cannot."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
