@@ -1,4 +1,4 @@
-# make demo   sets everything up and shows what forgetting is and what cures it
+# make demo   sets everything up and shows what forgetting costs and what cures it
 # make test   sets everything up and runs the checks and the tests
 
 PYTHON ?= python3
@@ -24,6 +24,7 @@ check: .venv/installed-for-tests
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: .venv/installed-for-tests
 	$(BIN)/ruff check --fix $(CODE)
@@ -36,7 +37,9 @@ api: .venv/installed-for-tests
 results: .venv/installed
 	$(BIN)/python -m tools.published
 
+# The table of methods is in the clone too; everything else that is made from the code is only on the site.
 docs: .venv/installed-for-docs
+	$(BIN)/python -m docs.method_pages
 	$(BIN)/mkdocs build --strict
 
 release-check:

@@ -204,7 +204,7 @@ def examples() -> dict[Path, list[str]]:
     """The examples with the extras that each needs, as its text says it is installed."""
     found = {}
     for path in sorted((ROOT / "examples").glob("*.*")):
-        told = re.search(r"pip install 'eunoe\[([\w,]+)\]'", path.read_text("utf-8"))
+        told = re.search(r"pip install .*'\.\[([\w,]+)\]'", path.read_text("utf-8"))
         found[path] = told[1].split(",") if told else [CORE]
     return found
 
