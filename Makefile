@@ -1,4 +1,4 @@
-# make demo   sets everything up and shows what forgetting is and what cures it
+# make demo   sets everything up and shows what forgetting costs and what cures it
 # make test   sets everything up and runs the checks and the tests
 
 PYTHON ?= python3
@@ -24,6 +24,7 @@ check: .venv/installed-for-tests
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 format: .venv/installed-for-tests
 	$(BIN)/ruff check --fix $(CODE)
@@ -32,11 +33,13 @@ format: .venv/installed-for-tests
 api: .venv/installed-for-tests
 	$(BIN)/python tools/public_api.py tests/public_api.txt
 
-# The tables and figures in results/ and the README, from the runs in results/; no run is made.
+# The summary and figures in results/, docs/results.md and the README's claims, from the runs in results/.
 results: .venv/installed
-	$(BIN)/python docs/published.py
+	$(BIN)/python -m tools.published
 
+# The table of methods is in the clone too; everything else that is made from the code is only on the site.
 docs: .venv/installed-for-docs
+	$(BIN)/python -m docs.method_pages
 	$(BIN)/mkdocs build --strict
 
 release-check:

@@ -1,23 +1,55 @@
-"""Pages that the site makes from the code and from results/, so that they cannot fall behind."""
+"""What the site has beyond the files in docs/: a page for each method, the API, the figures of results/.
 
-from method_pages import method_page, overview
+Links of the pages hold in a clone. Here, those to files outside docs/ are led to the repository.
+"""
+
+import sys
+from importlib import import_module
+from pathlib import Path
+
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
-from published import OUT, read_published, results_page
+from mkdocs.structure.pages import Page
 
 from eunoe.config import registry
 
+# The tools of the project, which are not installed.
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from method_pages import method_page, overview
+from tools.published import OUT, read_published
+
+# Where the public names are, in the order of the API page.
+PUBLIC = ("eunoe", "eunoe.methods", "eunoe.losses", "eunoe.metrics", "eunoe.server", "eunoe.flower")
+
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the results with their figures, a page for each method, and the table of all methods."""
-    names = registry.names("method")
-    pages = {"methods.md": overview(names), "results.md": results_page()}
-    pages |= {f"methods/{name}.md": method_page(name) for name in names}
+    """Add a page for each method, the API, and the figures of the results."""
+    pages = {f"methods/{name}.md": method_page(name) for name in registry.names("method")}
+    pages["api.md"] = api_page()
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     for shown in read_published():
         figure = OUT / shown.figure
         if figure.exists():
-            path = f"results/{shown.recipe}-{shown.scale}.svg"
-            files.append(File.generated(config, path, content=figure.read_bytes()))
+            files.append(File.generated(config, f"results/{shown.figure}", content=figure.read_bytes()))
     return files
+
+
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Lead links that leave docs/ to the repository; the table of methods links to their pages."""
+    if page.file.src_uri == "methods.md":
+        return overview(lambda name: f"methods/{name}.md")
+    markdown = markdown.replace("](../results/figures/", "](results/figures/")
+    return markdown.replace("](../", f"]({config.repo_url}/blob/main/")
+
+
+def api_page() -> str:
+    """The docstrings of all public names."""
+    lines = ["# API"]
+    for module in PUBLIC:
+        found = import_module(module)
+        names = getattr(found, "__all__", None) or [name for name in vars(found) if name[0].isupper()]
+        lines.append(f"## {module}")
+        lines += [f"::: {module}.{name}" for name in names if not name.startswith("_")]
+    return "\n\n".join(lines) + "\n"

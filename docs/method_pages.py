@@ -1,18 +1,23 @@
-"""The site's table of methods and a page for each, from the code, what was measured, and results/."""
+"""The table of methods (docs/methods.md) and the site's page for each, from the code and what was measured.
+
+`make docs` writes docs/methods.md anew.
+"""
 
 import importlib
 import inspect
 import json
+import re
 import tomllib
+from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 
-from published import method_rows
+from tools.published import method_rows
 
 from eunoe.config import registry
 from eunoe.methods.base import Method
-from eunoe.records.comparison import as_markdown
+from eunoe.records.tables import Table
 from eunoe.server.optimizers import ServerOptimizer
 
 HERE = Path(__file__).parent
@@ -28,21 +33,32 @@ def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
     return found
 
 
-def overview(names: list[str]) -> str:
-    """All methods with what they cost, and what they reached on digits."""
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return Table(headings, rows).markdown()
+
+
+def source_of(name: str) -> str:
+    """The file that has a method's paper, formula and code, as docs/ links to it."""
+    return f"../src/{kind_of(name).__module__.replace('.', '/')}.py"
+
+
+def overview(link: Callable[[str], str] = source_of) -> str:
+    """All methods with what they cost, and what they reached on digits; `link` says where each leads."""
     headings = ["method", "what it does", "client state", "up", "down", "client compute", "server"]
     rows = [
-        [f"[{name}](methods/{name}.md)", registry.summary("method", name), *kind_of(name).cost]
-        for name in names
+        [f"[{name}]({link(name)})", registry.summary("method", name), *kind_of(name).cost]
+        for name in registry.names("method")
     ]
     text = (
-        "# Methods\n\nAny method goes with any loss, but for central training, which has no "
-        "clients and minimizes cross-entropy. Costs are per client and round, in multiples of the "
-        "model's size, against FedAvg. `eunoe list methods` prints this table.\n\n"
+        "# Methods\n\nAny method goes with any loss, except central training, which has no clients and "
+        "minimizes cross-entropy. Costs are per client and round: state and traffic in multiples of the "
+        "model's size, compute on top of FedAvg's. `eunoe list methods` prints this "
+        "table; each file starts with the paper and the formula.\n\n"
     )
-    table = as_markdown(MEASURED["headings"], MEASURED["rows"])
+    table = markdown(MEASURED["headings"], MEASURED["rows"])
     digits = f"## Measured on digits\n\n{MEASURED['setting']}\n\n{table}\n\n{MEASURED['says']}\n"
-    return text + as_markdown(headings, rows) + "\n\n" + digits
+    return text + markdown(headings, rows) + "\n\n" + digits
 
 
 def method_page(name: str) -> str:
@@ -56,26 +72,26 @@ def method_page(name: str) -> str:
     lines = [
         f"# {name}",
         registry.summary("method", name),
-        " ".join(first.split()),
+        re.sub(r"(https?://\S+)", r"<\1>", " ".join(first.split())),
         formulas_and_words(rest),
         "## When it helps",
         WHEN_IT_HELPS[name],
         "## Use",
         f"```sh\neunoe run --set method.name={name}\n```",
         "## Options",
-        as_markdown(["option", "default", "what it means"], options),
+        markdown(["option", "default", "what it means"], options),
         "## Cost against FedAvg",
-        as_markdown(["client state", "up", "down", "client compute", "server"], [list(kind.cost)]),
+        markdown(["client state", "up", "down", "client compute", "server"], [list(kind.cost)]),
         "## Measured on digits",
         MEASURED["setting"],
-        as_markdown(MEASURED["headings"], [row for row in MEASURED["rows"] if of_method(row, name)]),
+        markdown(MEASURED["headings"], [row for row in MEASURED["rows"] if of_method(row, name)]),
     ]
     if rows := method_rows(name):
         beside = "" if name == "fedavg" else ", beside FedAvg's"
         lines += [
             "## In the papers' experiments",
             f"Our own runs{beside}; [Results](../results.md) has them with all others.",
-            as_markdown(["table or figure", "run", "paper", "ours", "rounds"], rows),
+            markdown(["table or figure", "run", "paper", "ours", "rounds"], rows),
         ]
     return "\n\n".join(lines) + "\n"
 
@@ -92,3 +108,7 @@ def formulas_and_words(text: str) -> str:
 def of_method(row: list[str], name: str) -> bool:
     """Whether a row of the table on digits is of a method, or of FedAvg, which it is compared with."""
     return row[0].split(" + ")[0] in (name, "fedavg")
+
+
+if __name__ == "__main__":
+    (HERE / "methods.md").write_text(overview(), "utf-8")

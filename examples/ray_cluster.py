@@ -1,5 +1,6 @@
-"""The same run on one core and on Ray, with the same bits. Needs the extra: pip install 'eunoe[ray]'.
+"""The same run on one core and on Ray, with the same bits.
 
+Needs the extra for Ray; in the clone: pip install --constraint constraints.txt '.[ray]'.
 On a real cluster give the address of its head: engine={"name": "ray", "address": "ray-head:6379"}.
 """
 
@@ -9,9 +10,9 @@ import eunoe
 
 
 def main() -> None:
-    setting = {"rounds": 3, "participation": 4, "loss": "wsm", "training": {"lr": 0.1, "batch_size": 16}}
-    serial = eunoe.run({**setting, "engine": {"name": "serial"}})
-    ray = eunoe.run({**setting, "engine": {"name": "ray"}})
+    config = {"rounds": 3, "participation": 4, "loss": "wsm", "training": {"lr": 0.1, "batch_size": 16}}
+    serial = eunoe.run({**config, "engine": {"name": "serial"}})
+    ray = eunoe.run({**config, "engine": {"name": "ray"}})
     same = torch.equal(serial.weights().parameters, ray.weights().parameters)
     print(f"accuracy {ray.accuracy:.3f}; the same bits as on one core: {same}")
 

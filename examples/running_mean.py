@@ -4,14 +4,8 @@ eunoe run --set method.name=running_mean:RunningMean --set method.decay=0.8     
 """
 
 from pydantic import Field
-from torch import Tensor
 
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Merged, Method
-from eunoe.methods.context import RoundContext
-from eunoe.training.aggregation import Aggregate
-
-Vectors = dict[str, Tensor]
+from eunoe.methods import Aggregate, Merged, Method, RoundContext, Vectors, Weights
 
 
 class RunningMean(Method):
@@ -20,7 +14,7 @@ class RunningMean(Method):
     mean <- decay * mean + (1 - decay) * w after every round; clients still start from w.
     """
 
-    decay: float = Field(0.8, ge=0, lt=1, description="How much of the mean stays in a round.")
+    decay: float = Field(0.8, ge=0, lt=1, description="How much of the mean a round keeps.")
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"mean": weights.parameters.clone()}

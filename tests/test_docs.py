@@ -1,30 +1,80 @@
-"""What the README and the docs say is true: their commands work, their code prints what stands below it."""
+"""What the README and the docs say is true: links exist, commands work, code prints what is below it."""
 
 import contextlib
 import io
 import re
 import shlex
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from eunoe.cli import demo
 from eunoe.cli.app import app
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 
 ROOT = Path(__file__).parent.parent
-PAGES = sorted(
-    page for page in (ROOT / "README.md", *(ROOT / "docs").glob("*.md")) if "```" in page.read_text()
-)
+sys.path.insert(0, str(ROOT / "docs"))
+import method_pages  # noqa: E402
+
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
+WITH_CODE = [page for page in PAGES if "```" in page.read_text()]
+ARCHITECTURE = ROOT / "docs" / "architecture.md"
 NUMBER = r"\d+\.\d+"
+# A code block that shows a file of the repository says so in the line above it.
+SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The code blocks of a page, each with its language."""
-    return re.findall(r"^```(\w+)\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE)
+    """The code blocks of a page that are its own, each with its language."""
+    return re.findall(r"^```(\w+)\n(.*?)^```", SHOWN.sub("", page.read_text()), re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_to_a_file_of_the_clone(page):
+    text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text)
+    for link in (markdown or html for markdown, html in links):
+        if "://" not in link and not link.startswith("#"):
+            assert (page.parent / link.partition("#")[0]).exists(), link
+
+
+def test_code_shown_from_a_file_is_that_file():
+    shown = [(path, text) for page in PAGES for path, text in SHOWN.findall(page.read_text())]
+    assert shown
+    for path, text in shown:
+        assert text == (ROOT / path).read_text(), path
+
+
+def test_the_map_has_every_package_in_the_order_of_the_layers():
+    table = ARCHITECTURE.read_text().partition("Four decisions")[0]
+    mapped = re.findall(r"^\| \[\S+\]\(\.\./src/eunoe/(\w+)(?:\.py)?\)", table, re.MULTILINE)
+    here = {path.stem for path in (ROOT / "src" / "eunoe").iterdir() if path.suffix in ("", ".py")}
+    assert set(mapped) == {name for name in here if not name.startswith("__")}
+    contract = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"][0]
+    assert mapped == contract["layers"]
+
+
+def test_the_table_of_methods_is_that_of_the_code():
+    assert (ROOT / "docs" / "methods.md").read_text() == method_pages.overview(), "run `make docs`"
+
+
+@pytest.mark.slow
+def test_the_readme_has_the_demos_numbers(tmp_path):
+    with contextlib.redirect_stdout(io.StringIO()) as out:
+        app(["demo", "--out", str(tmp_path)], standalone_mode=False)
+    readme = (ROOT / "README.md").read_text()
+    for title in demo.ARMS:
+        printed = next(line for line in out.getvalue().splitlines() if line.startswith(f"│ {title} "))
+        shown = next(line for line in readme.splitlines() if line.startswith(f"| {title} |"))
+        # The demo also says how long a run took.
+        cells = [cell.strip() for cell in printed.split("│")[1:-2]]
+        compare(" ".join(cells), " ".join(cell.strip() for cell in shown.split("|")[1:-1]))
+
+
+@pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
 def test_a_page_says_what_is_true(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = commanded = ""
@@ -39,7 +89,10 @@ def test_a_page_says_what_is_true(page, tmp_path, monkeypatch):
             path = tmp_path / "page.toml"
             path.write_text(text)
             make_config(read_config(path))
-        elif language == "python" and "--8<--" not in text:
+        elif language == "python" and (name := re.match(r"# (\w+\.py)\n", text)):
+            # A file beside the config, which a later command names.
+            (tmp_path / name[1]).write_text(text)
+        elif language == "python":
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 exec(compile(text, str(page), "exec"), {"__name__": "page"})
             printed = out.getvalue()

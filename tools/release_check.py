@@ -2,7 +2,7 @@
 
 Each environment is made, used and removed in turn; commands run in empty folders, with a home of their own
 and none of Python's variables, so that nothing of the checkout can help. It needs Python, pip and git; the
-recipe needs its data set, as `eunoe reproduce` does.
+exhibit needs its data set, as `eunoe reproduce` does.
 """
 
 import os
@@ -22,7 +22,7 @@ from tools.checks import Checks, require, run
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = "core"
-RECIPE = "flashback-fig8"
+EXHIBIT = "flashback-fig8"
 IMPORT_SECONDS, HELP_SECONDS = 2.0, 1.0
 # As many starts show how fast one is; on a busy machine more are tried.
 STARTS, MOST_STARTS = 5, 40
@@ -101,8 +101,8 @@ class Installed:
         require("FedAvg + WSM" in printed and (folder / "runs/demo/report.html").stat().st_size > 0, printed)
 
     def reproduce(self) -> None:
-        """A recipe runs at its small scale and compares its numbers with the paper's."""
-        printed = self.run("eunoe", "reproduce", RECIPE, "--scale", "small", "--seeds", "0")
+        """An exhibit runs at its small scale and compares its numbers with the paper's."""
+        printed = self.run("eunoe", "reproduce", EXHIBIT, "--scale", "small", "--seeds", "0")
         require("SMALL SCALE" in printed, printed)
 
     def papers(self) -> str:
@@ -187,7 +187,7 @@ def check_installed(checks: Checks, one: Installed, wheel: Path) -> None:
     checks.step(extra, "eunoe --help loads nothing heavy", lambda: command(HEAVY | {"torch"}))
     checks.step(extra, "eunoe demo", one.demo)
     checks.step(extra, "eunoe papers", one.papers)
-    checks.step(extra, f"eunoe reproduce {RECIPE} --scale small", one.reproduce)
+    checks.step(extra, f"eunoe reproduce {EXHIBIT} --scale small", one.reproduce)
     if extra == "flower":
         checks.step(extra, "eunoe flower init, python start.py", one.federation)
     if extra == "track":
@@ -204,7 +204,7 @@ def examples() -> dict[Path, list[str]]:
     """The examples with the extras that each needs, as its text says it is installed."""
     found = {}
     for path in sorted((ROOT / "examples").glob("*.*")):
-        told = re.search(r"pip install 'eunoe\[([\w,]+)\]'", path.read_text("utf-8"))
+        told = re.search(r"pip install .*'\.\[([\w,]+)\]'", path.read_text("utf-8"))
         found[path] = told[1].split(",") if told else [CORE]
     return found
 

@@ -1,5 +1,8 @@
 """`eunoe papers` and `eunoe reproduce` as a user types them."""
 
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -7,19 +10,22 @@ from typer.testing import CliRunner
 
 from eunoe.cli.app import app
 from eunoe.cli.papers import duration
+from eunoe.config.schema import make_config
 from eunoe.errors import InputError
-from eunoe.papers import recipes
-from eunoe.papers.reproduce import Choice
-from tests.papers.made_up import write_run
+from eunoe.papers import all_exhibits
+from tests.papers.made_up import store, write_run
 
 runner = CliRunner()
+EXHIBIT = all_exhibits()["fednova-identity"]
+LINE = "cifar10 equal fedavg"
 
 
-def test_papers_lists_every_recipe(tmp_path: Path) -> None:
-    shown = runner.invoke(app, ["papers", "--out", str(tmp_path)])
-    assert shown.exit_code == 0
-    for name in recipes():
-        assert name in shown.output
+def test_papers_lists_every_exhibit_in_a_hundred_columns() -> None:
+    shown = subprocess.run([sys.executable, "-m", "eunoe", "papers"], capture_output=True, text=True)
+    assert shown.returncode == 0, shown.stderr
+    for name in all_exhibits():
+        assert f" {name} " in shown.stdout
+    assert max(map(len, shown.stdout.splitlines())) <= 100
 
 
 def test_papers_shows_one_with_its_numbers_and_notes() -> None:
@@ -35,19 +41,53 @@ def test_mistakes_are_input_errors(arguments: list[str]) -> None:
     assert isinstance(runner.invoke(app, ["reproduce", *arguments]).exception, InputError)
 
 
-def test_what_was_run_is_shown_without_running_anything(tmp_path: Path) -> None:
-    nothing = runner.invoke(app, ["reproduce", "fednova-identity", "--report", "--out", str(tmp_path)])
-    assert isinstance(nothing.exception, InputError)
-    choice = Choice(recipes()["fednova-identity"], "small", tmp_path)
-    write_run(choice, choice.runs()[0], {1: 0.1, 2: 0.2})
-    shown = runner.invoke(
-        app, ["reproduce", "fednova-identity", "--scale", "small", "--report", "--out", str(tmp_path)]
-    )
+def test_what_was_run_is_shown_without_running_or_writing_anything(tmp_path: Path) -> None:
+    own, stored = tmp_path / "runs", tmp_path / "results"
+    places = ["--out", str(own), "--results", str(stored)]
+    report = ["reproduce", EXHIBIT.name, "--report", *places]
+    nothing = runner.invoke(app, report).exception
+    assert isinstance(nothing, InputError)
+    assert "nothing of fednova-identity has been run" in str(nothing)
+    for scale, accuracy in (("small", 0.2), ("full", 0.7)):
+        (run,) = EXHIBIT.plan("full" if scale == "full" else "small", [0], only=LINE, out=tmp_path / scale)
+        write_run(run, {1: 0.1, 2: accuracy})
+        store(EXHIBIT, [run], stored)
+    kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    shown = runner.invoke(app, report)
     assert shown.exit_code == 0, shown.exception
-    for text in ("2 of 8", "stopped early after 2 of 8 rounds: cifar10 equal fedavg", "SMALL SCALE"):
+    for text in ("2 of 8", f"stopped early after 2 of 8 rounds: {LINE}", "SMALL SCALE", "2 of 20"):
         assert text in shown.output
-    listed = runner.invoke(app, ["papers", "fednova-identity", "--out", str(tmp_path)]).output
-    assert "run so far: 0 of 12, 1 in part" in listed
+    assert "2 of 20" not in runner.invoke(app, [*report, "--scale", "small"]).output
+    listed = runner.invoke(app, ["papers", EXHIBIT.name, *places]).output
+    assert "run so far: 1/12" in listed
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == kept
+
+
+def test_a_config_is_printed_to_save_and_edit() -> None:
+    asked = ["reproduce", EXHIBIT.name, "--print-config", "--seeds", "3"]
+    printed = runner.invoke(app, [*asked, "--only", LINE])
+    values = tomllib.loads(printed.stdout)
+    config = make_config(values)
+    assert (config.seed, config.rounds, config.title) == (3, 8, f"{LINE} (small)")
+    everything = runner.invoke(app, [*asked, "--scale", "full"])
+    for variant in EXHIBIT.variants:
+        assert f"# {variant.label}\n" in everything.stdout
+    assert "4 configs" in everything.stderr
+
+
+def test_hours_of_work_want_a_yes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["reproduce", "wsm-table3", "--scale", "full", "--out", str(tmp_path)]
+    monkeypatch.setattr("eunoe.papers.reproduce.missing", lambda planned: {})
+    refused = runner.invoke(app, asked).exception
+    assert isinstance(refused, InputError)
+    assert "of one core; add --yes to run it" in str(refused)
+    assert not list(tmp_path.iterdir())
+    ran: list[str] = []
+    monkeypatch.setattr(
+        "eunoe.papers.reproduce.execute", lambda runs, jobs, on_round: ran.extend(r.label for r in runs)
+    )
+    runner.invoke(app, [*asked, "--yes", "--only", LINE.replace(" equal", "")])
+    assert ran == ["cifar10 fedavg"] * 3
 
 
 def test_durations() -> None:

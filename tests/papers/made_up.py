@@ -1,16 +1,16 @@
-"""Records of runs that never took place, as a clone has them: no checkpoint, no data."""
+"""Records of runs that never took place, in a folder and in the table of stored results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from eunoe.config.toml import to_toml
-from eunoe.papers.base import Run
-from eunoe.papers.reproduce import Choice
+from eunoe.papers.exhibit import Exhibit, PlannedRun
+from eunoe.papers.store import load, path_of, read_folder, save
 
 
-def write_run(choice: Choice, run: Run, accuracy: Mapping[int, float]) -> None:
+def write_run(planned: PlannedRun, accuracy: Mapping[int, float]) -> None:
     """Write the folder of a run that had these accuracies, by round, and then stopped."""
-    planned = choice.planned(run)
     planned.folder.mkdir(parents=True)
     lines = [
         {"schema": 1, "round": round, "test": {"accuracy": value, "loss": 1.0, "per_class": [value, value]}}
@@ -20,3 +20,9 @@ def write_run(choice: Choice, run: Run, accuracy: Mapping[int, float]) -> None:
     (planned.folder / "config.toml").write_text(to_toml(planned.values))
     status = {"state": "finished", "round": max(accuracy), "reason": "1 hours passed", "seconds": 1.0}
     (planned.folder / "status.json").write_text(json.dumps(status))
+
+
+def store(exhibit: Exhibit, runs: Sequence[PlannedRun], results: Path) -> None:
+    """Store runs that have folders."""
+    path = path_of(results, exhibit)
+    save(path, [*load(path), *(read_folder(run) for run in runs)])

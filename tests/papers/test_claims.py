@@ -6,20 +6,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.papers.claims import (
-    AtLeast,
-    Claim,
-    above_all,
-    best_gain,
-    gains,
-    highest,
-    interval,
-    judge,
-    least_gain,
-    lowest,
-    mean_gain,
-)
+from eunoe.papers.claims import AtLeast, Claim, interval, judge
+from eunoe.papers.comparisons import above_all, best_gain, gains, highest, least_gain, lowest, mean_gain
 from eunoe.papers.exhibits.learning_rates import tolerance_table, within
+from eunoe.papers.keys import Key, key
+
+
+def cell(label: str) -> Key:
+    """A key from "data lr=rate method", "data norm method", "data method" or "method"."""
+    *before, method = label.split()
+    parts: dict[str, str | float] = {"data": before[0]} if before else {}
+    for word in before[1:]:
+        name, _, value = word.partition("=")
+        parts |= {name: float(value)} if value else {"norm": word}
+    return key(**parts, method=method)
+
+
+def cells(values: dict[str, float]) -> dict[Key, float]:
+    return {cell(label): value for label, value in values.items()}
 
 
 def test_interval_by_hand() -> None:
@@ -41,107 +45,134 @@ def test_interval_moves_with_its_numbers(values: list[float], shift: float) -> N
 
 def test_pairing_by_seed_sees_what_means_hide() -> None:
     claim = Claim("b is above a", mean_gain("b", "a"))
-    seeds = [{"x a": 0.1, "x b": 0.12}, {"x a": 0.5, "x b": 0.521}, {"x a": 0.9, "x b": 0.919}]
+    pairs = [(0.1, 0.12), (0.5, 0.521), (0.9, 0.919)]
+    seeds = [cells({"x a": a, "x b": b}) for a, b in pairs]
     verdict = judge(claim, seeds)
     assert verdict.seen
     assert verdict.mean == pytest.approx(0.02)
     assert "seen: +2.00 points" in verdict.text()
-    assert judge(claim, [{"x a": s["x b"], "x b": s["x a"]} for s in seeds]).seen is False
+    assert judge(claim, [cells({"x a": b, "x b": a}) for a, b in pairs]).seen is False
 
 
 def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
     nan = math.nan
-    values = {
-        "x lr=0.1 a": nan,
-        "x lr=0.2 a": 0.4,
-        "x lr=0.1 b": nan,
-        "x lr=0.2 b": 0.5,
-        "x lr=0.3 b": 0.3,
-        "x lr=0.3 a": nan,
-    }
+    values = cells(
+        {
+            "x lr=0.1 a": nan,
+            "x lr=0.2 a": 0.4,
+            "x lr=0.1 b": nan,
+            "x lr=0.2 b": 0.5,
+            "x lr=0.3 b": 0.3,
+            "x lr=0.3 a": nan,
+        }
+    )
     assert best_gain("b", "a")(values) == pytest.approx(0.1)
     assert mean_gain("b", "a")(values) == pytest.approx(0.1)
-    assert highest("x lr=0.2 b", ["x lr=0.1 a", "x lr=0.2 a"])(values) == pytest.approx(0.1)
-    for statistic in (best_gain("b", "a"), mean_gain("b", "a"), highest("x lr=0.1 b", ["x lr=0.1 a"])):
-        assert math.isnan(statistic({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5}))
-        with pytest.raises(KeyError):
-            statistic({"x lr=0.1 b": 0.5})
+    assert highest(cell("x lr=0.2 b"), [cell("x lr=0.1 a"), cell("x lr=0.2 a")])(values) == pytest.approx(0.1)
+    last = highest(cell("x lr=0.1 b"), [cell("x lr=0.1 a")])
+    for statistic in (best_gain("b", "a"), mean_gain("b", "a"), last):
+        diverged = statistic(cells({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5}))
+        assert diverged is not None
+        assert math.isnan(diverged)
+        assert statistic(cells({"x lr=0.1 b": 0.5})) is None
     for statistic in (mean_gain("b", "a"), least_gain("b", "a")):
-        assert math.isnan(statistic({**values, "x lr=0.4 a": 0.4, "x lr=0.4 b": nan})), "only b diverged"
-    assert within(values, 20) == {"x a": [0.2], "x b": [0.2, 0.3]}
-    assert tolerance_table({**values, "x lr=0.7 b": nan})["x b best lr"] == "0.2"
+        only_b = statistic({**values, **cells({"x lr=0.4 a": 0.4, "x lr=0.4 b": nan})})
+        assert only_b is not None
+        assert math.isnan(only_b)
+    assert within(values, 20) == {cell("x a"): [0.2], cell("x b"): [0.2, 0.3]}
+    assert tolerance_table({**values, cell("x lr=0.7 b"): nan})["x b best lr"] == "0.2"
 
 
 def test_a_seed_that_diverged_counts_against_the_claim() -> None:
     claim = Claim("b is above a", mean_gain("b", "a"))
-    two = [{"x a": 0.1, "x b": 0.3}, {"x a": 0.1, "x b": 0.301}]
+    two = [cells({"x a": 0.1, "x b": 0.3}), cells({"x a": 0.1, "x b": 0.301})]
     assert judge(claim, two).seen is True
-    verdict = judge(claim, [*two, {"x a": 0.1, "x b": math.nan}])
+    verdict = judge(claim, [*two, cells({"x a": 0.1, "x b": math.nan})])
     assert verdict.seen is False
     assert verdict.text().endswith("2 seeds, 1 seed diverged")
 
 
 def test_a_wide_interval_is_not_seen() -> None:
-    verdict = judge(Claim("", mean_gain("b", "a")), [{"a": 0.0, "b": gain} for gain in (0.01, 0.2, 0.0)])
+    verdict = judge(
+        Claim("", mean_gain("b", "a")), [cells({"a": 0.0, "b": gain}) for gain in (0.01, 0.2, 0.0)]
+    )
     assert verdict.mean > 0
     assert verdict.seen is False
 
 
 def test_what_was_not_run_is_not_tested() -> None:
     claim = Claim("", mean_gain("b", "a"))
-    assert judge(claim, [{"x a": 1.0}, {"x a": 2.0}]).seen is None
+    assert judge(claim, [cells({"x a": 1.0}), cells({"x a": 2.0})]).seen is None
     assert (
-        judge(claim, [{"x a": 1.0}]).text() == "not tested: what it compares was not run, or nobody got there"
+        judge(claim, [cells({"x a": 1.0})]).text()
+        == "not tested: what it compares was not run, or nobody got there"
     )
 
 
 def test_one_seed_says_what_it_found() -> None:
     claim = Claim("", mean_gain("b", "a"))
-    held = judge(claim, [{"x a": 0.1, "x b": 0.2}])
+    held = judge(claim, [cells({"x a": 0.1, "x b": 0.2})])
     assert held.seen is None
     assert held.text() == "holds in the one seed, and two are needed to test it: +10.00 points"
-    assert judge(claim, [{"x a": 0.2, "x b": 0.1}]).text().startswith("does not hold in the one seed")
-    lost = {"x a": 0.1, "x b": math.nan}
+    assert judge(claim, [cells({"x a": 0.2, "x b": 0.1})]).text().startswith("does not hold in the one seed")
+    lost = cells({"x a": 0.1, "x b": math.nan})
     assert judge(claim, [lost]).text().endswith(": 1 seed diverged")
     assert judge(claim, [lost, lost]).text() == "not seen: 2 seeds diverged"
     assert (
-        judge(claim, [lost, {"a": 0.1, "b": 0.2}]).text()
+        judge(claim, [lost, cells({"a": 0.1, "b": 0.2})]).text()
         == "not seen: +10.00 points, 1 seed, 1 seed diverged"
     )
 
 
 def test_columns_are_whole_words() -> None:
-    values = {"cifar10 lr=0.1 fedavg": 0.1, "cifar10 lr=0.1 fedavg+wsm": 0.3, "cifar10 lr=0.1 xfedavg": 9.0}
+    values = cells(
+        {"cifar10 lr=0.1 fedavg": 0.1, "cifar10 lr=0.1 fedavg+wsm": 0.3, "cifar10 lr=0.1 xfedavg": 9.0}
+    )
     assert gains(values, "fedavg+wsm", "fedavg") == [pytest.approx(0.2)]
 
 
 def test_best_gain_is_that_of_the_data_where_it_is_least() -> None:
-    values = {
-        "a lr=0.1 base": 0.1,
-        "a lr=0.2 base": 0.4,
-        "a lr=0.1 new": 0.5,
-        "b lr=0.1 base": 0.2,
-        "b lr=0.1 new": 0.1,
-    }
+    values = cells(
+        {
+            "a lr=0.1 base": 0.1,
+            "a lr=0.2 base": 0.4,
+            "a lr=0.1 new": 0.5,
+            "b lr=0.1 base": 0.2,
+            "b lr=0.1 new": 0.1,
+        }
+    )
     assert best_gain("new", "base")(values) == pytest.approx(-0.1)
     assert best_gain("new", "base", ("a",))(values) == pytest.approx(0.1)
-    assert math.isnan(best_gain("new", "base")({**values, "b lr=0.1 new": math.nan}))
+    diverged = best_gain("new", "base")({**values, cell("b lr=0.1 new"): math.nan})
+    assert diverged is not None
+    assert math.isnan(diverged)
 
 
 def test_above_all_looks_at_each_row() -> None:
-    values = {"x mine": 0.9, "x p": 0.8, "x q": 0.5, "x batch mine": 0.4, "x batch p": 0.35}
+    values = cells({"x mine": 0.9, "x p": 0.8, "x q": 0.5, "x batch mine": 0.4, "x batch p": 0.35})
     assert above_all("mine")(values) == pytest.approx(0.05)
-    assert above_all("mine")({**values, "x q": 0.95}) == pytest.approx(-0.05)
-    assert math.isnan(above_all("mine")({**values, "x mine": math.nan}))
-    with pytest.raises(KeyError):
-        above_all("mine")({"x mine": 0.9})
+    assert above_all("mine")({**values, cell("x q"): 0.95}) == pytest.approx(-0.05)
+    diverged = above_all("mine")({**values, cell("x mine"): math.nan})
+    assert diverged is not None
+    assert math.isnan(diverged)
+    assert above_all("mine")(cells({"x mine": 0.9})) is None
 
 
 def test_lowest_takes_the_nearest_rival() -> None:
-    assert lowest("mine", ("p", "q", "absent"))({"mine": 2.0, "p": 5.0, "q": 9.0}) == 3.0
-    with pytest.raises(KeyError):
-        lowest("mine", ("absent",))({"mine": 2.0})
+    def found(values: dict[str, float], *others: str) -> float | None:
+        return lowest(cell("mine"), [cell(other) for other in others])(cells(values))
+
+    assert found({"mine": 2.0, "p": 5.0, "q": 9.0}, "p", "q", "absent") == 3.0
+    assert found({"mine": 2.0}, "absent") is None
     # A rival that stopped in round 4 may need 5 rounds or more.
-    assert lowest("mine", ("p", "q"))({"mine": 2.0, "p": AtLeast(5), "q": 9.0}) == 3.0
-    with pytest.raises(KeyError):
-        lowest("mine", ("p", "q"))({"mine": 7.0, "p": AtLeast(5), "q": 9.0})
+    assert found({"mine": 2.0, "p": AtLeast(5), "q": 9.0}, "p", "q") == 3.0
+    assert found({"mine": 7.0, "p": AtLeast(5), "q": 9.0}, "p", "q") is None
+
+
+def test_labels_are_the_parts_of_a_key_in_order() -> None:
+    line = key(data="cifar10", lr=0.1, norm="", method="fedavg+wsm batch")
+    assert line.label == "cifar10 lr=0.1 fedavg+wsm batch"
+    assert line.but(method="fedavg", measure="own").label == "cifar10 lr=0.1 fedavg own"
+    assert line.but(lr="") == key(data="cifar10", method="fedavg+wsm batch")
+    assert line.has(data="cifar10", norm="")
+    assert not line.has(measure="own")

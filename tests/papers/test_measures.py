@@ -17,7 +17,7 @@ from eunoe.papers.measures import (
     over_rounds,
     rounds_to,
 )
-from eunoe.papers.outcomes import outcome_of
+from eunoe.papers.outcomes import series_of
 from eunoe.records.reader import RunRecords
 
 RUN = Outcome({"rounds": 4, "evaluation": {"last": 2}}, {"accuracy": {1: 0.1, 3: 0.3, 2: 0.5, 4: math.nan}})
@@ -76,7 +76,7 @@ def test_a_fraction_is_one_of_the_rounds_that_were_planned() -> None:
     assert at_fraction("local_forgetting", 0.1).read(stopped) == 0.1
 
 
-def test_outcome_of_records() -> None:
+def test_series_of_records() -> None:
     def record(round: int, accuracy: float, lost: float | None) -> dict[str, object]:
         return {"round": round, "test": {"accuracy": accuracy, "loss": 1.0}, "forgetting": {"round": lost}}
 
@@ -99,7 +99,7 @@ def test_outcome_of_records() -> None:
         "loss": {"start": 1.0, "local": [1.5, 2.5], "merged": 0.9},
     }
     records = RunRecords("run", [record(1, 0.2, None), record(2, 0.4, 0.05)], [matrix, steps])
-    series = outcome_of(records, {}).series
+    series = series_of(records)
     assert series["accuracy"] == {1: 0.2, 2: 0.4}
     assert series["round_forgetting"][2] == 0.05
     assert series["local_forgetting"][2] == pytest.approx((0.3 - 0.1) / 2)

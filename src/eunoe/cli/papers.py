@@ -1,45 +1,59 @@
 """`eunoe papers` and `eunoe reproduce`: the papers' tables and figures, and running them again."""
 
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from eunoe.cli.sweep import read_seeds
+from eunoe.errors import InputError
 
 if TYPE_CHECKING:
-    from eunoe.papers.base import Recipe, Scale
-    from eunoe.papers.papers import Exhibit
-    from eunoe.papers.reproduce import Choice
+    from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
+    from eunoe.papers.library import Source
+    from eunoe.papers.reproduce import Limits
     from eunoe.papers.results import Results
 
-OUT = Path("results")
+OUT = Path("runs/papers")
+RESULTS = Path("results")
+# What takes longer is run only if asked for twice.
+LONG = 3600
+
+Out = Annotated[Path, typer.Option(help="Folder of your runs.")]
+Stored = Annotated[Path, typer.Option(help="Folder of stored results, as the project keeps them.")]
 
 
 def papers(
-    name: Annotated[str | None, typer.Argument(help="A recipe, to see all about it.")] = None,
-    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = OUT,
+    name: Annotated[str | None, typer.Argument(help="A table or figure, to see all about it.")] = None,
+    out: Out = OUT,
+    results: Stored = RESULTS,
 ) -> None:
-    """List every table and figure of the papers: its setting, its cost, what has been run."""
-    from eunoe.papers import find_recipe, recipes
+    """List every table and figure of the papers: its data, its cost, what has been run."""
+    from eunoe.papers import all_exhibits, find_exhibit
 
     if name is not None:
-        _show_one(find_recipe(name), out)
+        _show_one(find_exhibit(name), out, results)
     else:
-        _show_all(list(recipes().values()), out)
+        _show_all(list(all_exhibits().values()), out, results)
 
 
 def reproduce(
     name: Annotated[str, typer.Argument(help="A table or figure, as `eunoe papers` lists it.")],
     scale: Annotated[
-        str, typer.Option(help="full: the paper's setting; small: minutes on two cores.")
-    ] = "full",
+        str | None,
+        typer.Option(
+            help="small: minutes on two cores; full: the paper's setting. By default small, and with "
+            "--report whatever has been run."
+        ),
+    ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas.")] = None,
     stand_in: Annotated[
         bool, typer.Option("--stand-in", help="Run on other data where the paper's are absent.")
     ] = False,
     only: Annotated[
-        str, typer.Option(help="Run only lines that have these words, such as 'cifar100 fedavg'.")
+        str, typer.Option(help="Only the line of this name, or lines that have these words.")
     ] = "",
     jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
     rounds: Annotated[int | None, typer.Option(help="Rounds to do for now; more go on from there.")] = None,
@@ -47,153 +61,177 @@ def reproduce(
         float | None, typer.Option(help="Hours after which a run stops; it goes on when started again.")
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Run nothing; show, draw and sum up what has been run.")
+        bool, typer.Option("--report", help="Run nothing; show what has been run, or what is stored.")
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder of the runs.")] = OUT,
+    print_config: Annotated[
+        bool, typer.Option("--print-config", help="Run nothing; print the config as TOML for `eunoe run`.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Run it even if it takes more than an hour.")] = False,
+    out: Out = OUT,
+    results: Stored = RESULTS,
 ) -> None:
     """Run a table or figure again, skipping what is done; print the paper's numbers, ours, the difference."""
-    from eunoe.papers import find_recipe
+    from eunoe.papers import find_exhibit
+    from eunoe.papers.reproduce import Limits
+
+    exhibit, chosen = find_exhibit(name), _scale(scale)
+    if report:
+        _report(exhibit, chosen, out, results)
+        return
+    chosen = chosen or "small"
+    planned = exhibit.plan(chosen, None if seeds is None else read_seeds(seeds), stand_in, only, out)
+    if print_config:
+        _print_config(planned)
+    else:
+        _run(exhibit, chosen, planned, Limits(rounds, hours), jobs, yes, out)
+
+
+def _run(
+    exhibit: "Exhibit",
+    scale: "Scale",
+    planned: "Sequence[PlannedRun]",
+    limits: "Limits",
+    jobs: int,
+    yes: bool,
+    out: Path,
+) -> None:
     from eunoe.papers import reproduce as running
     from eunoe.papers.drawing import draw
     from eunoe.runs.progress import Bars
 
-    choice = running.Choice(
-        find_recipe(name),
-        _scale(scale),
-        out,
-        None if seeds is None else read_seeds(seeds),
-        stand_in,
-        only,
-        rounds,
-        hours,
-    )
-    if report:
-        results = running.report(choice)
-        _show_results(results)
-        _say_where(choice, draw(choice, results))
-        return
+    seconds = limits.seconds(running.to_run(planned, limits))
+    if seconds > LONG and not yes:
+        _confirm(exhibit.name, scale, seconds)
     with Bars() as bars:
-        results, absent = running.reproduce(choice, jobs, bars.follow)
+        running.reproduce(exhibit, planned, limits, jobs, bars.follow)
+    results, found = running.results_in_folders(exhibit, scale, out)
     _show_results(results)
-    for data, path in absent.items():
+    for data, path in running.missing(planned).items():
         print(f"not run: what needs {data} ({path} is not there); --stand-in runs it on other data")
-    for folder in running.cannot_go_on(choice):
-        print(f"taken as it is: {folder}, whose checkpoint is gone; remove the folder to run it again")
-    _say_where(choice, draw(choice, results))
+    folder = out / exhibit.name / scale
+    figure = draw(results, found, folder / f"{exhibit.name}.svg")
+    print(
+        f"runs in {out / exhibit.owner / scale}, summary in {folder}" + f", figure in {figure}" * bool(figure)
+    )
 
 
-def _say_where(choice: "Choice", figure: Path | None) -> None:
-    folder = choice.out / choice.recipe.name / choice.scale
-    print(f"runs and summary in {folder}" + (f", figure in {figure}" if figure else ""))
+def _confirm(name: str, scale: str, seconds: float) -> None:
+    cost = f"{name} at {scale} scale takes about {duration(seconds)} of one core"
+    if not sys.stdin.isatty():
+        raise InputError(f"{cost}; add --yes to run it, or --only, --rounds or --hours to run less")
+    typer.confirm(f"{cost}. Run it?", abort=True)
 
 
-def _show_all(listed: "list[Recipe]", out: Path) -> None:
+def _report(exhibit: "Exhibit", scale: "Scale | None", out: Path, stored: Path) -> None:
+    """Show the runs of the user's, or those that are stored; no file is written."""
+    from eunoe.papers.exhibit import SCALES
+    from eunoe.papers.found import in_folders, in_store
+    from eunoe.papers.results import collect
+
+    shown = False
+    for one in (scale,) if scale else SCALES:
+        own = in_folders(exhibit, one, out)
+        if found := own or in_store(exhibit, one, stored):
+            _show_results(collect(exhibit, one, found))
+            figure = stored / "figures" / f"{exhibit.name}-{one}.svg"
+            print(f"from your runs in {out}" if own else f"from {stored}, figure in {figure}")
+            shown = True
+    if not shown:
+        at = f" at {scale} scale" if scale else ""
+        raise InputError(f"nothing of {exhibit.name} has been run{at} in {out} or is stored in {stored}")
+
+
+def _print_config(planned: "Sequence[PlannedRun]") -> None:
+    from eunoe.config.toml import to_toml
+
+    by_line = {run.line: run for run in reversed(planned)}
+    for run in reversed(by_line.values()):
+        print(f"# {run.line}\n{to_toml(run.values)}")
+    if len(by_line) > 1:
+        print(f"{len(by_line)} configs; one line of --only prints one to save and run", file=sys.stderr)
+
+
+def _show_all(listed: "list[Exhibit]", out: Path, results: Path) -> None:
     from eunoe.cli.tables import show
-    from eunoe.papers.base import data_sets
     from eunoe.papers.cost import total
-    from eunoe.papers.reproduce import Choice, missing, progress
+    from eunoe.papers.exhibit import SCALES, data_sets
+    from eunoe.papers.reproduce import missing
 
     rows = []
-    for recipe in listed:
-        full, small = recipe.runs("full"), recipe.runs("small")
-        samples, seconds = total(full)
+    for exhibit in listed:
+        full = exhibit.plan("full")
         absent = missing(full)
-        data = ", ".join(f"{name} (absent)" if name in absent else name for name in data_sets(full))
-        ran = [_ran(progress(Choice(recipe, scale, out))) for scale in ("full", "small")]
-        exhibit = recipe.exhibit
-        rows.append(
-            [
-                recipe.name,
-                f"{exhibit.paper}, {exhibit.where}",
-                exhibit.setting,
-                data,
-                f"{len(full)}",
-                f"{samples:.1e}",
-                duration(seconds),
-                duration(total(small)[1]),
-                *ran,
-            ]
-        )
-    headings = [
-        "name",
-        "source",
-        "setting",
-        "data",
-        "runs",
-        "samples",
-        "core time",
-        "small",
-        "full ran",
-        "small ran",
-    ]
+        data = ", ".join(f"{name}*" if name in absent else name for name in data_sets(full))
+        costs = [(duration(total(exhibit.plan(s))[1]), _ran(exhibit, s, out, results)) for s in SCALES]
+        rows.append([exhibit.name, data, *(cell for pair in costs for cell in pair)])
+    headings = ["name", "data", "full", "ran", "small", "ran"]
     show(headings, rows, "Tables and figures of the papers")
-    print("core time: training on one core, estimated; eunoe papers NAME shows one with its numbers")
+    print("full, small: estimated training time on one core; ran: of how many runs; * data not here")
+    print("eunoe papers NAME shows one with its numbers, eunoe reproduce NAME runs it")
 
 
-def _show_one(recipe: "Recipe", out: Path) -> None:
+def _show_one(exhibit: "Exhibit", out: Path, results: Path) -> None:
     from eunoe.papers.cost import total
-    from eunoe.papers.papers import library
-    from eunoe.papers.reproduce import Choice, progress
+    from eunoe.papers.exhibit import SCALES
+    from eunoe.papers.library import library
 
-    exhibit = recipe.exhibit
-    paper = library().papers[exhibit.paper]
-    print(f"{recipe.name}: {paper.title}, {exhibit.where}")
-    print(f"setting: {exhibit.setting}")
+    source = exhibit.source
+    paper = library().papers[source.paper]
+    print(f"{exhibit.name}: {paper.title}, {source.where}")
+    print(f"setting: {source.setting}")
     for about, lines in {"base setting": paper.settings, "left open, chosen here": paper.chosen}.items():
         print(f"{about}:")
         for line in lines:
             print(f"  - {line}")
-    if recipe.differs:
-        print(f"this recipe: {recipe.differs}")
-    print(exhibit.sentence)
-    print(f"measured: {recipe.measured}")
-    for claim in recipe.claims:
+    if exhibit.differs:
+        print(f"here: {exhibit.differs}")
+    print(source.sentence)
+    print(f"measured: {exhibit.measured}")
+    for claim in exhibit.claims:
         print(f"claim tested: {claim.sentence}")
-    for scale in ("full", "small"):
-        runs = recipe.runs(scale)
-        samples, seconds = total(runs)
-        print(f"{scale}: {len(runs)} runs, {samples:.1e} samples, about {duration(seconds)} of one core")
-        if ran := _ran(progress(Choice(recipe, scale, out))):
-            print(f"  run so far: {ran}; eunoe reproduce {recipe.name} --scale {scale} --report shows them")
-    for note in library().notes(recipe.exhibit_name or recipe.name):
+    for scale in SCALES:
+        planned = exhibit.plan(scale)
+        samples, seconds = total(planned)
+        print(f"{scale}: {len(planned)} runs, {samples:.1e} samples, about {duration(seconds)} of one core")
+        if ran := _ran(exhibit, scale, out, results):
+            print(f"  run so far: {ran}; eunoe reproduce {exhibit.name} --scale {scale} --report shows them")
+    for note in library().notes(exhibit.source_name or exhibit.name):
         print(f"note ({note.about}): {note.says}. Used here: {note.resolved}.")
-    if exhibit.cells:
-        _show_cells(exhibit)
-    if exhibit.orientation:
-        other = library().exhibit(exhibit.orientation)
+    if source.cells:
+        _show_cells(source)
+    if source.orientation:
+        other = library().source(source.orientation)
         _show_cells(other, f"For orientation only: {other.paper}, {other.where}, {other.setting}")
 
 
-def _show_cells(exhibit: "Exhibit", title: str | None = None) -> None:
+def _show_cells(source: "Source", title: str | None = None) -> None:
     from eunoe.cli.tables import show
 
-    doubtful = dict.fromkeys(exhibit.doubtful, " (doubtful)")
-    rows = [[label, cell.text + doubtful.get(label, "")] for label, cell in exhibit.cells.items()]
-    show([exhibit.measure, "paper"], rows, title)
+    doubtful = dict.fromkeys(source.doubtful, " (doubtful)")
+    rows = [[label, cell.text + doubtful.get(label, "")] for label, cell in source.cells.items()]
+    show([source.measure, "paper"], rows, title)
 
 
 def _show_results(results: "Results") -> None:
     from eunoe.cli.tables import show
-    from eunoe.papers.papers import library
+    from eunoe.papers.library import library
 
-    recipe, exhibit = results.recipe, results.recipe.exhibit
+    exhibit, source = results.exhibit, results.exhibit.source
     small = results.scale == "small"
     scale = "SMALL SCALE, not the paper's setting: " if small else ""
     # What a table says of the last hundred rounds holds at the paper's scale only.
-    measured = recipe.read_off if small else recipe.measured
-    title = f"{scale}{recipe.name} ({exhibit.paper}, {exhibit.where}), {measured}"
+    measured = exhibit.read_off if small else exhibit.measured
+    title = f"{scale}{exhibit.name} ({source.paper}, {source.where}), {measured}"
     ours = "ours (small)" if small else "ours"
     rows = [
-        [row.label, row.paper, row.ours, row.difference, str(row.seeds or ""), row.length]
+        [row.label, row.paper, row.ours, row.difference, row.count, row.length]
         for row in results.rows
         if not row.stand_in
     ]
     if rows:
         show(["run", "paper", ours, "difference", "seeds", "rounds"], rows, title)
     stood = [
-        [row.label, row.stand_in, row.ours, str(row.seeds), row.length]
-        for row in results.rows
-        if row.stand_in
+        [row.label, row.stand_in, row.ours, row.count, row.length] for row in results.rows if row.stand_in
     ]
     if stood:
         show(
@@ -205,17 +243,18 @@ def _show_results(results: "Results") -> None:
         print(f"stopped early {stopped}")
     for verdict in results.verdicts:
         print(f"claim: {verdict.claim.sentence}\n  {verdict.text()}")
-    for note in library().notes(recipe.exhibit_name or recipe.name):
+    for note in library().notes(exhibit.source_name or exhibit.name):
         print(f"note ({note.about}): used here: {note.resolved}.")
-    if recipe.differs:
-        print(f"this recipe: {recipe.differs}.")
+    if exhibit.differs:
+        print(f"here: {exhibit.differs}.")
 
 
-def _ran(state: dict[str, int]) -> str:
-    if not state["begun"]:
-        return ""
-    part = state["begun"] - state["ended"]
-    return f"{state['ended']} of {state['runs']}" + (f", {part} in part" if part else "")
+def _ran(exhibit: "Exhibit", scale: "Scale", out: Path, results: Path) -> str:
+    """How many runs there are, of how many; empty if there are none."""
+    from eunoe.papers.found import count
+
+    begun = count(exhibit, scale, out, results)
+    return f"{begun}/{max(begun, len(exhibit.plan(scale)))}" if begun else ""
 
 
 def duration(seconds: float) -> str:
@@ -226,9 +265,11 @@ def duration(seconds: float) -> str:
     return f"{seconds:.0f} s"
 
 
-def _scale(text: str) -> "Scale":
-    from eunoe.errors import InputError
-
-    if text not in ("full", "small"):
-        raise InputError(f"--scale is full or small, not {text!r}")
-    return text  # type: ignore[return-value]
+def _scale(text: str | None) -> "Scale | None":
+    if text is None:
+        return None
+    if text == "full":
+        return "full"
+    if text == "small":
+        return "small"
+    raise InputError(f"--scale is full or small, not {text!r}")

@@ -1,12 +1,12 @@
-"""Every table and figure of the papers as a recipe that runs it, found by name."""
+"""Every table and figure of the papers as an exhibit that can be run again, found by name."""
 
 from functools import cache
 from importlib import import_module
 
 from eunoe.errors import InputError, nearest
-from eunoe.papers.base import Recipe, Run, Scale, Variant
+from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale, Variant
 
-__all__ = ["Recipe", "Run", "Scale", "Variant", "find_recipe", "recipes"]
+__all__ = ["Exhibit", "PlannedRun", "Scale", "Variant", "all_exhibits", "find_exhibit"]
 
 _FILES = (
     "learning_rates",
@@ -25,18 +25,18 @@ _FILES = (
 
 
 @cache
-def recipes() -> dict[str, Recipe]:
-    """All recipes by name."""
-    found: dict[str, Recipe] = {}
+def all_exhibits() -> dict[str, Exhibit]:
+    """All exhibits by name."""
+    found: dict[str, Exhibit] = {}
     for file in _FILES:
-        for recipe in import_module(f"eunoe.papers.exhibits.{file}").RECIPES:
-            assert recipe.name not in found, f"two recipes are called {recipe.name}"
-            found[recipe.name] = recipe
+        for exhibit in import_module(f"eunoe.papers.exhibits.{file}").EXHIBITS:
+            assert exhibit.name not in found, f"two exhibits are called {exhibit.name}"
+            found[exhibit.name] = exhibit
     return found
 
 
-def find_recipe(name: str) -> Recipe:
-    """The recipe of this name."""
-    if name not in recipes():
-        raise InputError(f"no recipe is called {name!r}; {nearest(name, recipes())}")
-    return recipes()[name]
+def find_exhibit(name: str) -> Exhibit:
+    """The exhibit of this name."""
+    if name not in all_exhibits():
+        raise InputError(f"no table or figure is called {name!r}; {nearest(name, all_exhibits())}")
+    return all_exhibits()[name]

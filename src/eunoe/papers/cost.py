@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.papers.base import Run
+from eunoe.runs.sweep import Planned
 
 # Training samples, those of the public set and of the clients' validation parts included.
 SIZES = {
@@ -67,7 +67,7 @@ def core_seconds(config: Mapping[str, Any]) -> float:
     return samples(config) / rate
 
 
-def total(runs: Iterable[Run]) -> tuple[float, float]:
+def total(runs: Iterable[Planned]) -> tuple[float, float]:
     """Samples and core-seconds of all runs together."""
     runs = list(runs)
-    return sum(samples(run.config) for run in runs), sum(core_seconds(run.config) for run in runs)
+    return sum(samples(run.values) for run in runs), sum(core_seconds(run.values) for run in runs)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from eunoe.records.statistics import mean_std
+
 # What the quantities are called that runs record.
 QUANTITIES = {
     "accuracy": "test accuracy",
@@ -28,7 +30,7 @@ QUANTITIES = {
 class Outcome:
     """What one run recorded: for each quantity its value by round, and whether it diverged.
 
-    `config` is that of the recipe: a run that was stopped early has recorded fewer rounds.
+    `config` is that of the exhibit: a run that was stopped early has recorded fewer rounds.
     """
 
     config: Mapping[str, Any]
@@ -67,11 +69,7 @@ class Measure:
 
     def mean_text(self, values: Sequence[float]) -> str:
         """The mean of values, and their standard deviation if there are several."""
-        center = sum(values) / len(values)
-        if len(values) == 1:
-            return self.text(center)
-        digits = max(self.digits, 1)
-        return f"{center:.{digits}f} ± {statistics.stdev(values):.{digits}f}"
+        return mean_std(values, self.digits if len(values) == 1 else max(self.digits, 1))
 
     def signed(self, difference: float) -> str:
         """A difference of two values; of counted rounds it has a digit more where it is a mean."""

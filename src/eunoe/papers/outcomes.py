@@ -1,4 +1,4 @@
-"""From the records of a run to the quantities by round that the recipes' measures read."""
+"""From the records of a run to the quantities by round that the exhibits' measures read."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -6,12 +6,25 @@ from typing import Any
 import numpy as np
 
 from eunoe.metrics import forgetting
+from eunoe.papers.found import FoundRun
 from eunoe.papers.measures import Outcome
 from eunoe.records.reader import Array, RunRecords, numbers
 
 
-def outcome_of(run: RunRecords, config: Mapping[str, Any]) -> Outcome:
-    """What a run recorded, by quantity and round."""
+def outcome_of(found: FoundRun) -> Outcome:
+    """What a run recorded, by quantity and round; nothing of one that diverged or has no round yet."""
+    config, run = found.planned.values, found.run
+    if run.records.status["state"] == "diverged":
+        return Outcome(config, {}, diverged=True)
+    if not run.records.metrics:
+        return Outcome(config, {})
+    series = series_of(run.records)
+    last = int(run.records.metrics[-1]["round"])
+    return Outcome(config, {**series, **{name: {last: value} for name, value in run.after.items()}})
+
+
+def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
+    """The quantities that a run recorded, by round."""
     rounds = run.rounds
     series: dict[str, dict[int, float]] = {
         "accuracy": _by_round(rounds, run.curve("accuracy")),
@@ -21,7 +34,7 @@ def outcome_of(run: RunRecords, config: Mapping[str, Any]) -> Outcome:
         read = _PROBES.get(str(probe["probe"]))
         for quantity, value in (read(probe) if read else {}).items():
             series.setdefault(quantity, {})[int(probe["round"])] = value
-    return Outcome(config, series)
+    return series
 
 
 def _by_round(rounds: list[int], values: Array) -> dict[int, float]:

@@ -1,7 +1,7 @@
 """The settings that the papers' experiments share, written down once."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config
+from eunoe.papers.exhibit import Config
 
 FEDAVG: Config = {"method": {"name": "fedavg"}, "loss": {"name": "ce"}}
 TCE: Config = {"loss": {"name": "tce"}}
@@ -10,7 +10,7 @@ WSM: Config = {"loss": {"name": "wsm"}}
 GROUP: Config = {"model": {"name": "resnet18", "norm": "group", "pool": "corner"}}
 BATCH: Config = {"model": {"name": "resnet18", "norm": "batch", "pool": "corner"}}
 # The WSM paper has the norm as a parameter; where it does not say which one, both are run.
-BOTH_NORMS: dict[str, Config] = {"": GROUP, "batch ": BATCH}
+BOTH_NORMS: dict[str, Config] = {"": GROUP, "batch": BATCH}
 LENET: Config = {"model": {"name": "lenet"}}
 WITH_LENET = "LeNet in place of ResNet-18, at the learning rate 0.01"
 

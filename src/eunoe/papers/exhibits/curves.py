@@ -1,15 +1,19 @@
 """Accuracy over rounds at the best learning rates: figure 3 of the TCE paper, 3.2, 3.4, 3.5 of the thesis."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, highest, least_gain, mean_gain
+from eunoe.papers.claims import Claim
+from eunoe.papers.comparisons import highest, least_gain, mean_gain
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import BATCH, GROUP, SMALL_RESNET, TCE, WSM, reweighting, reweighting_data
+from eunoe.papers.keys import key
 from eunoe.papers.measures import height
 
 
 def line(data: str, name: str, lr: float, *changes: Config) -> Variant:
     """One curve."""
-    return Variant(f"{data} {name}", merge({"training": {"lr": lr}}, reweighting_data(data), *changes))
+    return Variant(
+        key(data=data, method=name), merge({"training": {"lr": lr}}, reweighting_data(data), *changes)
+    )
 
 
 # The thesis names no learning rates here: the best of its table 3.3 that are not doubtful.
@@ -22,8 +26,8 @@ NORMS = (
 CURVE = {"": height("accuracy")}
 ABOVE = "stays above FedAvg (mean accuracy over rounds)"
 
-RECIPES = (
-    Recipe(
+EXHIBITS = (
+    Exhibit(
         "tce-fig3",
         reweighting("tce"),
         (
@@ -40,9 +44,11 @@ RECIPES = (
             Claim(f"with group norm TCE {ABOVE}", least_gain("fedavg+tce group", "fedavg group")),
         ),
         SMALL_RESNET,
-        ("cifar10 fedavg group", "cifar10 fedavg+tce group", "cifar10 fedavg+tce batch"),
+        tuple(
+            key(data="cifar10", method=m) for m in ("fedavg group", "fedavg+tce group", "fedavg+tce batch")
+        ),
     ),
-    Recipe(
+    Exhibit(
         "thesis-fig3.2",
         reweighting("thesis"),
         (
@@ -56,10 +62,10 @@ RECIPES = (
         CURVE,
         (Claim(f"WSM {ABOVE}", mean_gain("fedavg+wsm", "fedavg")),),
         SMALL_RESNET,
-        ("cifar10 fedavg", "cifar10 fedavg+wsm"),
+        (key(data="cifar10", method="fedavg"), key(data="cifar10", method="fedavg+wsm")),
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "thesis-fig3.4",
         reweighting("thesis"),
         NORMS,
@@ -77,7 +83,7 @@ RECIPES = (
         SMALL_RESNET,
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "thesis-fig3.5",
         reweighting("thesis", {"rounds": 8000}),
         NORMS,
@@ -85,7 +91,7 @@ RECIPES = (
         (
             Claim(
                 "WSM with batch norm stays above the other three (mean accuracy over rounds)",
-                highest("cifar10 fedavg+wsm batch", [other.label for other in NORMS[:3]]),
+                highest(NORMS[3].key, [other.key for other in NORMS[:3]]),
             ),
         ),
         SMALL_RESNET,

@@ -1,9 +1,11 @@
 """The FedCurv paper: table 1 and figures 1 and 2, and the search for its penalty weight."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, NotReached, Values, lowest, of_converged
+from eunoe.papers.claims import Claim, NotReached, Values, of_converged
+from eunoe.papers.comparisons import above, lowest
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import FEDCURV
+from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import at_planned_end, height, rounds_to
 
 # The weight depends on the scale of the Fisher information, which the paper does not define. Its grid has
@@ -22,19 +24,26 @@ def methods(epochs: int) -> tuple[Variant, ...]:
     """The three methods, with the weights that the paper found."""
     mu = 2.5e-4 if epochs == 50 else 1e-5
     return (
-        Variant("fedcurv", {"method": {"name": "fedcurv", "weight": 1.0}}),
-        Variant("fedprox", {"method": {"name": "fedprox", "mu": mu}}),
-        Variant("fedavg", {}),
+        Variant(key(method="fedcurv"), {"method": {"name": "fedcurv", "weight": 1.0}}),
+        Variant(key(method="fedprox"), {"method": {"name": "fedprox", "mu": mu}}),
+        Variant(key(method="fedavg"), {}),
     )
+
+
+def cell(method: str, measure: str) -> Key:
+    """What is read off the runs of a method."""
+    return key(method=method, measure=measure)
 
 
 def least_inside(target: str) -> Claim:
     """The claim that the best weight is none of the ends of the grid, by the rounds that it saves."""
 
-    def statistic(values: Values) -> float:
-        by_weight = [values[f"weight={weight} {target}"] for weight in WEIGHTS]
-        if all(isinstance(value, NotReached) for value in by_weight):
-            raise KeyError("no weight gets there")
+    cells = [key(weight=weight, measure=target) for weight in WEIGHTS]
+
+    def statistic(values: Values) -> float | None:
+        by_weight = [values[cell] for cell in cells if cell in values]
+        if len(by_weight) < len(cells) or all(isinstance(value, NotReached) for value in by_weight):
+            return None
         ends, inside = (by_weight[0], by_weight[-1]), by_weight[1:-1]
         return of_converged(min, ends) - of_converged(min, inside)
 
@@ -42,14 +51,14 @@ def least_inside(target: str) -> Claim:
     return Claim(sentence, statistic, "rounds")
 
 
-def recipes(epochs: int, figure: str) -> tuple[Recipe, Recipe]:
+def both(epochs: int, figure: str) -> tuple[Exhibit, Exhibit]:
     """The half of table 1 for a number of local epochs, and its figure."""
     name = f"fedcurv-table1-e{epochs}"
     common = merge(FEDCURV, {"training": {"epochs": epochs}})
     faster = tuple(
         Claim(
             f"FedCurv reaches {float(target):.0%} in fewer rounds than FedProx and FedAvg",
-            lowest(f"fedcurv {target}", (f"fedprox {target}", f"fedavg {target}")),
+            lowest(cell("fedcurv", target), (cell("fedprox", target), cell("fedavg", target))),
             "rounds",
             ("fedprox", "fedavg"),
         )
@@ -57,9 +66,13 @@ def recipes(epochs: int, figure: str) -> tuple[Recipe, Recipe]:
     )
     early = "(mean accuracy over the first fifth of the rounds)"
     curves = (
-        Claim(f"FedCurv starts above FedAvg {early}", lambda v: v["fedcurv start"] - v["fedavg start"]),
-        Claim(f"FedProx starts above FedAvg {early}", lambda v: v["fedprox start"] - v["fedavg start"]),
-        Claim("FedCurv ends above FedProx", lambda v: v["fedcurv end"] - v["fedprox end"]),
+        Claim(
+            f"FedCurv starts above FedAvg {early}", above(cell("fedcurv", "start"), cell("fedavg", "start"))
+        ),
+        Claim(
+            f"FedProx starts above FedAvg {early}", above(cell("fedprox", "start"), cell("fedavg", "start"))
+        ),
+        Claim("FedCurv ends above FedProx", above(cell("fedcurv", "end"), cell("fedprox", "end"))),
     )
     read_off = {
         "": height("accuracy"),
@@ -68,18 +81,18 @@ def recipes(epochs: int, figure: str) -> tuple[Recipe, Recipe]:
     }
     shrunk = small(3 if epochs == 50 else 12)
     return (
-        Recipe(name, common, methods(epochs), ROUNDS_TO, faster, shrunk, seeds=1),
-        Recipe(figure, common, methods(epochs), read_off, curves, shrunk, seeds=1, shares=name),
+        Exhibit(name, common, methods(epochs), ROUNDS_TO, faster, shrunk, seeds=1),
+        Exhibit(figure, common, methods(epochs), read_off, curves, shrunk, seeds=1, shares=name),
     )
 
 
-RECIPES = (
-    *recipes(50, "fedcurv-fig1"),
-    *recipes(10, "fedcurv-fig2"),
-    Recipe(
+EXHIBITS = (
+    *both(50, "fedcurv-fig1"),
+    *both(10, "fedcurv-fig2"),
+    Exhibit(
         "fedcurv-weight",
         merge(FEDCURV, {"rounds": 60, "stop": {"test_target": 0.9}}),
-        tuple(Variant(f"weight={w}", {"method": {"name": "fedcurv", "weight": w}}) for w in WEIGHTS),
+        tuple(Variant(key(weight=w), {"method": {"name": "fedcurv", "weight": w}}) for w in WEIGHTS),
         {"0.90": rounds_to(0.9), "0.50": rounds_to(0.5)},
         (least_inside("0.90"), least_inside("0.50")),
         small(6),

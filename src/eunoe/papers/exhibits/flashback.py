@@ -3,9 +3,11 @@
 from collections.abc import Callable, Sequence
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, Statistic, Values, highest, least, lowest
+from eunoe.papers.claims import Claim, Statistic, Values, least
+from eunoe.papers.comparisons import above, exceeds, highest, lowest
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
+from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import Measure, fluctuation, height, over_rounds, rounds_to
 
 # The paper's target accuracies, of which rounds to 50, 75 and 95% are counted.
@@ -65,11 +67,11 @@ def flashback(data: str) -> Config:
     return {"method": {"name": "flashback", "gamma": GAMMA[data]}}
 
 
-def methods(data: str, names: tuple[str, ...] = METHODS, prefix: str = "") -> tuple[Variant, ...]:
-    """A line for each method."""
+def methods(data: str, names: tuple[str, ...] = METHODS, named: str = "") -> tuple[Variant, ...]:
+    """A line for each method; `named` is the data set where there are several."""
     return tuple(
         Variant(
-            f"{prefix}{name}",
+            key(data=named, method=name),
             merge(
                 DATA[data],
                 BASELINES[name] if name in BASELINES else flashback(data),
@@ -80,21 +82,21 @@ def methods(data: str, names: tuple[str, ...] = METHODS, prefix: str = "") -> tu
     )
 
 
-def table(data: str) -> Recipe:
+def table(data: str) -> Exhibit:
     """The columns of table 1 for a data set."""
     shares = {"50%": 0.5, "75%": 0.75, "95%": 0.95}
     # A server without a GPU takes hours for what FedDF may do in a few rounds.
     shorter = {
-        "feddf steps=3000": {"steps": 3000},
-        "feddf steps=3000,keep_average": {"steps": 3000, "keep_average": True},
+        "steps=3000": {"steps": 3000},
+        "steps=3000,keep_average": {"steps": 3000, "keep_average": True},
     }
     fewer = tuple(
-        Variant(label, merge(DATA[data], BASELINES["feddf"], {"method": options}))
-        for label, options in shorter.items()
+        Variant(key(method="feddf", server=name), merge(DATA[data], BASELINES["feddf"], {"method": options}))
+        for name, options in shorter.items()
     )
     # What stops earlier is still FedDF; what its authors do not do is not.
-    rivals = (*BASELINES, "feddf steps=3000")
-    return Recipe(
+    rivals = (*(key(method=name) for name in BASELINES), fewer[0].key)
+    return Exhibit(
         f"flashback-table1-{data}",
         FLASHBACK,
         (*methods(data), *fewer),
@@ -102,7 +104,9 @@ def table(data: str) -> Recipe:
         tuple(
             Claim(
                 f"Flashback reaches {column} of {TARGETS[data]:.1%} in fewer rounds than every baseline",
-                lowest(f"flashback {column}", tuple(f"{name} {column}" for name in rivals)),
+                lowest(
+                    key(method="flashback", measure=column), [rival.but(measure=column) for rival in rivals]
+                ),
                 "rounds",
                 tuple(BASELINES),
             )
@@ -111,7 +115,7 @@ def table(data: str) -> Recipe:
             if (data, column) != ("cinic10", "50%")
         ),
         SMALL,
-        ("fedavg", "flashback"),
+        (key(method="fedavg"), key(method="flashback")),
         seeds=1,
     )
 
@@ -119,17 +123,21 @@ def table(data: str) -> Recipe:
 FIGURES = {"fig3": "accuracy", "fig4": "distribution", "fig5": "saw-tooth", "fig14": "round-forgetting"}
 
 
-def by_data(figure: str, measure: Measure, *claims: Claim, central: bool = False) -> Recipe:
+def by_data(figure: str, measure: Measure, *claims: Claim, central: bool = False) -> Exhibit:
     """A figure that shows all methods on all three data sets, and central training on the public data."""
-    public = tuple(Variant(f"{data} central", merge(changes, CENTRAL)) for data, changes in DATA.items())
-    return Recipe(
+    public = tuple(
+        Variant(key(data=data, method="central"), merge(changes, CENTRAL)) for data, changes in DATA.items()
+    )
+    return Exhibit(
         f"flashback-{figure}",
         FLASHBACK,
-        tuple(variant for data in DATA for variant in methods(data, prefix=f"{data} ")) + public * central,
+        tuple(variant for data in DATA for variant in methods(data, named=data)) + public * central,
         {"": measure},
         claims,
         merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8}),
-        ("cifar10 fedavg", "cifar10 fedntd", "cifar10 flashback", *["cifar10 central"] * central),
+        tuple(
+            key(data="cifar10", method=m) for m in ("fedavg", "fedntd", "flashback", *["central"] * central)
+        ),
         seeds=1,
         shares="flashback-fig3" if figure != "fig3" else "",
         draws=FIGURES[figure],
@@ -138,19 +146,17 @@ def by_data(figure: str, measure: Measure, *claims: Claim, central: bool = False
 
 def on_all_data(
     sentence: str,
-    extreme: Callable[[str, Sequence[str]], Statistic],
+    extreme: Callable[[Key, Sequence[Key]], Statistic],
     unit: str = "points",
     mine: str = "flashback",
     others: Sequence[str] = tuple(BASELINES),
 ) -> Claim:
     """A claim on a method against others: on the data, of those that were run, where it holds least."""
-    by_data = {data: extreme(f"{data} {mine}", [f"{data} {name}" for name in others]) for data in DATA}
+    cells = [key(data=data, method=mine) for data in DATA]
+    by_data = {cell: extreme(cell, [cell.but(method=name) for name in others]) for cell in cells}
 
-    def statistic(values: Values) -> float:
-        ran = [data for data in DATA if f"{data} {mine}" in values]
-        if not ran:
-            raise KeyError(mine)
-        return least([by_data[data](values) for data in ran])
+    def statistic(values: Values) -> float | None:
+        return least(compare(values) for cell, compare in by_data.items() if cell in values)
 
     return Claim(sentence, statistic, unit, tuple(others))
 
@@ -171,21 +177,25 @@ FEDNTD_NEXT = on_all_data(
 RISES_LEAST = on_all_data("local training raises Flashback's loss least", lowest, "of loss")
 STEADIEST = on_all_data("the forgetting of a round fluctuates least with Flashback", lowest)
 
-RECIPES = (
+EXHIBITS = (
     *(table(data) for data in DATA),
-    Recipe(
+    Exhibit(
         "flashback-fig1",
         FLASHBACK,
         methods("cifar10", tuple(BASELINES)),
         {"": over_rounds("round_forgetting")},
-        (Claim("a round of FedAvg takes more than 5 points from a class", lambda v: v["fedavg"] - 0.05),),
+        (
+            Claim(
+                "a round of FedAvg takes more than 5 points from a class", exceeds(key(method="fedavg"), 0.05)
+            ),
+        ),
         SMALL,
-        ("fedavg",),
+        (key(method="fedavg"),),
         seeds=1,
         shares="flashback-table1-cifar10",
         draws="per-class",
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig2",
         FLASHBACK,
         methods("cifar10", ("fedavg", "fedntd", "feddf", "flashback")),
@@ -193,15 +203,15 @@ RECIPES = (
         (
             Claim(
                 "Flashback loses less than FedAvg in local training",
-                lambda v: v["fedavg local"] - v["flashback local"],
+                above(key(method="fedavg", measure="local"), key(method="flashback", measure="local")),
             ),
             Claim(
                 "Flashback loses less than FedAvg in the merge",
-                lambda v: v["fedavg merge"] - v["flashback merge"],
+                above(key(method="fedavg", measure="merge"), key(method="flashback", measure="merge")),
             ),
         ),
         merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 6}),
-        ("fedavg", "flashback"),
+        (key(method="fedavg"), key(method="flashback")),
         seeds=1,
         draws="local-models",
     ),

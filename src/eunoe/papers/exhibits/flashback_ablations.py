@@ -1,10 +1,12 @@
 """What makes Flashback work: figures 6, 8 to 13, 15 and 16 of its paper, all on CIFAR-10."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, highest, least_gain
+from eunoe.papers.claims import Claim, Values
+from eunoe.papers.comparisons import above, exceeds, highest, least_gain
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
 from eunoe.papers.exhibits.flashback import SMALL, flashback
+from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import at_end, drop_from_best, height, last_rounds, over_rounds
 
 OURS = flashback("cifar10")
@@ -14,57 +16,71 @@ SERVER_ONLY = merge(OURS, {"method": {"local": "ce"}})
 NOT_TRUE = merge(OURS, {"method": {"local": "ntd"}})
 FEDNTD: Config = {"method": {"name": "fedntd"}}
 # Shares of the training data: 9000, 1125 and 450 samples after a tenth is put aside for validation.
-PUBLIC: dict[str, Config] = {
-    "9000": {"public": {"share": 0.2}},
-    "1125": {},
-    "450": {"public": {"share": 0.01}},
+PUBLIC: dict[Key, Config] = {
+    key(public=9000): {"public": {"share": 0.2}},
+    key(public=1125): {},
+    key(public=450): {"public": {"share": 0.01}},
     # The paper does not say how unequal the classes are; here the largest is several times the smallest.
-    "1283 unbalanced": {"public": {"share": 0.0, "count": 1426, "alpha": 1.0}},
+    key(public=1283, mix="unbalanced"): {"public": {"share": 0.0, "count": 1426, "alpha": 1.0}},
 }
 GAMMAS = (0.001, 0.01, 0.025, 0.1, 0.5, 1.0)
 FEW: Config = merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8})
 
-RECIPES = (
-    Recipe(
+
+def method(name: str, measure: str = "") -> Key:
+    """The line of a method, or what is read off its runs."""
+    return key(method=name, measure=measure)
+
+
+def near_fedntd(values: Values) -> float | None:
+    """How far Flashback with not-true distillation is from being three points away from FedNTD."""
+    apart = above(method("flashback with ntd"), method("fedntd"))(values)
+    return None if apart is None else 0.03 - abs(apart)
+
+
+EXHIBITS = (
+    Exhibit(
         "flashback-fig6",
         FLASHBACK,
-        (Variant("fedavg+fine-tuning", FINE_TUNED), Variant("flashback", OURS)),
+        (Variant(method("fedavg+fine-tuning"), FINE_TUNED), Variant(method("flashback"), OURS)),
         {"": height("accuracy"), "drop": drop_from_best()},
         (
             Claim(
                 "Flashback is more accurate than fine-tuning",
-                lambda v: v["flashback"] - v["fedavg+fine-tuning"],
+                above(method("flashback"), method("fedavg+fine-tuning")),
             ),
             Claim(
                 "fine-tuning falls further from its best than Flashback",
-                lambda v: v["fedavg+fine-tuning drop"] - v["flashback drop"],
+                above(method("fedavg+fine-tuning", "drop"), method("flashback", "drop")),
             ),
         ),
         FEW,
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig8",
         merge(FLASHBACK, {"rounds": 30}),
-        (Variant("fedavg", {}),),
+        (Variant(method("fedavg"), {}),),
         {"": over_rounds("count_accuracy", "correlation")},
         (
             Claim(
-                "accuracy on a class goes with a client's label count", lambda v: v["fedavg"], "correlation"
+                "accuracy on a class goes with a client's label count",
+                exceeds(method("fedavg")),
+                "correlation",
             ),
         ),
         merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 4}),
         seeds=1,
         draws="one-client",
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig9",
         merge(FLASHBACK, {"rounds": 30, "probes": [{"metric": "probability", "every": 1}]}),
-        (Variant("fedavg", {}),),
+        (Variant(method("fedavg"), {}),),
         {"": over_rounds("count_probability", "correlation")},
         (
             Claim(
                 "the mean probability of a class goes with its label count",
-                lambda v: v["fedavg"],
+                exceeds(method("fedavg")),
                 "correlation",
             ),
         ),
@@ -72,36 +88,37 @@ RECIPES = (
         seeds=1,
         draws="probabilities",
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig10",
         FLASHBACK,
         (
-            Variant("flashback", OURS),
-            Variant("clients only", CLIENTS_ONLY),
-            Variant("server only", SERVER_ONLY),
+            Variant(method("flashback"), OURS),
+            Variant(method("clients only"), CLIENTS_ONLY),
+            Variant(method("server only"), SERVER_ONLY),
         ),
         {"": height("accuracy")},
         (
             Claim(
-                "either side alone falls short of both", highest("flashback", ("clients only", "server only"))
+                "either side alone falls short of both",
+                highest(method("flashback"), (method("clients only"), method("server only"))),
             ),
         ),
         FEW,
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig15",
         FLASHBACK,
         (
-            Variant("flashback", OURS),
-            Variant("clients only", CLIENTS_ONLY),
-            Variant("server only", SERVER_ONLY),
+            Variant(method("flashback"), OURS),
+            Variant(method("clients only"), CLIENTS_ONLY),
+            Variant(method("server only"), SERVER_ONLY),
         ),
         {"": over_rounds("local_loss_rise", "loss", first=2)},
         (
             Claim(
                 "local training raises the loss less with distillation at the clients than without",
-                lambda v: v["server only"] - v["clients only"],
+                above(method("server only"), method("clients only")),
                 "loss",
             ),
         ),
@@ -110,37 +127,45 @@ RECIPES = (
         draws="saw-tooth",
         shares="flashback-fig10",
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig11",
         FLASHBACK,
-        (Variant("flashback", OURS), Variant("flashback with ntd", NOT_TRUE), Variant("fedntd", FEDNTD)),
+        (
+            Variant(method("flashback"), OURS),
+            Variant(method("flashback with ntd"), NOT_TRUE),
+            Variant(method("fedntd"), FEDNTD),
+        ),
         {"": height("accuracy")},
         (
             Claim(
                 "Flashback's own loss beats not-true distillation",
-                highest("flashback", ("flashback with ntd",)),
+                highest(method("flashback"), (method("flashback with ntd"),)),
             ),
             Claim(
                 "with not-true distillation it is about as good as FedNTD (within 3 points)",
-                lambda v: 0.03 - abs(v["flashback with ntd"] - v["fedntd"]),
+                near_fedntd,
             ),
         ),
         FEW,
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig16",
         FLASHBACK,
-        (Variant("flashback", OURS), Variant("flashback with ntd", NOT_TRUE), Variant("fedntd", FEDNTD)),
+        (
+            Variant(method("flashback"), OURS),
+            Variant(method("flashback with ntd"), NOT_TRUE),
+            Variant(method("fedntd"), FEDNTD),
+        ),
         {"": over_rounds("round_forgetting")},
         (
             Claim(
                 "with not-true distillation a round forgets more than with Flashback's own loss",
-                lambda v: v["flashback with ntd"] - v["flashback"],
+                above(method("flashback with ntd"), method("flashback")),
             ),
             Claim(
                 "with not-true distillation a round forgets more than with FedNTD",
-                lambda v: v["flashback with ntd"] - v["fedntd"],
+                above(method("flashback with ntd"), method("fedntd")),
             ),
         ),
         FEW,
@@ -148,17 +173,20 @@ RECIPES = (
         draws="distribution",
         shares="flashback-fig11",
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig12",
         FLASHBACK,
         tuple(
-            Variant(f"public={size} {name}", merge(method, changes))
-            for size, changes in PUBLIC.items()
-            for name, method in {"flashback": OURS, "central": CENTRAL}.items()
+            Variant(public.but(method=name), merge(options, changes))
+            for public, changes in PUBLIC.items()
+            for name, options in {"flashback": OURS, "central": CENTRAL}.items()
         ),
         {"": last_rounds("accuracy")},
         (
-            Claim("more public data help", lambda v: v["public=9000 flashback"] - v["public=450 flashback"]),
+            Claim(
+                "more public data help",
+                above(key(public=9000, method="flashback"), key(public=450, method="flashback")),
+            ),
             Claim(
                 "Flashback beats central training on public data of every size",
                 least_gain("flashback", "central"),
@@ -167,22 +195,25 @@ RECIPES = (
         FEW,
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "flashback-fig13",
         FLASHBACK,
         tuple(
-            Variant(f"gamma={gamma}", {"method": {"name": "flashback", "gamma": gamma}}) for gamma in GAMMAS
+            Variant(key(gamma=gamma), {"method": {"name": "flashback", "gamma": gamma}}) for gamma in GAMMAS
         ),
         {"": height("accuracy"), "end": at_end("accuracy")},
         (
             Claim(
                 "gamma 0.001 learns more slowly than 0.025 (mean accuracy over rounds)",
-                lambda v: v["gamma=0.025"] - v["gamma=0.001"],
+                above(key(gamma=0.025), key(gamma=0.001)),
             ),
-            Claim("gamma 1 ends below 0.025", lambda v: v["gamma=0.025 end"] - v["gamma=1.0 end"]),
+            Claim(
+                "gamma 1 ends below 0.025",
+                above(key(gamma=0.025, measure="end"), key(gamma=1.0, measure="end")),
+            ),
         ),
         FEW,
-        ("gamma=0.001", "gamma=0.025", "gamma=1.0"),
+        (key(gamma=0.001), key(gamma=0.025), key(gamma=1.0)),
         seeds=1,
     ),
 )

@@ -2,9 +2,11 @@
 thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same runs."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, mean_loss
+from eunoe.papers.claims import Claim
+from eunoe.papers.comparisons import exceeds, mean_loss
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import BOTH_NORMS, GROUP, SMALL_RESNET, TCE, WSM, reweighting
+from eunoe.papers.keys import key
 from eunoe.papers.measures import Measure, at_fraction
 
 # For each paper: its loss, its norms, and the figures with their rounds. What the papers call round 1 is the
@@ -19,14 +21,16 @@ ROUNDS, EARLY = 4000, 2
 
 
 # Early on the papers claim no advantage for WSM.
-FROM_THE_START = Claim("FedAvg forgets others' data from the beginning", lambda v: v["cifar10 fedavg"])
+FROM_THE_START = Claim(
+    "FedAvg forgets others' data from the beginning", exceeds(key(data="cifar10", method="fedavg"))
+)
 
 
 def claims(loss: str, where: str) -> tuple[Claim, ...]:
     """The claims that a loss forgets less than cross-entropy and, of WSM, that it prefers own data less."""
     name = loss.upper()
     less = Claim(f"{name} forgets less of others' data {where}", mean_loss(f"fedavg+{loss}", "fedavg"))
-    own = Claim(f"{name} gains less on own data {where}", mean_loss(f"fedavg+{loss} own", "fedavg own"))
+    own = Claim(f"{name} gains less on own data {where}", mean_loss(f"fedavg+{loss}", "fedavg", "own"))
     return (less, own) if loss == "wsm" else (less,)
 
 
@@ -38,7 +42,7 @@ def at(fraction: float) -> dict[str, Measure]:
     }
 
 
-def recipe(paper: str, figure: str) -> Recipe:
+def exhibit(paper: str, figure: str) -> Exhibit:
     """The heat-map of a paper's figure, for FedAvg and for the paper's loss."""
     loss, norms, rounds = PAPERS[paper]
     # Rounds as fractions of the run, so that a shorter run is looked at in the same places.
@@ -46,13 +50,13 @@ def recipe(paper: str, figure: str) -> Recipe:
     probe: Config = {"metric": "client_matrix", "rounds": [EARLY], "at": places}
     fewer: Config = {"probes": [{**probe, "samples": 500}]}
     first = f"{paper}-{next(iter(rounds))}"
-    exhibit = f"{paper}-{figure}"
+    name = f"{paper}-{figure}"
     where = f"at round {rounds[figure]} of {ROUNDS}"
-    return Recipe(
-        exhibit,
+    return Exhibit(
+        name,
         reweighting(paper, {"probes": [probe]}),
         tuple(
-            Variant(f"cifar10 {norm}fedavg{suffix}", merge(model, change))
+            Variant(key(data="cifar10", norm=norm, method=f"fedavg{suffix}"), merge(model, change))
             for norm, model in norms.items()
             for suffix, change in {"": {}, f"+{loss}": LOSSES[loss]}.items()
         ),
@@ -61,8 +65,8 @@ def recipe(paper: str, figure: str) -> Recipe:
         merge(SMALL_RESNET, fewer),
         draws="client-matrices",
         draws_at=rounds[figure] / ROUNDS,
-        shares="" if exhibit == first else first,
+        shares="" if name == first else first,
     )
 
 
-RECIPES = tuple(recipe(paper, figure) for paper, (_, _, figures) in PAPERS.items() for figure in figures)
+EXHIBITS = tuple(exhibit(paper, figure) for paper, (_, _, figures) in PAPERS.items() for figure in figures)

@@ -5,8 +5,9 @@ import math
 from collections.abc import Mapping
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, Values, best_gain, gains, least, least_gain, mean_gain
+from eunoe.papers.claims import Claim, Values, least
+from eunoe.papers.comparisons import best_gain, gains, least_gain, mean_gain
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import (
     BATCH,
     GROUP,
@@ -17,6 +18,7 @@ from eunoe.papers.exhibits.common import (
     reweighting,
     reweighting_data,
 )
+from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import at_end, last_rounds
 
 ACCURACY = {"": last_rounds("accuracy")}
@@ -35,7 +37,7 @@ def variants(
     """A line for each data set, learning rate and column."""
     return tuple(
         Variant(
-            f"{name} lr={rate} {column}",
+            key(data=name, lr=rate, method=column),
             merge({"training": {"lr": rate}}, reweighting_data(name), changes),
         )
         for name in data
@@ -63,22 +65,22 @@ WSM_TABLE1_COLUMNS: dict[str, Config] = {"fedavg": GROUP, "fedavg+wsm": {**BATCH
 
 def at(
     rates: tuple[float, ...], columns: Mapping[str, Config], data: tuple[str, ...] = ("cifar10",)
-) -> tuple[str, ...]:
-    """The labels of some lines."""
-    return tuple(f"{name} lr={rate} {column}" for name in data for rate in rates for column in columns)
+) -> tuple[Key, ...]:
+    """The keys of some lines."""
+    return tuple(
+        key(data=name, lr=rate, method=column) for name in data for rate in rates for column in columns
+    )
 
 
-def within(values: Values, points: float) -> dict[str, list[float]]:
+def within(values: Values, points: float) -> dict[Key, list[float]]:
     """For each method on each data set, the learning rates that come within some points of its best.
 
     A learning rate at which runs diverged comes near nothing.
     """
-    found: dict[str, dict[float, float]] = {}
-    for label, value in values.items():
-        if math.isnan(value):
-            continue
-        data, rate, *method = label.split()
-        found.setdefault(" ".join([data, *method]), {})[float(rate.removeprefix("lr="))] = value
+    found: dict[Key, dict[float, float]] = {}
+    for cell, value in values.items():
+        if not math.isnan(value):
+            found.setdefault(cell.but(lr=""), {})[float(cell.get("lr"))] = value
     # A difference of exactly so many points counts in the paper, which prints three digits.
     return {
         row: [rate for rate, value in rates.items() if value >= max(rates.values()) - points / 100 - 1e-9]
@@ -90,41 +92,42 @@ def tolerance_table(values: Values) -> dict[str, str]:
     """The cells of table 2 of the TCE paper: the best accuracy and the learning rates near it."""
     cells = {}
     for row, best in within(values, 0.0).items():
-        data, _, method = row.partition(" ")
-        cells[f"{row} best"] = f"{values[f'{data} lr={best[0]} {method}']:.3f}"
-        cells[f"{row} best lr"] = str(best[0])
+        (value,) = (
+            value for cell, value in values.items() if cell.but(lr="") == row and cell.has(lr=best[0])
+        )
+        cells[f"{row.label} best"] = f"{value:.3f}"
+        cells[f"{row.label} best lr"] = str(best[0])
     for points in NEAR:
         for row, rates in within(values, points).items():
-            cells[f"{row} within {points}"] = ", ".join(str(rate) for rate in rates)
+            cells[f"{row.label} within {points}"] = ", ".join(str(rate) for rate in rates)
     return cells
 
 
-def more_rates(values: Values) -> float:
+def more_rates(values: Values) -> float | None:
     """How many more learning rates come near the best with TCE than without, with the norm that has fewer."""
-    ran = [norm for norm in ("group", "batch") if any(label.endswith(f"+tce {norm}") for label in values)]
-    found = []
-    for norm in ran:
+    with_tce = [f"fedavg+tce {norm}" for norm in ("group", "batch")]
+    ran = [method for method in with_tce if any(cell.has(method=method) for cell in values)]
+    found: list[float | None] = []
+    for method in ran:
         more = []
         for points in NEAR:
-            counts = {row: len(rates) for row, rates in within(values, points).items()}
-            more += gains(counts, f"fedavg+tce {norm}", "fedavg group")
-        found.append(sum(more) / len(more))
-    if not found:
-        raise KeyError("fedavg+tce")
+            counts = {row: float(len(rates)) for row, rates in within(values, points).items()}
+            more += gains(counts, method, "fedavg group")
+        found.append(sum(more) / len(more) if more else None)
     return least(found)
 
 
-def best_of_four(values: Values) -> float:
+def best_of_four(values: Values) -> float | None:
     """How far WSM with batch norm is above the best of the other columns, each at its best learning rate."""
     others = [column for column in NORM_COLUMNS if column != "fedavg+wsm batch"]
-    return least([best_gain("fedavg+wsm batch", column)(values) for column in others])
+    return least(best_gain("fedavg+wsm batch", column)(values) for column in others)
 
 
 TCE_VARIANTS = variants(ALL, RESNET_RATES, TCE_COLUMNS)
 WSM_RATES = (*RESNET_RATES[1:], 0.005)
 
-RECIPES = (
-    Recipe(
+EXHIBITS = (
+    Exhibit(
         "tce-table1",
         reweighting("tce"),
         TCE_VARIANTS,
@@ -142,7 +145,7 @@ RECIPES = (
         SMALL_RESNET,
         at((0.05,), TCE_COLUMNS),
     ),
-    Recipe(
+    Exhibit(
         "tce-table2",
         reweighting("tce"),
         TCE_VARIANTS,
@@ -159,7 +162,7 @@ RECIPES = (
         shares="tce-table1",
         derive=tolerance_table,
     ),
-    Recipe(
+    Exhibit(
         "thesis-table3.1",
         reweighting("thesis"),
         variants(ALL, RESNET_RATES, LOSS_COLUMNS),
@@ -169,7 +172,7 @@ RECIPES = (
         at((0.1,), LOSS_COLUMNS),
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "thesis-table3.3",
         reweighting("thesis", {"rounds": 8000}),
         variants(("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
@@ -187,7 +190,7 @@ RECIPES = (
         at((0.05,), NORM_COLUMNS),
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "wsm-table1",
         reweighting("wsm"),
         variants(ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
@@ -201,7 +204,7 @@ RECIPES = (
         SMALL_RESNET,
         at((0.05,), WSM_TABLE1_COLUMNS),
     ),
-    Recipe(
+    Exhibit(
         "wsm-table4",
         reweighting("wsm"),
         variants(ALL, WSM_RATES, NORM_COLUMNS),
@@ -223,7 +226,7 @@ RECIPES = (
         SMALL_RESNET,
         at((0.05,), NORM_COLUMNS),
     ),
-    Recipe(
+    Exhibit(
         "wsm-table5",
         reweighting("wsm", LENET),
         variants(CIFAR, LENET_RATES, LOSS_COLUMNS),

@@ -1,8 +1,9 @@
 """WSM with other methods: table 3.2 of the thesis, table 2 and figures 4 and 5 of the WSM paper."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.base import Config, Recipe, Variant
-from eunoe.papers.claims import Claim, Values, above_all, gains, least
+from eunoe.papers.claims import Claim, Values, least
+from eunoe.papers.comparisons import above, above_all, gains
+from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits import heat_maps
 from eunoe.papers.exhibits.common import (
     BOTH_NORMS,
@@ -13,6 +14,7 @@ from eunoe.papers.exhibits.common import (
     reweighting,
     reweighting_data,
 )
+from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import at_end, height, last_rounds
 
 METHODS: dict[str, Config] = {
@@ -40,7 +42,7 @@ FEW_ROUNDS: Config = {"rounds": 40, "data": {"limit": 20000}, "evaluation": {"ev
 CIFAR = ("cifar10", "cifar100")
 THREE = ("fedavg", "scaffold", "fedprox")
 FOUR = (*THREE, "fednova")
-SMALL = tuple(f"cifar10 {method}{suffix}" for method in THREE for suffix in ("", "+wsm"))
+SMALL = tuple(key(data="cifar10", method=f"{method}{suffix}") for method in THREE for suffix in ("", "+wsm"))
 
 
 def variants(
@@ -49,7 +51,7 @@ def variants(
     """A line for each data set, norm and method, with and without WSM."""
     return tuple(
         Variant(
-            f"{name} {norm}{method}{suffix}",
+            key(data=name, norm=norm, method=f"{method}{suffix}"),
             merge(reweighting_data(name), change, METHODS[method], CAUTIOUS.get(method, {}), loss),
         )
         for name in data
@@ -63,20 +65,32 @@ def every_method(statistic: str, methods: tuple[str, ...]) -> Claim:
     """The claim that WSM helps each of these methods: the gain where it helps least."""
     sign = 1 if statistic == "accuracy" else -1
 
-    def least_help(values: Values) -> float:
-        present = [method for method in methods if any(label.split()[-1] == method for label in values)]
-        return least([sign * gain for m in present for gain in gains(values, f"{m}+wsm", m)])
+    def least_help(values: Values) -> float | None:
+        ran = [method for method in methods if any(cell.has(method=method) for cell in values)]
+        helped = [gains(values, f"{method}+wsm", method) for method in ran]
+        return least([sign * gain for found in helped for gain in found]) if all(helped) else None
 
     verb = "raises the accuracy" if statistic == "accuracy" else "lowers the average forgetting"
     return Claim(f"WSM {verb} of every method", least_help, speaks_of=methods)
 
 
-def scaffold_with_wsm(values: Values) -> float:
+def scaffold_with_wsm(values: Values) -> float | None:
     """How far the forgetting of SCAFFOLD with WSM is below two points."""
-    found = [0.02 - value for label, value in values.items() if label.split()[-1] == "scaffold+wsm"]
-    if not found:
-        raise KeyError("scaffold+wsm")
-    return least(found)
+    return least(0.02 - value for cell, value in values.items() if cell.has(method="scaffold+wsm"))
+
+
+def identity(epochs: str, method: str) -> Key:
+    """A line of the comparison of FedNova and FedAvg."""
+    return key(data="cifar10", epochs=epochs, method=method)
+
+
+def fednova_is_fedavg(values: Values) -> float | None:
+    """How much further FedNova is from FedAvg with unequal steps than with equal."""
+    equal, drawn = (
+        above(identity(epochs, "fednova"), identity(epochs, "fedavg"))(values)
+        for epochs in ("equal", "drawn")
+    )
+    return None if equal is None or drawn is None else min(0.001, abs(drawn)) - abs(equal)
 
 
 BEST_OF_ALL = Claim("FedAvg with WSM is the best of all", above_all("fedavg+wsm"))
@@ -88,24 +102,24 @@ FORGETTING = (
 
 # Three of thirty clients on both data sets, unlike the base setting.
 TABLE_2 = tuple(
-    Variant(v.label, merge(v.changes, {"participation": 0.1})) for v in variants(FOUR, CIFAR, BOTH_NORMS)
+    Variant(v.key, merge(v.changes, {"participation": 0.1})) for v in variants(FOUR, CIFAR, BOTH_NORMS)
 )
 
-RECIPES = (
-    Recipe(
+EXHIBITS = (
+    Exhibit(
         "thesis-table3.2",
         reweighting(
             "thesis", {"rounds": 1500, "partition": {"clients": 20}, "evaluation": {"every": 20, "last": 1}}
         ),
         # Two of twenty clients on both data sets, unlike the base setting.
-        tuple(Variant(v.label, merge(v.changes, {"participation": 0.1})) for v in variants(THREE, CIFAR)),
+        tuple(Variant(v.key, merge(v.changes, {"participation": 0.1})) for v in variants(THREE, CIFAR)),
         {"": at_end("accuracy")},
         (every_method("accuracy", THREE), BEST_OF_ALL),
         merge(SMALL_RESNET, {"evaluation": {"last": 1}}),
         SMALL,
         seeds=1,
     ),
-    Recipe(
+    Exhibit(
         "wsm-table2",
         reweighting("wsm", THIRTY),
         TABLE_2,
@@ -114,7 +128,7 @@ RECIPES = (
         SMALL_RESNET,
         SMALL,
     ),
-    Recipe(
+    Exhibit(
         "wsm-fig5",
         reweighting("wsm", THIRTY),
         TABLE_2,
@@ -124,7 +138,7 @@ RECIPES = (
         SMALL,
         shares="wsm-table2",
     ),
-    Recipe(
+    Exhibit(
         "wsm-fig4",
         reweighting("wsm", THIRTY, {"probes": [{**WATCHED, "at": TENTHS}]}),
         variants(FOUR, ("cifar10",), BOTH_NORMS),
@@ -134,7 +148,7 @@ RECIPES = (
         SMALL,
         draws="client-means",
     ),
-    Recipe(
+    Exhibit(
         "wsm-fig4-lenet",
         LENET_THIRTY,
         variants(FOUR, ("cifar10",)),
@@ -142,42 +156,39 @@ RECIPES = (
         FORGETTING,
         merge(FEW_ROUNDS, SMALL_WATCHED),
         SMALL,
-        exhibit_name="wsm-fig4",
+        source_name="wsm-fig4",
         differs=WITH_LENET_THIRTY,
         draws="client-means",
     ),
-    Recipe(
+    Exhibit(
         "wsm-fig3-lenet",
         LENET_THIRTY,
         variants(("fedavg",), ("cifar10",)),
         heat_maps.at(0.3),
         heat_maps.claims("wsm", "at three tenths of the run"),
         merge(FEW_ROUNDS, SMALL_WATCHED),
-        exhibit_name="wsm-fig3",
+        source_name="wsm-fig3",
         differs=f"{WITH_LENET_THIRTY}, forgetting on the data of all clients",
         draws="client-matrices",
         draws_at=0.3,
         shares="wsm-fig4-lenet",
     ),
-    Recipe(
+    Exhibit(
         "fednova-identity",
         reweighting(
             "wsm", LENET, {"rounds": 20, "training": {"lr": 0.01}, "evaluation": {"every": 1, "last": 1}}
         ),
         (
-            Variant("cifar10 equal fedavg", {}),
-            Variant("cifar10 equal fednova", {"method": {"name": "fednova"}}),
-            Variant("cifar10 drawn fedavg", {"training": {"epochs": [1, 5]}}),
-            Variant("cifar10 drawn fednova", METHODS["fednova"]),
+            Variant(identity("equal", "fedavg"), {}),
+            Variant(identity("equal", "fednova"), {"method": {"name": "fednova"}}),
+            Variant(identity("drawn", "fedavg"), {"training": {"epochs": [1, 5]}}),
+            Variant(identity("drawn", "fednova"), METHODS["fednova"]),
         ),
         {"": height("accuracy")},
         (
             Claim(
                 "FedNova is FedAvg (mean over rounds, to a tenth of a point) with equal steps, and only then",
-                lambda v: (
-                    min(0.001, abs(v["cifar10 drawn fednova"] - v["cifar10 drawn fedavg"]))
-                    - abs(v["cifar10 equal fednova"] - v["cifar10 equal fedavg"])
-                ),
+                fednova_is_fedavg,
             ),
         ),
         {"rounds": 8, "probes": []},

@@ -6,18 +6,18 @@ client's training labels, so that no test label is used and no client's test set
 from typing import TYPE_CHECKING
 
 from eunoe.metrics.forgetting import per_class_accuracy, reweighted_accuracy
-from eunoe.papers.base import Recipe, Variant
-from eunoe.papers.claims import Claim
+from eunoe.papers.claims import Claim, Values
+from eunoe.papers.exhibit import Exhibit, Variant
 from eunoe.papers.exhibits.common import BATCH, LENET, SMALL_RESNET, WITH_LENET, WSM, reweighting
+from eunoe.papers.keys import key
 from eunoe.papers.measures import at_end
+from eunoe.runs.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from eunoe.runs.run import Run as FinishedRun
 
-
-def personal_gain(run: "FinishedRun") -> dict[str, float]:
+def personal_gain(run: Run) -> dict[str, float]:
     """Accuracy on a client's label mix with and without its class shares (means), and the gain in points."""
     import torch
 
@@ -45,27 +45,36 @@ GAIN = {
     "without": at_end("personal_without"),
     "with": at_end("personal_with"),
 }
-CLAIM = (Claim("the clients' own class shares raise accuracy", lambda v: v["cifar10 fedavg+wsm gain"] / 100),)
+LINE = key(data="cifar10", method="fedavg+wsm")
 
-RECIPES = (
-    Recipe(
+
+def gain(values: Values) -> float | None:
+    """The gain as a fraction."""
+    cell = LINE.but(measure="gain")
+    return values[cell] / 100 if cell in values else None
+
+
+CLAIM = (Claim("the clients' own class shares raise accuracy", gain),)
+
+EXHIBITS = (
+    Exhibit(
         "wsm-personalization",
         reweighting("wsm", BATCH),
-        (Variant("cifar10 fedavg+wsm", WSM),),
+        (Variant(LINE, WSM),),
         GAIN,
         CLAIM,
         {**SMALL_RESNET, "evaluation": {"every": 6, "last": 1}},
         differs="CIFAR-10 and batch norm, with which WSM does best; the paper names neither",
         after=personal_gain,
     ),
-    Recipe(
+    Exhibit(
         "wsm-personalization-lenet",
         reweighting("wsm", LENET, {"training": {"lr": 0.01}}),
-        (Variant("cifar10 fedavg+wsm", WSM),),
+        (Variant(LINE, WSM),),
         GAIN,
         CLAIM,
         {"rounds": 60, "evaluation": {"every": 20, "last": 1}, "probes": []},
-        exhibit_name="wsm-personalization",
+        source_name="wsm-personalization",
         differs=f"{WITH_LENET}, on CIFAR-10; the paper names no data set",
         after=personal_gain,
     ),

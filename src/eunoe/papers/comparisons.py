@@ -1,0 +1,131 @@
+"""The statistics that claims are made of: one value above another, a method above others in every row."""
+
+import math
+from collections.abc import Iterable, Sequence
+
+from eunoe.papers.claims import AtLeast, NotReached, Statistic, Values, least, of_converged
+from eunoe.papers.keys import Key
+
+
+def above(high: Key, low: Key) -> Statistic:
+    """How far one value is above another."""
+
+    def statistic(values: Values) -> float | None:
+        return values[high] - values[low] if high in values and low in values else None
+
+    return statistic
+
+
+def exceeds(cell: Key, bound: float = 0.0) -> Statistic:
+    """How far a value is above a bound."""
+    return lambda values: values[cell] - bound if cell in values else None
+
+
+def stays_below(cell: Key, bound: float) -> Statistic:
+    """How far a value is below a bound."""
+    return lambda values: bound - values[cell] if cell in values else None
+
+
+def gains(values: Values, better: str, base: str, measure: str = "") -> list[float]:
+    """How much higher one method is than another, for each row that has both; empty if none has.
+
+    A row whose base diverged has nothing to be compared with and is left out; one where only the better
+    diverged is NaN, as is what is left if there is no other.
+    """
+    mine = (cell for cell in values if cell.has(method=better, measure=measure))
+    both = [(values[cell], values[cell.but(method=base)]) for cell in mine if cell.but(method=base) in values]
+    return [high - low for high, low in both if not math.isnan(low)] or [math.nan] * bool(both)
+
+
+def mean_gain(better: str, base: str, measure: str = "") -> Statistic:
+    """How much higher one method is than another, on average over the rows that have both."""
+
+    def statistic(values: Values) -> float | None:
+        found = gains(values, better, base, measure)
+        return sum(found) / len(found) if found else None
+
+    return statistic
+
+
+def mean_loss(better: str, base: str, measure: str = "") -> Statistic:
+    """How much lower one method is than another, on average over the rows that have both."""
+    gain = mean_gain(better, base, measure)
+
+    def statistic(values: Values) -> float | None:
+        found = gain(values)
+        return None if found is None else -found
+
+    return statistic
+
+
+def least_gain(better: str, base: str) -> Statistic:
+    """How much higher one method is than another, in the row where it is so least."""
+    return lambda values: least(gains(values, better, base))
+
+
+def best_gain(better: str, base: str, data: Sequence[str] = ()) -> Statistic:
+    """How much higher the best row of one method is than that of another, on the data where it is so least.
+
+    `data` are the data sets that count, all if empty. Rows that diverged are nobody's best; a method of
+    nothing else has none.
+    """
+
+    def statistic(values: Values) -> float | None:
+        found = []
+        for name in sorted({str(cell.get("data")) for cell in values}):
+            high, low = (
+                [value for cell, value in values.items() if cell.has(data=name, method=method)]
+                for method in (better, base)
+            )
+            if high and low and (not data or name in data):
+                found.append(of_converged(max, high) - of_converged(max, low))
+        return least(found)
+
+    return statistic
+
+
+def above_all(method: str) -> Statistic:
+    """How far one method is above the best of the others of its row, in the row where it is so least."""
+
+    def statistic(values: Values) -> float | None:
+        found = []
+        for mine in (cell for cell in values if cell.has(method=method)):
+            row = mine.but(method="")
+            others = [v for cell, v in values.items() if cell != mine and cell.but(method="") == row]
+            if others:
+                found.append(values[mine] - of_converged(max, others))
+        return least(found)
+
+    return statistic
+
+
+def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
+    """How far one value is below the least of the others that were run.
+
+    None where nobody got to a target, or where one that stopped early leaves open who is first.
+    """
+    others = tuple(others)
+
+    def statistic(values: Values) -> float | None:
+        rest = [values[other] for other in others if other in values]
+        if mine not in values or not rest or isinstance(values[mine], AtLeast):
+            return None
+        if all(isinstance(value, NotReached) for value in (values[mine], *rest)):
+            return None
+        nearest = of_converged(min, rest)
+        if isinstance(nearest, AtLeast) and nearest <= values[mine]:
+            return None
+        return nearest - values[mine]
+
+    return statistic
+
+
+def highest(mine: Key, others: Iterable[Key]) -> Statistic:
+    """How far one value is above the largest of the others that were run."""
+    others = tuple(others)
+
+    def statistic(values: Values) -> float | None:
+        rest = [values[other] for other in others if other in values]
+        return values[mine] - of_converged(max, rest) if mine in values and rest else None
+
+    return statistic

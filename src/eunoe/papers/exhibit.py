@@ -1,0 +1,192 @@
+"""What an exhibit is: the runs behind a table or figure, what is read off them, the claims they test."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from eunoe.config.merging import merge
+from eunoe.errors import InputError
+from eunoe.papers.claims import Claim
+from eunoe.papers.keys import Key
+from eunoe.papers.library import Cell, Source, library
+from eunoe.papers.measures import Measure
+from eunoe.runs.run import Run
+from eunoe.runs.sweep import Planned
+
+Config = dict[str, Any]
+Scale = Literal["full", "small"]
+SCALES: tuple[Scale, ...] = ("full", "small")
+SMALL_SEEDS = (0, 1, 2)
+
+PART = "eunoe.papers.part:part"
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One line of a table or figure: what tells it from the others, and what it changes."""
+
+    key: Key
+    changes: Config
+
+    @property
+    def label(self) -> str:
+        """Its name in the paper's data file."""
+        return self.key.label
+
+
+@dataclass(frozen=True)
+class PlannedRun(Planned):
+    """One planned run of an exhibit: its line and seed; `stand_in` says which data stand in for which.
+
+    The label, like the name in the config, marks a small scale and data that stand in.
+    """
+
+    key: Key
+    scale: Scale
+    stand_in: str = ""
+
+    @property
+    def line(self) -> str:
+        """The line of the table or figure that it belongs to."""
+        return self.key.label
+
+    @property
+    def seed(self) -> int:
+        return int(self.values["seed"])
+
+
+@dataclass(frozen=True)
+class StandIn:
+    """What runs in the place of data that are absent."""
+
+    data: str
+    changes: Config
+
+
+STAND_INS = {
+    "femnist": StandIn(
+        "omniglot",
+        {
+            "data": {"name": "omniglot"},
+            "partition": {"name": "natural", "clients": 0, "min_size": 10},
+            "public": {"groups": 12, "min_size": 10},
+        },
+    ),
+    "cinic10": StandIn("cifar10", {"data": {"name": "cifar10"}}),
+}
+
+
+@dataclass(frozen=True)
+class Exhibit:
+    """A table or figure of a paper, and the runs that repeat it.
+
+    `measures` are what is read off each run, by the column they fill ("" where a run fills one cell).
+    `small` shrinks every run, `small_variants` are the lines that a small scale keeps (all if empty).
+    `seeds` is how many the paper's setting is run with. `source_name` names the paper's table or figure where
+    it is not the exhibit's own name, `also` a second table that labels may belong to. `shares` names the
+    exhibit whose runs these are, so that they are made once. `derive` computes further cells from the mean
+    values, as text; `after` measures further quantities on a run that has ended. `differs` says where the
+    runs leave the setting of the table or figure, or what they take for granted. `draws` names the figure of
+    the report that shows the runs ("settings": accuracy over what is varied), and `draws_at` the fraction of
+    the run at which a figure of one round is drawn.
+    """
+
+    name: str
+    common: Config
+    variants: tuple[Variant, ...]
+    measures: Mapping[str, Measure]
+    claims: tuple[Claim, ...]
+    small: Config
+    small_variants: tuple[Key, ...] = ()
+    seeds: int = 3
+    source_name: str = ""
+    differs: str = ""
+    also: str = ""
+    shares: str = ""
+    draws: str = "accuracy"
+    draws_at: float = 1.0
+    derive: Callable[[Mapping[Key, float]], dict[str, str]] | None = field(default=None, repr=False)
+    after: Callable[[Run], dict[str, float]] | None = field(default=None, repr=False)
+
+    @property
+    def source(self) -> Source:
+        """The table or figure in the paper."""
+        return library().source(self.source_name or self.name)
+
+    @property
+    def owner(self) -> str:
+        """The exhibit under whose name the runs are kept."""
+        return self.shares or self.name
+
+    @property
+    def measured(self) -> str:
+        """What its numbers are: those of the table, or what is read off in place of a figure's drawing."""
+        return self.source.measure if self.source.kind != "figure" else self.read_off
+
+    @property
+    def read_off(self) -> str:
+        """What is read off each run, at any scale."""
+        return "; ".join(
+            f"{column}: {measure.says}" if column else measure.says
+            for column, measure in self.measures.items()
+        )
+
+    def target(self, label: str) -> Cell | None:
+        """The paper's cell that a label should be compared with."""
+        found = self.source.target(label)
+        return found or (library().source(self.also).target(label) if self.also else None)
+
+    def plan(
+        self,
+        scale: Scale = "full",
+        seeds: Sequence[int] | None = None,
+        stand_in: bool = False,
+        only: str = "",
+        out: Path = Path(),
+    ) -> list[PlannedRun]:
+        """All runs, one for each variant and seed; `only` keeps that label, or those that have its words."""
+        kept = [v for v in self.variants if scale == "full" or v.key in (self.small_variants or (v.key,))]
+        words = set(only.split())
+        chosen = [v for v in kept if v.label == only] or [v for v in kept if words <= set(v.label.split())]
+        if not chosen:
+            labels = ", ".join(variant.label for variant in kept)
+            raise InputError(f"{self.name} has no variant for {only!r} at {scale} scale: {labels}")
+        if seeds is None:
+            seeds = SMALL_SEEDS if scale == "small" else tuple(range(self.seeds))
+        return [self._plan(variant, seed, scale, stand_in, out) for variant in chosen for seed in seeds]
+
+    def _plan(self, variant: Variant, seed: int, scale: Scale, stand_in: bool, out: Path) -> PlannedRun:
+        config = merge(self.common, variant.changes)
+        if scale == "small":
+            config = merge(config, self.small)
+        data, stands = config["data"]["name"], ""
+        if stand_in and data in STAND_INS:
+            changes = STAND_INS[data].changes
+            present = {key: value for key, value in changes.items() if key in config}
+            config = merge(config, present, {"data": limits(config["data"])})
+            stands = f"{STAND_INS[data].data} for {data}"
+        config["data"] = part_of(config["data"])
+        marks = ", ".join(mark for mark in (stands, "small" * (scale == "small")) if mark)
+        label = f"{variant.label} ({marks})" if marks else variant.label
+        values = {"name": label, "seed": seed, **config}
+        name = re.sub(r"[^a-z0-9.=+]+", "-", f"{variant.label} {stands}".lower()).strip("-")
+        folder = out / self.owner / scale / name / f"seed-{seed}"
+        return PlannedRun(label, values, folder, variant.key, scale, stands)
+
+
+def limits(data: Mapping[str, Any]) -> Config:
+    """The options that shrink a data set."""
+    return {key: data[key] for key in ("limit", "test_limit") if key in data}
+
+
+def part_of(data: Mapping[str, Any]) -> Config:
+    """The data section of a config: the whole data set, or a part of it where limits are given."""
+    given = limits(data)
+    return {"name": PART, "of": data["name"], **given} if given else dict(data)
+
+
+def data_sets(runs: Iterable[Planned]) -> list[str]:
+    """The data sets that runs need."""
+    return sorted({run.values["data"].get("of", run.values["data"]["name"]) for run in runs})

@@ -1,0 +1,112 @@
+"""A run in the table of an exhibit is the run that was in its folder."""
+
+import json
+import math
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from eunoe.config.merging import merge
+from eunoe.errors import InputError
+from eunoe.papers import find_exhibit
+from eunoe.papers.exhibit import PlannedRun
+from eunoe.papers.found import count, in_folders, in_store, store_runs
+from eunoe.papers.store import load, load_keys, path_of, read_folder, save
+from eunoe.records.reader import RunRecords, read_run
+from tests.papers.made_up import store, write_run
+
+EXHIBIT = find_exhibit("fednova-identity")
+
+
+def planned_runs(out: Path) -> list[PlannedRun]:
+    """Two seeds of a line at small scale, one run at full scale, with all that a run may record."""
+    runs = [
+        *EXHIBIT.plan("small", [0, 1], only="cifar10 equal fedavg", out=out),
+        *EXHIBIT.plan("full", [0], only="cifar10 equal fedavg", out=out),
+    ]
+    for run in runs:
+        write_run(run, {1: 0.1 + 0.2, 2: 1 / 3})
+        files: dict[str, Any] = {
+            "partition.json": {"schema": 1, "label_counts": [[3, 0], [1, 2]], "class_names": ["cat", "dog"]},
+            "environment.json": {"torch": "2.13", "cores": 2},
+            "after.json": {"personal_gain": 0.5},
+            "probes.jsonl": {"round": 2, "probe": "drift", "cosine": None, "apart": 0.8},
+            "timings.jsonl": {"round": 1, "train": 0.25},
+        }
+        for name, values in files.items():
+            (run.folder / name).write_text(json.dumps(values) + "\n")
+    return runs
+
+
+def write_status(run: PlannedRun, state: str) -> None:
+    (run.folder / "status.json").write_text(json.dumps({"state": state, "round": 1}))
+
+
+def same(first: RunRecords, second: RunRecords) -> bool:
+    one, two = asdict(first), asdict(second)
+    counts = one.pop("label_counts"), two.pop("label_counts")
+    return one == two and np.array_equal(*counts)
+
+
+def test_nothing_that_is_read_gets_lost(tmp_path: Path) -> None:
+    runs = planned_runs(tmp_path / "runs")
+    path = path_of(tmp_path, EXHIBIT)
+    save(path, [read_folder(run) for run in runs])
+    stored = load(path)
+    assert [(run.key.scale, run.key.seed) for run in stored] == [("full", 0), ("small", 0), ("small", 1)]
+    by_key = {run.key: run for run in stored}
+    for run in runs:
+        found = by_key[read_folder(run).key]
+        assert same(found.records, read_run(run.folder))
+        assert found.records.status["reason"] == "1 hours passed"
+        assert found.after == {"personal_gain": 0.5}
+    assert load_keys(path) == [run.key for run in stored]
+    assert [run.key.seed for run in load(path, "small")] == [0, 1]
+    assert not load(tmp_path / "none.parquet")
+
+
+def test_a_diverged_run_without_a_round_is_kept(tmp_path: Path) -> None:
+    (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
+    write_run(run, {1: 0.1})
+    (run.folder / "metrics.jsonl").unlink()
+    write_status(run, "diverged")
+    store(EXHIBIT, [run], tmp_path)
+    (found,) = in_store(EXHIBIT, "small", tmp_path)
+    assert found.run.records.status["state"] == "diverged"
+    assert not found.run.records.metrics
+
+
+def test_runs_are_counted_and_those_that_ended_are_stored(tmp_path: Path) -> None:
+    own, stored = tmp_path / "runs", tmp_path / "results"
+    runs = planned_runs(own)
+    assert count(EXHIBIT, "small", own, stored) == 2
+    store(EXHIBIT, runs[:1], stored)
+    assert count(EXHIBIT, "small", tmp_path / "none", stored) == 1
+    assert len(in_folders(EXHIBIT, "small", own)) == 2
+    assert len(in_store(EXHIBIT, "small", stored)) == 1
+    assert not in_store(EXHIBIT, "full", stored)
+    write_status(runs[1], "running")
+    assert len(store_runs(EXHIBIT, own, stored)) == 2
+    keys = load_keys(path_of(stored, EXHIBIT))
+    assert [(key.scale, key.seed) for key in keys] == [("full", 0), ("small", 0)]
+
+
+def test_a_run_of_another_setting_is_refused(tmp_path: Path) -> None:
+    (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
+    write_run(replace(run, values=merge(run.values, {"training": {"lr": 0.5}})), {1: 0.1})
+    with pytest.raises(InputError, match=r"training.lr is 0.5 in the run .* and 0.01 in the exhibit"):
+        in_folders(EXHIBIT, "small", tmp_path)
+
+
+def test_numbers_that_are_absent_stay_absent(tmp_path: Path) -> None:
+    (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
+    write_run(run, {1: 0.1})
+    line = {"round": 2, "test": {"accuracy": None, "loss": 1.0, "per_class": [None, 0.5]}}
+    with open(run.folder / "metrics.jsonl", "a") as file:
+        file.write(json.dumps(line) + "\n")
+    store(EXHIBIT, [run], tmp_path)
+    (found,) = in_store(EXHIBIT, "small", tmp_path)
+    assert math.isnan(found.run.records.curve("accuracy")[1])
