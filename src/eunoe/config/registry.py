@@ -45,6 +45,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "fedntd": "eunoe.methods.fedntd:FedNTD",
         "fedprox": "eunoe.methods.fedprox:FedProx",
         "fedreg": "eunoe.methods.fedreg:FedReg",
+        "fedsam": "eunoe.methods.fedsam:FedSAM",
         "finetune": "eunoe.methods.finetune:FineTune",
         "flashback": "eunoe.methods.flashback:Flashback",
         "labelwise": "eunoe.methods.labelwise:Labelwise",
