@@ -37,6 +37,7 @@ _IN_A_FILE = {
 _BUILT_IN: dict[str, dict[str, str]] = {
     "method": {
         "central": "eunoe.methods.central:Central",
+        "fedacg": "eunoe.methods.fedacg:FedACG",
         "fedavg": "eunoe.methods.fedavg:FedAvg",
         "fedcurv": "eunoe.methods.fedcurv:FedCurv",
         "feddf": "eunoe.methods.feddf:FedDF",
