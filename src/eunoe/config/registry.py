@@ -47,6 +47,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "fedprox": "eunoe.methods.fedprox:FedProx",
         "fedreg": "eunoe.methods.fedreg:FedReg",
         "fedsam": "eunoe.methods.fedsam:FedSAM",
+        "fedvls": "eunoe.methods.fedvls:FedVLS",
         "finetune": "eunoe.methods.finetune:FineTune",
         "flashback": "eunoe.methods.flashback:Flashback",
         "labelwise": "eunoe.methods.labelwise:Labelwise",
