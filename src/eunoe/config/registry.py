@@ -67,6 +67,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
     "server optimizer": {
         "adagrad": "eunoe.server.optimizers:Adagrad",
         "adam": "eunoe.server.optimizers:Adam",
+        "fedexp": "eunoe.server.fedexp:FedExP",
         "sgd": "eunoe.server.optimizers:SGD",
         "momentum": "eunoe.server.optimizers:Momentum",
         "yogi": "eunoe.server.optimizers:Yogi",
@@ -122,6 +123,7 @@ STEPPED: dict[str, dict[str, Any]] = {
     "fedadagrad": {"name": "adagrad"},
     "fedadam": {"name": "adam"},
     "fedavgm": {"name": "momentum"},
+    "fedexp": {"name": "fedexp"},
     "fedyogi": {"name": "yogi"},
     "gma": {"name": "sgd", "gma": 0.4},
 }
