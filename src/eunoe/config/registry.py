@@ -39,6 +39,7 @@ _BUILT_IN: dict[str, dict[str, str]] = {
         "central": "eunoe.methods.central:Central",
         "fedacg": "eunoe.methods.fedacg:FedACG",
         "fedavg": "eunoe.methods.fedavg:FedAvg",
+        "fedcm": "eunoe.methods.fedcm:FedCM",
         "fedcurv": "eunoe.methods.fedcurv:FedCurv",
         "feddf": "eunoe.methods.feddf:FedDF",
         "feddyn": "eunoe.methods.feddyn:FedDyn",
@@ -141,10 +142,7 @@ def names(kind: str) -> list[str]:
 
 
 def unalias(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Config values in which a name for fedavg with a server optimizer is written out as method and server optimizer.
-
-    Its options are those of both.
-    """
+    """Config values with a name for fedavg with a server optimizer written out; its options are of both."""
     values = dict(values)
     method = values.get("method")
     section = method if isinstance(method, Mapping) else {"name": method}
