@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from eunoe.cli.app import app
-from eunoe.config.schema import make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
 
 ROOT = Path(__file__).parent.parent
 PAGES = sorted(

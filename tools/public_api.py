@@ -18,6 +18,7 @@ from pydantic import BaseModel
 import eunoe
 from eunoe.cli.app import app
 from eunoe.config import registry
+from eunoe.config.builtin import PRESETS
 from eunoe.config.schema import Config, Named
 
 # Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
@@ -36,7 +37,11 @@ FURTHER = {
             "Weights",
         )
     },
+    "data.DataSet": "eunoe.data",
+    "data.Partition": "eunoe.data",
+    "data.Samples": "eunoe.data",
     "losses.Loss": "eunoe.losses",
+    "models.Classifier": "eunoe.models",
     "server.ServerOptimizer": "eunoe.server",
     "trackers.base.Tracker": "eunoe.trackers.base",
     "trackers.base.Followed": "eunoe.trackers.base",
@@ -117,8 +122,8 @@ def _types(annotation: Any) -> Iterator[Any]:
 def _named() -> Iterator[str]:
     for kind in registry.kinds():
         for name in registry.names(kind):
-            stepped = kind == "method" and name in registry.STEPPED
-            takes = f": {registry.summary(kind, name)}" if stepped else _signature(registry.find(kind, name))
+            preset = kind == "method" and name in PRESETS
+            takes = f": {registry.summary(kind, name)}" if preset else _signature(registry.find(kind, name))
             yield f"{kind} {name}{takes}"
 
 

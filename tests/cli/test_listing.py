@@ -15,9 +15,9 @@ from tests.cli.command import eunoe
     [
         ("methods", "method"),
         ("losses", "loss"),
-        ("steps", "server optimizer"),
+        ("server_optimizers", "server_optimizer"),
         ("models", "model"),
-        ("data", "data set"),
+        ("data", "data_set"),
         ("partitions", "partition"),
         ("trackers", "tracker"),
     ],
@@ -41,9 +41,12 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("method",), "eunoe options method:"),
         (("track",), "names: mlflow, tensorboard"),
         (("loss:fedlc",), "tau"),
-        (("model:mlp",), "hidden"),
-        (("data:npz",), "path"),
-        (("partition:dirichlet",), "concentration"),
+        (("model:mlp",), "a list of integers"),
+        (("data:npz",), "a path"),
+        (("data_set:hub",), "text or a list of texts"),
+        (("partition:dirichlet",), "Concentration"),
+        (("augment",), "true or false"),
+        (("engine",), "one of serial"),
         (("server_optimizer:adam",), "lr"),
         (("method:examples.running_mean:RunningMean",), "decay"),
     ],
@@ -52,6 +55,8 @@ def test_options_are_explained(name: tuple[str, ...], says: str) -> None:
     outcome = eunoe("options", *name)
     assert outcome.code == 0
     assert says in outcome.out
+    for word in ("None", "True", "False", "typing", "pydantic", "Annotated", "<class", "('"):
+        assert word not in outcome.out
 
 
 @pytest.mark.parametrize(
@@ -71,7 +76,9 @@ def test_options_of_nothing(name: str, says: str) -> None:
 
 def test_a_word_that_is_no_command_or_kind() -> None:
     assert eunoe("lst").code == 2
-    assert eunoe("list", "things").code == 2
+    listed = eunoe("list", "loses")
+    assert listed.code == 2
+    assert "there is no list of 'loses'; did you mean 'losses'?" in listed.error
     assert eunoe("run", "--fast").code == 2
 
 

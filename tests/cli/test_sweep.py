@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eunoe.cli.sweep import split_values
-from eunoe.config.schema import read_config
+from eunoe.config.settings import read_config
 from tests.cli.command import eunoe
 from tests.cli.test_run import CONFIG
 

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from eunoe.config import registry
+from eunoe.config.builtin import KINDS
 from eunoe.errors import InputError
-from eunoe.losses.base import WSM, LogitAdjusted
+from eunoe.losses.wsm import WSM, LogitAdjusted
 from eunoe.models.mlp import MLP
 
 HERE = "tests.config.test_registry"
@@ -39,12 +40,12 @@ def test_every_built_in_thing_can_be_imported_and_says_what_it_is(kind: str) -> 
 
 def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> None:
     assert registry.build("loss", "logit_adjusted", {"tau": 2}) == LogitAdjusted(tau=2.0)
-    assert registry.build("loss", "eunoe.losses.base:WSM", {}) == WSM()
+    assert registry.build("loss", "eunoe.losses.wsm:WSM", {}) == WSM()
     model = registry.build("model", "mlp", {"hidden": [7]}, shape=(4,), classes=3)
     assert isinstance(model, MLP)
     assert model.classifier.in_features == 7
     assert registry.build("model", f"{HERE}:adder", {"times": "5"}, shape=(4,), classes=3) == ((4,), 3, 5)
-    assert registry.build("data set", f"{HERE}:free", {"x": 1}, ignored=2) == {"x": 1}
+    assert registry.build("data_set", f"{HERE}:free", {"x": 1}, ignored=2) == {"x": 1}
 
 
 @pytest.mark.parametrize(
@@ -64,7 +65,7 @@ def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> No
         ("loss", "logit_adjusted", {"tau": True}, "loss 'logit_adjusted': tau: it must be a number"),
         ("partition", "iid", {"clients": True}, "partition 'iid': clients: it must be a number"),
         (
-            "server optimizer",
+            "server_optimizer",
             "sgd",
             {"gma": True},
             "server optimizer 'sgd': gma: it must be a number",
@@ -99,7 +100,7 @@ def test_an_import_error_inside_the_users_own_file_arrives_whole(
     assert registry.build("model", "mine_that_works:thing", {"a": 3}) == 3
 
 
-@pytest.mark.parametrize("kind", ["method", "loss", "server optimizer", "tracker"])
+@pytest.mark.parametrize("kind", ["method", "loss", "server_optimizer", "tracker"])
 def test_what_is_no_class_of_its_kind_is_not_called(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def never(**options: Any) -> None:
         raise AssertionError
@@ -109,16 +110,18 @@ def test_what_is_no_class_of_its_kind_is_not_called(kind: str, monkeypatch: pyte
         monkeypatch.setattr(
             registry, "entry_points", lambda group: [SimpleNamespace(name="theirs", load=lambda: never)]
         )
-        with pytest.raises(InputError, match=f"{kind} '{name}' must be a class that derives from eunoe"):
+        with pytest.raises(
+            InputError, match=f"{KINDS[kind].label} '{name}' must be a class that derives from eunoe"
+        ):
             registry.build(kind, name, {"args": "touch"})
 
 
 def test_an_installed_entry_point_is_a_full_citizen(monkeypatch: pytest.MonkeyPatch) -> None:
     point = SimpleNamespace(name="theirs", load=lambda: needy)
     monkeypatch.setattr(registry, "entry_points", lambda group: [point] if group == "eunoe.data_set" else [])
-    assert "theirs" in registry.names("data set")
+    assert "theirs" in registry.names("data_set")
     assert "theirs" not in registry.names("loss")
-    assert registry.build("data set", "theirs", {"must": 2}) == 2
+    assert registry.build("data_set", "theirs", {"must": 2}) == 2
 
 
 def test_defaults_are_those_that_a_file_can_say() -> None:
@@ -134,19 +137,21 @@ def test_the_first_line_of_the_docstring_is_the_summary() -> None:
 
 
 def test_a_name_for_fedavg_with_a_step_is_written_out() -> None:
-    written = registry.unalias({"method": {"name": "fedadam", "weighting": "uniform", "lr": 0.1}, "seed": 1})
+    written = registry.expand_preset(
+        {"method": {"name": "fedadam", "weighting": "uniform", "lr": 0.1}, "seed": 1}
+    )
     assert written == {
         "method": {"name": "fedavg", "weighting": "uniform"},
         "server_optimizer": {"name": "adam", "lr": 0.1},
         "seed": 1,
     }
-    assert registry.unalias({"method": "fedprox"}) == {"method": "fedprox"}
-    assert registry.unalias({"method": {"name": [1]}}) == {"method": {"name": [1]}}
+    assert registry.expand_preset({"method": "fedprox"}) == {"method": "fedprox"}
+    assert registry.expand_preset({"method": {"name": [1]}}) == {"method": {"name": [1]}}
 
 
 @pytest.mark.parametrize("step", ["sgd", {"name": "sgd", "lr": 1.0, "gma": None}, {"lr": 1}, None])
 def test_the_step_that_is_none_gives_way_to_that_of_a_name(step: Any) -> None:
-    written = registry.unalias({"method": "fedadam", "server_optimizer": step})
+    written = registry.expand_preset({"method": "fedadam", "server_optimizer": step})
     assert written == {"method": {"name": "fedavg"}, "server_optimizer": {"name": "adam"}}
 
 
@@ -155,4 +160,4 @@ def test_the_step_that_is_none_gives_way_to_that_of_a_name(step: Any) -> None:
 )
 def test_a_name_for_fedavg_with_a_step_takes_no_other_step(step: Any) -> None:
     with pytest.raises(InputError, match="leave server_optimizer out"):
-        registry.unalias({"method": "fedadam", "server_optimizer": step})
+        registry.expand_preset({"method": "fedadam", "server_optimizer": step})

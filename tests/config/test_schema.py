@@ -1,4 +1,4 @@
-"""The configuration: what it takes, what it refuses and how it says so, and settings on top."""
+"""The configuration: what it takes, what it refuses and how it says so."""
 
 from pathlib import Path
 from typing import Any, get_args
@@ -6,7 +6,7 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
-from eunoe.config.schema import Config, apply_settings, make_config, parse_value, read_config
+from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
 
 
@@ -91,11 +91,6 @@ def test_participants_are_a_share_or_a_number() -> None:
         make_config({"participation": 26}).participants(25)
 
 
-def test_the_learning_rate_decays_from_round_1_on() -> None:
-    training = make_config({"training": {"lr": 0.8, "lr_decay": 0.5}}).training
-    assert [training.lr_in(round) for round in (1, 2, 4)] == [0.8, 0.4, 0.1]
-
-
 def test_numpys_numbers_and_paths_are_taken_as_plain_values() -> None:
     config = make_config(
         {
@@ -121,81 +116,3 @@ def test_every_field_has_a_sentence() -> None:
             check(field.annotation)
 
     check(Config)
-
-
-@pytest.mark.parametrize(
-    ("content", "says"),
-    [
-        (b"", "is empty"),
-        (b"  \n# nothing but this\n", "is empty"),
-        (b"rounds = ", "is not valid TOML"),
-        (b"rounds = 1\nrounds = 2", "is not valid TOML"),
-        (b"[training]\nlr = 1\n[training]\nlr = 2", "is not valid TOML"),
-        (b"\xff\xfe\x00\x01", "is not a text file"),
-        (None, "cannot read"),
-    ],
-)
-def test_files_that_hold_no_configuration(tmp_path: Path, content: bytes | None, says: str) -> None:
-    path = tmp_path / "c.toml"
-    if content is not None:
-        path.write_bytes(content)
-    with pytest.raises(InputError, match=says) as caught:
-        read_config(path)
-    assert "\n" not in str(caught.value)
-
-
-def test_a_folder_is_no_config_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
-        read_config(tmp_path)
-
-
-def test_a_file_is_read_as_utf8_with_or_without_a_mark(tmp_path: Path) -> None:
-    (tmp_path / "plain.toml").write_bytes('name = "Größe 猫"'.encode())
-    (tmp_path / "marked.toml").write_bytes('name = "Größe 猫"'.encode("utf-8-sig"))
-    assert (
-        read_config(tmp_path / "plain.toml") == read_config(tmp_path / "marked.toml") == {"name": "Größe 猫"}
-    )
-
-
-def test_settings_on_top_are_read_as_toml_or_as_text() -> None:
-    values = {"training": {"lr": 0.1, "epochs": 2}, "loss": "ce"}
-    settings = [
-        "training.lr=0.5",
-        "loss.tau=2",
-        "name=two words",
-        "model.hidden=[3, 4]",
-        "stop.target = 1e-1",
-    ]
-    assert apply_settings(values, settings) == {
-        "training": {"lr": 0.5, "epochs": 2},
-        "loss": {"name": "ce", "tau": 2},
-        "name": "two words",
-        "model": {"hidden": [3, 4]},
-        "stop": {"target": 0.1},
-    }
-    assert values == {"training": {"lr": 0.1, "epochs": 2}, "loss": "ce"}
-
-
-def test_another_name_drops_the_options_of_what_was_named_before() -> None:
-    values = {"loss": {"name": "fedlc", "tau": 2}}
-    assert apply_settings(values, ["loss.name=wsm"]) == {"loss": {"name": "wsm"}}
-    assert apply_settings(values, ["loss.name=fedlc"]) == values
-
-
-@pytest.mark.parametrize("setting", ["rounds", "=3", " =3", "seed.x=1", "seed.x.y=1"])
-def test_settings_that_are_none(setting: str) -> None:
-    with pytest.raises(InputError):
-        apply_settings({"seed": 3}, [setting])
-
-
-def test_a_value_that_is_not_toml_is_text() -> None:
-    assert [parse_value(text) for text in ("1", "1.0", "true", '"1"', "wsm", "a b ", "[1", "")] == [
-        1,
-        1.0,
-        True,
-        "1",
-        "wsm",
-        "a b",
-        "[1",
-        "",
-    ]

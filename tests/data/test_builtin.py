@@ -11,7 +11,7 @@ import torch
 from eunoe.data import builtin as named
 from eunoe.data.builtin import digits, fetch_named, load_named, path_of
 from eunoe.data.sources import hub
-from eunoe.data.specs import KNOWN
+from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
 from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures
 
@@ -62,9 +62,9 @@ def keep(path, shape, classes, **more):
     np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y, **more)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", SPECS)
 def test_every_name_is_found_as_a_file(folder, name):
-    known = KNOWN[name]
+    known = SPECS[name]
     keep(folder / f"{name}.npz", known.shape, known.classes, writer_train=np.arange(known.classes))
     data = getattr(named, name)()
     assert (data.name, data.classes, len(data.train)) == (name, known.classes, known.classes)
@@ -76,9 +76,9 @@ def test_every_name_is_found_as_a_file(folder, name):
         assert (data.mean, data.std) == (known.mean, known.std)
 
 
-@pytest.mark.parametrize("name", KNOWN)
+@pytest.mark.parametrize("name", SPECS)
 def test_known_facts_fit_together(name):
-    known = KNOWN[name]
+    known = SPECS[name]
     assert known.class_names is None or len(set(known.class_names)) == known.classes
     assert known.source is None or known.source.mode == ("RGB" if len(known.shape) == 3 else "L")
     assert known.source is None or known.writers == (known.source.client is not None)
@@ -86,25 +86,25 @@ def test_known_facts_fit_together(name):
 
 def test_cifar_is_normalized_as_in_the_wsm_code():
     for name in ("cifar10", "cifar100"):
-        assert KNOWN[name].mean == (0.4914, 0.4822, 0.4465)
-        assert KNOWN[name].std == (0.2023, 0.1994, 0.2010)
+        assert SPECS[name].mean == (0.4914, 0.4822, 0.4465)
+        assert SPECS[name].std == (0.2023, 0.1994, 0.2010)
 
 
 def test_without_the_internet_the_error_says_which_file_to_put_where(folder, offline):
     with pytest.raises(InputError) as error:
         named.cifar10()
     assert str(error.value) == (
-        "the hub data set uoft-cs/cifar10 cannot be had (ConnectionError: no route to host); to have it "
-        f"without the internet, put {folder}/cifar10.npz there (numpy.savez) with the arrays x_train uint8 "
+        "the download of hub data set uoft-cs/cifar10 failed (ConnectionError: no route to host); without "
+        f"the internet, write {folder}/cifar10.npz yourself (numpy.savez) with the arrays x_train uint8 "
         "[50000, 32, 32, 3] and y_train int64 [50000], x_test uint8 [10000, 32, 32, 3] and "
         "y_test int64 [10000] with labels 0..9"
     )
     with pytest.raises(
-        InputError, match=r"labels 0..61, writer_train and writer_test int64 \(who wrote each\)"
+        InputError, match=r"labels 0..61, writer_train and writer_test int64 \(the writer of each sample\)"
     ):
         named.femnist()
     with pytest.raises(
-        InputError, match=r"omniglot is not on the hub in this form; to have it .*omniglot.npz"
+        InputError, match=r"omniglot is not on the hub in this form; without the internet, .*omniglot.npz"
     ):
         named.omniglot()
     assert list(folder.iterdir()) == []
@@ -136,7 +136,7 @@ def test_unknown_and_embedded_names():
 
 def smaller(monkeypatch, name, rows):
     """The same data set, but known to have few rows."""
-    monkeypatch.setitem(KNOWN, name, dataclasses.replace(KNOWN[name], rows=rows))
+    monkeypatch.setitem(SPECS, name, dataclasses.replace(SPECS[name], rows=rows))
 
 
 def femnist_file(writers, start=0):
@@ -148,7 +148,7 @@ def femnist_file(writers, start=0):
         "hsf_id": pa.array([0] * count, pa.int64()),
         "character": pa.array([(start + i) % 62 for i in range(count)], pa.int64()),
     }
-    return parquet(columns, {"character": KNOWN["femnist"].class_names})
+    return parquet(columns, {"character": SPECS["femnist"].class_names})
 
 
 def test_femnist_has_writers_and_a_test_part_of_15_per_cent_of_each(folder, monkeypatch):
@@ -177,7 +177,7 @@ def colored(count, start):
             "image": pictures([np.full((32, 32, 3), start + i, np.uint8) for i in range(count)]),
             "label": [i % 10 for i in range(count)],
         },
-        {"label": KNOWN["cinic10"].class_names},
+        {"label": SPECS["cinic10"].class_names},
     )
 
 
@@ -206,7 +206,7 @@ def test_cinic10_merges_training_and_validation(folder, monkeypatch):
 def test_the_others_by_the_columns_the_hub_has(folder, monkeypatch, name, image, label):
     smaller(monkeypatch, name, (2, 2))
     file = parquet(
-        {image: pictures([np.full(KNOWN[name].shape, i, np.uint8) for i in range(2)]), label: [0, 1]}
+        {image: pictures([np.full(SPECS[name].shape, i, np.uint8) for i in range(2)]), label: [0, 1]}
     )
     fetch_named(name, client=FakeHub({f"{name}/{part}/0000.parquet": file for part in ("train", "test")}))
     assert load_named(name).test.y.tolist() == [0, 1]

@@ -9,7 +9,7 @@ import pytest
 from eunoe.data.builtin import digits
 from eunoe.data.catalog import checksum, entries, entry, fetch
 from eunoe.data.sources.npz import npz, write_npz
-from eunoe.data.specs import KNOWN
+from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
 from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures
 
@@ -39,7 +39,7 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
     write_npz(folder / "mine.npz", {**arrays(20), "writer_train": np.arange(20) // 4})
     (folder / "broken.npz").write_bytes(b"?")
     rows = {row.name: row for row in entries()}
-    assert list(rows) == ["digits", *KNOWN, "broken", "mine"]
+    assert list(rows) == ["digits", *SPECS, "broken", "mine"]
     assert dataclasses.replace(rows["digits"], sha256=None) == dataclasses.replace(
         rows["digits"],
         here=True,
@@ -66,13 +66,13 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
     cinic = rows["cinic10"]
     assert (cinic.here, cinic.train, cinic.test, cinic.source) == (False, 180_000, 90_000, "flwrlabs/cinic10")
     assert cinic.sha256 is None
-    known = dataclasses.replace(KNOWN["mnist"], sha256=mnist.sha256)
-    monkeypatch.setitem(KNOWN, "mnist", known)
+    known = dataclasses.replace(SPECS["mnist"], sha256=mnist.sha256)
+    monkeypatch.setitem(SPECS, "mnist", known)
     assert entry("mnist").official is True
 
 
 def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
-    monkeypatch.setitem(KNOWN, "mnist", dataclasses.replace(KNOWN["mnist"], rows=(2, 2)))
+    monkeypatch.setitem(SPECS, "mnist", dataclasses.replace(SPECS["mnist"], rows=(2, 2)))
     file = parquet({"image": pictures([np.full((28, 28), i, np.uint8) for i in range(2)]), "label": [0, 1]})
     client = FakeHub({f"mnist/{part}/0000.parquet": file for part in ("train", "test")})
     got = fetch("mnist", client=client)

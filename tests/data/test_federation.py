@@ -11,14 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from eunoe.config.options import Split
+from eunoe.config.data_options import Public, Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin import digits
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.dirichlet import Dirichlet
 from eunoe.data.partitions.iid import Iid
 from eunoe.data.partitions.natural import Natural
-from eunoe.data.public import Public
 from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
 
@@ -188,6 +187,14 @@ def test_inputs_keep_their_type_until_a_batch_is_asked_for() -> None:
     assert federation.inputs("test", torch.tensor([0])).shape == (1, 1, 8, 8)
 
 
+def test_what_is_printed_is_one_short_line() -> None:
+    federation = Federation.build(digits(), Iid(clients=4))
+    assert repr(federation) == "Federation(4 clients, 1,298 training samples, 10 classes, inputs [1, 8, 8])"
+    assert repr(federation.data.test) == "Samples(355 of uint8 [8, 8])"
+    parts = "train=Samples(1,442 of uint8 [8, 8]), test=Samples(355 of uint8 [8, 8])"
+    assert repr(federation.data) == f"DataSet('digits', {parts}, 10 classes)"
+
+
 # One's own arrays.
 
 
@@ -234,11 +241,16 @@ def test_a_test_share_is_set_aside() -> None:
         ({"public": 1.5}, "share: input should be less than 1"),
         ({"public": -0.5}, "share: input should be greater than or equal to 0"),
         ({"x_test": np.zeros((3, 2))}, "x_test and y_test, or neither"),
-        ({"y": np.arange(49) % 3}, "one entry for each sample"),
+        ({"y": np.arange(49) % 3}, "x has 50 samples and y 49; there must be one label each"),
+        ({"y": ["cat"] * 50}, "y holds text; labels must be integers"),
+        ({"x": [[1.0], [1.0, 2.0]] * 25}, "x is made of lists of unequal lengths"),
+        ({"x": {"a": [1.0]}}, "x is a dict; it must be an array"),
+        ({"client_ids": np.zeros(50)}, r"client_ids is float64 \[50\]; it must be one integer or string"),
+        ({"client_ids": np.zeros(49, int)}, "for each of the 50 samples"),
         ({"y": np.arange(50) / 3}, "labels must be one integer per sample"),
         ({"y": np.arange(50) % 3 + 1}, "0 never occurs"),
         ({"y": np.arange(50) % 3 - 1}, "labels must be integers from 0"),
-        ({"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, "some must be left on both sides"),
+        ({"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, r"x has shape \[0, 2\]; it must be .* not empty"),
     ],
 )
 def test_bad_arrays_and_options_are_told_in_one_line(change: dict[str, Any], says: str) -> None:

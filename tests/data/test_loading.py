@@ -70,5 +70,5 @@ def test_a_folder_that_is_not_there_is_told_as_such(tmp_path, monkeypatch):
 
 
 def test_every_registered_data_set_can_be_found_and_says_what_it_is():
-    for name in registry.names("data set"):
-        assert registry.summary("data set", name)
+    for name in registry.names("data_set"):
+        assert registry.summary("data_set", name)

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from eunoe.data.public import Public, PublicRows, choose_public
+from eunoe.config.data_options import Public
+from eunoe.data.public import PublicRows, choose_public
 from eunoe.errors import InputError
 
 CIFAR = np.repeat(np.arange(10), 5000)

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.data.transforms import Augment
+from eunoe.config.data_options import Augment
+from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError
 
 
@@ -51,7 +52,7 @@ def test_a_batch_is_changed_as_its_images_are_one_by_one(
 ) -> None:
     x = torch.randint(1, 256, shape, generator=drawn(seed)).to(dtype)
     given_x = x.clone()
-    changed = options(x, drawn(seed))
+    changed = augment_batch(x, options, drawn(seed))
     assert changed.dtype == dtype
     assert torch.equal(changed, one_by_one(x, options, seed))
     assert torch.equal(x, given_x)
@@ -59,19 +60,19 @@ def test_a_batch_is_changed_as_its_images_are_one_by_one(
 
 def test_nothing_is_on_by_default() -> None:
     x = torch.rand(2, 3)
-    assert Augment()(x, drawn(0)) is x
+    assert augment_batch(x, Augment(), drawn(0)) is x
 
 
 def test_each_image_has_its_own_offset() -> None:
     x = torch.arange(1.0, 65.0).reshape(1, 1, 8, 8).expand(400, -1, -1, -1)
-    crops = Augment(crop_padding=2)(x, drawn(0)).flatten(1).unique(dim=0)
+    crops = augment_batch(x, Augment(crop_padding=2), drawn(0)).flatten(1).unique(dim=0)
     assert len(crops) == 25
-    flips = Augment(flip=True)(x, drawn(0))
+    flips = augment_batch(x, Augment(flip=True), drawn(0))
     assert 150 < int((flips[:, 0, 0, 0] == 8).sum()) < 250
 
 
 def test_a_cut_out_square_has_the_side_asked_for() -> None:
-    cut = Augment(cutout=4)(torch.ones(300, 2, 12, 12), drawn(0))
+    cut = augment_batch(torch.ones(300, 2, 12, 12), Augment(cutout=4), drawn(0))
     blanks = (cut[:, 0] == 0).flatten(1).sum(1)
     assert blanks.max() == 16
     assert blanks.min() == 4
@@ -80,14 +81,14 @@ def test_a_cut_out_square_has_the_side_asked_for() -> None:
 
 def test_samples_that_are_no_images_are_refused() -> None:
     with pytest.raises(InputError, match="need images"):
-        Augment(flip=True)(torch.rand(2, 3), drawn(0))
+        augment_batch(torch.rand(2, 3), Augment(flip=True), drawn(0))
 
 
 def test_a_crop_has_the_border_it_is_given() -> None:
     x = torch.ones(50, 2, 4, 4)
     border = torch.tensor([-1.0, -2.0]).view(2, 1, 1)
-    changed = Augment(crop_padding=2)(x, drawn(0), border)
+    changed = augment_batch(x, Augment(crop_padding=2), drawn(0), border)
     assert set(changed[:, 0].unique().tolist()) == {1.0, -1.0}
     assert set(changed[:, 1].unique().tolist()) == {1.0, -2.0}
-    plain = Augment(crop_padding=2)(x, drawn(0))
+    plain = augment_batch(x, Augment(crop_padding=2), drawn(0))
     assert torch.equal(plain == 0, changed < 0)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from eunoe.config import registry
+from eunoe.config.builtin import PRESETS
 
-METHODS = [name for name in registry.names("method") if name not in registry.STEPPED]
+METHODS = [name for name in registry.names("method") if name not in PRESETS]
 
 
 @pytest.mark.parametrize(

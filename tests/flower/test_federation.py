@@ -335,8 +335,8 @@ def answered(records):
         (spoiled(numbers={"loss_after": [1.0]}), "loss_after is no number"),
         (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
         (answered({}), "its answer cannot be read"),
-        (answered({"skipped": ConfigRecord({})}), "it sits out (training.single_class)"),
-        (answered({"skipped": ConfigRecord({"reason": "cats"})}), "it sits out (training.single_class)"),
+        (answered({"skipped": ConfigRecord({})}), "it is skipped (training.single_class)"),
+        (answered({"skipped": ConfigRecord({"reason": "cats"})}), "it is skipped (training.single_class)"),
     ],
 )
 def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, reason):

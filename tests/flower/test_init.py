@@ -22,7 +22,8 @@ from flwr.cli.config_utils import load_and_validate
 
 from eunoe.cli.flower import app
 from eunoe.config import registry
-from eunoe.config.schema import make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
 from eunoe.errors import InputError
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
@@ -227,7 +228,7 @@ def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
     for name in [name for name in sys.modules if name.startswith(("flwr.", "eunoe.flower."))]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run: pip install 'eunoe\[fl"):
+    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run pip install '.\[fl"):
         start(folder, 2, 9000, [])
 
 

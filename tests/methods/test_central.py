@@ -51,20 +51,20 @@ def test_no_client_takes_part_and_nothing_travels(tmp_path: Path) -> None:
     assert record["server"] == {"steps": 1, "forwards": 47, "backwards": 47}
 
 
-def test_samples_are_augmented_as_the_clients_are(tmp_path: Path) -> None:
+def test_samples_are_augmented_as_the_clients_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rounds = Rounds(make_simulation(federation(), "central", training=WHOLE), tmp_path)
     black = object()
     # A crop's border is black, as at the clients.
     rounds.simulation.federation.preprocess.black = black  # type: ignore[assignment]
     seen: list[int] = []
 
-    def augment(x: torch.Tensor, rng: torch.Generator, border: object) -> torch.Tensor:
+    def augment(x: torch.Tensor, options: object, rng: torch.Generator, border: object) -> torch.Tensor:
+        assert options is rounds.simulation.augment
         assert border is black
         seen.append(len(x))
         return torch.zeros_like(x)
 
-    assert rounds.simulation.context.trainer is not None
-    rounds.simulation.context.trainer.augment = augment  # type: ignore[assignment]
+    monkeypatch.setattr("eunoe.server.trainer.augment_batch", augment)
     start = rounds.parameters.clone()
     rounds.go()
     assert seen == [47]

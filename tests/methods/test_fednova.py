@@ -82,7 +82,7 @@ def test_uniform_weighting_holds_for_the_work_too(tmp_path: Path) -> None:
 def test_what_it_cannot_have(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="sgd"):
         Trial(tmp_path, PARTS, FedNova(), classes=4, training={"optimizer": "adam"})
-    with pytest.raises(InputError, match="not with both"):
+    with pytest.raises(InputError, match="not both"):
         Trial(tmp_path, PARTS, FedNova(mu=0.1), classes=4, training={"momentum": 0.9})
     # At lr * mu = 2 two steps undo each other: the work to divide by would be 0.
     assert accumulated(2, shrink=2.0) == 0

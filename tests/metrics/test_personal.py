@@ -11,9 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from eunoe.config.data_options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.core.rng import generator
-from eunoe.data.feature_shift import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates

@@ -98,8 +98,8 @@ def test_configs_are_valid(recipe: Recipe) -> None:
 @each
 def test_named_things_exist_and_take_their_options(recipe: Recipe) -> None:
     for run in recipe.runs("full", [0], stand_in=True):
-        for kind in ("method", "loss", "partition", "model", "server optimizer"):
-            section = dict(run.config.get(kind.replace(" ", "_"), {"name": "sgd"}))
+        for kind in ("method", "loss", "partition", "model", "server_optimizer"):
+            section = dict(run.config.get(kind, {"name": "sgd"}))
             known = registry.options(registry.find(kind, section.pop("name")))
             # A head is an option of every model, added by the library.
             assert set(section) <= {*known, "head"}

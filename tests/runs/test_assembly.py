@@ -14,10 +14,10 @@ from torch import nn
 
 from eunoe.runs.assembly import Given, assemble, resolved
 from eunoe.config.schema import make_config
-from eunoe.data.feature_shift import FeatureShift
+from eunoe.config.data_options import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.losses.base import WSM
+from eunoe.losses.wsm import WSM
 from eunoe.config.toml import to_toml
 from tests.helpers import Net, blobs, make_simulation
 
@@ -38,15 +38,15 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"partition": {"alpha": -1.0}}, "alpha: input should be greater than 0"),
         ({"partition": {"clients": 100_000}}, "100,000 clients cannot share 1,442 samples"),
         ({"participation": 6}, "6 of 5 clients cannot take part"),
-        ({"method": "eunoe.losses.base:WSM"}, "must be a class that derives from eunoe.methods.base.Method"),
-        ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must be a class that derives from eunoe.losses.base.Loss"),
+        ({"method": "eunoe.losses.wsm:WSM"}, "must be a class that derives from eunoe.methods.Method"),
+        ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must be a class that derives from eunoe.losses.Loss"),
         (
-            {"server_optimizer": "eunoe.losses.base:WSM"},
-            "must be a class that derives from eunoe.server.optimizers.ServerOptimizer",
+            {"server_optimizer": "eunoe.losses.wsm:WSM"},
+            "must be a class that derives from eunoe.server.ServerOptimizer",
         ),
-        ({"partition": "eunoe.losses.base:WSM"}, "gave a WSM; it must give a Callable"),
-        ({"data": "eunoe.losses.base:WSM"}, "gave a WSM; it must give an eunoe DataSet"),
-        ({"model": "eunoe.losses.base:WSM"}, "gave a WSM; it must give a Module"),
+        ({"partition": "eunoe.losses.wsm:WSM"}, "gave a WSM; it must give a Callable"),
+        ({"data": "eunoe.losses.wsm:WSM"}, "gave a WSM; it must give an eunoe DataSet"),
+        ({"model": "eunoe.losses.wsm:WSM"}, "gave a WSM; it must give a Module"),
         ({"model": "given:Net"}, "model was an object of your own: hand it over again as model=..."),
         ({"data": "given"}, "federation was an object of your own"),
         ({"engine": {"name": "serial", "device": "banana"}}, "engine.device: 'banana' cannot be used"),

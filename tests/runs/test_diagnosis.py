@@ -5,7 +5,8 @@ import pytest
 
 from eunoe.runs.assembly import assemble
 from eunoe.cli.demo import SETTING
-from eunoe.config.schema import apply_settings, make_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
 from eunoe.runs.diagnosis import diagnose
 from eunoe.records.reader import RunRecords, read_run

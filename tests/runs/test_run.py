@@ -19,7 +19,7 @@ from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.runs.folder import checkpoints
-from eunoe.losses.base import WSM
+from eunoe.losses.wsm import WSM
 from eunoe.methods.fedavg import FedAvg
 from eunoe.records.reader import group_key
 from eunoe.runs.run import Run, resume, run

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eunoe.config.options import Training
+from eunoe.config.data_options import FeatureShift, Public
+from eunoe.config.training_options import Training
 from eunoe.core.flat_model import FlatModel, Weights
-from eunoe.data.feature_shift import FeatureShift
+from eunoe.data.feature_shift import client_shift
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
-from eunoe.data.public import Public
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
@@ -206,7 +206,7 @@ def test_everything_is_what_clients_train_on_and_the_public_set_each_seen_its_ow
     seen = trainer_of(on=replace(on, shift=shift)).everything().inputs(some)
     assert torch.equal(seen[0], pool.inputs(some)[0])
     for place, client in ((1, 0), (2, 1)):
-        expected = shift.apply(pool.inputs(some)[place : place + 1], shift.parameters(0, client))[0]
+        expected = client_shift(shift, 0, client).apply(pool.inputs(some)[place : place + 1])[0]
         assert torch.equal(seen[place], expected)
 
 

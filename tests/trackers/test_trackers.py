@@ -308,7 +308,7 @@ def test_trackers_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
         ([f"{__name__}:SMALL"], "no class or function called 'SMALL'"),
         (["pathlib:Path.cwd"], "names no tracker"),
         (["tests.helpers:blobs"], "must be a class that derives from eunoe.trackers.base.Tracker"),
-        (["tests.trackers.test_trackers:Absent"], "is not installed: pip install 'eunoe\\[track\\]'"),
+        (["tests.trackers.test_trackers:Absent"], "is not installed; run pip install '.\\[track\\]'"),
     ],
 )
 def test_bad_sections_are_refused_before_anything_is_written(

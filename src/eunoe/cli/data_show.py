@@ -31,7 +31,8 @@ def show(
     from rich.console import Console
     from rich.table import Table
 
-    from eunoe.config.schema import apply_settings, make_config, read_config
+    from eunoe.config.schema import make_config
+    from eunoe.config.settings import apply_settings, read_config
     from eunoe.data.statistics import label_counts, partition_numbers
     from eunoe.errors import InputError
     from eunoe.report.partition_figure import partition_figure
@@ -76,7 +77,7 @@ def show(
 
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:
     """The config's values, once for each value of what is varied, by what to call them."""
-    from eunoe.config.schema import apply_settings
+    from eunoe.config.settings import apply_settings
 
     if over is None:
         return {_title(values): values}

@@ -31,6 +31,8 @@ def init_folder(
         from eunoe.flower.credentials import LOOPBACK
         from eunoe.flower.init import init
     except ImportError as error:
-        raise InputError(f"{error.name} is not installed; run: pip install 'eunoe[flower]'") from None
+        raise InputError(
+            f"{error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe"
+        ) from None
     init(folder, nodes, [*(host or ()), *LOOPBACK], port, config, typer.echo)
     typer.echo(f"{folder} is ready; run it on this machine by: python {folder / 'start.py'}")

@@ -1,47 +1,35 @@
-"""`eunoe list` and `eunoe options`: what there is to choose from."""
+"""`eunoe list` and `eunoe options`: what a config can name and what it can set."""
 
-from enum import StrEnum
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from eunoe.config.builtin import KINDS
 
-class Kind(StrEnum):
-    """What can be listed."""
+if TYPE_CHECKING:
+    from pydantic import BaseModel
 
-    methods = "methods"
-    losses = "losses"
-    steps = "steps"
-    models = "models"
-    data = "data"
-    partitions = "partitions"
-    trackers = "trackers"
+_LISTED = {kind.plural: kind for kind in KINDS.values()}
+# A kind may be called by its own name or by that of its section in a config.
+_BY_NAME = {kind.key: kind for kind in KINDS.values()} | {kind.section: kind for kind in KINDS.values()}
 
 
-_KINDS = {
-    Kind.methods: "method",
-    Kind.losses: "loss",
-    Kind.steps: "server optimizer",
-    Kind.models: "model",
-    Kind.data: "data set",
-    Kind.partitions: "partition",
-    Kind.trackers: "tracker",
-}
-
-
-def list_things(kind: Annotated[Kind, typer.Argument(help="What to list.")]) -> None:
-    """List methods, losses, server optimizers, models, data sets, partitions or trackers, one line each."""
+def list_things(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
+    """List everything of one kind that a config can name, one line each."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
+    from eunoe.errors import InputError, nearest
 
-    thing = _KINDS[kind]
+    if kind not in _LISTED:
+        raise InputError(f"there is no list of {kind!r}; {nearest(kind, _LISTED)}")
+    key = _LISTED[kind].key
     headings, rows = ["name", "what it is"], []
-    for name in registry.names(thing):
-        row = [name, registry.summary(thing, name)]
-        if kind is Kind.methods:
-            row += list(getattr(registry.find(thing, name), "cost", ()))
+    for name in registry.names(key):
+        row = [name, registry.summary(key, name)]
+        if key == "method":
+            row += list(getattr(registry.find(key, name), "cost", ()))
         rows.append(row)
-    if kind is Kind.methods:
+    if key == "method":
         headings += ["client state", "up", "down", "client compute", "server"]
         rows = [row + [""] * (len(headings) - len(row)) for row in rows]
     show(headings, rows)
@@ -53,57 +41,87 @@ def options(
     ] = None,
 ) -> None:
     """Show what a config file may say, with a sentence for every field."""
-    from typing import get_args
+    from eunoe.cli.tables import show
+    from eunoe.config import registry
+    from eunoe.config.schema import Config, Named
+
+    if name is None:
+        show(*_fields(Config))
+    elif ":" in name:
+        _show_thing(*name.split(":", 1))
+    else:
+        section = _section(name)
+        show(*_fields(section))
+        if name in _BY_NAME and issubclass(section, Named):
+            there = registry.names(_BY_NAME[name].key)
+            typer.echo(f"names: {', '.join(there)}; for the options of one: eunoe options {name}:{there[0]}")
+
+
+def _show_thing(kind: str, name: str) -> None:
+    """The options of a named thing: its fields, or the keyword arguments of a function or a plain class."""
+    import inspect
 
     from pydantic import BaseModel
 
     from eunoe.cli.tables import show
     from eunoe.config import registry
-    from eunoe.config.schema import Config, Named
+    from eunoe.config.type_names import type_name
     from eunoe.errors import InputError, nearest
 
-    model: type[BaseModel] = Config
-    kinds = {value.replace(" ", "_"): value for value in registry.kinds()}
-    kinds |= {"data": "data set", "track": "tracker"}
-    if name is not None and ":" in name:
-        kind, _, thing = name.partition(":")
-        if kind not in kinds:
-            raise InputError(f"there is no kind {kind!r}; {nearest(kind, kinds)}")
-        found = registry.find(kinds[kind], thing)
-        if not (isinstance(found, type) and issubclass(found, BaseModel)):
-            rows = [
-                [key, "" if p.default is p.empty else repr(p.default), str(p.annotation)]
-                for key, p in registry.options(found).items()
-                if key not in ("shape", "classes")
-            ]
-            show(["option", "default", "type"], rows)
-            return
-        model = found
-    elif name is not None:
-        if name not in Config.model_fields:
-            raise InputError(f"there is no section {name!r}; {nearest(name, Config.model_fields)}")
-        annotation = Config.model_fields[name].annotation
-        sections = [
-            t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
-        ]
-        if not sections:
-            raise InputError(f"{name} is a single value: {Config.model_fields[name].description}")
-        model = sections[0]
+    if kind not in _BY_NAME:
+        raise InputError(f"there is no kind {kind!r}; {nearest(kind, _BY_NAME)}")
+    found = registry.find(_BY_NAME[kind].key, name)
+    if isinstance(found, type) and issubclass(found, BaseModel):
+        show(*_fields(found))
+        return
+    hints = inspect.signature(found, eval_str=True).parameters
     rows = [
-        [key, "needed" if field.is_required() else _written(field.default), field.description or ""]
+        [key, "needed" if p.default is p.empty else _written(p.default), type_name(hints[key].annotation)]
+        for key, p in registry.options(found).items()
+        if kind != "model" or key not in ("shape", "classes")
+    ]
+    show(["option", "default", "takes"], rows)
+
+
+def _section(name: str) -> "type[BaseModel]":
+    from eunoe.config.messages import sections_of
+    from eunoe.config.schema import Config
+    from eunoe.errors import InputError, nearest
+
+    if name not in Config.model_fields:
+        raise InputError(f"there is no section {name!r}; {nearest(name, Config.model_fields)}")
+    field = Config.model_fields[name]
+    sections = sections_of(field.annotation)
+    if not sections:
+        raise InputError(f"{name} is a single value: {field.description}")
+    return sections[0]
+
+
+def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:
+    from eunoe.config.type_names import type_name
+
+    rows = [
+        [
+            key,
+            "needed" if field.is_required() else _written(field.default),
+            type_name(field.annotation),
+            field.description or "",
+        ]
         for key, field in model.model_fields.items()
     ]
-    note = None
-    if name in kinds and issubclass(model, Named):
-        there = registry.names(kinds[name])
-        note = f"names: {', '.join(there)}; for the options of one: eunoe options {name}:{there[0]}"
-    show(["option", "default", "what it means"], rows, note=note)
+    return ["option", "default", "takes", "what it means"], rows
 
 
-def _written(value: object) -> str:
+def _written(value: Any) -> str:
+    """A default as a config file would have it; a section by its name, if it has one."""
     from pydantic import BaseModel
 
+    from eunoe.config.toml import inline
+
+    if value is None:
+        return "none"
     if isinstance(value, BaseModel):
-        name = getattr(value, "name", None)
-        return f"{name}" if name else "[section]"
-    return "none" if value is None else str(value)
+        return str(getattr(value, "name", "")) or "[section]"
+    if isinstance(value, tuple | list) and any(isinstance(item, BaseModel) for item in value):
+        return f"[{len(value)} sections]"
+    return value if isinstance(value, str) else inline(value)

@@ -21,7 +21,8 @@ def run(
 ) -> None:
     """Train a federation. `eunoe options` shows what a config file may say."""
     from eunoe.cli.tables import show
-    from eunoe.config.schema import apply_settings, make_config, read_config
+    from eunoe.config.schema import make_config
+    from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
     from eunoe.records.comparison import legend, table
     from eunoe.runs import run as runs

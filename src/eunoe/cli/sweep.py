@@ -25,7 +25,8 @@ def sweep(
 ) -> None:
     """Run the product of settings; what is finished is skipped, what was begun goes on."""
     from eunoe.cli.tables import show
-    from eunoe.config.schema import apply_settings, make_config, parse_value, read_config
+    from eunoe.config.schema import make_config
+    from eunoe.config.settings import apply_settings, parse_value, read_config
     from eunoe.records.comparison import legend, table
     from eunoe.runs import sweep as sweeping
     from eunoe.runs.progress import Bars

@@ -1,7 +1,6 @@
 """The configuration of a run: what is in config.toml, checked, with a sentence for every field."""
 
-import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,11 +16,11 @@ from pydantic import (
 )
 
 from eunoe.config import registry
-from eunoe.config.options import Finite, Options, Split, Training
-from eunoe.data.feature_shift import FeatureShift
-from eunoe.data.public import Public
-from eunoe.data.transforms import Augment
-from eunoe.errors import InputError, nearest
+from eunoe.config.data_options import Augment, FeatureShift, Public, Split
+from eunoe.config.messages import explain_in
+from eunoe.config.options import Finite, Options
+from eunoe.config.training_options import Training
+from eunoe.errors import InputError
 from eunoe.metrics.probes import STANDARD, Probe
 
 
@@ -139,7 +138,7 @@ class Config(Options):
     @model_validator(mode="before")
     @classmethod
     def _method_and_step(cls, values: Any) -> Any:
-        return registry.unalias(values) if isinstance(values, Mapping) else values
+        return registry.expand_preset(values) if isinstance(values, Mapping) else values
 
     @field_validator(
         "data", "partition", "model", "loss", "method", "server_optimizer", "engine", mode="before"
@@ -200,62 +199,11 @@ RESUMABLE = {"name", "rounds", "probes", "track", "stop", "engine", "checkpoint_
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """A checked config from nested values; what is wrong is said in one line."""
+    """A validated config from nested values; what is wrong is one line of an InputError."""
     try:
         return Config.model_validate(_plain(values))
     except ValidationError as error:
-        raise InputError(_explain(error)) from None
-
-
-def read_config(path: Path) -> dict[str, Any]:
-    """The values in a TOML file."""
-    try:
-        # TOML is UTF-8 whatever the locale; some editors begin a file with a byte order mark.
-        values = tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not a text file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
-    if not values:
-        raise InputError(f"{path} is empty; leave it out to run the defaults")
-    return values
-
-
-def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Values with `a.b=c` settings on top; c is read as TOML, or else as text.
-
-    Setting a `name` to another one drops the options of what was named before.
-    """
-    result = _copy(values)
-    for setting in settings:
-        path, equals, text = setting.partition("=")
-        if not equals or not path.strip():
-            raise InputError(f"{setting!r} is not a setting; write it as part.option=value")
-        *parents, last = path.strip().split(".")
-        place = result
-        for parent in parents:
-            inner = place.get(parent)
-            place[parent] = inner = (
-                {"name": inner} if isinstance(inner, str) else ({} if inner is None else inner)
-            )
-            if not isinstance(inner, dict):
-                raise InputError(f"{setting!r} sets an option of {parent}, which is {inner!r} and has none")
-            place = inner
-        value = parse_value(text)
-        if last == "name" and parents and place.get("name") != value:
-            place.clear()
-        place[last] = value
-    return result
-
-
-def parse_value(text: str) -> Any:
-    """A value as TOML writes it; what is not TOML is text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
+        raise InputError(explain_in(Config, error)) from None
 
 
 def _plain(value: Any) -> Any:
@@ -269,30 +217,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, str) and not value.isascii() and any(0xD800 <= ord(c) < 0xE000 for c in value):
         raise InputError(f"{value!r} is not text in UTF-8")
     return value.item() if isinstance(value, np.generic) else value
-
-
-def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: _copy(value) if isinstance(value, Mapping) else value for key, value in values.items()}
-
-
-def _explain(error: ValidationError) -> str:
-    # A misspelled key often leaves another one missing: the former is what went wrong.
-    unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
-    if unknown is None:
-        return registry.explain(error)
-    *parents, key = (str(part) for part in unknown["loc"])
-    model: Any = Config
-    for parent in parents:
-        # A number is a place in a list.
-        if parent in model.model_fields:
-            model = next((t for t in _models(model.model_fields[parent].annotation)), model)
-    where = f" in [{'.'.join(parents)}]" if parents else ""
-    return f"there is no {key!r}{where}; {nearest(key, model.model_fields)}"
-
-
-def _models(annotation: Any) -> list[Any]:
-    from typing import get_args
-
-    return [
-        t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
-    ]

@@ -1,12 +1,9 @@
-"""One step of an optimizer on a flat vector of parameters, at a client or at the server.
-
-All is arithmetic that also takes a matrix with a row per client.
-"""
+"""One optimizer step on a flat vector of parameters, or on a matrix with a row per client."""
 
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Training
+from eunoe.config.training_options import Training
 
 
 def descend(
@@ -16,11 +13,11 @@ def descend(
     lr: float,
     weight_decay: float | Tensor,
     moments: dict[str, Tensor],
-    taken: int,
+    step: int,
 ) -> None:
-    """Clip a gradient (weight decay included, but for adamw) and take step number `taken` with it.
+    """Clip the gradient (weight decay included, except for adamw) and take a step in place.
 
-    What the optimizer remembers is kept in `moments`, empty before the first step.
+    `step` counts from 1; the optimizer's state is kept in `moments`, empty before the first step.
     """
     if options.clip is not None:
         norm = torch.linalg.vector_norm(gradient, dim=-1, keepdim=True)
@@ -34,8 +31,8 @@ def descend(
         weights.mul_(1 - lr * weight_decay)
     first = _moment(moments, "first", weights).lerp_(gradient, 0.1)
     second = _moment(moments, "second", weights).mul_(0.999).addcmul_(gradient, gradient, value=0.001)
-    scale = (1 - 0.999**taken) ** 0.5
-    weights.addcdiv_(first, second.sqrt().add_(1e-8 * scale), value=-lr * scale / (1 - 0.9**taken))
+    scale = (1 - 0.999**step) ** 0.5
+    weights.addcdiv_(first, second.sqrt().add_(1e-8 * scale), value=-lr * scale / (1 - 0.9**step))
 
 
 def _moment(moments: dict[str, Tensor], name: str, weights: Tensor) -> Tensor:

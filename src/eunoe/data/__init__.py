@@ -1,1 +1,10 @@
-"""Named data sets, the user's own data, partitions, and the federation made of them."""
+"""Data sets, partitions and the federation made of them, and what the author of another one imports.
+
+A data set of one's own is a function that returns a `DataSet`; a partition derives from `Partition`.
+"""
+
+from eunoe.data.arrays import from_arrays as from_arrays
+from eunoe.data.federation import Federation as Federation
+from eunoe.data.partitions.base import Partition as Partition
+from eunoe.data.samples import DataSet as DataSet
+from eunoe.data.samples import Samples as Samples

@@ -42,18 +42,15 @@ def from_arrays(
     `classes` every class up to the largest label must occur. Without `mean` and `std` those of bytes
     are measured and other types are left alone.
     """
-    train, test = _inputs(x_train, f"{name}: x_train"), _inputs(x_test, f"{name}: x_test")
+    train, test = input_array(x_train, f"{name}: x_train"), input_array(x_test, f"{name}: x_test")
     if train.shape[1:] != test.shape[1:] or train.dtype.name != test.dtype.name:
         raise InputError(
             f"{name}: x_train holds {train.dtype} {list(train.shape[1:])} and x_test {test.dtype} "
             f"{list(test.shape[1:])}; samples must have one type and shape"
         )
-    labels = [_labels(y, f"{name}: {key}") for y, key in ((y_train, "y_train"), (y_test, "y_test"))]
-    for x, y, part in ((train, labels[0], "train"), (test, labels[1], "test")):
-        if len(x) != len(y):
-            raise InputError(
-                f"{name}: x_{part} has {len(x)} samples and y_{part} {len(y)}; there must be one label each"
-            )
+    labels = [label_array(y, f"{name}: {key}") for y, key in ((y_train, "y_train"), (y_test, "y_test"))]
+    one_label_each(train, labels[0], f"{name}: x_train", "y_train")
+    one_label_each(test, labels[1], f"{name}: x_test", "y_test")
     classes = _classes(name, labels, classes)
     if class_names is not None and len(class_names) != classes:
         raise InputError(f"{name}: {len(class_names)} class names for {classes} classes; one each is needed")
@@ -81,7 +78,7 @@ def stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Ar
     Inputs may be tensors, arrays or Pillow images.
     """
     if isinstance(part, torch.utils.data.TensorDataset) and len(part.tensors) == 2:
-        return _array(part.tensors[0]), _array(part.tensors[1])
+        return _array(part.tensors[0], what), _array(part.tensors[1], what)
     try:
         pairs = [part[i] for i in range(len(part))]  # type: ignore[arg-type]
     except TypeError:
@@ -89,33 +86,23 @@ def stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Ar
     if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
         raise InputError(f"{what} must hold (input, label) pairs, at least one")
     try:
-        return np.stack([_array(x) for x, _ in pairs]), np.asarray([int(y) for _, y in pairs])
+        return np.stack([_array(x, what) for x, _ in pairs]), np.asarray([int(y) for _, y in pairs])
     except (ValueError, TypeError) as error:
         raise InputError(f"{what} does not stack into one array with integer labels: {error}") from None
 
 
 def set_aside(
-    x: ArrayLike | Tensor,
-    y: ArrayLike | Tensor,
-    writers: ArrayLike | Tensor | None,
-    share: float,
-    rng: np.random.Generator,
+    x: Array, y: Array, ids: Array | None, share: float, rng: np.random.Generator
 ) -> tuple[Array, Array, Array | None, Array, Array]:
-    """Inputs, labels and writers to train on, then inputs and labels of a random share of rows to test on."""
-    inputs, labels = _array(x), _array(y)
-    ids = None if writers is None else _array(writers)
-    given = [inputs, labels] if ids is None else [inputs, labels, ids]
-    if inputs.ndim == 0 or len({array.shape[:1] for array in given}) != 1:
-        raise InputError("inputs, labels and client ids must have one entry for each sample")
-    tested = round(share * len(inputs))
-    if not 0 < tested < len(inputs):
+    """Inputs, labels and client ids to train on; inputs and labels of a random share of rows to test on."""
+    tested = round(share * len(x))
+    if not 0 < tested < len(x):
         raise InputError(
-            f"a share of {share:g} of {len(inputs)} samples sets {tested} aside; "
-            "some must be left on both sides"
+            f"a share of {share:g} of {len(x)} samples sets {tested} aside; some must be left on both sides"
         )
-    rows = rng.permutation(len(inputs))
+    rows = rng.permutation(len(x))
     test, train = np.sort(rows[:tested]), np.sort(rows[tested:])
-    return inputs[train], labels[train], None if ids is None else ids[train], inputs[test], labels[test]
+    return x[train], y[train], None if ids is None else ids[train], x[test], y[test]
 
 
 def moments(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -133,8 +120,11 @@ def number_ids(*parts: Array) -> list[Labels]:
     return np.split(numbers.astype(np.int64), np.cumsum([len(part) for part in parts])[:-1])
 
 
-def _inputs(value: ArrayLike | Tensor, what: str) -> Array:
-    x = _array(value)
+def input_array(value: ArrayLike | Tensor, what: str) -> Array:
+    """Inputs [samples, ...] as an array of numbers; `what` names them in errors."""
+    x = _array(value, what)
+    if x.dtype.kind in "USO":
+        raise InputError(f"{what} holds {_held(x)}; inputs must be numbers")
     if x.dtype.name not in _INPUT_TYPES:
         raise InputError(f"{what} has type {x.dtype}; it must be one of {', '.join(sorted(_INPUT_TYPES))}")
     if x.ndim < 2 or x.size == 0:
@@ -143,17 +133,37 @@ def _inputs(value: ArrayLike | Tensor, what: str) -> Array:
         raise InputError(
             f"{what} has shape {list(x.shape)}; images must have their channels last, [n, H, W, C]"
         )
-    # The least and the greatest of numbers among which one is no number are none either.
+    # The minimum and maximum of an array with a NaN are NaN.
     if x.dtype.kind == "f" and not np.isfinite([x.min(), x.max()]).all():
         raise InputError(f"{what} holds values that are not finite (NaN or infinity); fill or drop them")
     return x
 
 
-def _labels(value: ArrayLike | Tensor, what: str) -> Labels:
-    y = _array(value)
+def label_array(value: ArrayLike | Tensor, what: str) -> Labels:
+    """Labels [samples] as int64."""
+    y = _array(value, what)
+    if y.dtype.kind in "USO":
+        raise InputError(f"{what} holds {_held(y)}; labels must be integers 0..C-1, one per sample")
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise InputError(f"{what} is {y.dtype} {list(y.shape)}; labels must be one integer per sample")
     return y.astype(np.int64, copy=False)
+
+
+def id_array(value: ArrayLike | Tensor, what: str, samples: int) -> Array:
+    """Client ids [samples], integers or strings."""
+    ids = _array(value, what)
+    if ids.shape != (samples,) or ids.dtype.kind not in "iuUS":
+        raise InputError(
+            f"{what} is {ids.dtype} {list(ids.shape)}; it must be one integer or string "
+            f"for each of the {samples} samples"
+        )
+    return ids
+
+
+def one_label_each(x: Array, y: Labels, inputs: str, labels: str) -> None:
+    """Refuse inputs and labels of unequal length."""
+    if len(x) != len(y):
+        raise InputError(f"{inputs} has {len(x)} samples and {labels} {len(y)}; there must be one label each")
 
 
 def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
@@ -186,13 +196,7 @@ def _writers(
     for part, value, length in (("train", train, n_train), ("test", test, n_test)):
         if value is None:
             continue
-        ids = _array(value)
-        if ids.shape != (length,) or ids.dtype.kind not in "iuUS":
-            raise InputError(
-                f"{name}: writer_{part} is {ids.dtype} {list(ids.shape)}; it must be one integer or string "
-                f"for each of the {length} samples"
-            )
-        given[part] = ids
+        given[part] = id_array(value, f"{name}: writer_{part}", length)
     if len({ids.dtype.kind in "iu" for ids in given.values()}) > 1:
         raise InputError(f"{name}: writer_train and writer_test must both be integers or both be strings")
     if any(ids.dtype.kind not in "iu" for ids in given.values()):
@@ -201,10 +205,24 @@ def _writers(
     return tensors.get("train"), tensors.get("test")
 
 
-def _array(value: Any) -> Array:
-    if isinstance(value, Tensor):
-        return value.detach().cpu().numpy()
-    return np.asarray(value)
+def _array(value: Any, what: str) -> Array:
+    """Anything that is an array, a tensor or nested lists, as an array."""
+    try:
+        if isinstance(value, Tensor):
+            return value.detach().cpu().numpy()
+        array = np.asarray(value)
+    except (ValueError, TypeError):
+        # Lists of unequal lengths, or a type that NumPy lacks, such as bfloat16.
+        unequal = isinstance(value, list | tuple)
+        held = "lists of unequal lengths" if unequal else f"a {type(value).__name__} that NumPy cannot hold"
+        raise InputError(f"{what} is made of {held}; all samples must have one type and shape") from None
+    if array.dtype == object and array.ndim == 0:
+        raise InputError(f"{what} is a {type(value).__name__}; it must be an array, a tensor or nested lists")
+    return array
+
+
+def _held(array: Array) -> str:
+    return "Python objects" if array.dtype == object else "text"
 
 
 def _tensor(array: Array) -> Tensor:

@@ -1,6 +1,5 @@
-"""The data sets that have a name: found as $EUNOE_DATA/<name>.npz, else fetched from the hub to there."""
+"""Built-in data sets: read from $EUNOE_DATA/<name>.npz, downloaded there from the hub if missing."""
 
-import json
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -10,15 +9,15 @@ from eunoe.data.arrays import Array, from_arrays
 from eunoe.data.samples import DataSet
 from eunoe.data.sources import hub
 from eunoe.data.sources.npz import dataset_of, read_npz
-from eunoe.data.specs import KNOWN, Known
+from eunoe.data.specs import SPECS, DataSetSpec
 from eunoe.errors import InputError, nearest
 
 
 def digits() -> DataSet:
     """8 x 8 gray handwritten digits that come with scikit-learn: 1,442 to train on, 355 to test.
 
-    The test part is every fifth sample of each class, in the order of the file. The gray values 0..16 are
-    spread over 0..255 so that these images pass through the same code as all others.
+    The test part is every fifth sample of each class, in file order. The gray values 0..16 are scaled to
+    0..255, so that these images go through the same code as all others.
     """
     table = _digits_table()
     x = np.rint(table[:, :-1].reshape(-1, 8, 8) * (255 / 16)).astype(np.uint8)
@@ -59,8 +58,8 @@ def cinic10(*, revision: str | None = None) -> DataSet:
 def femnist(*, revision: str | None = None) -> DataSet:
     """FEMNIST: 28 x 28 digits and letters by 3,597 writers, 62 classes, 814,277 samples.
 
-    The hub has no test part, so 15% of each writer's samples, rounded down and drawn once and for all, are
-    taken for it. A writer with at least 50 samples in all is one with at least 43 in the training part.
+    The hub has no test part, so a fixed random 15% of each writer's samples, rounded down, are held out for
+    it. A writer with at least 50 samples in all has at least 43 in the training part.
     """
     return load_named("femnist", revision)
 
@@ -71,14 +70,16 @@ def omniglot() -> DataSet:
 
 
 def load_named(name: str, revision: str | None = None) -> DataSet:
-    """A named data set that is kept as a file; fetched first if it is not here.
+    """A built-in data set that is kept as a file; downloaded first if it is missing.
 
-    `revision` is a branch or commit of the hub; a file that was fetched at another one is refused.
+    `revision` is a branch or commit of the hub; a file downloaded at another one is refused.
     """
-    known, path = known_by(name), path_of(name)
+    spec, path = spec_of(name), path_of(name)
     if not path.exists():
         fetch_named(name, revision=revision)
-    if revision is not None and revision not in (got := _fetched_at(path)):
+    record = hub.read_record(path)
+    got = [str(record[key]) for key in ("revision", "commit") if key in record]
+    if revision is not None and revision not in got:
         raise InputError(
             f"{path} is {' = '.join(got) or 'of no known revision'}, not {revision}; "
             f"replace it by: eunoe data fetch {name} --revision {revision} --force"
@@ -88,35 +89,35 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
         arrays,
         name,
         str(path),
-        classes=known.classes,
-        class_names=known.class_names,
-        mean=known.mean,
-        std=known.std,
+        classes=spec.classes,
+        class_names=spec.class_names,
+        mean=spec.mean,
+        std=spec.std,
     )
-    if data.train.x.shape[1:] != known.shape:
+    if data.train.x.shape[1:] != spec.shape:
         raise InputError(
             f"{path}: samples have shape {list(data.train.x.shape[1:])}; "
-            f"those of {name} have {list(known.shape)}"
+            f"those of {name} have {list(spec.shape)}"
         )
     return data
 
 
 def fetch_named(name: str, *, revision: str | None = None, client: hub.Hub | None = None) -> Path:
-    """Fetch a named data set from the hub into the data folder; what is there is replaced."""
-    known, path = known_by(name), path_of(name)
-    if known.source is None:
-        raise InputError(f"{name} is not on the hub in this form; {_what_to_put(name, known)}")
+    """Download a built-in data set from the hub into the data folder, replacing the file there."""
+    spec, path = spec_of(name), path_of(name)
+    if spec.source is None:
+        raise InputError(f"{name} is not on the hub in this form; {_what_to_put(name, spec)}")
     try:
         hub.fetch(
-            known.source,
+            spec.source,
             path,
             revision=revision or hub.PARQUET,
-            classes=known.classes,
-            rows=known.rows,
+            classes=spec.classes,
+            rows=spec.rows,
             hub=client,
         )
     except InputError as error:
-        raise InputError(f"{error}; {_what_to_put(name, known)}") from error
+        raise InputError(f"{error}; {_what_to_put(name, spec)}") from error
     return path
 
 
@@ -133,13 +134,13 @@ def _digits_table() -> Array:
     return np.column_stack([data, target])
 
 
-def known_by(name: str) -> Known:
-    """What is known of a data set that is kept as a file."""
+def spec_of(name: str) -> DataSetSpec:
+    """The specification of a data set that is kept as a file."""
     if name == "digits":
         raise InputError("digits comes with scikit-learn; there is nothing to fetch")
-    if name not in KNOWN:
-        raise InputError(f"no data set is called {name!r}; {nearest(name, KNOWN)}")
-    return KNOWN[name]
+    if name not in SPECS:
+        raise InputError(f"no data set is called {name!r}; {nearest(name, SPECS)}")
+    return SPECS[name]
 
 
 def path_of(name: str) -> Path:
@@ -147,23 +148,15 @@ def path_of(name: str) -> Path:
     return hub.data_folder() / f"{name}.npz"
 
 
-def _fetched_at(path: Path) -> list[str]:
-    try:
-        record = json.loads(path.with_suffix(".json").read_text())
-        return [str(record["revision"]), str(record["commit"])]
-    except (OSError, ValueError, KeyError):
-        return []
-
-
-def _what_to_put(name: str, known: Known) -> str:
-    counts = [format(count, "d") for count in known.rows] if known.rows[1] else ["n", "m"]
-    shape = "".join(f", {size}" for size in known.shape)
+def _what_to_put(name: str, spec: DataSetSpec) -> str:
+    counts = [format(count, "d") for count in spec.rows] if spec.rows[1] else ["n", "m"]
+    shape = "".join(f", {size}" for size in spec.shape)
     arrays = [
         f"x_{part} uint8 [{count}{shape}] and y_{part} int64 [{count}]"
         for part, count in zip(("train", "test"), counts, strict=True)
     ]
-    writers = ", writer_train and writer_test int64 (who wrote each)" if known.writers else ""
+    writers = ", writer_train and writer_test int64 (the writer of each sample)" if spec.writers else ""
     return (
-        f"to have it without the internet, put {path_of(name)} there (numpy.savez) with the arrays "
-        f"{', '.join(arrays)} with labels 0..{known.classes - 1}{writers}"
+        f"without the internet, write {path_of(name)} yourself (numpy.savez) with the arrays "
+        f"{', '.join(arrays)} with labels 0..{spec.classes - 1}{writers}"
     )

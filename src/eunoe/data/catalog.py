@@ -1,17 +1,16 @@
-"""What data sets there are and which are here, as rows for a table."""
+"""The catalog of data sets: which are built in, and which are in the data folder."""
 
 import hashlib
-import json
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from eunoe.data.builtin import digits, fetch_named, known_by, load_named, path_of
+from eunoe.data.builtin import digits, fetch_named, load_named, path_of, spec_of
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.hub import Hub, data_folder
+from eunoe.data.sources.hub import Hub, data_folder, read_record
 from eunoe.data.sources.npz import npz
-from eunoe.data.specs import KNOWN
+from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
 
 
@@ -20,7 +19,7 @@ class Entry:
     """A data set in the catalog; `path` is None where there is no file, `problem` is why it is unusable.
 
     `sha256` is that of the arrays x_train, y_train, x_test, y_test one after the other; `official` says
-    whether it is the known one, where one is known.
+    whether it is the known one, where one is spec.
     """
 
     name: str
@@ -38,28 +37,28 @@ class Entry:
 
 
 def entries() -> list[Entry]:
-    """All named data sets, here or not, then the other .npz files of the data folder."""
-    known = [entry(name) for name in ["digits", *KNOWN]]
-    others = sorted(path for path in data_folder().glob("*.npz") if path.stem not in KNOWN)
+    """All built-in data sets, downloaded or not, then the other .npz files of the data folder."""
+    built_in = [entry(name) for name in ["digits", *SPECS]]
+    others = sorted(path for path in data_folder().glob("*.npz") if path.stem not in SPECS)
     kept = sorted((data_folder() / "hub").glob("*.npz"))
-    return known + [_described(path.stem, path) for path in others + kept]
+    return built_in + [_described(path.stem, path) for path in others + kept]
 
 
 def entry(name: str) -> Entry:
-    """What is to be said of one named data set."""
+    """The entry of one built-in data set."""
     if name == "digits":
         return _described(name, None)
-    known, path = known_by(name), path_of(name)
+    spec, path = spec_of(name), path_of(name)
     if path.exists():
         return _described(name, path)
-    rows = known.rows if known.rows[1] else (None, None)
-    repo = known.source.repo if known.source else None
-    return Entry(name, path, False, known.classes, rows[0], rows[1], source=repo)
+    rows = spec.rows if spec.rows[1] else (None, None)
+    repo = spec.source.repo if spec.source else None
+    return Entry(name, path, False, spec.classes, rows[0], rows[1], source=repo)
 
 
 def fetch(name: str, *, revision: str | None = None, force: bool = False, client: Hub | None = None) -> Entry:
-    """Fetch a named data set unless it is here already (or `force` is given)."""
-    known_by(name)
+    """Download a built-in data set unless it is there already (or `force` is given)."""
+    spec_of(name)
     if force or not path_of(name).exists():
         fetch_named(name, revision=revision, client=client)
     elif revision is not None:
@@ -78,10 +77,10 @@ def checksum(data: DataSet) -> str:
 
 def _described(name: str, path: Path | None) -> Entry:
     try:
-        data = digits() if path is None else load_named(name) if name in KNOWN else npz(path)
+        data = digits() if path is None else load_named(name) if name in SPECS else npz(path)
     except InputError as error:
         return Entry(name, path, True, problem=str(error))
-    official = KNOWN[name].sha256 if name in KNOWN else None
+    official = SPECS[name].sha256 if name in SPECS else None
     sha256 = checksum(data)
     return Entry(
         name,
@@ -99,8 +98,7 @@ def _described(name: str, path: Path | None) -> Entry:
 
 
 def _source(path: Path) -> str | None:
-    try:
-        record = json.loads(path.with_suffix(".json").read_text())
-        return f"{record['repo']}@{record['commit'][:12]}"
-    except (OSError, ValueError, KeyError):
+    record = read_record(path)
+    if "repo" not in record or "commit" not in record:
         return None
+    return f"{record['repo']}@{str(record['commit'])[:12]}"

@@ -19,11 +19,21 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from eunoe.config import registry
-from eunoe.config.options import Split
+from eunoe.config.data_options import FeatureShift, Public, Split
+from eunoe.config.messages import explain
 from eunoe.core.rng import generator
-from eunoe.data.feature_shift import FeatureShift
+from eunoe.data.arrays import (
+    from_arrays,
+    id_array,
+    input_array,
+    label_array,
+    one_label_each,
+    set_aside,
+    stacked,
+)
+from eunoe.data.feature_shift import client_shift
 from eunoe.data.preprocess import Preprocess
-from eunoe.data.public import Public, choose_public
+from eunoe.data.public import choose_public
 from eunoe.data.samples import DataSet, Samples
 from eunoe.data.split import split as split_clients
 from eunoe.errors import InputError
@@ -33,7 +43,7 @@ Part = Literal["train", "validation", "test"]
 Source = Literal["clients", "public", "test"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Federation:
     """Clients with their parts of the data, a public set and a global test set.
 
@@ -121,19 +131,23 @@ class Federation:
         partition, whose options (such as clients and alpha) are further keyword arguments. Without
         test arrays, a share `test` of the samples is set aside.
         """
-        from eunoe.data.arrays import from_arrays, set_aside
-
         if (x_test is None) != (y_test is None):
             raise InputError("test inputs and test labels go together: give x_test and y_test, or neither")
+        # Checked here under the names of this function's arguments.
+        inputs, labels = input_array(x, "x"), label_array(y, "y")
+        one_label_each(inputs, labels, "x", "y")
+        ids = None if client_ids is None else id_array(client_ids, "client_ids", len(inputs))
         if x_test is None or y_test is None:
-            x, y, client_ids, x_test, y_test = set_aside(x, y, client_ids, test, generator(seed, "test"))
-        data = from_arrays(x, y, x_test, y_test, writer_train=client_ids, mean=mean, std=std)
-        name = partition if client_ids is None else "natural"
+            inputs, labels, ids, x_test, y_test = set_aside(
+                inputs, labels, ids, test, generator(seed, "test")
+            )
+        data = from_arrays(inputs, labels, x_test, y_test, writer_train=ids, mean=mean, std=std)
+        name = partition if ids is None else "natural"
         made = registry.build("partition", name, options)
         try:
             split, taken = Split(validation=validation), Public(share=public)
         except ValidationError as error:
-            raise InputError(registry.explain(error)) from None
+            raise InputError(explain(error)) from None
         return cls.build(data, made, seed=seed, split=split, public=taken)
 
     @classmethod
@@ -147,14 +161,19 @@ class Federation:
 
         Their transforms are applied once: random ones belong into the config (`augment`) instead.
         """
-        from eunoe.data.arrays import stacked
-
         tested = () if test is None else stacked(test, "test")
         return cls.from_arrays(*stacked(train, "train"), *tested, **options)
 
     def __len__(self) -> int:
         """The number of clients."""
         return len(self.offsets) - 1
+
+    def __repr__(self) -> str:
+        samples, shape = int(self.sizes.sum()), list(self.shape)
+        return (
+            f"Federation({len(self):,} clients, {samples:,} training samples, {self.classes} classes, "
+            f"inputs {shape})"
+        )
 
     @property
     def classes(self) -> int:
@@ -220,9 +239,11 @@ class Federation:
     def inputs(self, source: Source, rows: Tensor, client: int | None = None) -> Tensor:
         """Model inputs for rows of a source; for a client's rows as that client sees them."""
         x = self.preprocess(self.samples(source).x.index_select(0, rows))
-        if self.shift is not None and client is not None:
-            x = self.shift.apply(x, self.shift.parameters(self.shift_seed, client))
-        return x
+        return x if client is None else self.shifted(x, client)
+
+    def shifted(self, x: Tensor, client: int) -> Tensor:
+        """Model inputs as this client sees them, under its feature shift if there is one."""
+        return x if self.shift is None else client_shift(self.shift, self.shift_seed, client).apply(x)
 
     def checksum(self) -> str:
         """A hash of who owns what."""

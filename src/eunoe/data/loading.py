@@ -27,7 +27,7 @@ def load(name: str, **options: Any) -> DataSet:
     if ("/" in name or "\\" in name) and ":" not in name and not path_kind(name)[0]:
         raise InputError(f"there is no folder {name}; a data set of your own is a folder or a .npz file")
     name, options = resolve(name, options)
-    data = registry.build("data set", name, options)
+    data = registry.build("data_set", name, options)
     if not isinstance(data, DataSet):
         raise InputError(f"data set {name!r} gave a {type(data).__name__}; it must give an eunoe DataSet")
     return data

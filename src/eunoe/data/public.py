@@ -4,48 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field, model_validator
 
-from eunoe.config.options import Options
+from eunoe.config.data_options import Public
 from eunoe.data.partitions.base import Integers, ranges, stock
 from eunoe.data.split import part_size
 from eunoe.errors import InputError
-
-
-class Public(Options):
-    """How many samples are public and how they are chosen; give one of share, count and groups."""
-
-    share: float = Field(0.0, ge=0, lt=1, description="share of the training samples that is public")
-    count: int | None = Field(None, ge=1, description="number of public samples, in place of a share")
-    groups: int | None = Field(None, ge=1, description="number of whole groups (writers) that are public")
-    min_size: int = Field(1, ge=1, description="groups with fewer samples are never public")
-    balanced: bool = Field(False, description="the same number of samples of each class, not as drawn")
-    alpha: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="class shares drawn from Dirichlet(alpha), unequal where it is small",
-    )
-    validation: float = Field(0.1, ge=0, lt=1, description="share of the public samples used to validate")
-
-    @model_validator(mode="after")
-    def _one_way(self) -> "Public":
-        if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
-            raise ValueError("give only one of share, count and groups")
-        if self.groups is not None and (self.balanced or self.alpha is not None):
-            raise ValueError("the classes of whole groups are as they are; give a share or a count")
-        if self.balanced and self.alpha is not None:
-            raise ValueError("give only one of balanced and alpha")
-        if (self.balanced or self.alpha is not None) and not self.sized:
-            raise ValueError("balanced and alpha say how samples are chosen; give a share or a count too")
-        if self.min_size > 1 and self.groups is None:
-            raise ValueError("min_size is the least size of a public group; give a number of groups too")
-        return self
-
-    @property
-    def sized(self) -> bool:
-        """Whether it is said how many samples are public."""
-        return self.share > 0 or self.count is not None or self.groups is not None
 
 
 class PublicRows(NamedTuple):

@@ -8,7 +8,7 @@ from torch import Tensor
 from eunoe.errors import InputError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Samples:
     """Inputs `x` [n, ...] in the type given (images [n, H, W] or [n, H, W, channels]) and labels `y` [n]."""
 
@@ -26,8 +26,12 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
+    def __repr__(self) -> str:
+        dtype = str(self.x.dtype).removeprefix("torch.")
+        return f"Samples({len(self):,} of {dtype} {list(self.x.shape[1:])})"
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, repr=False)
 class DataSet:
     """A training part and a test part, and what is known about both."""
 
@@ -41,3 +45,6 @@ class DataSet:
     # Per channel, of inputs scaled to [0, 1] if they are bytes, else of the inputs as they are.
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+
+    def __repr__(self) -> str:
+        return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"

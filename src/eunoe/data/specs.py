@@ -1,4 +1,4 @@
-"""What is known of the named data sets: their shape, where the hub has them, how they are normalized."""
+"""Specifications of the built-in data sets: shape, source on the hub, normalization, checksum."""
 
 from dataclasses import dataclass
 
@@ -21,8 +21,8 @@ _FINE_OBJECTS = (
 
 
 @dataclass(frozen=True)
-class Known:
-    """A named data set.
+class DataSetSpec:
+    """A built-in data set.
 
     `rows` are those of the hub's training and test splits; `sha256` is that of the arrays x_train, y_train,
     x_test, y_test one after the other in their official order. `mean` and `std` are None where they are
@@ -43,8 +43,8 @@ class Known:
 # The mean is CIFAR-10's and the std that of the WSM paper's code, which uses both for CIFAR-100 as well.
 _CIFAR_MEAN, _CIFAR_STD = (0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010)
 
-KNOWN = {
-    "mnist": Known(
+SPECS = {
+    "mnist": DataSetSpec(
         classes=10,
         shape=(28, 28),
         rows=(60_000, 10_000),
@@ -54,7 +54,7 @@ KNOWN = {
         std=(0.3081,),
         sha256="1e35582d42a90940c55b956deb61875c020b567ed20e3c5b174f52bf7809ed9b",
     ),
-    "fashion_mnist": Known(
+    "fashion_mnist": DataSetSpec(
         classes=10,
         shape=(28, 28),
         rows=(60_000, 10_000),
@@ -64,7 +64,7 @@ KNOWN = {
         std=(0.3530,),
         sha256="ece172613115fb18b120bec8f6c02271af90b8b8f0a5af5c51cbd5ceed68e619",
     ),
-    "cifar10": Known(
+    "cifar10": DataSetSpec(
         classes=10,
         shape=(32, 32, 3),
         rows=(50_000, 10_000),
@@ -74,7 +74,7 @@ KNOWN = {
         std=_CIFAR_STD,
         sha256="6b3883dca6c867f1e58def548c063d1865569b8575fcbce06b3e468a89f9895a",
     ),
-    "cifar100": Known(
+    "cifar100": DataSetSpec(
         classes=100,
         shape=(32, 32, 3),
         rows=(50_000, 10_000),
@@ -84,7 +84,7 @@ KNOWN = {
         std=_CIFAR_STD,
         sha256="ce046832bab115ddc5dec09ddaeb8339c7a9fc00cb9d3f6aebdfd619f125d129",
     ),
-    "cinic10": Known(
+    "cinic10": DataSetSpec(
         classes=10,
         shape=(32, 32, 3),
         rows=(180_000, 90_000),
@@ -93,7 +93,7 @@ KNOWN = {
         mean=(0.4789, 0.4723, 0.4305),
         std=(0.2421, 0.2383, 0.2587),
     ),
-    "femnist": Known(
+    "femnist": DataSetSpec(
         classes=62,
         shape=(28, 28),
         rows=(814_277, 0),
@@ -103,7 +103,7 @@ KNOWN = {
         ),
         writers=True,
     ),
-    "omniglot": Known(
+    "omniglot": DataSetSpec(
         classes=242,
         shape=(28, 28),
         rows=(3_872, 968),

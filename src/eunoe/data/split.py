@@ -53,6 +53,6 @@ def check_shares(validation: float, test: float = 0.0) -> None:
 
 def part_size(sizes: Integers, share: float) -> Integers:
     """A share of each size, to the nearest whole number, halves upwards."""
-    # The last term mends halves that the product just misses, such as 50 * 0.29.
+    # The last term rounds up halves that the product just misses, such as 50 * 0.29.
     nearest: Integers = np.floor(sizes * share + 0.5 + 1e-9).astype(np.int64)
     return nearest

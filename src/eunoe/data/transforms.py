@@ -6,66 +6,55 @@ another color is given.
 """
 
 import torch
-from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import pad
 
-from eunoe.config.options import Options
+from eunoe.config.data_options import Augment
 from eunoe.errors import InputError
 
 
-class Augment(Options):
-    """Random changes to training images; all are off by default."""
+def augment_batch(
+    x: Tensor, options: Augment, generator: torch.Generator, border: Tensor | None = None
+) -> Tensor:
+    """The batch of images [B, channels, H, W], each changed in its own way, in the same type.
 
-    crop_padding: int = Field(
-        0, ge=0, description="crop to the same size after padding this many pixels all round"
-    )
-    flip: bool = Field(False, description="mirror half of the images left to right")
-    cutout: int = Field(
-        0, ge=0, description="blank a square of this side at a random place, clipped at the border"
-    )
+    `border` [channels, 1, 1] is the color beyond a crop's border.
+    """
+    if not options.active:
+        return x
+    if x.ndim != 4:
+        raise InputError(
+            f"crop, flip and cutout need images [channels, H, W], not samples {tuple(x.shape[1:])}"
+        )
+    if options.crop_padding or options.flip:
+        x = _cropped_and_flipped(x, options.crop_padding, options.flip, generator, border)
+    return _cut_out(x, options.cutout, generator) if options.cutout else x
 
-    @property
-    def active(self) -> bool:
-        """Whether anything is changed at all."""
-        return bool(self.crop_padding or self.flip or self.cutout)
 
-    def __call__(self, x: Tensor, generator: torch.Generator, border: Tensor | None = None) -> Tensor:
-        """The batch of images [B, channels, H, W], each changed in its own way, in the same type.
+def _cropped_and_flipped(
+    x: Tensor, padding: int, flip: bool, generator: torch.Generator, border: Tensor | None
+) -> Tensor:
+    images, channels, height, width = x.shape
+    top, left = torch.randint(2 * padding + 1, (2, images, 1), generator=generator)
+    rows, columns = top + torch.arange(height), left + torch.arange(width)
+    if flip:
+        mirrored = torch.randint(2, (images, 1), generator=generator, dtype=torch.bool)
+        columns = torch.where(mirrored, columns.flip(1), columns)
+    # One gather of pixels does both, and costs less than a copy each.
+    pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
+    pixels = pixels.reshape(images, 1, -1).expand(-1, channels, -1)
+    padded = pad(x, (padding,) * 4)
+    if padding and border is not None:
+        padded = border.to(x).expand(padded.shape).clone()
+        padded[:, :, padding:-padding, padding:-padding] = x
+    return padded.flatten(2).gather(2, pixels.to(x.device)).view(x.shape)
 
-        `border` [channels, 1, 1] is the color beyond a crop's border.
-        """
-        if not self.active:
-            return x
-        if x.ndim != 4:
-            raise InputError(
-                f"crop, flip and cutout need images [channels, H, W], not samples {tuple(x.shape[1:])}"
-            )
-        if self.crop_padding or self.flip:
-            x = self._crop_and_flip(x, generator, border)
-        return self._cut_out(x, generator) if self.cutout else x
 
-    def _crop_and_flip(self, x: Tensor, generator: torch.Generator, border: Tensor | None) -> Tensor:
-        (images, channels, height, width), padding = x.shape, self.crop_padding
-        top, left = torch.randint(2 * padding + 1, (2, images, 1), generator=generator)
-        rows, columns = top + torch.arange(height), left + torch.arange(width)
-        if self.flip:
-            mirrored = torch.randint(2, (images, 1), generator=generator, dtype=torch.bool)
-            columns = torch.where(mirrored, columns.flip(1), columns)
-        # One gather of pixels does both, and costs less than a copy each.
-        pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
-        pixels = pixels.reshape(images, 1, -1).expand(-1, channels, -1)
-        padded = pad(x, (padding,) * 4)
-        if padding and border is not None:
-            padded = border.to(x).expand(padded.shape).clone()
-            padded[:, :, padding:-padding, padding:-padding] = x
-        return padded.flatten(2).gather(2, pixels.to(x.device)).view(x.shape)
-
-    def _cut_out(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        inside = []
-        for length in x.shape[2:]:
-            first = torch.randint(length, (len(x), 1), generator=generator) - self.cutout // 2
-            place = torch.arange(length)
-            inside.append((place >= first) & (place < first + self.cutout))
-        square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
-        return x.masked_fill(square.to(x.device), 0)
+def _cut_out(x: Tensor, side: int, generator: torch.Generator) -> Tensor:
+    inside = []
+    for length in x.shape[2:]:
+        first = torch.randint(length, (len(x), 1), generator=generator) - side // 2
+        place = torch.arange(length)
+        inside.append((place >= first) & (place < first + side))
+    square = inside[0][:, None, :, None] & inside[1][:, None, None, :]
+    return x.masked_fill(square.to(x.device), 0)

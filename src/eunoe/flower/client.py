@@ -14,9 +14,10 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from pydantic import Field, ValidationError
 
-from eunoe.config import registry
+from eunoe.config.messages import explain
 from eunoe.config.options import Options
-from eunoe.config.schema import Config, make_config, read_config
+from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import read_config
 from eunoe.engines.base import Rows, chunks, evaluate_chunk, joined
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
@@ -68,7 +69,7 @@ def node_options(values: Any) -> NodeOptions:
     try:
         return NodeOptions.model_validate(dict(values))
     except ValidationError as error:
-        raise InputError(f"--node-config: {registry.explain(error)}") from None
+        raise InputError(f"--node-config: {explain(error)}") from None
 
 
 def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:

@@ -8,7 +8,8 @@ from typing import Any
 
 from eunoe.config import registry
 from eunoe.config.paths import placed
-from eunoe.config.schema import apply_settings, make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import apply_settings, read_config
 from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
 from eunoe.flower import template

@@ -20,7 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
-from eunoe.config.schema import make_config, read_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
 from eunoe.errors import EunoeError, InputError, RunFailed
 
 if TYPE_CHECKING:
@@ -241,7 +242,7 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> None:
     except EunoeError as error:
         sys.exit(f"error: {error}")
     except ImportError as error:
-        sys.exit(f"error: {error.name} is not installed; run: pip install 'eunoe[flower]'")
+        sys.exit(f"error: {error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe")
     except KeyboardInterrupt:
         sys.exit("interrupted; started again, the run goes on")
     print(f"finished; what was forgotten: eunoe report {folder / here.options.folder}")

@@ -165,13 +165,13 @@ def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
 
 def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
     from eunoe.data.sources.folder import read_part
-    from eunoe.data.sources.images import Pictures
+    from eunoe.data.sources.images import ImageDecoder
 
     if facts.class_names is None:
         raise InputError(f"{path} is a folder, but the server's data set has no class names; use a .npz file")
-    pictures = Pictures("L" if len(facts.shape) == 2 else "RGB", (facts.shape[0], facts.shape[1]))
+    decoder = ImageDecoder("L" if len(facts.shape) == 2 else "RGB", (facts.shape[0], facts.shape[1]))
     place = path / "train" if (path / "train").is_dir() else path
-    return read_part(place, list(facts.class_names), pictures)
+    return read_part(place, list(facts.class_names), decoder)
 
 
 def _scattered(whole: Federation, here: int | None, declared: Integers) -> Scattered:

@@ -15,9 +15,10 @@ from flwr.serverapp import Grid, ServerApp
 from pydantic import Field, ValidationError
 from safetensors.numpy import load_file
 
-from eunoe.config import registry
+from eunoe.config.messages import explain
 from eunoe.config.options import Finite, Options
-from eunoe.config.schema import Config, make_config, read_config
+from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import read_config
 from eunoe.data.federation import Integers
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.credentials import read_node_key
@@ -73,7 +74,7 @@ def run_options(values: Any) -> RunOptions:
     try:
         return RunOptions.model_validate(dict(values))
     except ValidationError as error:
-        raise InputError(f"[tool.flwr.app.config]: {registry.explain(error)}") from None
+        raise InputError(f"[tool.flwr.app.config]: {explain(error)}") from None
 
 
 def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:

@@ -1,8 +1,8 @@
-"""What a federated method is: what travels, what a client minimizes, how the server merges.
+"""The contract of a federated method: what travels, what a client minimizes, how the server merges.
 
 `Method` itself is federated averaging; a method overrides only what differs. It is a frozen object
 of its hyper-parameters and keeps no state: the server's state and each client's are named vectors
-that the engine and the checkpoint carry. It never knows which engine runs it. `loss`, `correct` and
+that the engine and the checkpoint carry. It does not know which engine runs it. `loss`, `correct` and
 `step` see one client and must be pure tensor code without branches on values, since an engine may
 run them on many clients at once under `torch.func.vmap`; `begin` and `finish` may do anything.
 """
@@ -23,12 +23,12 @@ from eunoe.server.cost import Cost
 
 
 class Neutral(NamedTuple):
-    """Where a method must equal FedAvg with the same weighting, for the tests to hold it to."""
+    """The options at which a method must equal FedAvg with the same weighting; a test holds it to that."""
 
     options: Mapping[str, Any] = {}
-    # How many rounds the equality lasts; None is for ever.
+    # How many rounds the equality lasts; None: all of them.
     rounds: int | None = None
-    # Largest difference of any parameter; 0 is bit for bit.
+    # Largest difference of any parameter; 0: bit for bit.
     tolerance: float = 0.0
 
 
@@ -42,7 +42,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class Merged:
-    """The server after a round, what the round's record shall say of its work, and what it warns of."""
+    """The server after a round, what it adds to the round's record, and its warnings."""
 
     weights: Weights
     server: Vectors
@@ -54,22 +54,22 @@ class Method(Options):
     """Federated averaging: the mean of the models that the clients trained."""
 
     weighting: Weighting = Field(
-        "samples", description="Whether a client counts by its number of samples or all count alike."
+        "samples", description="Weight clients by their number of samples, or all equally."
     )
 
     cost: ClassVar[Cost] = Cost()
-    # A method that computes the new weights by itself goes with no other server optimizer than the average.
+    # False for a method that computes the new weights itself: it goes with plain averaging only.
     takes_server_optimizer: ClassVar[bool] = True
-    # Whether clients take part at all; without them merge has only the start to go on.
+    # Whether clients take part at all; without them `merge` only has the weights it started from.
     trains_clients: ClassVar[bool] = True
-    # Whether merging needs every client's model at once, not only their mean.
+    # Whether merging needs every client's model, not only their mean.
     keeps_models: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
     neutral: ClassVar[Neutral | None] = None
 
     def check(self, context: RoundContext) -> list[str]:
-        """Raise InputError if the setting lacks what the method needs; give warnings of what may go wrong."""
+        """Raise InputError if the run lacks what the method needs; return warnings of what may go wrong."""
         return []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
@@ -81,7 +81,7 @@ class Method(Options):
         return {}
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        """Names and sizes of what a client keeps between rounds; all zeros before its first participation."""
+        """Names and sizes of the vectors a client keeps between rounds; they start as zeros."""
         return {}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
@@ -89,14 +89,14 @@ class Method(Options):
         return {}
 
     def begin(self, client: ClientContext) -> None:
-        """Once before a client trains: frozen networks, caches."""
+        """Called once before a client trains, to prepare frozen networks and caches."""
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:
-        """What the client minimizes, one number per sample."""
+        """The loss that the client minimizes, per sample."""
         return client.criterion(client.forward(batch.x), batch.y)
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
-        """Change a gradient (weight decay included), in place too, before it is clipped and applied."""
+        """The gradient (weight decay included) to clip and apply; it may be changed in place."""
         return gradient
 
     def step(self, client: ClientContext, batch: Batch) -> None:
@@ -104,15 +104,15 @@ class Method(Options):
         client.descend(self.correct(client, client.gradient(lambda: self.loss(client, batch), batch)))
 
     def finish(self, client: ClientContext) -> Finished:
-        """Once after a client has trained."""
+        """Called once after a client has trained."""
         return Finished()
 
     def contribution(self, change: Tensor, uploads: Mapping[str, Tensor]) -> Tensor:
-        """What enters the mean for one client, given the change of its weights (float64)."""
+        """What one client adds to the mean, given the change of its weights (float64)."""
         return change
 
     def pseudo_gradient(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Tensor:
-        """The move that the server optimizer is given (float64); `server` may be updated."""
+        """The update (float64) that the server optimizer follows; `server` may be changed."""
         return aggregate.mean("change")
 
     def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:

@@ -1,16 +1,16 @@
-"""Central training: no clients, all samples in one place. The bound that every figure needs.
+"""Central training: no clients, all samples in one place. The upper bound for every federated method.
 
     w  <-  w after [training] on the samples in one place, by cross-entropy
 
     on = "all"       what the clients train on, and the public set if it was taken from the same data:
-                     what a federation could reach at best
-    on = "public"    the public set alone: what the server could do without any client
+                     the best that a federation could reach
+    on = "public"    the public set alone: what the server can do without clients
 
 A round is what a client's participation would be: the epochs (or steps) of [training], with its batch size,
 optimizer, weight decay, clipping and augmentation, and the learning rate of that round. The optimizer's
 momenta go on from round to round, as they would in an ordinary training loop, so epochs = 1 gives such a loop
-with an evaluation after each epoch. Validation parts stay out, so that numbers compare with a
-federated run's. The loss is plain cross-entropy, and any other is refused.
+with an evaluation after each epoch. Validation parts are left out, so that the numbers compare
+with a federated run's. The loss is plain cross-entropy; any other is refused.
 """
 
 from typing import ClassVar, Literal
@@ -18,18 +18,14 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from eunoe.core.flat_model import Vectors, Weights
-from eunoe.methods.base import Merged, Method
-from eunoe.methods.context import RoundContext
-from eunoe.server.aggregate import Aggregate
-from eunoe.server.cost import Cost
+from eunoe.methods import Aggregate, Cost, Merged, Method, RoundContext, Vectors, Weights
 from eunoe.server.trainer import ServerTrainer, public_trainer
 
 _MOMENT = "moment "
 
 
 class Central(Method):
-    """No federation: training in one place, on all samples or on the public set."""
+    """No federation: central training on all samples or on the public set."""
 
     on: Literal["all", "public"] = Field("all", description="The samples to train on.")
 
@@ -60,7 +56,7 @@ class Central(Method):
             context.round,
             augmented=True,
             moments=moments,
-            taken=int(server["steps"]),
+            steps_taken=int(server["steps"]),
         )
         state = {_MOMENT + name: value for name, value in moments.items()}
         return Merged(trained.weights, {**state, "steps": server["steps"] + trained.steps}, trained.record)

@@ -1,4 +1,4 @@
-"""One client's local training, as a method sees it: weights, data, forward passes, gradients, steps."""
+"""One client's local training as a method sees it: weights, data, forward passes, gradients, steps."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Training
+from eunoe.config.training_options import Training
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.losses.base import Loss
@@ -54,19 +54,19 @@ class ClientContext:
     weight_decay: float
     data: "Callable[[Tensor], tuple[Tensor, Tensor]]"
     generator: torch.Generator
-    # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with one
-    # row for each of the client's samples.
+    # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with a row
+    # for each of the client's samples.
     cache: dict[str, Tensor] = field(default_factory=dict)
     rows: dict[str, Tensor] = field(default_factory=dict)
     networks: dict[str, Frozen] = field(default_factory=dict)
-    # Of the last step: its mean, or one for each sample.
+    # The loss of the last step: its mean, or one per sample.
     last_loss: Tensor | None = None
     moments: dict[str, Tensor] = field(default_factory=dict)
-    taken: int = 0
-    # Samples that went through the network, to tell what a method costs.
+    steps_taken: int = 0
+    # Samples that went through the network, to measure what a method costs.
     forwards: int = 0
     backwards: int = 0
-    # What each sample of a batch of some size counts in its mean.
+    # The weight of each sample in the mean of a batch, by batch size.
     _shares: dict[int, Tensor] = field(default_factory=dict)
 
     @property
@@ -93,21 +93,21 @@ class ClientContext:
         return self.loss.per_sample(logits, labels, self.terms)
 
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
-        """The gradient of a mean loss at the current parameters, weight decay included; yours to keep."""
+        """A new tensor: the gradient of a mean loss at the current parameters, weight decay included."""
         self.backwards += batch.y.shape[0]
         self.model.gradient.zero_()
         losses = loss()
-        # The gradient of the mean without a node of its own, which small steps would feel.
+        # The gradient of the mean without a graph node for it, which small steps would feel.
         size = losses.shape[0]
         if size not in self._shares:
             self._shares[size] = losses.new_full((size,), 1 / size)
         torch.autograd.backward((losses,), (self._shares[size],))
         self.last_loss = losses.detach()
-        # The model's own is written over by the next one, which may be of the same step.
+        # The model's own is overwritten by the next one, which may be of the same step.
         return self.decayed(self.model.gradient.clone())
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
-        """The gradient of a mean loss, a function of the parameters, at any parameters; without decay."""
+        """The gradient at any parameters of a mean loss that is a function of them; without weight decay."""
         self.backwards += batch.y.shape[0]
         point = at.detach().requires_grad_()
         value = loss(point).mean()
@@ -115,31 +115,39 @@ class ClientContext:
         return torch.autograd.grad(value, point)[0]
 
     def decayed(self, gradient: Tensor) -> Tensor:
-        """A gradient with weight decay at the current parameters added, unless adamw decays by itself."""
+        """The gradient with weight decay at the current parameters added, unless adamw applies its own."""
         if self.weight_decay and self.training.optimizer != "adamw":
             gradient.add_(self.weights, alpha=self.weight_decay)
         return gradient
 
     def descend(self, gradient: Tensor) -> None:
-        """Clip a gradient and let the optimizer take its step."""
-        self.taken += 1
-        descend(self.weights, gradient, self.training, self.lr, self.weight_decay, self.moments, self.taken)
+        """Clip the gradient and take an optimizer step."""
+        self.steps_taken += 1
+        descend(
+            self.weights,
+            gradient,
+            self.training,
+            self.lr,
+            self.weight_decay,
+            self.moments,
+            self.steps_taken,
+        )
 
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
-        """Set a network that does not train beside the client's own, to be asked by `frozen`."""
+        """Keep a network that does not train beside the client's own; `frozen` gives its outputs."""
         network = Frozen(weights, features)
         if not self.context.augmented:
             # Un-augmented inputs never change, so one pass serves all epochs.
             rows = torch.split(torch.arange(self.size), 500)
-            network.outputs = torch.cat([self._ask(network, self.data(part)[0]) for part in rows])
+            network.outputs = torch.cat([self._outputs(network, self.data(part)[0]) for part in rows])
         self.networks[name] = network
 
     def frozen(self, name: str, batch: Batch) -> Tensor:
-        """What a frozen network gives for a batch: logits, or features if it was frozen for these."""
+        """A frozen network's outputs for a batch: logits, or features if it was frozen with features=True."""
         network = self.networks[name]
-        return self._ask(network, batch.x) if network.outputs is None else network.outputs[batch.index]
+        return self._outputs(network, batch.x) if network.outputs is None else network.outputs[batch.index]
 
-    def _ask(self, network: Frozen, x: Tensor) -> Tensor:
+    def _outputs(self, network: Frozen, x: Tensor) -> Tensor:
         self.forwards += x.shape[0]
         with self.model.evaluating(), torch.no_grad():
             weights = network.weights

@@ -1,10 +1,10 @@
-"""What a method may know of the run besides the client or the updates at hand."""
+"""What a method knows of the run besides the client or the updates at hand."""
 
 from dataclasses import dataclass, field
 
 import torch
 
-from eunoe.config.options import Training
+from eunoe.config.training_options import Training
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.server.trainer import ServerTrainer
 
@@ -17,7 +17,7 @@ class RoundContext:
     participants: int
     classes: int
     parameters: int
-    # Numbers in float buffers, such as normalization statistics.
+    # Size of the float buffers, such as normalization statistics.
     float_buffers: int
     mean_size: float
     training: Training

@@ -1,22 +1,22 @@
 """FedCurv (Shoham et al., 2019, "Overcoming Forgetting in Federated Learning on Non-IID Data").
+https://arxiv.org/abs/1910.07796
 
     client s:  minimize F_s(y) + lambda * sum over j != s of (y - y_j)^T diag(I_j) (y - y_j)
     I_j, y_j   diagonal Fisher information of client j at its own last model, and that model
 
-With u = sum of I_j and v = sum of I_j y_j over all clients, the server needs to send no more, and a
-client takes its own terms out: gradient + 2 lambda ((u - I_s) y - (v - I_s y_s)). A client sends by how
-much its own two terms changed and the server adds that, so clients may take part as they like.
+The server sends only u = sum of I_j and v = sum of I_j y_j over all clients, and a client subtracts its own
+terms: gradient + 2 lambda ((u - I_s) y - (v - I_s y_s)). A client sends the change of its two terms, which
+the server adds, so any subset of clients may take part.
 
     lambda   weight         1 in the paper, which has 96 clients; it is tied to how I is estimated and to N
     I        labels         true labels (empirical Fisher) or labels drawn from the model
              max_samples    samples of a client that I is estimated on
     q        kept           share of the largest entries of I that count; the others are 0, and the bytes
                             that a run records are those without them (a Flower federation sends zeros too)
-             memory         u and v of all clients seen so far, or of the last round's alone
+             memory         u and v of all clients seen so far, or of the last round only
 
-The paper gives no recipe for I; here it is the mean over samples of squared gradients of cross-entropy,
-one per sample, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the
-paper.
+The paper does not say how I is estimated; here it is the mean of squared per-sample gradients of
+cross-entropy, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the paper.
 """
 
 import math
@@ -28,32 +28,39 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.core.fisher import sum_of_squared_gradients
-from eunoe.core.flat_model import Vectors, Weights
-from eunoe.methods.base import Finished, Merged, Method, Neutral
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.aggregate import Aggregate, Upload
-from eunoe.server.cost import Cost
+from eunoe.methods import (
+    Aggregate,
+    ClientContext,
+    Cost,
+    Finished,
+    Merged,
+    Method,
+    Neutral,
+    RoundContext,
+    Upload,
+    Vectors,
+    Weights,
+)
 
 
 class FedCurv(Method):
-    """FedCurv: parameters that matter to other clients are held where those left them."""
+    """FedCurv: an elastic penalty holds the parameters that matter to other clients."""
 
     weighting: Literal["samples", "uniform"] = Field(
-        "uniform", description="Whether a client counts by its number of samples or all count alike."
+        "uniform", description="Weight clients by their number of samples, or all equally."
     )
     weight: float = Field(
-        1.0, ge=0, allow_inf_nan=False, description="How hard parameters are held (lambda in the paper)."
+        1.0, ge=0, allow_inf_nan=False, description="Weight of the penalty (lambda in the paper)."
     )
     labels: Literal["true", "sampled"] = Field(
-        "true", description="Fisher information by true labels or by labels drawn from the model."
+        "true", description="Fisher information with true labels or with labels sampled from the model."
     )
     max_samples: int | None = Field(
-        None, ge=1, description="Most samples of a client that it is estimated on; by default all."
+        None, ge=1, description="Samples per client that it is estimated on, at most; by default all."
     )
-    kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that counts.")
+    kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that is kept.")
     memory: Literal["all", "last_round"] = Field(
-        "all", description="Hold what all clients seen so far need, or only those of the last round."
+        "all", description="Penalize for all clients seen so far, or only for those of the last round."
     )
 
     cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
@@ -83,7 +90,7 @@ class FedCurv(Method):
     def begin(self, client: ClientContext) -> None:
         fisher, weighted = self._own_terms(client)
         others = client.shared["u"] - fisher
-        # Where this client's term is all there is, rounding may leave a trace of either sign.
+        # Where no other client contributes, rounding may leave a residue of either sign.
         client.cache["pull"] = 2 * self.weight * others.clamp(min=0)
         client.cache["target"] = 2 * self.weight * (client.shared["v"] - weighted) * (others > 0)
 
@@ -128,8 +135,8 @@ class FedCurv(Method):
             x, y = client.data(part)
             if self.labels == "sampled":
                 with client.model.evaluating(), torch.no_grad():
-                    chances = torch.softmax(client.forward(x), 1).cpu()
-                y = torch.multinomial(chances, 1, generator=client.generator).squeeze(1).to(y.device)
+                    probabilities = torch.softmax(client.forward(x), 1).cpu()
+                y = torch.multinomial(probabilities, 1, generator=client.generator).squeeze(1).to(y.device)
             client.forwards, client.backwards = client.forwards + len(y), client.backwards + len(y)
             fisher += sum_of_squared_gradients(client.model, x, y)
         fisher /= len(rows)

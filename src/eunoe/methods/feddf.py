@@ -1,4 +1,5 @@
 """FedDF (Lin et al., 2020, "Ensemble Distillation for Robust Model Fusion in Federated Learning").
+https://arxiv.org/abs/2006.07242
 
     w  <-  mean of the clients' models y_k                       the student's start
     w  <-  w trained on public inputs x to minimize  KL( P(x) || softmax(f(w; x)) )
@@ -6,21 +7,21 @@
     P = softmax( mean_k f(y_k; x) )         ensemble = "logits", as in the authors' published commands
     P = mean_k softmax( f(y_k; x) )         ensemble = "probabilities"
 
-by Adam with its learning rate annealed to zero along a cosine, until the public validation set has
-seen no better model for some time; the best model is kept. The start is a candidate, so that a student
-that only gets worse leaves the average as it is; without `keep_average` the best student is kept then.
+by Adam with a cosine learning rate schedule, with early stopping on the public validation set; the best model
+is kept. The average is a candidate, so that a student that only gets worse leaves it as it is; without
+`keep_average` the best student is kept then.
 
     symbol                                     argument
     batches at most (10,000)                   steps      (0: plain averaging)
     batch size, learning rate                  batch_size, lr
-    steps between looks, steps without gain    every, patience
+    steps between evaluations, patience        every, patience
     largest norm of a gradient (5)             clip
 
-Departures. The authors' published commands are without `keep_average`. Their third ensemble, the mean over
-clients of KL(softmax(f(y_k)) || softmax(f(w))), differs from KL to the mean probabilities by a number that
-does not depend on w, so it trains the same model as "probabilities" and has no name of its own here. Public
-labels are used for nothing but validation; a public set of other classes (or none) is validated by its
-divergence from the ensemble. Teachers look at un-augmented inputs once. The authors' clients train with
+Departures: the authors' published commands are without `keep_average`. Their third ensemble, the mean over
+clients of KL(softmax(f(y_k)) || softmax(f(w))), differs from KL to the mean probabilities by a constant
+that does not depend on w, so it trains the same model as "probabilities" and has no name of its own here.
+Public labels are used for nothing but validation; a public set of other classes (or none) is validated by its
+divergence from the ensemble. Teachers see un-augmented inputs once. The authors' clients train with
 lr 0.1, no momentum, no weight decay, batch 64, 40 epochs: set that in [training].
 """
 
@@ -31,36 +32,35 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.config.options import Finite, Training
-from eunoe.core.flat_model import Vectors, Weights
-from eunoe.methods.base import Merged, Method, Neutral
-from eunoe.methods.context import RoundContext
-from eunoe.server.aggregate import Aggregate
-from eunoe.server.cost import Cost
+from eunoe.config.options import Finite
+from eunoe.config.training_options import Training
+from eunoe.methods import Aggregate, Cost, Merged, Method, Neutral, RoundContext, Vectors, Weights
 from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
 
 
 class FedDF(Method):
-    """The mean model, distilled at the server from the clients' models on public inputs."""
+    """FedDF: the mean model, distilled at the server from the clients' models on public inputs."""
 
     weighting: Literal["samples", "uniform"] = Field(
-        "uniform", description="Whether a client counts by its number of samples or all count alike."
+        "uniform", description="Weight clients by their number of samples, or all equally."
     )
     ensemble: Literal["logits", "probabilities"] = Field(
         "logits", description="What is averaged over the teachers to make the target."
     )
-    steps: int = Field(10_000, ge=0, description="Most batches of distillation in a round; 0 only averages.")
+    steps: int = Field(
+        10_000, ge=0, description="Batches of distillation in a round, at most; 0: averaging only."
+    )
     batch_size: int = Field(128, ge=1, description="Public samples in a batch.")
     lr: Finite = Field(1e-3, gt=0, description="Adam's learning rate at the first batch.")
-    every: int = Field(100, ge=1, description="Batches between looks at the public validation set.")
+    every: int = Field(100, ge=1, description="Batches between evaluations on the public validation set.")
     patience: int = Field(1000, ge=1, description="Batches without a better model after which to stop.")
     clip: Finite | None = Field(5.0, gt=0, description="Largest norm of the gradient.")
     freeze_statistics: bool = Field(
         False, description="Leave batch normalization statistics at the clients' mean while distilling."
     )
-    previous_teaches: bool = Field(False, description="Let the model of the round before teach too.")
+    previous_teaches: bool = Field(False, description="Let the model of the previous round teach too.")
     keep_average: bool = Field(
-        True, description="Keep the clients' mean where no student does better on public validation data."
+        True, description="Keep the clients' mean if no student is better on public validation data."
     )
     least_accuracy: Finite = Field(
         0.0,
@@ -118,11 +118,11 @@ class FedDF(Method):
         validation = trainer.public("validation")
         accuracy, least = trainer.accuracy(validation), self.least_accuracy / context.classes
         good = [model for model in models if accuracy(trainer.outputs(model, validation)) >= least]
-        # An ensemble of nobody would teach nothing: then all of them do.
+        # If none is good enough, all of them teach.
         return good or models
 
     def targets(self, trainer: ServerTrainer, teachers: list[Weights], pool: Pool) -> SoftTargets:
-        """What the ensemble says of each public sample."""
+        """The ensemble's soft targets for each public sample."""
         outputs = (trainer.outputs(teacher, pool) for teacher in teachers)
         dtype, classes = trainer.model.dtype, trainer.federation.classes
         if self.ensemble == "probabilities":

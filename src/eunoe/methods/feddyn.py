@@ -1,20 +1,21 @@
 """FedDyn (Acar et al., 2021, "Federated Learning Based on Dynamic Regularization").
+https://arxiv.org/abs/2111.04263
 
     client:  minimize F_k(y) - <g_k, y> + alpha/2 ||y - w||^2 ; then g_k <- g_k - alpha (y_k - w)
     server:  h <- h - alpha/N * sum over the round of (y_k - w) ; w <- mean of y_k - h / alpha
 
-    alpha   alpha    strength of the regularizer
+    alpha   alpha    weight of the regularizer
     N       all clients of the federation, not those of the round
 
-Kept here, as in the authors' code, are the sums of moves q_k = -g_k / alpha and their mean over all
+As in the authors' code, what is kept are the summed updates q_k = -g_k / alpha and their mean over all
 clients q = -h / alpha; then alpha may differ by client: it is divided by n_k / mean(n), so that all
-objectives weigh alike. The iterates are the same:
+objectives have equal weight. The iterates are the same:
 
     gradient + alpha_k (y - w + q_k)       q_k <- q_k + y_k - w       w <- mean of y_k + q
 
 The model that is evaluated is the plain mean of the round's client models, not the one that is sent. The
-authors clip gradients at norm 10; without clipping training may diverge. Here all of the gradient above is
-clipped; their code adds alpha y afterwards, as weight decay.
+authors clip gradients at norm 10; without clipping training may diverge. Departure: here the whole gradient
+above is clipped; their code adds alpha y afterwards, as weight decay.
 """
 
 from typing import Literal
@@ -23,23 +24,28 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.core.flat_model import Vectors, Weights
-from eunoe.methods.base import Finished, Merged, Method
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.aggregate import Aggregate
-from eunoe.server.cost import Cost
+from eunoe.methods import (
+    Aggregate,
+    ClientContext,
+    Cost,
+    Finished,
+    Merged,
+    Method,
+    RoundContext,
+    Vectors,
+    Weights,
+)
 
 
 class FedDyn(Method):
-    """FedDyn: each client's objective is bent so that its minimum becomes the common one."""
+    """FedDyn: a dynamic regularizer aligns each client's minimum with the global one."""
 
-    weighting: Literal["uniform"] = Field("uniform", description="All clients count alike.")
+    weighting: Literal["uniform"] = Field("uniform", description="All clients have equal weight.")
     alpha: float = Field(
         0.01,
         gt=0,
         allow_inf_nan=False,
-        description="Strength of the regularizer; 0.1, 0.01 and 0.001 are usual.",
+        description="Weight of the regularizer; 0.1, 0.01 and 0.001 are usual.",
     )
 
     cost = Cost("1", "1", "1", "O(model) a step", "h")

@@ -1,15 +1,16 @@
 """FedNTD (Lee et al., 2022, "Preservation of the Global Knowledge by Not-True Distillation in Federated
 Learning").
+https://arxiv.org/abs/2106.03097
 
     loss = L(z, y) + beta tau^2 KL( softmax(zg' / tau) || softmax(z' / tau) )
 
     L      the chosen loss (cross-entropy in the paper)
     z, zg  logits of the client and of the model it received, which is frozen
-    '      the logit of the true class is taken out first, and the softmax is over the others alone
+    '      the logit of the true class is removed, and the softmax is over the others
     beta   beta    weight of the distillation
     tau    tau     temperature
 
-Taking a logit out is giving it -inf before the softmax. The paper averages by samples.
+A logit is removed by setting it to -inf before the softmax. The paper averages by samples.
 """
 
 from pydantic import Field
@@ -17,23 +18,20 @@ from torch import Tensor
 
 from eunoe.errors import InputError
 from eunoe.losses.distillation import not_true_divergence
-from eunoe.methods.base import Method, Neutral
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.cost import Cost
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
 
 
 def need_three_classes(context: RoundContext, what: str, instead: str) -> None:
     """Refuse data on which the distillation would be zero."""
     if context.classes < 3:
         raise InputError(
-            f"{what} needs more than two classes: without the true one a single class has nothing to say; "
+            f"{what} needs more than two classes: without the true one only a single class is left; "
             + instead
         )
 
 
 class FedNTD(Method):
-    """FedNTD: what the received model says of the classes that are not the true one is kept."""
+    """FedNTD: distills the global model's outputs for the not-true classes."""
 
     beta: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the distillation.")
     tau: float = Field(1.0, gt=0, allow_inf_nan=False, description="Temperature of the distillation.")

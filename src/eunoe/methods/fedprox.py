@@ -1,31 +1,26 @@
 """FedProx (Li et al., 2020, "Federated Optimization in Heterogeneous Networks").
+https://arxiv.org/abs/1812.06127
 
     client:  minimize F_k(y) + mu/2 ||y - w||^2, so the gradient gets + mu (y - w)
     server:  as FedAvg
 
-    mu   mu   strength of the pull toward the received model
+    mu   mu   weight of the proximal term; the paper tunes it in {0.001, 0.01, 0.1, 1}
 
-No strength serves everywhere; the paper tunes it in {0.001, 0.01, 0.1, 1}. The term is added to the
-gradient, before momentum, which is what differentiating the loss would give; the loss that is reported
-does not have it. The paper samples clients by size and averages uniformly; here they are sampled
-uniformly and averaged by size.
+Departures: the term is added to the gradient, before momentum, which is what differentiating the loss would
+give; the reported loss does not include it. The paper samples clients by size and averages uniformly; here
+they are sampled uniformly and averaged by size.
 """
 
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.methods.base import Method, Neutral
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.cost import Cost
+from eunoe.methods import ClientContext, Cost, Method, Neutral, RoundContext
 
 
 class FedProx(Method):
-    """FedProx: clients are held near the model they received."""
+    """FedProx: a proximal term keeps clients near the global model."""
 
-    mu: float = Field(
-        0.01, ge=0, allow_inf_nan=False, description="Strength of the pull toward the received model."
-    )
+    mu: float = Field(0.01, ge=0, allow_inf_nan=False, description="Weight of the proximal term.")
 
     cost = Cost(client_compute="O(model) a step")
     neutral = Neutral({"mu": 0.0})

@@ -1,31 +1,31 @@
 """FedReg (Xu et al., 2022, "Acceleration of Federated Learning with Alleviated Forgetting in Local
 Training").
+https://arxiv.org/abs/2203.02645
 
-Once a participation, from the received model w and each sample (x, y), by steps of sign-gradient ascent
+Once per participation, from the received model w and each sample (x, y), by steps of sign-gradient ascent
 on the cross-entropy with the true label:
 
     pseudo data     x_s, steps of ps_eta; its target is the received model's own prediction on it
     perturbed data  x_p, steps of pt_eta; its target is y
 
-One local step, with d = y - w the move so far:
+One local step, with d = y - w the update so far:
 
     y <- y - lr * gradient of L on the batch at gamma y + (1 - gamma) w
     at beta y + (1 - beta) w:  g_s = gradient of the cross-entropy with the target on the batch's pseudo data,
                                g_p = gradient of L on its perturbed data
     d <- d - max(0, <d, g_s> / ||g_s||^2) g_s ; then the same with g_p
 
-so that, to first order, neither loss has grown since the received model.
+so that, to first order, neither loss has grown since the global model was received.
 
     L               the chosen loss (cross-entropy in the paper)
     gamma, beta     gamma, beta     mixtures with the received model
     eta_s, eta_p    ps_eta, pt_eta (by default a hundredth of ps_eta)
     p_iters         ascent_steps
 
-The authors' code pairs a batch with generated data of other samples, in the order in which batches come;
+Departures: the authors' code pairs a batch with generated data of other samples, in the order of batches;
 here a batch goes with the data generated from its own samples. They have no momentum; here any optimizer
-takes the first step. Nothing is clamped to the range of the data, as in their code. Generated data pass
-in evaluation mode, so that normalization statistics are those of real data, and are made without
-augmentation.
+takes the first step. As in their code, nothing is clamped to the range of the data. Generated data pass in
+evaluation mode, so that normalization statistics are those of real data, and are made without augmentation.
 """
 
 from typing import Literal
@@ -35,26 +35,28 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.methods.base import Method, Neutral
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.server.cost import Cost
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
 
 
 class FedReg(Method):
-    """FedReg: each step is bent so that neither pseudo nor perturbed data are forgotten."""
+    """FedReg: each step is projected so that the loss on pseudo and perturbed data does not grow."""
 
     weighting: Literal["samples", "uniform"] = Field(
-        "uniform", description="Whether a client counts by its number of samples or all count alike."
+        "uniform", description="Weight clients by their number of samples, or all equally."
     )
-    gamma: float = Field(0.5, ge=0, le=1, description="Share of the client's model where a batch is learned.")
-    beta: float = Field(0.5, ge=0, le=1, description="Share of the client's model where forgetting is felt.")
+    gamma: float = Field(
+        0.5, ge=0, le=1, description="Share of the client's model at which a batch is learned."
+    )
+    beta: float = Field(
+        0.5, ge=0, le=1, description="Share of the client's model at which forgetting is measured."
+    )
     ps_eta: float = Field(0.1, ge=0, description="Step of the ascent that makes pseudo data.")
     pt_eta: float | None = Field(
         None, ge=0, description="Step of the ascent that perturbs data; by default ps_eta / 100."
     )
     ascent_steps: int = Field(10, ge=0, description="Steps of both ascents.")
-    pseudo: bool = Field(True, description="Guard what the received model says of pseudo data.")
-    perturbed: bool = Field(True, description="Guard the labels of perturbed data.")
+    pseudo: bool = Field(True, description="Preserve the received model's outputs on pseudo data.")
+    perturbed: bool = Field(True, description="Preserve the labels of perturbed data.")
 
     cost = Cost(client_compute="+ 2 passes forward and back a step, + 20 a round")
     neutral = Neutral({"gamma": 1.0, "pseudo": False, "perturbed": False})
@@ -102,7 +104,7 @@ class FedReg(Method):
         client.last_loss = loss
 
     def _project(self, client: ClientContext, gradient: Tensor) -> None:
-        """Take out of the move so far what raises the loss that has this gradient."""
+        """Remove from the update so far the component that raises the loss with this gradient."""
         move = client.weights - client.start.parameters
         share = torch.relu((move * gradient).sum() / (gradient.square().sum() + 1e-30))
         client.weights.sub_(share * gradient)

@@ -3,23 +3,19 @@
     w  <-  sum_k p_k y_k                                 as in FedAvg
     w  <-  w trained on the labeled public set by cross-entropy
 
-It tells how much of a method's gain comes from the public labels alone. The paper says only that the model
+It shows how much of a method's gain comes from the public labels alone. The paper says only that the model
 is fine-tuned after each aggregation. Here that is done as Flashback's distillation is, so that the two
 differ in nothing but the loss.
 
     symbol                     argument
-    E_s (a cap), patience      server_epochs (0: plain FedAvg), server_patience
+    E_s (at most), patience      server_epochs (0: plain FedAvg), server_patience
     eta, B at the server       server_lr, server_momentum, server_batch_size
 """
 
 from typing import ClassVar
 
-from eunoe.core.flat_model import Vectors
-from eunoe.methods.base import Merged, Neutral
-from eunoe.methods.context import RoundContext
+from eunoe.methods import Aggregate, Cost, Merged, Neutral, RoundContext, Vectors
 from eunoe.methods.public_epochs import PublicEpochs
-from eunoe.server.aggregate import Aggregate
-from eunoe.server.cost import Cost
 from eunoe.server.trainer import public_trainer
 
 

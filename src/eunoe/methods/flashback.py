@@ -1,6 +1,8 @@
-"""Flashback ("Flashback: Understanding and Mitigating Forgetting in Federated Learning").
+"""Flashback (Aljahdali et al., 2024, "Flashback: Understanding and Mitigating Forgetting in Federated
+Learning").
+https://arxiv.org/abs/2402.05558
 
-Whoever teaches is trusted in a class as far as it has seen that class. With label counts nu of the student
+A teacher is weighted in each class by how much it has seen of that class. With label counts nu of the student
 and mu_i of teacher i, per class c,
 
     alpha_i[c] = mu_i[c] / (nu[c] + sum_j mu_j[c])         alpha_s[c] = 1 - sum_i alpha_i[c]
@@ -13,16 +15,16 @@ model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each
 
     symbol                        argument
     gamma, T                      gamma (0.025 for CIFAR-10, 0.1 for CINIC-10 and FEMNIST), temperature
-    E_s, until early stopping     server_epochs (a cap), server_patience
+    E_s, until early stopping     server_epochs (at most), server_patience
     eta, B at the server          server_lr, server_momentum, server_batch_size
     one-sided (figure 10)         local = "ce": at the server only; server_epochs = 0: at the clients only
     NTD at clients (figure 11)    local = "ntd": FedNTD's loss with its beta = 1, temperature 1
     appendix B                    knowledge = "probabilities"
 
-Departures and what the paper leaves open. A class nobody has seen has alpha_s = 1. "Relative" counts are
+Departures and what the paper leaves open: a class nobody has seen has alpha_s = 1. "Relative" counts are
 taken as absolute ones, which the argument compares; knowledge = "relative" divides by a client's size. With
 "probabilities" clients send no counts: the server takes the mean output of each local model on the public
-set, and clients weigh pi against their own class shares; gamma must be chosen anew. There is no factor T^2
+set, and clients weigh pi against their own class shares; gamma must be tuned again. There is no factor T^2
 (t_squared adds it). How the server trains and stops is not given: see public_epochs.py.
 """
 
@@ -35,23 +37,33 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.config.options import Finite
-from eunoe.core.flat_model import Vectors, Weights
 from eunoe.losses.distillation import divergence, not_true_divergence, trust
-from eunoe.methods.base import Finished, Merged, Neutral
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods import (
+    Aggregate,
+    Batch,
+    ClientContext,
+    Cost,
+    Finished,
+    Merged,
+    Neutral,
+    RoundContext,
+    Upload,
+    Vectors,
+    Weights,
+)
 from eunoe.methods.fedntd import need_three_classes
 from eunoe.methods.public_epochs import PublicEpochs
-from eunoe.server.aggregate import Aggregate, Upload
-from eunoe.server.cost import Cost
 from eunoe.server.trainer import PositionLoss, ServerTrainer, SoftTargets, public_trainer
 
 
 class Flashback(PublicEpochs):
-    """Distillation at clients and server, in which teachers count by how much of a class they have seen."""
+    """Flashback: distillation at clients and server, weighted by how much of a class a teacher has seen."""
 
     gamma: Finite = Field(
-        0.025, ge=0, le=1, description="Share of a client's counts that a participation adds to the model's."
+        0.025,
+        ge=0,
+        le=1,
+        description="Share of a client's label counts that a participation adds to the global model's.",
     )
     temperature: Finite = Field(3.0, gt=0, description="Temperature of all outputs in the distillation.")
     local: Literal["dynamic", "ntd", "ce"] = Field(

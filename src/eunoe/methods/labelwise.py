@@ -1,31 +1,28 @@
 """Averaging of classifier rows by label, from HeteroFL (Diao et al., 2021, "HeteroFL: Computation and
 Communication Efficient Federated Learning for Heterogeneous Clients").
+https://arxiv.org/abs/2010.01264
 
     row c of the classifier   w_c <- w_c + sum_{k owns c} p_k (y_kc - w_c) / sum_{k owns c} p_k
     all other parameters      as FedAvg
 
 A client owns the labels that its training data have; a row that nobody in the round owns stays as it is.
-HeteroFL trains with loss `masked` and lets all clients count alike (weighting = "uniform"); here any loss
-goes with it, and clients count by their samples unless told otherwise. Its models of different widths are
-not part of this. The model that a client sends, which is also the one that probes look at, has the rows of
-labels that it lacks as it received them. A server optimizer with momentum moves rows that nobody owns by its
-momentum. One with a sign mask is refused.
+HeteroFL trains with loss `masked` and weights all clients equally (weighting = "uniform"). Departures: any
+loss goes with it, clients are weighted by their samples by default, and its models of different widths are
+not part of this. The model that a client sends, which is also the one that probes see, has the rows of labels
+that it lacks as it received them. A server optimizer with momentum moves rows that nobody owns by its
+momentum; one with a sign mask is refused.
 """
 
 import torch
 from torch import Tensor
 
-from eunoe.core.flat_model import FlatModel, Vectors
+from eunoe.core.flat_model import FlatModel
 from eunoe.errors import InputError
-from eunoe.methods.base import Finished, Method
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.aggregate import Aggregate, Upload
-from eunoe.server.cost import Cost
+from eunoe.methods import Aggregate, ClientContext, Cost, Finished, Method, RoundContext, Upload, Vectors
 
 
 def by_row(model: FlatModel, per_class: Tensor) -> Tensor:
-    """A number per parameter: that of its class in the classifier's last layer, 1 everywhere else."""
+    """A number per parameter: its class's in the classifier's last layer, 1 everywhere else."""
     numbers = per_class.new_ones(model.parameters.numel())
     owners = [name.rpartition(".")[0] for name in model.names]
     last = [owner for owner in owners if owner.split(".")[0] == "classifier"][-1:]
@@ -56,7 +53,7 @@ class Labelwise(Method):
 
     def finish(self, client: ClientContext) -> Finished:
         owned = (client.counts > 0).to(client.weights)
-        # What is back where it was adds nothing to the sum.
+        # A row that is as it was received adds nothing to the sum.
         kept = torch.where(by_row(client.model, owned) > 0, client.weights, client.start.parameters)
         client.weights.copy_(kept)
         return Finished({"owned": owned})

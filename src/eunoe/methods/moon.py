@@ -1,16 +1,17 @@
 """MOON (Li et al., 2021, "Model-Contrastive Federated Learning").
+https://arxiv.org/abs/2103.16257
 
     loss = L(logits, y) + mu * -log( e^(s(z, zg)/tau) / (e^(s(z, zg)/tau) + e^(s(z, zp)/tau)) )
 
     L      the chosen loss (cross-entropy in the paper)
-    z      features of the current model; zg of the model received; zp of this client's own last model
+    z      features of the current model; zg of the model received; zp of this client's own previous model
     s      cosine similarity
-    mu     mu     weight of the contrast: 5 on CIFAR-10, 1 on CIFAR-100 in the paper
+    mu     mu     weight of the contrastive loss: 5 on CIFAR-10, 1 on CIFAR-100 in the paper
     tau    tau    temperature
 
-The contrast is written as softplus((s(z, zp) - s(z, zg)) / tau), which is the same. A client's first
-participation has no last model and no contrast (the authors' code: likewise in round 1, but a random
-network for a client that joins late). The paper compares outputs of a projection head, which all its
+The contrastive loss is computed as softplus((s(z, zp) - s(z, zg)) / tau), which is the same. A client's first
+participation has no previous model and no contrastive loss (the authors' code: likewise in round 1, but a
+random network for a client that joins late). The paper compares outputs of a projection head, which all its
 methods have: `model.head = true` adds it.
 """
 
@@ -19,19 +20,15 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
-from eunoe.methods.base import Finished, Method, Neutral
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.cost import Cost
+from eunoe.methods import Batch, ClientContext, Cost, Finished, Method, Neutral, RoundContext, Weights
 
 
 class Moon(Method):
-    """MOON: features are drawn to those of the received model and away from the client's own last ones."""
+    """MOON: features are pulled toward the global model's and away from the client's previous ones."""
 
-    mu: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the contrast.")
-    tau: float = Field(0.5, gt=0, allow_inf_nan=False, description="Temperature of the contrast.")
+    mu: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the contrastive loss.")
+    tau: float = Field(0.5, gt=0, allow_inf_nan=False, description="Temperature of the contrastive loss.")
 
     cost = Cost(client_state="1", client_compute="+ 2 forward a step (a round if un-augmented)")
     neutral = Neutral({"mu": 0.0})
@@ -52,7 +49,7 @@ class Moon(Method):
             )
             client.freeze("last", last, features=True)
         else:
-            # Something must stand there; `seen` takes its contrast out.
+            # A placeholder; `seen` = 0 removes its contrast.
             client.networks["last"] = client.networks["received"]
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:

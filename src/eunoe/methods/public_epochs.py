@@ -1,15 +1,15 @@
-"""What methods share that train the averaged model for some epochs on the labeled public set.
+"""Training of the averaged model on the labeled public set, shared by Flashback and fine-tuning.
 
-Sgd with momentum, until the public validation ACCURACY has not risen for `server_patience` epochs; the best
-epoch is kept. The average itself is no candidate: under distillation its validation loss first rises, so a
-rule that watches the loss and may keep the average would always keep it and learn nothing.
+SGD with momentum, until the public validation accuracy (not the loss) has not risen for `server_patience`
+epochs; the best epoch is kept. The average itself is not a candidate: under distillation the validation loss
+first rises, so a rule on the loss that may keep the average would always keep it and learn nothing.
 """
 
 from pydantic import Field
 
-from eunoe.config.options import Finite, Training
-from eunoe.core.flat_model import Weights
-from eunoe.methods.base import Method
+from eunoe.config.options import Finite
+from eunoe.config.training_options import Training
+from eunoe.methods import Method, Weights
 from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained
 
 
@@ -17,7 +17,7 @@ class PublicEpochs(Method):
     """Base of methods that train the average on the public set."""
 
     server_epochs: int = Field(
-        30, ge=0, description="Most epochs on the public set in a round; 0 leaves the average as it is."
+        30, ge=0, description="Epochs on the public set in a round, at most; 0 leaves the average as it is."
     )
     server_patience: int = Field(8, ge=1, description="Epochs without a better model after which to stop.")
     server_lr: Finite = Field(0.01, gt=0, description="Learning rate of sgd at the server.")

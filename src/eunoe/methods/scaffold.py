@@ -1,4 +1,5 @@
 """SCAFFOLD (Karimireddy et al., 2020, "Stochastic Controlled Averaging for Federated Learning").
+https://arxiv.org/abs/1910.06378
 
     client:  y <- y - lr (g_k(y) - c_k + c)                     c and all c_k start at 0
              option I:   c_k+ = gradient of F_k at w
@@ -6,13 +7,13 @@
     server:  w <- w + lr_server * mean of (y_k - w)
              c <- c + 1/N * sum over the round of (c_k+ - c_k)
 
-    I, II       option            how a client's control is found
-    lr_server   server_optimizer.lr    rate of the server
+    I, II       option                 how a client's control variate is computed
+    lr_server   server_optimizer.lr    learning rate of the server
     N           all clients of the federation, not those of the round
 
-Weight decay belongs to g_k. With momentum a change adds up more than K gradients, so option II divides by
-their true weight ||a|| (see FedNova) instead of K; the paper has no momentum. Clipping and adam break
-option II and are refused there. Option I passes over the un-augmented data once, in evaluation mode.
+Departures: weight decay is part of g_k. With momentum an update adds up more than K gradients, so option II
+divides by their total weight ||a|| (see FedNova) instead of K; the paper has no momentum. Clipping and adam
+break option II and are refused there. Option I passes over the un-augmented data once, in evaluation mode.
 """
 
 from typing import Literal
@@ -21,24 +22,32 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.core.flat_model import Vectors, Weights
 from eunoe.errors import InputError
-from eunoe.methods.base import Finished, Merged, Method, Neutral
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods import (
+    Aggregate,
+    ClientContext,
+    Cost,
+    Finished,
+    Merged,
+    Method,
+    Neutral,
+    RoundContext,
+    Upload,
+    Vectors,
+    Weights,
+)
 from eunoe.methods.fednova import accumulated
-from eunoe.server.aggregate import Aggregate, Upload
-from eunoe.server.cost import Cost
 
 
 class Scaffold(Method):
-    """SCAFFOLD: control variates take out of each step what sets a client apart from the others."""
+    """SCAFFOLD: control variates correct each local step for client drift."""
 
     weighting: Literal["samples", "uniform"] = Field(
-        "uniform", description="Whether a client counts by its number of samples or all count alike."
+        "uniform", description="Weight clients by their number of samples, or all equally."
     )
     option: Literal["I", "II"] = Field(
-        "II", description="A client's control: its gradient at the received model, or the mean of its steps."
+        "II",
+        description="A client's control variate: its gradient at the global model, or the mean of its steps.",
     )
 
     cost = Cost("1", "2", "2", "O(model) a step (I: + 1 pass forward and back)", "c")
@@ -48,12 +57,12 @@ class Scaffold(Method):
         training = context.training
         if self.option == "II" and (training.clip is not None or training.optimizer != "sgd"):
             raise InputError(
-                "scaffold's option II reads gradients off the steps: leave out training.clip and take "
-                "optimizer 'sgd', or set method.option = 'I'"
+                "scaffold's option II computes gradients from the steps: leave training.clip out and set "
+                "training.optimizer = 'sgd', or set method.option = 'I'"
             )
         if not training.momentum:
             return []
-        return ["scaffold is made for training.momentum = 0; momentum makes its corrections less stable"]
+        return ["scaffold assumes training.momentum = 0; with momentum its corrections are less stable"]
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"control": torch.zeros_like(weights.parameters, dtype=torch.float64)}

@@ -13,9 +13,11 @@ from eunoe.config import registry
 from eunoe.config.schema import Config, Named
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
+from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError, first_line
 from eunoe.training.simulation import Simulation
-from eunoe.losses.base import CrossEntropy, Loss
+from eunoe.losses.base import Loss
+from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
 from eunoe.models.base import remove_bias
 from eunoe.config.paths import placed
@@ -57,7 +59,7 @@ def build_job(config: Config, given: Given) -> Simulation:
     model = build_model(config, federation, given.model)
     method = given.method or _build("method", config.method, Method)
     loss = given.loss or _build("loss", config.loss, Loss)
-    step = given.server_optimizer or _build("server optimizer", config.server_optimizer, ServerOptimizer)
+    step = given.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
     if not method.takes_server_optimizer and step != SGD():
         raise InputError(
             f"method {config.method.name!r} computes the new weights itself: leave server_optimizer out"
@@ -151,7 +153,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
         "model": ("model", SUPPLIED_TO_MODEL),
         "loss": ("loss", ()),
         "method": ("method", ()),
-        "server_optimizer": ("server optimizer", ()),
+        "server_optimizer": ("server_optimizer", ()),
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)
@@ -190,7 +192,7 @@ def check_targets(config: Config, federation: Federation) -> None:
 
 def _try(model: FlatModel, federation: Federation, config: Config) -> None:
     section, x = config.model, federation.inputs("clients", torch.zeros(2, dtype=torch.int64), 0)
-    x = config.augment(x, torch.Generator(), federation.preprocess.black).to(model.device)
+    x = augment_batch(x, config.augment, torch.Generator(), federation.preprocess.black).to(model.device)
     with model.evaluating(), torch.no_grad():
         try:
             logits = model.forward(x)
@@ -249,7 +251,7 @@ def _single_classes(simulation: Simulation) -> list[str]:
 
 def _build(kind: str, section: Named, wanted: Any, **supplied: Any) -> Any:
     """The named thing of a section, if it is one of its kind."""
-    _not_given(kind.replace(" ", "_"), section)
+    _not_given(kind, section)
     made = registry.build(kind, section.name, section.options, **supplied)
     if not isinstance(made, wanted):
         raise InputError(

@@ -31,7 +31,8 @@ from typing import Any
 import numpy as np
 
 from eunoe.runs.assembly import assemble
-from eunoe.config.schema import apply_settings, make_config
+from eunoe.config.schema import make_config
+from eunoe.config.settings import apply_settings
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.runs.assembly import resolved
-from eunoe.config.schema import RESUMABLE, apply_settings, make_config
+from eunoe.config.schema import RESUMABLE, make_config
+from eunoe.config.settings import apply_settings
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.system.signals import end_with_the_parent, interruptible
 from eunoe.system.memory import keep_freed_memory

@@ -20,12 +20,12 @@ class Upload(NamedTuple):
 
     combine: Literal["samples", "uniform", "sum", "keep"]
     size: int
-    # What it takes on the wire if that is not size numbers of the model's type.
+    # Its size on the wire, if that is not `size` numbers of the model's dtype.
     bytes: int | None = None
 
 
 class Aggregate:
-    """What the server knows of a round's updates when it merges them."""
+    """The sums of a round's updates that the server merges."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class Aggregate:
         derived: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
         keep_models: bool = False,
     ) -> None:
-        """`derived` are further functions of each client's change whose means are needed."""
+        """`derived` are further functions of each client's update whose means are needed."""
         self.start, self.weighting = start, weighting
         self.uploads, self.derived, self.keep_models = dict(uploads or {}), dict(derived or {}), keep_models
         self.clients: list[int] = []

@@ -1,6 +1,6 @@
-"""What the server does with the averaged update D of a round.
+"""Server optimizers: what the server does with the averaged update D of a round.
 
-D is the mean of y_k - w, or what the method makes of it.
+D, the pseudo-gradient, is the mean of y_k - w, or what the method makes of it.
 
     sgd       w <- w + lr * D
     momentum  m <- beta m + D                            w <- w + lr * m
@@ -8,15 +8,17 @@ D is the mean of y_k - w, or what the method makes of it.
     adam      v <- b2 v + (1 - b2) D^2                   m <- b1 m + (1 - b1) D
     yogi      v <- v - (1 - b2) D^2 sign(v - D^2)        w <- w + lr * m / (sqrt(v) + tau)
 
-momentum (FedAvgM) is of Hsu et al. (2019), the adaptive three are of Reddi et al. (2020, "Adaptive Federated
-Optimization") in the form of the paper: no bias correction, and v starts at tau^2; adagrad has no momentum
-(b1 = 0) unless told. The code released with that paper corrects the bias and starts at 0:
-`bias_correction = true`, `v0 = 0`. Only trainable parameters move so; normalization statistics are always the
-plain mean.
+momentum is FedAvgM (Hsu et al., 2019, "Measuring the Effects of Non-Identical Data Distribution for Federated
+Visual Classification", https://arxiv.org/abs/1909.06335). The adaptive three are of Reddi et al. (2020,
+"Adaptive Federated Optimization", https://arxiv.org/abs/2003.00295) in the form of the paper: no bias
+correction, and v starts at tau^2; adagrad has no momentum (b1 = 0) by default. The code released with that
+paper corrects the bias and starts at 0: `bias_correction = true`, `v0 = 0`. Only trainable parameters are
+updated this way; normalization statistics are always the plain mean.
 
-Any step may be masked (gradient masked averaging, Tenison et al., 2022): with p_k the clients' weights, the
-agreement on a coordinate is A = |sum_k p_k sign(y_k - w)|, and where A < gma the update is multiplied by A.
-A change of exactly 0 counts as disagreement.
+Any of them may be masked (Tenison et al., 2022, "Gradient Masked Averaging for Federated Learning",
+https://arxiv.org/abs/2201.11986): with p_k the clients' weights, the agreement on a coordinate is
+A = |sum_k p_k sign(y_k - w)|, and where A < gma the update is multiplied by A. A change of exactly 0 counts
+as disagreement.
 """
 
 from collections.abc import Callable, Mapping
@@ -42,43 +44,43 @@ class ServerOptimizer(Options):
     )
 
     cost: ClassVar[Cost] = Cost(server_extra="0 (gma: sign sums)")
-    # Options at which the step is the plain average.
+    # Options at which it is the plain average.
     neutral: ClassVar[Mapping[str, Any] | None] = None
 
     def check(self) -> list[str]:
-        """Raise InputError for what cannot work; give warnings of what may go wrong."""
+        """Raise InputError for what cannot work; return warnings of what may go wrong."""
         return []
 
     def derived(self) -> dict[str, Callable[[Tensor], Tensor]]:
-        """Further functions of each client's change whose mean the step needs."""
+        """Further functions of each client's update whose means it needs."""
         return {} if self.gma is None else {"signs": torch.sign}
 
     def start(self, parameters: Tensor) -> Vectors:
-        """The step's own state before the first round."""
+        """Its state before the first round."""
         return {}
 
     def apply(
         self, parameters: Tensor, pseudo_gradient: Tensor, server: Vectors, aggregate: Aggregate
     ) -> Tensor:
-        """New parameters from the old and the averaged change (float64); updates its state in `server`."""
+        """New parameters from the old and the pseudo-gradient (float64); updates its state in `server`."""
         if self.gma is not None:
             agreement = aggregate.mean("signs").abs()
             pseudo_gradient = pseudo_gradient * torch.where(agreement >= self.gma, 1.0, agreement)
         return (parameters.double() + self.lr * self.move(pseudo_gradient, server)).to(parameters.dtype)
 
     def move(self, pseudo_gradient: Tensor, server: Vectors) -> Tensor:
-        """The averaged change as this step follows it."""
+        """The pseudo-gradient as this optimizer follows it; override this."""
         return pseudo_gradient
 
 
 class SGD(ServerOptimizer):
-    """Follow the averaged change."""
+    """SGD at the server: w + lr D; the plain average at lr = 1."""
 
     neutral: ClassVar[Mapping[str, Any] | None] = {"gma": 0.0}
 
 
 class Momentum(ServerOptimizer):
-    """Momentum at the server (FedAvgM): m <- beta m + D, not damped by 1 - beta."""
+    """Momentum at the server (FedAvgM): m <- beta m + D, without dampening."""
 
     beta: float = Field(0.9, ge=0, lt=1, description="How much of the momentum a round keeps.")
 
@@ -94,7 +96,7 @@ class Momentum(ServerOptimizer):
 
 
 class Adaptive(ServerOptimizer):
-    """Base of the steps that divide each coordinate by its own size."""
+    """Base of the adaptive ones, which scale each coordinate by its own second moment."""
 
     # The best server rates in the paper lie between 10^-2.5 and 1, by task.
     lr: float = Field(0.1, gt=0, allow_inf_nan=False, description="The server's learning rate.")
@@ -111,7 +113,9 @@ class Adaptive(ServerOptimizer):
             )
         if self.tau >= 1e-5:
             return []
-        return [f"tau = {self.tau:g} lets coordinates that hardly change move by the server's whole rate"]
+        return [
+            f"tau = {self.tau:g} lets coordinates that hardly change move by the full server learning rate"
+        ]
 
     def start(self, parameters: Tensor) -> Vectors:
         zeros = torch.zeros_like(parameters, dtype=torch.float64)
@@ -129,7 +133,7 @@ class Adaptive(ServerOptimizer):
         return before + square
 
     def factor(self, steps: Tensor) -> Tensor:
-        """What the move is multiplied by in a round."""
+        """What the update is multiplied by in a round."""
         return torch.ones_like(steps)
 
 
@@ -140,7 +144,7 @@ class Adagrad(Adaptive):
 
 
 class Adam(Adaptive):
-    """Adam at the server (FedAdam): v is a moving mean of squares."""
+    """Adam at the server (FedAdam): v is a moving average of squares."""
 
     b2: float = Field(0.99, ge=0, lt=1, description="How much of v a round keeps.")
     bias_correction: bool = Field(

@@ -14,13 +14,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eunoe.config.options import Training
+from eunoe.config.data_options import Augment
+from eunoe.config.training_options import Training
 from eunoe.core.batches import plan_batches
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.core.rng import generator, global_stream, torch_generator
 from eunoe.data.federation import Federation, Source
-from eunoe.data.transforms import Augment
+from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError
 
 # Logits of some samples and these samples' positions in what is trained on -> a loss for each of them.
@@ -163,12 +164,12 @@ class ServerTrainer:
         augmented: bool = False,
         freeze_statistics: bool = False,
         moments: dict[str, Tensor] | None = None,
-        taken: int = 0,
+        steps_taken: int = 0,
     ) -> Trained:
         """Train a model from `start` by `options` and give it as the stopping rule chooses.
 
         `anneal` lowers the learning rate to zero along a cosine; `freeze_statistics` leaves those of batch
-        normalization as they are; `moments` and `taken` continue an optimizer after that many steps.
+        normalization as they are; `moments` and `steps_taken` continue an optimizer after that many steps.
         """
         model, moments = self.model, {} if moments is None else moments
         decay = options.weight_decay if options.optimizer != "adamw" else 0.0
@@ -180,13 +181,13 @@ class ServerTrainer:
             )
             model.load(start)
             moments |= {name: moment.to(model.device) for name, moment in moments.items()}
-            watch = _Watch(self, stopping, len(batches), options.epoch_range[0])
+            best = _BestModel(self, stopping, len(batches), options.epoch_range[0])
             self._training_mode(freeze_statistics)
             backwards, steps = 0, 0
             for steps, order in enumerate(batches, 1):
                 positions = torch.from_numpy(order)
                 x = pool.inputs(positions)
-                x = self.augment(x, rng, self.federation.preprocess.black) if augmented else x
+                x = augment_batch(x, self.augment, rng, self.federation.preprocess.black) if augmented else x
                 model.gradient.zero_()
                 # Losses are formed on the CPU, where the server's vectors are, whatever trains.
                 logits = model.forward(x.to(model.device)).cpu()
@@ -196,17 +197,17 @@ class ServerTrainer:
                     model.gradient.add_(model.parameters, alpha=decay)
                 done = (steps - 1) / len(batches) if anneal else 0.0
                 lr = options.lr * (0.5 + 0.5 * math.cos(math.pi * done))
-                number = taken + steps
-                descend(model.parameters, model.gradient, options, lr, options.weight_decay, moments, number)
-                if watch.due(steps):
-                    if watch.enough(steps):
+                step = steps_taken + steps
+                descend(model.parameters, model.gradient, options, lr, options.weight_decay, moments, step)
+                if best.due(steps):
+                    if best.enough(steps):
                         break
                     self._training_mode(freeze_statistics)
         record = {"steps": steps, "forwards": self._forwards + backwards, "backwards": backwards}
         self._forwards = 0
         moments |= {name: moment.cpu() for name, moment in moments.items()}
-        weights = watch.best or model.weights.copy()
-        return Trained(weights.to("cpu"), steps, record | watch.record)
+        weights = best.weights or model.weights.copy()
+        return Trained(weights.to("cpu"), steps, record | best.record)
 
     def _training_mode(self, freeze_statistics: bool) -> None:
         self.model.module.train()
@@ -223,13 +224,13 @@ class ServerTrainer:
             return torch.cat([self.model.forward(pool.inputs(p).to(self.model.device)).cpu() for p in parts])
 
 
-class _Watch:
-    """Looks at a model in training from time to time and keeps the best."""
+class _BestModel:
+    """Evaluates a model in training from time to time and keeps the best."""
 
     def __init__(self, trainer: ServerTrainer, stopping: Stopping | None, steps: int, epochs: int) -> None:
         self.trainer, self.stopping, self.steps = trainer, stopping, steps
         self.every = (stopping and stopping.every) or max(steps // epochs, 1)
-        self.best: Weights | None = None
+        self.weights: Weights | None = None
         self.record: dict[str, Any] = {}
         self._score, self._worse = -math.inf, 0
         self._pool = trainer.public("validation") if stopping else None
@@ -240,14 +241,14 @@ class _Watch:
         return self.stopping is not None and (step % self.every == 0 or step == self.steps)
 
     def enough(self, step: int) -> bool:
-        """Whether training shall end here."""
+        """Evaluate the model; whether training should stop here."""
         assert self.stopping is not None
         assert self._pool is not None
         logits = self.trainer._outputs(self._pool)
         score = self.stopping.judge(logits) if bool(torch.isfinite(logits).all()) else -math.inf
         if score > self._score:
             self._score, self._worse = score, 0
-            self.best = self.trainer.model.weights.copy()
+            self.weights = self.trainer.model.weights.copy()
             self.record = {"best_step": step, "validation": score}
         else:
             self._worse += 1

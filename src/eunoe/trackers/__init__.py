@@ -30,7 +30,9 @@ def build_trackers(sections: Sequence["Named"]) -> list[tuple[str, Tracker]]:
     for section in sections:
         tracker: Tracker = registry.build("tracker", section.name, section.options)
         if tracker.needs and importlib.util.find_spec(tracker.needs) is None:
-            raise InputError(f"tracker {section.name!r} is not installed: pip install 'eunoe[track]'")
+            raise InputError(
+                f"tracker {section.name!r} is not installed; run pip install '.[track]' in a clone of Eunoe"
+            )
         built.append((section.name, tracker))
     return built
 

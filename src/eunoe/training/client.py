@@ -16,8 +16,8 @@ from eunoe.training.simulation import Simulation
 
 # Numbers that are gathered at a time for the steps to come (16 MB).
 _BLOCK = 4_000_000
-# Why a client is left out from which the loss learns nothing; it names the setting and no client's labels.
-SKIPPED = "it sits out (training.single_class)"
+# Why a client is left out from which the loss learns nothing; it names the option and no client's labels.
+SKIPPED = "it is skipped (training.single_class)"
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,7 @@ def loss_on(simulation: Simulation, client_context: ClientContext, batch: Batch)
     """A client's mean loss on a batch as its first step saw it, leaving no trace in model or client."""
     float_buffers, int_buffers = simulation.model.float_buffers.clone(), simulation.model.int_buffers.clone()
     # A loss that changes by the step is the same one before and after.
-    client_context = replace(client_context, taken=0, moments={})
+    client_context = replace(client_context, steps_taken=0, moments={})
     with torch.no_grad():
         value = simulation.method.loss(client_context, batch).mean().item()
     simulation.model.float_buffers.copy_(float_buffers)

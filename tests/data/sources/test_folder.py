@@ -76,10 +76,10 @@ def test_what_is_wrong_is_said(root, tmp_path_factory):
     with pytest.raises(InputError, match="train holds no folder; there must be one for each class"):
         folder(empty)
     (empty / "train" / "a").mkdir()
-    with pytest.raises(InputError, match=r"train holds no pictures; they belong in .*train/<class>/"):
+    with pytest.raises(InputError, match=r"train holds no images; they belong in .*train/<class>/"):
         folder(empty)
     (root / "train" / "eel").mkdir()
-    with pytest.raises(InputError, match="train/eel holds no pictures; a class needs some to learn from"):
+    with pytest.raises(InputError, match="train/eel holds no images; a class needs some to learn from"):
         folder(root)
     (root / "train" / "eel").rmdir()
     put(root, "test/dogs/1.png", 1)
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_said(root, tmp_path_factory):
 
 def test_a_file_that_is_no_picture_is_named(root):
     (root / "train/cat/notes.txt").write_text("cats")
-    with pytest.raises(InputError, match=r"notes.txt is no picture that Pillow can read"):
+    with pytest.raises(InputError, match=r"notes.txt is no image that Pillow can read"):
         folder(root)
 
 

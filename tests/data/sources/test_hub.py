@@ -155,17 +155,17 @@ def cell(image=None, label=0, more=None):
             Source("me/cats", client="who"),
             "column 'who' is double; client ids must be",
         ),
-        (cell(pictures([b"no picture"])), Source("me/cats"), "row 0 is no picture that Pillow can read"),
+        (cell(pictures([b"no picture"])), Source("me/cats"), "row 0 is no image that Pillow can read"),
         (cell(pa.array([{"bytes": None, "path": "a.png"}])), Source("me/cats"), "rows have no bytes"),
         (
             cell(pa.array(["text"])),
             Source("me/cats"),
-            "rows hold string; pictures or lists of numbers are needed",
+            "rows hold string; images or lists of numbers are needed",
         ),
         (
             cell(pa.array([3.0])),
             Source("me/cats"),
-            "rows hold double; pictures or lists of numbers are needed",
+            "rows hold double; images or lists of numbers are needed",
         ),
         (cell(pictures(images(1, size=(3, 3)))), Source("me/cats"), "3 x 3; give a size"),
         (
@@ -194,7 +194,7 @@ def test_lists_whose_length_changes_between_files_and_empty_files(tmp_path):
     with pytest.raises(InputError, match=r"rows change their shape from \[2\] to \[3\]"):
         fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(content))
     del content["default/train/0001.parquet"]
-    with pytest.raises(InputError, match="hold no rows"):
+    with pytest.raises(InputError, match="no rows; at least one is needed"):
         fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(content))
 
 
@@ -208,7 +208,7 @@ def test_wrong_numbers_of_rows_are_refused(tmp_path, files):
 
 def test_a_damaged_file_is_refused(tmp_path, files):
     with pytest.raises(
-        InputError, match=r"default/train/0000.parquet of .* arrived damaged \(SHA-256 differs\)"
+        InputError, match=r"default/train/0000.parquet of .* is corrupt \(its SHA-256 differs\)"
     ):
         fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(files, damaged=True))
     assert list(tmp_path.iterdir()) == []
@@ -320,7 +320,7 @@ def test_the_real_client_lists_and_streams(tmp_path, files, monkeypatch):
         client = HuggingFace(f"http://127.0.0.1:{server.server_port}")
         fetch(Source("me/cats"), tmp_path / "a.npz", revision="refs/convert/parquet", hub=client)
         assert npz(tmp_path / "a.npz").train.x[:, 0, 0].tolist() == [0, 1, 2, 10, 11]
-        with pytest.raises(InputError, match="the hub data set you/dogs cannot be had"):
+        with pytest.raises(InputError, match="the download of hub data set you/dogs failed"):
             fetch(Source("you/dogs"), tmp_path / "b.npz", hub=client)
     finally:
         server.shutdown()

@@ -9,13 +9,14 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
+from eunoe.config.builtin import PRESETS
+from eunoe.config.data_options import FeatureShift
 from eunoe.config.schema import make_config
-from eunoe.data.feature_shift import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized, cohort_of
-from eunoe.losses.base import WSM
+from eunoe.losses.wsm import WSM
 from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.runs.assembly import Given, assemble
@@ -217,7 +218,7 @@ def test_more_steps_at_a_time_than_fit_are_prepared_in_parts(tmp_path, monkeypat
 # Options without which a method would do nothing of its own, or could not run.
 OPTIONS: dict[str, dict[str, Any]] = {"fedprox": {"mu": 0.3}}
 # Names for fedavg with a server optimizer are fedavg to an engine.
-METHODS = [name for name in registry.names("method") if name not in registry.STEPPED]
+METHODS = [name for name in registry.names("method") if name not in PRESETS]
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -311,10 +312,10 @@ class StepAware(Method):
     """Warms up, in its loss and in its correction."""
 
     def loss(self, client_context, batch):
-        return super().loss(client_context, batch) * min(1.0, (client_context.taken + 1) / 3)
+        return super().loss(client_context, batch) * min(1.0, (client_context.steps_taken + 1) / 3)
 
     def correct(self, client_context, gradient):
-        return gradient * min(1.0, (client_context.taken + 1) / 5)
+        return gradient * min(1.0, (client_context.steps_taken + 1) / 5)
 
 
 class Plain(Method):

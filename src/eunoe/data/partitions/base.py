@@ -21,7 +21,7 @@ Integers = NDArray[np.int64]
 class Partition(Options):
     """A way to divide samples among clients."""
 
-    clients: int = Field(ge=1, description="number of clients")
+    clients: int = Field(ge=1, description="Number of clients.")
 
     def __call__(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None = None

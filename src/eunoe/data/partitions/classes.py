@@ -20,7 +20,7 @@ from eunoe.errors import InputError
 class Classes(Partition):
     """Exactly k classes for each client, each class divided evenly among its clients."""
 
-    classes: int = Field(2, ge=1, description="number of different classes that each client has")
+    classes: int = Field(2, ge=1, description="Number of different classes that each client has.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

@@ -27,7 +27,7 @@ class Dirichlet(Partition):
     """Clients of equal size, each with its own class mix drawn from a Dirichlet distribution."""
 
     alpha: float = Field(
-        0.1, gt=0, le=1e6, description="concentration: near 0 one class a client, large the mix of the whole"
+        0.1, gt=0, le=1e6, description="Concentration: near 0 one class a client, large the mix of the whole."
     )
 
     def divide(

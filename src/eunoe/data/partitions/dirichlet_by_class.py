@@ -21,11 +21,11 @@ class DirichletByClass(Partition):
     """Clients of unequal size; each class is divided among them by a Dirichlet draw."""
 
     alpha: float = Field(
-        0.1, gt=0, le=1e6, description="concentration: the smaller, the fewer clients share a class"
+        0.1, gt=0, le=1e6, description="Concentration: the smaller, the fewer clients share a class."
     )
-    min_size: int = Field(10, ge=1, description="samples that every client has at least")
+    min_size: int = Field(10, ge=1, description="Samples that every client has at least.")
     draws: int = Field(
-        1000, ge=1, description="draws after which the search for a division ends with an error"
+        1000, ge=1, description="Draws after which the search for a division ends with an error."
     )
 
     def divide(

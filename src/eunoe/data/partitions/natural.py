@@ -13,8 +13,10 @@ from eunoe.errors import InputError
 class Natural(Partition):
     """One client for each group id (writer) of the data, in the order of the ids."""
 
-    clients: int = Field(0, ge=0, description="how many of the groups to keep, chosen at random; 0 keeps all")
-    min_size: int = Field(1, ge=1, description="groups with fewer samples are left out")
+    clients: int = Field(
+        0, ge=0, description="How many of the groups to keep, chosen at random; 0 keeps all."
+    )
+    min_size: int = Field(1, ge=1, description="Groups with fewer samples are left out.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

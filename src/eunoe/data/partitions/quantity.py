@@ -14,9 +14,9 @@ class Quantity(Partition):
     """Client sizes drawn from a Dirichlet distribution, classes mixed at random."""
 
     alpha: float = Field(
-        0.5, gt=0, le=1e6, description="concentration: the smaller, the more unequal the sizes"
+        0.5, gt=0, le=1e6, description="Concentration: the smaller, the more unequal the sizes."
     )
-    min_size: int = Field(1, ge=1, description="samples that every client has at least")
+    min_size: int = Field(1, ge=1, description="Samples that every client has at least.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

@@ -19,7 +19,7 @@ from eunoe.errors import InputError
 class Shards(Partition):
     """Blocks of a single label, the same number of blocks for each client."""
 
-    shards: int = Field(2, ge=1, description="blocks of a single label that each client gets")
+    shards: int = Field(2, ge=1, description="Blocks of a single label that each client gets.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

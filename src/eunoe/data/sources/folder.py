@@ -1,4 +1,4 @@
-"""The user's own pictures: a folder with train/<class>/ and test/<class>/."""
+"""The user's own images: a folder with train/<class>/ and test/<class>/."""
 
 from pathlib import Path
 
@@ -6,12 +6,12 @@ import numpy as np
 
 from eunoe.data.arrays import Bytes, Labels, from_arrays
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.images import Mode, Pictures, Size
+from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.errors import InputError, nearest
 
 
 def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) -> DataSet:
-    """A folder of pictures, train/<class>/... and test/<class>/...; size brings all to one height and width.
+    """A folder of images, train/<class>/... and test/<class>/...; size brings all to one height and width.
 
     Classes and files are taken in the order of their names; what starts with a dot is left out.
     """
@@ -22,20 +22,20 @@ def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) ->
     class_names = _folders(root / "train")
     if not class_names:
         raise InputError(f"{root / 'train'} holds no folder; there must be one for each class")
-    pictures = Pictures(mode, size)
+    decoder = ImageDecoder(mode, size)
     (x_train, y_train), (x_test, y_test) = (
-        read_part(root / part, class_names, pictures) for part in ("train", "test")
+        read_part(root / part, class_names, decoder) for part in ("train", "test")
     )
     empty = [name for label, name in enumerate(class_names) if label not in y_train]
     if empty:
-        raise InputError(f"{root / 'train' / empty[0]} holds no pictures; a class needs some to learn from")
+        raise InputError(f"{root / 'train' / empty[0]} holds no images; a class needs some to learn from")
     return from_arrays(
         x_train, y_train, x_test, y_test, name=root.name, classes=len(class_names), class_names=class_names
     )
 
 
-def read_part(part: Path, class_names: list[str], pictures: Pictures) -> tuple[Bytes, Labels]:
-    """The pictures in part/<class>/ and their labels, by the order of the names; a class may be absent."""
+def read_part(part: Path, class_names: list[str], decoder: ImageDecoder) -> tuple[Bytes, Labels]:
+    """The images in part/<class>/ and their labels, by the order of the names; a class may be absent."""
     for name in _folders(part):
         if name not in class_names:
             raise InputError(
@@ -48,13 +48,13 @@ def read_part(part: Path, class_names: list[str], pictures: Pictures) -> tuple[B
         if file.is_file() and not file.name.startswith(".")
     ]
     if not files:
-        raise InputError(f"{part} holds no pictures; they belong in {part}/<class>/")
+        raise InputError(f"{part} holds no images; they belong in {part}/<class>/")
     x: Bytes | None = None
     for i, (file, _) in enumerate(files):
-        picture = pictures.decode(file, str(file))
+        image = decoder.decode(file, str(file))
         if x is None:
-            x = np.empty((len(files), *picture.shape), np.uint8)
-        x[i] = picture
+            x = np.empty((len(files), *image.shape), np.uint8)
+        x[i] = image
     assert x is not None
     return x, np.array([label for _, label in files], np.int64)
 

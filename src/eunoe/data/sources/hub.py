@@ -1,7 +1,7 @@
-"""Data sets from the Hugging Face hub: found, downloaded, checked and kept as a .npz beside its record.
+"""Data sets from the Hugging Face hub: downloaded, verified and kept as a .npz file with its record.
 
-Files are taken at one commit, which the record (a .json of the same name) keeps together with the
-SHA-256 of every file, so that a fetched data set can be told from any other.
+All files are of one commit; the record (a .json file of the same name) has the commit and the SHA-256 of
+every file, so that two downloads can be told apart.
 """
 
 import hashlib
@@ -9,10 +9,10 @@ import json
 import os
 import re
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, BinaryIO, NamedTuple, Protocol, cast
+from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 from pydantic import Field
@@ -22,12 +22,12 @@ from rich.progress import Progress, TaskID
 from eunoe.core.rng import generator
 from eunoe.data.arrays import Array, Labels, number_ids
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.images import Mode, Pictures, Size
+from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.data.sources.npz import dataset_of, read_npz, write_npz
 from eunoe.data.sources.parquet import Columns, Rows, count_rows, read_rows
 from eunoe.errors import InputError
 
-# Here the hub keeps every data set as parquet, whatever form its owner uploaded it in.
+# The branch on which the hub keeps every data set as parquet, whatever its owner uploaded.
 PARQUET = "refs/convert/parquet"
 _CHUNK = 1 << 20
 
@@ -61,7 +61,7 @@ class RemoteFile(NamedTuple):
 
 
 class Hub(Protocol):
-    """What is asked of the hub; tests give another one."""
+    """The two requests that are made to the hub."""
 
     def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
         """The commit that a revision means now, and its files."""
@@ -113,7 +113,7 @@ def hub(
 ) -> DataSet:
     """Any data set of the Hugging Face hub (also named hf:owner/name), by its column and split names.
 
-    `image` is a column of pictures or of lists of numbers, `client` one of client ids. `held_out` per cent
+    `image` is a column of images or of lists of numbers, `client` one of client ids. `held_out` per cent
     of each client's samples (else of each class's) are the test part if there is no `test` split.
     """
     splits = [(part,) if isinstance(part, str) else part for part in (train, test)]
@@ -132,6 +132,15 @@ def data_folder() -> Path:
     return Path(os.environ.get("EUNOE_DATA") or "~/.cache/eunoe").expanduser()
 
 
+def read_record(path: Path) -> Mapping[str, Any]:
+    """Where a data set that is kept as this file was downloaded from; empty if that is not known."""
+    try:
+        record = json.loads(path.with_suffix(".json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
 def fetch(
     source: Source,
     target: Path,
@@ -141,7 +150,7 @@ def fetch(
     rows: tuple[int, int] | None = None,
     hub: Hub | None = None,
 ) -> None:
-    """Download a data set, check it against what is known of it, and keep it as `target` with its record."""
+    """Download a data set, verify it, and keep it as `target` with its record."""
     hub = hub or HuggingFace()
     if len(splits := source.train + source.test) != len(set(splits)):
         raise InputError(f"hub data set {source.repo}: a split is named twice in {', '.join(splits)}")
@@ -211,11 +220,12 @@ def held_out_rows(groups: Labels, percent: int) -> np.ndarray[tuple[int], np.dty
 
 
 def _arrays(source: Source, parts: list[list[Path]], progress: Progress) -> dict[str, Array]:
-    pictures, columns = Pictures(source.mode, source.size), Columns(source.image, source.label, source.client)
+    decoder = ImageDecoder(source.mode, source.size)
+    columns = Columns(source.image, source.label, source.client)
 
     def read(files: list[Path]) -> Rows:
         task = progress.add_task("reading", total=count_rows(files))
-        return read_rows(files, columns, pictures, lambda count: progress.advance(task, count))
+        return read_rows(files, columns, decoder, lambda count: progress.advance(task, count))
 
     train = read(parts[0])
     arrays: dict[str, Array] = {}
@@ -249,7 +259,7 @@ def _listed(hub: Hub, source: Source, revision: str) -> tuple[str, list[RemoteFi
     try:
         return hub.files(source.repo, revision)
     except Exception as error:
-        raise _unreachable(source.repo, error) from error
+        raise _failed(source.repo, error) from error
 
 
 def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path, progress: Progress) -> str:
@@ -262,17 +272,17 @@ def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path, pr
                 digest.update(chunk)
                 progress.advance(task, len(chunk))
     except Exception as error:
-        raise _unreachable(repo, error) from error
+        raise _failed(repo, error) from error
     if file.sha256 and digest.hexdigest() != file.sha256:
         raise InputError(
-            f"{file.path} of hub data set {repo} arrived damaged (SHA-256 differs); fetch it again"
+            f"{file.path} of hub data set {repo} is corrupt (its SHA-256 differs); download it again"
         )
     return digest.hexdigest()
 
 
-def _unreachable(repo: str, error: Exception) -> InputError:
+def _failed(repo: str, error: Exception) -> InputError:
     reason = f"{type(error).__name__}: {error}".split("\n")[0]
-    return InputError(f"the hub data set {repo} cannot be had ({reason})")
+    return InputError(f"the download of hub data set {repo} failed ({reason})")
 
 
 def _progress() -> Progress:

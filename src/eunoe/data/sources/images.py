@@ -1,4 +1,4 @@
-"""Encoded pictures to arrays of bytes, all of one size and either all gray or all colored."""
+"""Encoded images to arrays of bytes, all of one size and either all gray or all colored."""
 
 from typing import IO, TYPE_CHECKING, Any, Literal
 
@@ -18,8 +18,8 @@ _COLORED = {"RGB", "RGBA", "P", "CMYK", "YCbCr"}
 _NAMES: dict[Mode, str] = {"L": "gray", "RGB": "colored"}
 
 
-class Pictures:
-    """Decodes one picture after the other; the first one sets what `mode` and `size` leave open.
+class ImageDecoder:
+    """Decodes one image after the other; the first one sets what `mode` and `size` leave open.
 
     `mode` L is gray [H, W] and RGB is colored [H, W, 3]; `size` is (height, width), or one number for both.
     """
@@ -30,25 +30,23 @@ class Pictures:
         self._first: tuple[str, Mode, tuple[int, int]] | None = None
 
     def decode(self, source: "Path | IO[bytes]", where: str) -> Bytes:
-        """The picture as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
+        """The image as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
         from PIL import Image
 
         try:
-            with Image.open(source) as picture:
-                return self._fitted(picture, where)
+            with Image.open(source) as image:
+                return self._fitted(image, where)
         except OSError as error:
-            # Pillow's message would name a buffer in memory rather than the picture.
-            raise InputError(f"{where} is no picture that Pillow can read ({type(error).__name__})") from None
+            # Pillow's message would name a buffer in memory rather than the image.
+            raise InputError(f"{where} is no image that Pillow can read ({type(error).__name__})") from None
 
-    def _fitted(self, picture: Any, where: str) -> Bytes:
+    def _fitted(self, image: Any, where: str) -> Bytes:
         from PIL import Image
 
-        if picture.mode not in _GRAY | _COLORED:
-            raise InputError(
-                f"{where} has pixels of type {picture.mode}; only 8 bits a channel are known here"
-            )
-        mode: Mode = "L" if picture.mode in _GRAY else "RGB"
-        size = self._resize or (picture.height, picture.width)
+        if image.mode not in _GRAY | _COLORED:
+            raise InputError(f"{where} has pixels of type {image.mode}; only 8 bits a channel are known here")
+        mode: Mode = "L" if image.mode in _GRAY else "RGB"
+        size = self._resize or (image.height, image.width)
         if self._first is None:
             self._first = (where, mode, size)
         first, first_mode, first_size = self._first
@@ -62,7 +60,7 @@ class Pictures:
                 f"{where} is {size[0]} x {size[1]} and {first} is {first_size[0]} x {first_size[1]}; "
                 f"give a size to bring all to, as --set data.size=[{first_size[0]},{first_size[1]}]"
             )
-        picture = picture.convert(self._mode or mode)
-        if (picture.height, picture.width) != size:
-            picture = picture.resize((size[1], size[0]), Image.Resampling.BILINEAR)
-        return np.asarray(picture, np.uint8)
+        image = image.convert(self._mode or mode)
+        if (image.height, image.width) != size:
+            image = image.resize((size[1], size[0]), Image.Resampling.BILINEAR)
+        return np.asarray(image, np.uint8)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from eunoe.data.arrays import Array, Labels
-from eunoe.data.sources.images import Pictures
+from eunoe.data.sources.images import ImageDecoder
 from eunoe.errors import InputError, nearest
 
 _ROWS_AT_ONCE = 1000
@@ -40,14 +40,15 @@ def count_rows(files: Sequence[Path]) -> int:
 
 
 def read_rows(
-    files: Sequence[Path], columns: Columns, pictures: Pictures, advance: Callable[[int], None]
+    files: Sequence[Path], columns: Columns, decoder: ImageDecoder, advance: Callable[[int], None]
 ) -> Rows:
-    """All rows of the files in order; `advance` is told how many were read."""
+    """All rows of the files in order; `advance` is called with the number of rows read."""
     from pyarrow.parquet import ParquetFile
 
     count = count_rows(files)
     if count == 0:
-        raise InputError(f"{files[0].name} and its fellows hold no rows")
+        more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
+        raise InputError(f"{files[0].name}{more}: no rows; at least one is needed")
     x: Array | None = None
     labels: list[Labels] = []
     clients: list[Any] = []
@@ -64,7 +65,7 @@ def read_rows(
                             f"{file.name}: column {name!r} has empty cells; every row needs a value"
                         )
                 where = f"{file.name}: column {columns.image!r}, row"
-                inputs = _inputs(batch.column(columns.image), pictures, where, row)
+                inputs = _inputs(batch.column(columns.image), decoder, where, row)
                 if x is None:
                     x = np.empty((count, *inputs.shape[1:]), inputs.dtype)
                 if inputs.shape[1:] != x.shape[1:]:
@@ -100,24 +101,26 @@ def _check(schema: Any, columns: Columns, file: str) -> None:
 def _class_names(schema: Any, label: str) -> tuple[str, ...] | None:
     """The names that the `datasets` library keeps in a file's metadata, if it does."""
     try:
-        names = json.loads(schema.metadata[b"huggingface"])["info"]["features"][label]["names"]
-        return tuple(str(name) for name in names)
-    except (TypeError, KeyError, ValueError):
+        found: Any = json.loads((schema.metadata or {}).get(b"huggingface", b"null"))
+    except ValueError:
         return None
+    for key in ("info", "features", label, "names"):
+        found = found.get(key) if isinstance(found, dict) else None
+    return tuple(str(name) for name in found) if isinstance(found, list) else None
 
 
-def _inputs(column: Any, pictures: Pictures, where: str, row: int) -> Array:
-    """A batch of pictures (encoded bytes, or a struct with them) or of equally long lists of numbers."""
+def _inputs(column: Any, decoder: ImageDecoder, where: str, row: int) -> Array:
+    """A batch of images (encoded bytes, or a struct with them) or of equally long lists of numbers."""
     from pyarrow import compute, types
 
     if types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
         column = column.field("bytes")
         if column.null_count:
-            raise InputError(f"{where}s have no bytes; pictures that are only linked to cannot be read")
+            raise InputError(f"{where}s have no bytes; images that are only linked to cannot be read")
     if types.is_binary(column.type) or types.is_large_binary(column.type):
         encoded = column.to_pylist()
         return np.stack(
-            [pictures.decode(io.BytesIO(data), f"{where} {row + i}") for i, data in enumerate(encoded)]
+            [decoder.decode(io.BytesIO(data), f"{where} {row + i}") for i, data in enumerate(encoded)]
         )
     shape = [len(column)]
     while types.is_nested(column.type) and not types.is_struct(column.type):
@@ -130,5 +133,5 @@ def _inputs(column: Any, pictures: Pictures, where: str, row: int) -> Array:
         column = column.flatten()
     numeric = types.is_integer(column.type) or types.is_floating(column.type)
     if not numeric or column.null_count or len(shape) == 1:
-        raise InputError(f"{where}s hold {column.type}; pictures or lists of numbers are needed")
+        raise InputError(f"{where}s hold {column.type}; images or lists of numbers are needed")
     return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(shape)

@@ -71,7 +71,9 @@ class Ray(Engine):
         try:
             import ray
         except ImportError:
-            raise InputError("the ray engine needs Ray: pip install 'eunoe[ray]'") from None
+            raise InputError(
+                "the ray engine needs Ray: run pip install '.[ray]' in a clone of Eunoe"
+            ) from None
         self._ray, self._limit, self._say = ray, workers, say
         self._workers: list[_Worker] = []
         # Workers that wait for a core, load the job or may be lost, by the reference that is there once

@@ -159,8 +159,7 @@ class Cohort:
         x = x.reshape(*rows.shape, *x.shape[1:])
         if federation.shift is not None:
             for client, own in zip(self.clients, x.unbind(1), strict=False):
-                change = federation.shift.parameters(federation.shift_seed, client)
-                own.copy_(federation.shift.apply(own.flatten(0, 1), change).view(own.shape))
+                own.copy_(federation.shifted(own.flatten(0, 1), client).view(own.shape))
         x = x.to(simulation.model.device)
         if chances:
             for step, lengths in zip(x, self.lengths[first:], strict=False):

@@ -133,7 +133,7 @@ class Vectorized(Serial):
                 lanes, finished = Weights(weights[k], float_buffers[k], int_buffers[k]), Finished()
                 if client_contexts:
                     model.load(lanes)
-                    client_contexts[k].taken = cohort.steps[k]
+                    client_contexts[k].steps_taken = cohort.steps[k]
                     client_contexts[k].moments = {name: moment[k] for name, moment in moments.items()}
                     torch.set_rng_state(begun[k][1])
                     finished = simulation.method.finish(client_contexts[k])
@@ -232,7 +232,7 @@ class Vectorized(Serial):
         method = self.simulation.method
 
         def one(client_context: Inside, batch: Batch) -> tuple[Tensor, Tensor]:
-            client_context.taken = taken - 1
+            client_context.steps_taken = taken - 1
             # The optimizer's moments stay outside: a method that asks for them trains serially.
             del client_context.moments
             gradient = client_context.gradient(lambda: method.loss(client_context, batch), batch)
@@ -263,7 +263,7 @@ class Vectorized(Serial):
         """A step of a method that has its own, on the weights; give the losses and the moments."""
 
         def one(client_context: Inside, batch: Batch) -> tuple[Tensor, Vectors]:
-            client_context.taken = taken - 1
+            client_context.steps_taken = taken - 1
             client_context.moments = {name: client_context.state[f"moment {name}"] for name in moments}
             self.simulation.method.step(client_context, batch)
             return _known(client_context.last_loss, client_context.weights), client_context.moments

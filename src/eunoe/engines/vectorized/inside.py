@@ -47,7 +47,7 @@ class Inside(ClientContext):
 
     def __getattribute__(self, name: str) -> Any:
         # A recorded step must not remember them.
-        if name in ("lr", "taken") and isinstance(self.context, Watched):
+        if name in ("lr", "steps_taken") and isinstance(self.context, Watched):
             self.context.noticed.add(name)
         return super().__getattribute__(name)
 

@@ -1,4 +1,4 @@
-"""The client losses: hand-worked numbers, identities between them, vmap, exact zeros and errors."""
+"""What every loss is held to: hand-worked numbers, identities between losses, vmap, exact zeros, errors."""
 
 import math
 
@@ -11,19 +11,14 @@ from torch.nn import functional as F
 
 from eunoe.config import registry
 from eunoe.errors import InputError
-from eunoe.losses.base import (
-    TCE,
-    WSM,
-    Balanced,
-    CrossEntropy,
-    FedLC,
-    FedRS,
-    LogitAdjusted,
-    Loss,
-    Masked,
-    adjust_for_prior,
-    client_loss,
-)
+from eunoe.losses import Loss
+from eunoe.losses.cross_entropy import CrossEntropy
+from eunoe.losses.fedlc import FedLC
+from eunoe.losses.fedrs import FedRS
+from eunoe.losses.masked import Masked
+from eunoe.losses.tce import TCE
+from eunoe.losses.wsm import WSM, Balanced, LogitAdjusted
+from tests.losses.helpers import problems, same, value_and_gradient
 
 LOG = math.log
 ALL = [
@@ -54,42 +49,6 @@ PRESENT_ONLY = [
 ]
 
 
-def value_and_gradient(loss: Loss, logits: Tensor, labels: Tensor, counts: Tensor) -> tuple[Tensor, Tensor]:
-    logits = logits.clone().requires_grad_()
-    values = loss.per_sample(logits, labels, loss.terms(counts))
-    (gradient,) = torch.autograd.grad(values.sum(), logits)
-    return values.detach(), gradient
-
-
-def same(one: Loss, other: Loss, logits: Tensor, labels: Tensor, counts: Tensor) -> None:
-    for mine, theirs in zip(
-        value_and_gradient(one, logits, labels, counts),
-        value_and_gradient(other, logits, labels, counts),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, theirs, rtol=1e-12, atol=1e-12)
-
-
-@st.composite
-def problems(draw: st.DrawFn, least: int = 0, present: int = 2) -> tuple[Tensor, Tensor, Tensor]:
-    """Logits, labels that the client has, and its counts (at least `present` classes), in float64."""
-    classes = draw(st.integers(max(2, present), 6))
-    counts = draw(
-        st.lists(st.integers(least, 50), min_size=classes, max_size=classes).filter(
-            lambda n: sum(c > 0 for c in n) >= present
-        )
-    )
-    owned = [c for c, n in enumerate(counts) if n]
-    labels = draw(st.lists(st.sampled_from(owned), min_size=1, max_size=4))
-    number = st.floats(-20, 20, allow_nan=False)
-    logits = draw(st.lists(number, min_size=len(labels) * classes, max_size=len(labels) * classes))
-    return (
-        torch.tensor(logits, dtype=torch.float64).view(len(labels), classes),
-        torch.tensor(labels),
-        torch.tensor(counts, dtype=torch.float64),
-    )
-
-
 # Logits chosen so that exp(z) = (1, 2, 4); the true class is 1; the client has 1, 3 and 0 samples.
 @pytest.mark.parametrize(
     ("loss", "expected"),
@@ -116,12 +75,6 @@ def test_hand_worked(loss: Loss, expected: float) -> None:
     counts = torch.tensor([1.0, 3.0, 0.0], dtype=torch.float64)
     value = loss.per_sample(logits, torch.tensor([1]), loss.terms(counts))
     assert value.item() == pytest.approx(expected, rel=1e-12)
-
-
-def test_graded_scale_reaches_rare_classes() -> None:
-    counts = torch.tensor([2.0, 4.0, 0.0])
-    assert FedRS(alpha=0.5, graded=True).terms(counts).tolist() == [0.75, 1.0, 0.5]
-    assert FedRS(alpha=0.5).terms(counts).tolist() == [1.0, 1.0, 0.5]
 
 
 @given(problems())
@@ -161,35 +114,6 @@ def test_equal_counts(problem: tuple[Tensor, Tensor, Tensor], each: int) -> None
     on_present = torch.where(counts > 0, float(each), 0.0).double()
     same(WSM(), TCE(), logits, labels, on_present)
     same(FedLC(), TCE(), logits, labels, on_present)
-
-
-@given(problems())
-def test_equation_4_of_the_wsm_paper(problem: tuple[Tensor, Tensor, Tensor]) -> None:
-    logits, labels, counts = problem
-    beta = counts / counts.sum()
-    logits.requires_grad_()
-    rows = torch.arange(len(labels))
-    equation = (-logits[rows, labels] + (beta * logits.exp()).sum(-1).log()).mean()
-    (expected,) = torch.autograd.grad(equation, logits)
-    mine = client_loss(WSM(), counts)(logits, labels)
-    (gradient,) = torch.autograd.grad(mine, logits)
-    torch.testing.assert_close(gradient, expected, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(equation - mine, beta[labels].log().mean(), rtol=1e-9, atol=1e-9)
-    uniform = -logits[rows, labels] + (logits.exp() / logits.shape[-1]).sum(-1).log()
-    plain = F.cross_entropy(logits, labels, reduction="none")
-    torch.testing.assert_close(uniform, plain - LOG(logits.shape[-1]), rtol=1e-9, atol=1e-9)
-
-
-@given(problems(present=3))
-def test_fedlc_without_the_true_class(problem: tuple[Tensor, Tensor, Tensor]) -> None:
-    logits, labels, counts = problem
-    values, gradient = value_and_gradient(FedLC(exclude_true=True), logits, labels, counts)
-    for row, label in enumerate(labels.tolist()):
-        rivals = [c for c, n in enumerate(counts.tolist()) if n and c != label]
-        scores = logits[row] - counts.pow(-0.25)
-        assert values[row].item() == pytest.approx((scores[rivals].logsumexp(0) - scores[label]).item())
-        assert gradient[row, label] == -1
-        assert gradient[row, rivals].sum().item() == pytest.approx(1)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -247,28 +171,6 @@ def test_gradients_by_differences(loss: Loss) -> None:
     assert torch.autograd.gradcheck(
         lambda z: loss.per_sample(z, labels, terms), logits.requires_grad_(), check_batched_grad=False
     )
-
-
-def test_client_loss_in_a_plain_loop() -> None:
-    logits = torch.tensor([[0.0, 0.0, 5.0], [0.0, 0.0, 5.0]])
-    labels = torch.tensor([0, 1])
-    criterion = client_loss("wsm", [1, 3, 0])
-    assert criterion(logits, labels).item() == pytest.approx(-(LOG(0.25) + LOG(0.75)) / 2)
-    assert criterion(logits.double(), labels).dtype == torch.float64
-    assert client_loss("logit_adjusted", [1, 3, 0], tau=0.0)(logits, labels).item() == pytest.approx(LOG(2))
-    assert client_loss(TCE(), torch.tensor([1, 3, 0]))(logits, labels).item() == pytest.approx(LOG(2))
-    double = client_loss("wsm", torch.tensor([1, 2, 0], dtype=torch.float64))
-    assert double.terms.dtype == torch.float64
-    assert "terms" in double.state_dict()
-
-
-def test_prior_at_prediction() -> None:
-    logits = torch.tensor([[2.0, 1.0, 3.0]])
-    adjusted = adjust_for_prior(logits, [1, 9, 0])
-    assert adjusted.argmax().item() == 1
-    assert adjusted[0].tolist() == pytest.approx([2 + LOG(0.1), 1 + LOG(0.9), -math.inf])
-    torch.testing.assert_close(adjusted, adjust_for_prior(logits, torch.tensor([0.1, 0.9, 0])))
-    assert adjust_for_prior(logits, torch.tensor([1, 9, 0]).double()).dtype == torch.float32
 
 
 @pytest.mark.parametrize("loss", ALL, ids=repr)

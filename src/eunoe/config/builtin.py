@@ -1,0 +1,162 @@
+"""The kinds of named things and the names that are built in.
+
+Adding a name is one line here; adding a kind is one entry of KINDS.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of thing that a config names.
+
+    `key` is its name in code and in entry points (`eunoe.<key>`), `label` its name in messages, `section` the
+    part of a config that names one, `plural` what `eunoe list` calls all of them. A class of the user's own
+    must derive from `base`, so that nothing else is called by naming it; without a base any class or function
+    will do.
+    """
+
+    key: str
+    label: str
+    section: str
+    plural: str
+    names: Mapping[str, str]
+    base: str | None = None
+
+
+_ALL = (
+    Kind(
+        "method",
+        "method",
+        "method",
+        "methods",
+        {
+            "central": "eunoe.methods.central:Central",
+            "fedacg": "eunoe.methods.fedacg:FedACG",
+            "fedavg": "eunoe.methods.fedavg:FedAvg",
+            "fedcm": "eunoe.methods.fedcm:FedCM",
+            "fedcurv": "eunoe.methods.fedcurv:FedCurv",
+            "feddf": "eunoe.methods.feddf:FedDF",
+            "feddyn": "eunoe.methods.feddyn:FedDyn",
+            "fednova": "eunoe.methods.fednova:FedNova",
+            "fedntd": "eunoe.methods.fedntd:FedNTD",
+            "fedprox": "eunoe.methods.fedprox:FedProx",
+            "fedreg": "eunoe.methods.fedreg:FedReg",
+            "fedsam": "eunoe.methods.fedsam:FedSAM",
+            "fedvls": "eunoe.methods.fedvls:FedVLS",
+            "finetune": "eunoe.methods.finetune:FineTune",
+            "flashback": "eunoe.methods.flashback:Flashback",
+            "labelwise": "eunoe.methods.labelwise:Labelwise",
+            "moon": "eunoe.methods.moon:Moon",
+            "scaffold": "eunoe.methods.scaffold:Scaffold",
+        },
+        base="eunoe.methods:Method",
+    ),
+    Kind(
+        "loss",
+        "loss",
+        "loss",
+        "losses",
+        {
+            "balanced": "eunoe.losses.wsm:Balanced",
+            "ce": "eunoe.losses.cross_entropy:CrossEntropy",
+            "fedlc": "eunoe.losses.fedlc:FedLC",
+            "fedrs": "eunoe.losses.fedrs:FedRS",
+            "logit_adjusted": "eunoe.losses.wsm:LogitAdjusted",
+            "masked": "eunoe.losses.masked:Masked",
+            "tce": "eunoe.losses.tce:TCE",
+            "wsm": "eunoe.losses.wsm:WSM",
+        },
+        base="eunoe.losses:Loss",
+    ),
+    Kind(
+        "server_optimizer",
+        "server optimizer",
+        "server_optimizer",
+        "server_optimizers",
+        {
+            "adagrad": "eunoe.server.optimizers:Adagrad",
+            "adam": "eunoe.server.optimizers:Adam",
+            "fedexp": "eunoe.server.fedexp:FedExP",
+            "sgd": "eunoe.server.optimizers:SGD",
+            "momentum": "eunoe.server.optimizers:Momentum",
+            "yogi": "eunoe.server.optimizers:Yogi",
+        },
+        base="eunoe.server:ServerOptimizer",
+    ),
+    Kind(
+        "model",
+        "model",
+        "model",
+        "models",
+        {
+            "cnn": "eunoe.models.cnn:CNN",
+            "lenet": "eunoe.models.lenet:LeNet",
+            "logistic": "eunoe.models.logistic:Logistic",
+            "mlp": "eunoe.models.mlp:MLP",
+            "mnist_cnn": "eunoe.models.mnist_cnn:MnistCNN",
+            "resnet18": "eunoe.models.resnet18:ResNet18",
+            "small_cnn": "eunoe.models.small_cnn:SmallCNN",
+        },
+    ),
+    Kind(
+        "data_set",
+        "data set",
+        "data",
+        "data",
+        {
+            "digits": "eunoe.data.builtin:digits",
+            "mnist": "eunoe.data.builtin:mnist",
+            "fashion_mnist": "eunoe.data.builtin:fashion_mnist",
+            "cifar10": "eunoe.data.builtin:cifar10",
+            "cifar100": "eunoe.data.builtin:cifar100",
+            "cinic10": "eunoe.data.builtin:cinic10",
+            "femnist": "eunoe.data.builtin:femnist",
+            "omniglot": "eunoe.data.builtin:omniglot",
+            "npz": "eunoe.data.sources.npz:npz",
+            "folder": "eunoe.data.sources.folder:folder",
+            "hub": "eunoe.data.sources.hub:hub",
+        },
+    ),
+    Kind(
+        "partition",
+        "partition",
+        "partition",
+        "partitions",
+        {
+            "classes": "eunoe.data.partitions.classes:Classes",
+            "dirichlet": "eunoe.data.partitions.dirichlet:Dirichlet",
+            "dirichlet_by_class": "eunoe.data.partitions.dirichlet_by_class:DirichletByClass",
+            "iid": "eunoe.data.partitions.iid:Iid",
+            "natural": "eunoe.data.partitions.natural:Natural",
+            "quantity": "eunoe.data.partitions.quantity:Quantity",
+            "shards": "eunoe.data.partitions.shards:Shards",
+        },
+    ),
+    Kind(
+        "tracker",
+        "tracker",
+        "track",
+        "trackers",
+        {
+            "mlflow": "eunoe.trackers.mlflow:MLflow",
+            "tensorboard": "eunoe.trackers.tensorboard:TensorBoard",
+            "wandb": "eunoe.trackers.wandb:WandB",
+        },
+        base="eunoe.trackers.base:Tracker",
+    ),
+)
+
+KINDS = {kind.key: kind for kind in _ALL}
+
+# Methods that are fedavg with a server optimizer, by the names that the papers give them.
+PRESETS: dict[str, dict[str, Any]] = {
+    "fedadagrad": {"name": "adagrad"},
+    "fedadam": {"name": "adam"},
+    "fedavgm": {"name": "momentum"},
+    "fedexp": {"name": "fedexp"},
+    "fedyogi": {"name": "yogi"},
+    "gma": {"name": "sgd", "gma": 0.4},
+}

@@ -1,0 +1,96 @@
+"""The options of the data: each client's split, the public set, feature shift and augmentation."""
+
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from eunoe.config.options import Finite, Options
+
+
+class Split(Options):
+    """The parts of a client's samples; the rest is for training."""
+
+    validation: Finite = Field(0.1, description="Share of a client's samples that it validates on.")
+    test: Finite = Field(
+        0.0, description="Share of a client's samples that it tests on, besides the test set."
+    )
+
+    @model_validator(mode="after")
+    def _leave_some(self) -> "Split":
+        if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
+            raise ValueError("validation and test must be shares from 0, together below 1")
+        return self
+
+
+class Public(Options):
+    """How many samples are public and how they are chosen; give one of share, count and groups."""
+
+    share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that is public.")
+    count: int | None = Field(None, ge=1, description="Number of public samples, in place of a share.")
+    groups: int | None = Field(None, ge=1, description="Number of whole groups (writers) that are public.")
+    min_size: int = Field(1, ge=1, description="Groups with fewer samples are never public.")
+    balanced: bool = Field(False, description="The same number of samples of each class, not as drawn.")
+    alpha: float | None = Field(
+        None,
+        gt=0,
+        allow_inf_nan=False,
+        description="Class shares drawn from Dirichlet(alpha), unequal where it is small.",
+    )
+    validation: float = Field(0.1, ge=0, lt=1, description="Share of the public samples used to validate.")
+
+    @model_validator(mode="after")
+    def _one_way(self) -> "Public":
+        if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
+            raise ValueError("give only one of share, count and groups")
+        if self.groups is not None and (self.balanced or self.alpha is not None):
+            raise ValueError("the classes of whole groups are as they are; give a share or a count")
+        if self.balanced and self.alpha is not None:
+            raise ValueError("give only one of balanced and alpha")
+        if (self.balanced or self.alpha is not None) and not self.sized:
+            raise ValueError("balanced and alpha say how samples are chosen; give a share or a count too")
+        if self.min_size > 1 and self.groups is None:
+            raise ValueError("min_size is the least size of a public group; give a number of groups too")
+        return self
+
+    @property
+    def sized(self) -> bool:
+        """Whether it is said how many samples are public."""
+        return self.share > 0 or self.count is not None or self.groups is not None
+
+
+class FeatureShift(Options):
+    """A change of inputs, drawn for each client.
+
+    - noise: a fixed pattern of Gaussian noise, as of one camera's sensor, is added to each input; its
+      standard deviation is uniform from 0 to strength.
+    - rotation: images turn by an angle uniform from -strength to strength, in degrees; corners that come
+      from outside are zero.
+    - contrast: each input moves away from its own mean, or toward it, by a factor e^u with u uniform
+      from -strength to strength.
+    """
+
+    kind: Literal["noise", "rotation", "contrast"] = Field(description="What differs between clients.")
+    strength: float = Field(gt=0, le=180, description="How much, in the unit of the kind.")
+
+    @model_validator(mode="after")
+    def _finite(self) -> "FeatureShift":
+        if self.kind == "contrast" and self.strength > 10:
+            raise ValueError("contrast changes by a factor e^strength; a strength of at most 10 makes sense")
+        return self
+
+
+class Augment(Options):
+    """Random changes to training images; all are off by default."""
+
+    crop_padding: int = Field(
+        0, ge=0, description="Crop to the same size after padding this many pixels all round."
+    )
+    flip: bool = Field(False, description="Mirror half of the images left to right.")
+    cutout: int = Field(
+        0, ge=0, description="Blank a square of this side at a random place, clipped at the border."
+    )
+
+    @property
+    def active(self) -> bool:
+        """Whether anything is changed at all."""
+        return bool(self.crop_padding or self.flip or self.cutout)

@@ -1,0 +1,55 @@
+"""What pydantic found wrong, in one line and in the words of a config file."""
+
+import re
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+
+from eunoe.errors import nearest
+
+# What pydantic adds to the place of an error where a field may be one of several types.
+_UNION_MEMBER = re.compile(r"int|float|str|bool|(tuple|list|constrained-|function-|literal).*")
+
+# What pydantic says of Python's types, as a config file knows them.
+_SECTION, _LIST = "input should be a section of options", "input should be a list"
+_IN_A_FILE = {
+    "model_type": _SECTION,
+    "dict_type": _SECTION,
+    "tuple_type": _LIST,
+    "list_type": _LIST,
+    "sequence_str": _LIST,
+    "is_instance_of Sequence": _LIST,
+}
+
+
+def explain(error: ValidationError) -> str:
+    """The first thing that pydantic found wrong, in one line."""
+    first = error.errors()[0]
+    where = ".".join(str(part) for part in first["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
+    kind = " ".join([first["type"], *([first["ctx"]["class"]] if first["type"] == "is_instance_of" else ())])
+    message = _IN_A_FILE.get(kind, first["msg"].removeprefix("Value error, "))
+    value = "" if first["type"] in ("missing", "value_error") else f" (not {first['input']!r})"
+    return f"{where}{': ' if where else ''}{message[0].lower()}{message[1:]}{value}"
+
+
+def explain_in(model: type[BaseModel], error: ValidationError) -> str:
+    """The same for a config with sections; of an unknown key it says the nearest known one."""
+    # A misspelled key often leaves another one missing: the former is what went wrong.
+    unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
+    if unknown is None:
+        return explain(error)
+    *parents, key = (str(part) for part in unknown["loc"])
+    section = model
+    for parent in parents:
+        # A number is a place in a list.
+        if parent in section.model_fields:
+            section = next(iter(sections_of(section.model_fields[parent].annotation)), section)
+    where = f" in [{'.'.join(parents)}]" if parents else ""
+    return f"there is no {key!r}{where}; {nearest(key, section.model_fields)}"
+
+
+def sections_of(annotation: Any) -> list[type[BaseModel]]:
+    """The option groups that a field's type is or mentions, as in `X | None` and `tuple[X, ...]`."""
+    return [
+        t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
+    ]

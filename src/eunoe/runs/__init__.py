@@ -1,0 +1,1 @@
+"""Running, resuming and repeating runs."""

@@ -1,0 +1,33 @@
+"""A client's loss in any PyTorch loop, and the prior at prediction time."""
+
+import math
+
+import pytest
+import torch
+
+from eunoe.losses import adjust_for_prior, client_loss
+from eunoe.losses.tce import TCE
+
+LOG = math.log
+
+
+def test_client_loss_in_a_plain_loop() -> None:
+    logits = torch.tensor([[0.0, 0.0, 5.0], [0.0, 0.0, 5.0]])
+    labels = torch.tensor([0, 1])
+    criterion = client_loss("wsm", [1, 3, 0])
+    assert criterion(logits, labels).item() == pytest.approx(-(LOG(0.25) + LOG(0.75)) / 2)
+    assert criterion(logits.double(), labels).dtype == torch.float64
+    assert client_loss("logit_adjusted", [1, 3, 0], tau=0.0)(logits, labels).item() == pytest.approx(LOG(2))
+    assert client_loss(TCE(), torch.tensor([1, 3, 0]))(logits, labels).item() == pytest.approx(LOG(2))
+    double = client_loss("wsm", torch.tensor([1, 2, 0], dtype=torch.float64))
+    assert double.terms.dtype == torch.float64
+    assert "terms" in double.state_dict()
+
+
+def test_prior_at_prediction() -> None:
+    logits = torch.tensor([[2.0, 1.0, 3.0]])
+    adjusted = adjust_for_prior(logits, [1, 9, 0])
+    assert adjusted.argmax().item() == 1
+    assert adjusted[0].tolist() == pytest.approx([2 + LOG(0.1), 1 + LOG(0.9), -math.inf])
+    torch.testing.assert_close(adjusted, adjust_for_prior(logits, torch.tensor([0.1, 0.9, 0])))
+    assert adjust_for_prior(logits, torch.tensor([1, 9, 0]).double()).dtype == torch.float32
