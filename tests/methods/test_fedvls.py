@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from eunoe.methods.fedavg import FedAvg
-from eunoe.methods.fedvls import FedVLS, vacant_divergence, wrong_logits
+from eunoe.methods.fedvls import FedVLS, non_label_logits, vacant_divergence
 from tests.methods.helpers import Trial, random_parts
 
 
@@ -33,16 +33,16 @@ def test_nothing_to_distill_is_zero_with_no_gradient(vacant: list[bool]) -> None
     assert student.grad.abs().max() == 0
 
 
-def test_wrong_logits_by_hand() -> None:
+def test_non_label_logits_by_hand() -> None:
     # Shares 3/4 and 1/4 of four classes shift by log 3 and 0. Class 0: 1 for its own sample, 6/3 for the
     # other; class 1: 2 and 1; so log 3/2 for both. Vacant classes have no share.
     logits = torch.tensor([[5.0, math.log(2), 7.0, 7.0], [math.log(6), 9.0, 7.0, 7.0]], dtype=torch.float64)
     counts = torch.tensor([3.0, 1.0, 0.0, 0.0], dtype=torch.float64)
     labels = torch.tensor([0, 1])
-    assert wrong_logits(logits, labels, counts).item() == pytest.approx(math.log(1.5), rel=1e-12)
+    assert non_label_logits(logits, labels, counts).item() == pytest.approx(math.log(1.5), rel=1e-12)
     padded = torch.cat([logits, torch.full((2, 4), 50.0, dtype=torch.float64)])
     mask = torch.tensor([True, True, False, False])
-    found = wrong_logits(padded, torch.tensor([0, 1, 2, 0]), counts, mask)
+    found = non_label_logits(padded, torch.tensor([0, 1, 2, 0]), counts, mask)
     assert found.item() == pytest.approx(math.log(1.5), rel=1e-12)
 
 

@@ -43,7 +43,7 @@ class Model(Named):
     partial: bool = Field(False, description="Take from that file what fits and leave the rest.")
     head: bool = Field(False, description="Add a projection head before the classifier, as MOON has it.")
     classifier: Literal["trained", "frozen", "etf"] = Field(
-        "trained", description="Train the classifier, leave it as it starts, or fix it to a simplex ETF."
+        "trained", description="Train the classifier, freeze it at its start, or fix it to a simplex ETF."
     )
     classifier_bias: bool = Field(True, description="Whether the classifier has a bias; FedRS's has none.")
     dtype: Literal["float32", "float64"] = Field("float32", description="Type of weights and inputs.")

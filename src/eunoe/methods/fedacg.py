@@ -1,44 +1,48 @@
-"""FedACG (Kim, Kim and Han, 2024, "Communication-Efficient Federated Learning with Accelerated Client
-Gradient", https://arxiv.org/abs/2201.03172).
+"""FedACG (Kim et al., 2024, "Communication-Efficient Federated Learning with Accelerated Client Gradient").
+https://arxiv.org/abs/2201.03172
 
     server:  sends s = w + lambda m                       m starts at 0
     client:  from y = s, minimize F_k(y) + beta/2 ||y - s||^2
     server:  m <- lambda m + mean of (y_k - s) ;  w <- w + m, which is the mean of the y_k
 
-    lambda   momentum   how much of the server's momentum a round keeps, and how far clients start ahead
-    beta     beta       strength of the pull toward the received model
+    lambda   momentum   momentum of the server, and the length of the lookahead
+    beta     beta       weight of the proximal term
 
-Clients start where the momentum is about to carry the model, so it costs them nothing and they keep nothing.
-The model that is evaluated is w, not the one that is sent. The authors' code has the momentum in
-normalization statistics too; here it is in parameters alone, and statistics are plain means. It also
-leaves out the half of the pull: its strength of 0.001 is beta = 0.002 here. The authors clip gradients at
-norm 10 (training.clip).
+The model that is evaluated is w, not the lookahead model that is sent. Departures: the authors' code also
+applies the momentum to normalization statistics; here only to parameters, and statistics are plain means. It
+has no factor 1/2 in the proximal term, so its weight of 0.001 is beta = 0.002 here. The authors clip
+gradients at norm 10 (training.clip = 10).
 """
+
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.core.flat_model import Vectors, Weights
-from eunoe.methods.base import Merged, Method, Neutral
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
-from eunoe.server.aggregate import Aggregate, Weighting
-from eunoe.server.cost import Cost
+from eunoe.methods import (
+    Aggregate,
+    ClientContext,
+    Cost,
+    Merged,
+    Method,
+    Neutral,
+    RoundContext,
+    Vectors,
+    Weights,
+)
 
 
 class FedACG(Method):
-    """FedACG: clients start ahead, where the server's momentum is about to carry the model."""
+    """FedACG: clients start from a lookahead along the server's momentum."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Whether a client counts by its number of samples or all count alike."
+    weighting: Literal["samples", "uniform"] = Field(
+        "uniform", description="Weight clients by their number of samples, or all equally."
     )
     momentum: float = Field(
-        0.85, ge=0, lt=1, description="Momentum of the server, and how far ahead along it clients start."
+        0.85, ge=0, lt=1, description="Momentum of the server, and the length of the lookahead."
     )
-    beta: float = Field(
-        0.002, ge=0, allow_inf_nan=False, description="Strength of the pull toward the received model."
-    )
+    beta: float = Field(0.002, ge=0, allow_inf_nan=False, description="Weight of the proximal term.")
 
     cost = Cost(client_compute="O(model) a step", server_extra="m, w")
     takes_server_optimizer = False
@@ -55,9 +59,9 @@ class FedACG(Method):
         sent, change = aggregate.start.parameters, aggregate.mean("change")
         momentum = self.momentum * server["momentum"] + change
         model = sent.double() + change
-        ahead = (model + self.momentum * momentum).to(sent.dtype)
+        lookahead = (model + self.momentum * momentum).to(sent.dtype)
         state = {"momentum": momentum, "model": model.to(sent.dtype)}
-        return Merged(aggregate.with_mean_buffers(ahead), state)
+        return Merged(aggregate.with_mean_buffers(lookahead), state)
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
         return Weights(server["model"], weights.float_buffers, weights.int_buffers)

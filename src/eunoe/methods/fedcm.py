@@ -1,41 +1,49 @@
-"""FedCM (Xu et al., 2021, "FedCM: Federated Learning with Client-level Momentum",
-https://arxiv.org/abs/2106.10874).
+"""FedCM (Xu et al., 2021, "FedCM: Federated Learning with Client-level Momentum").
+https://arxiv.org/abs/2106.10874
 
     client:  y <- y - lr (alpha g_k(y) + (1 - alpha) d)          d starts at 0
     server:  w <- w + lr_server * mean of (y_k - w)
              d <- mean of (w - y_k) / (lr K)                     K steps
 
-    alpha       alpha                 share of a client's own gradient in its step
-    lr_server   server_optimizer.lr   rate of the server; in the paper's terms eta_g / (lr K)
+    alpha       alpha                 weight of the client's own gradient
+    lr_server   server_optimizer.lr   learning rate of the server; the paper's is eta_g = lr_server * lr K
 
-Every step of every client has the last round's mean step d in it, which is a moving mean over all rounds, so
-steps of one round differ by a share of alpha only. Weight decay belongs to g_k. Where clients take unequal
-numbers of steps, K is their mean, weighted as the changes are; with momentum, which the paper does not have,
-the true weight ||a|| of what adds up takes its place (see FedNova). Adam is refused, since its change does
-not tell the mean step. The first round has no d, so its steps are alpha times as long.
+In the first round d is 0, so steps are shorter by alpha. Weight decay is part of g_k. Departures: where
+clients take different numbers of steps, K is their mean, weighted as the updates are. With momentum, which
+the paper does not have, an update adds up more than K gradients, and K is their total weight ||a|| (see
+FedNova). Adam is refused, since the mean step cannot be read off its updates.
 """
+
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.core.flat_model import Vectors, Weights
 from eunoe.errors import InputError
-from eunoe.methods.base import Finished, Merged, Method, Neutral
-from eunoe.methods.client_context import ClientContext
-from eunoe.methods.context import RoundContext
+from eunoe.methods import (
+    Aggregate,
+    ClientContext,
+    Cost,
+    Finished,
+    Merged,
+    Method,
+    Neutral,
+    RoundContext,
+    Upload,
+    Vectors,
+    Weights,
+)
 from eunoe.methods.fednova import accumulated
-from eunoe.server.aggregate import Aggregate, Upload, Weighting
-from eunoe.server.cost import Cost
 
 
 class FedCM(Method):
-    """FedCM: each step of a client goes mostly the way that all clients went in the last round."""
+    """FedCM: local steps carry the last round's mean step as momentum."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Whether a client counts by its number of samples or all count alike."
+    weighting: Literal["samples", "uniform"] = Field(
+        "uniform", description="Weight clients by their number of samples, or all equally."
     )
-    alpha: float = Field(0.1, gt=0, le=1, description="Share of a client's own gradient in its step.")
+    alpha: float = Field(0.1, gt=0, le=1, description="Weight of the client's own gradient in its step.")
 
     cost = Cost("0", "1 + 1 number", "2", "O(model) a step", "d")
     neutral = Neutral({"alpha": 1.0})

@@ -1,19 +1,17 @@
-"""FedSAM (Qu et al., 2022, "Generalized Federated Learning via Sharpness Aware Minimization",
-https://arxiv.org/abs/2206.02618; Caldarola et al., 2022, "Improving Generalization in Federated Learning
-by Seeking Flat Minima", https://arxiv.org/abs/2203.11834).
+"""FedSAM (Qu et al., 2022, "Generalized Federated Learning via Sharpness Aware Minimization").
+https://arxiv.org/abs/2206.02618 (also Caldarola et al., 2022, https://arxiv.org/abs/2203.11834)
 
     client:  g = gradient of F_k on the batch at y ;  e = rho g / ||g||
              y <- y - lr * (gradient of F_k on the same batch at y + e)
     server:  as FedAvg
 
-    rho   rho   how far the step looks up the slope before it descends
+    rho   rho   radius of the perturbation; tune it (0.05 is SAM's own default, Foret et al., 2021)
 
-No radius serves everywhere: tune it; 0.05 is the default of SAM itself (Foret et al., 2021). The papers
-descend by SGD; here any optimizer takes the step. Weight decay is no part of g: it is taken at y, as in an
-ordinary step, and momentum and clipping see the second gradient alone. Both passes are in training mode, but
-batch normalization updates its statistics in the first alone, so that they are those of the models on the
-client's path and are counted once a step. Dropout draws anew in the second pass. The loss that is reported
-is that of the first. Clients count by samples; `weighting = "uniform"` makes all count alike.
+Departures: the papers use SGD; here any optimizer takes the step. Weight decay is not part of g: it is
+computed at y, as in an ordinary step, and momentum and clipping only see the second gradient. Both passes run
+in training mode, but batch normalization updates its running statistics in the first pass only, so they are
+those of y and are updated once a step. Dropout draws a new mask in the second pass. The reported loss is that
+of the first pass. Clients are weighted by samples.
 """
 
 from collections.abc import Iterator
@@ -23,17 +21,13 @@ import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from eunoe.methods.base import Method, Neutral
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.server.cost import Cost
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
 
 
 class FedSAM(Method):
-    """FedSAM: clients descend by the gradient a little up the slope, toward minima that are flat."""
+    """FedSAM: local steps by sharpness-aware minimization, which seeks flat minima."""
 
-    rho: float = Field(
-        0.05, ge=0, allow_inf_nan=False, description="How far up the slope the gradient is taken."
-    )
+    rho: float = Field(0.05, ge=0, allow_inf_nan=False, description="Radius of the perturbation.")
 
     cost = Cost(client_compute="+ 1 pass forward and back a step")
     neutral = Neutral({"rho": 0.0})
@@ -44,17 +38,17 @@ class FedSAM(Method):
 
         gradient = client.gradient_at(client.weights, loss, batch)
         loss_here = client.last_loss
-        # The addend only keeps a gradient of exactly 0 from dividing by 0.
-        ascent = self.rho * gradient / (torch.linalg.vector_norm(gradient) + 1e-30)
-        with _statistics_kept(client.model.module):
-            gradient = client.gradient_at(client.weights + ascent, loss, batch)
+        # The constant only avoids a division by 0.
+        perturbation = self.rho * gradient / (torch.linalg.vector_norm(gradient) + 1e-30)
+        with _frozen_statistics(client.model.module):
+            gradient = client.gradient_at(client.weights + perturbation, loss, batch)
         client.last_loss = loss_here
         client.descend(client.decayed(gradient))
 
 
 @contextmanager
-def _statistics_kept(module: nn.Module) -> Iterator[None]:
-    """Normalize by the batch inside, as in training, and leave the running statistics alone."""
+def _frozen_statistics(module: nn.Module) -> Iterator[None]:
+    """Batch normalization uses batch statistics, as in training, without updating the running ones."""
     norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     tracked = [norm.track_running_stats for norm in norms]
     for norm in norms:

@@ -1,22 +1,23 @@
-"""Classifiers that do not train, on top of any model that exposes its features: clients with other classes
-cannot pull them apart, and they are neither trained nor sent.
+"""Classifiers that are not trained, for any model that exposes its features; they are not sent either.
 
-frozen is FedBABU's (Oh et al., 2022, https://arxiv.org/abs/2106.06042): the classifier stays as it started.
-Its clients may fine-tune a classifier of their own afterwards, which is not done here.
+frozen is FedBABU's (Oh et al., 2022, "FedBABU: Towards Enhanced Representation for Federated Image
+Classification", https://arxiv.org/abs/2106.06042): the classifier stays at its initialization. The paper
+fine-tunes each client's own classifier after training, which is not done here.
 
-etf is FedETF's (Li et al., 2023, https://arxiv.org/abs/2303.10058): a simplex equiangular tight frame, in
-which all classes are equally far apart, on features of length 1.
+etf is FedETF's (Li et al., 2023, "No Fear of Classifier Biases: Neural Collapse Inspired Federated Learning
+with Synthetic and Fixed Classifier", https://arxiv.org/abs/2303.10058): a fixed simplex equiangular tight
+frame on normalized features.
 
     W = sqrt(C / (C - 1)) U (I - 1/C 11^T) ;  logits = s W^T h / ||h||
 
-    C     classes
+    C     number of classes
     U     [features, C], random with orthonormal columns, the same for all clients
     h     the model's features
-    s     SCALE
+    s     SCALE, an inverse temperature
 
-The paper learns s; here it is fixed, so that nothing of the classifier is learned. The paper has a linear
-projection before the features, without which those that come from a ReLU reach only a part of the sphere:
-`model.head = true` adds one. Its loss is `loss = "balanced"`.
+Departures: the paper learns s; here it is fixed. The paper has a projection layer before the features,
+without which those that come from a ReLU only reach a part of the sphere: set `model.head = true`. The
+paper's loss is `loss = "balanced"`.
 """
 
 import math
@@ -28,12 +29,12 @@ from torch.nn import functional as F
 
 from eunoe.errors import InputError
 
-# Large enough for a probability of nearly 1 where features and class agree, with hundreds of classes.
+# Large enough for probabilities close to 1 with hundreds of classes.
 SCALE = 10.0
 
 
 class SimplexETF(nn.Module):
-    """Logits by the angles between features and the classes' directions, which never change."""
+    """Logits from the cosines between features and fixed class directions."""
 
     def __init__(self, size: int, classes: int) -> None:
         super().__init__()
@@ -51,7 +52,7 @@ class SimplexETF(nn.Module):
 
 
 def fix_classifier(model: nn.Module, kind: Literal["frozen", "etf"], classes: int) -> None:
-    """Make a model's classifier one that does not train."""
+    """Freeze a model's classifier, or replace it by a simplex ETF."""
     classifier = getattr(model, "classifier", None)
     if not callable(getattr(model, "features", None)) or not isinstance(classifier, nn.Module):
         raise InputError(
