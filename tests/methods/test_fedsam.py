@@ -58,19 +58,21 @@ def test_statistics_are_updated_once_a_step_where_the_client_is(tmp_path: Path) 
     assert not torch.equal(ends[0].parameters, ends[1].parameters)
 
 
-def test_statistics_are_the_same_under_vmap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statistics_are_the_same_under_vmap(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
     torch.manual_seed(0)
     training = {"epochs": 2, "lr": 0.2, "batch_size": 4}
     parts = random_parts([8, 8], 3, 4)
     trial = Trial(tmp_path, parts, FedSAM(rho=0.5), model=Normed(), classes=4, training=training)
     alone = [trial.client(client)[0].weights for client in (0, 1)]
-    # So that no client can fall back to training alone.
-    monkeypatch.setattr("eunoe.engines.vectorized.engine.train_and_keep", None)
     engine = Vectorized(trial.simulation, ClientStates(tmp_path / "vectorized"))
     for one, update in zip(alone, engine.train([0, 1], trial.broadcast()), strict=True):
         torch.testing.assert_close(update.weights.parameters, one.parameters, rtol=0, atol=1e-12)
         torch.testing.assert_close(update.weights.float_buffers, one.float_buffers, rtol=0, atol=1e-12)
         assert update.weights.int_buffers.tolist() == one.int_buffers.tolist() == [4]
+    # No client fell back to training alone, of which the engine would warn.
+    assert "one after the other" not in caplog.text + capsys.readouterr().out
 
 
 def test_a_step_passes_twice(tmp_path: Path) -> None:
