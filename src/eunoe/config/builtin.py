@@ -34,7 +34,9 @@ _ALL = (
         "methods",
         {
             "central": "eunoe.methods.central:Central",
+            "fedacg": "eunoe.methods.fedacg:FedACG",
             "fedavg": "eunoe.methods.fedavg:FedAvg",
+            "fedcm": "eunoe.methods.fedcm:FedCM",
             "fedcurv": "eunoe.methods.fedcurv:FedCurv",
             "feddf": "eunoe.methods.feddf:FedDF",
             "feddyn": "eunoe.methods.feddyn:FedDyn",
@@ -42,6 +44,8 @@ _ALL = (
             "fedntd": "eunoe.methods.fedntd:FedNTD",
             "fedprox": "eunoe.methods.fedprox:FedProx",
             "fedreg": "eunoe.methods.fedreg:FedReg",
+            "fedsam": "eunoe.methods.fedsam:FedSAM",
+            "fedvls": "eunoe.methods.fedvls:FedVLS",
             "finetune": "eunoe.methods.finetune:FineTune",
             "flashback": "eunoe.methods.flashback:Flashback",
             "labelwise": "eunoe.methods.labelwise:Labelwise",
@@ -75,6 +79,7 @@ _ALL = (
         {
             "adagrad": "eunoe.server.optimizers:Adagrad",
             "adam": "eunoe.server.optimizers:Adam",
+            "fedexp": "eunoe.server.fedexp:FedExP",
             "sgd": "eunoe.server.optimizers:SGD",
             "momentum": "eunoe.server.optimizers:Momentum",
             "yogi": "eunoe.server.optimizers:Yogi",
@@ -182,6 +187,7 @@ PRESETS: dict[str, dict[str, Any]] = {
     "fedadagrad": {"name": "adagrad"},
     "fedadam": {"name": "adam"},
     "fedavgm": {"name": "momentum"},
+    "fedexp": {"name": "fedexp"},
     "fedyogi": {"name": "yogi"},
     "gma": {"name": "sgd", "gma": 0.4},
 }

@@ -42,6 +42,9 @@ class Model(Named):
     start_from: str | None = Field(None, description="A state_dict file (.safetensors or .pt) to start from.")
     partial: bool = Field(False, description="Take from that file what fits and leave the rest.")
     head: bool = Field(False, description="Add a projection head before the classifier, as MOON has it.")
+    classifier: Literal["trained", "frozen", "etf"] = Field(
+        "trained", description="Train the classifier, freeze it at its start, or fix it to a simplex ETF."
+    )
     classifier_bias: bool = Field(True, description="Whether the classifier has a bias; FedRS's has none.")
     dtype: Literal["float32", "float64"] = Field("float32", description="Type of weights and inputs.")
 

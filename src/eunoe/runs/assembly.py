@@ -129,6 +129,10 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
             module = with_head(module, federation.classes)
         if not section.classifier_bias:
             remove_bias(module)
+        if section.classifier != "trained":
+            from eunoe.models.classifier import fix_classifier
+
+            fix_classifier(module, section.classifier, federation.classes)
     if section.start_from is not None:
         from pathlib import Path
 
