@@ -1,6 +1,6 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
-    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [clients] [merge]
+    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [faults] [clients] [merge]
 
 Without a name, all of them run. Each pair is measured in turn, again and again, and compared by the 20th
 percentile of its times, since a shared machine is never faster than itself but often slower.
@@ -29,7 +29,6 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.metrics.probes import Prober
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
@@ -113,7 +112,7 @@ def process(rounds: int = 12) -> None:
     """Rounds of LeNet on two workers against two bare processes that do the same steps."""
     federation = images(100, 448)
     simulation = job_of(federation, LeNet((3, 32, 32), 10), 10, epochs=3, batch_size=64, lr=0.01)
-    run_state, prober = start_state(simulation), Prober(simulation, (), 1)
+    run_state = start_state(simulation)
     ready = [
         federation.inputs("clients", torch.from_numpy(federation.rows(k))).contiguous() for k in range(10)
     ]
@@ -139,7 +138,7 @@ def process(rounds: int = 12) -> None:
     ):
 
         def mine() -> None:
-            one_round(simulation, engine, run_state, prober)
+            one_round(simulation, engine, run_state)
 
         interleaved({"eunoe": mine, "bare": bare}, 2)
         report("process engine, LeNet", interleaved({"eunoe": mine, "bare": bare}, rounds), 1.10)
@@ -162,14 +161,14 @@ def serial(rounds: int = 40) -> None:
     """Steps of a small network against the usual loop."""
     federation = points(10, 160)
     simulation = job_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
-    run_state, prober, net = start_state(simulation), Prober(simulation, (), 1), mlp()
+    run_state, net = start_state(simulation), mlp()
     x, y = federation.data.train.x, federation.data.train.y
     parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(10))]
     with tempfile.TemporaryDirectory() as folder:
         engine = Serial(simulation, ClientStates(Path(folder)))
 
         def mine() -> None:
-            one_round(simulation, engine, run_state, prober)
+            one_round(simulation, engine, run_state)
 
         def usual() -> None:
             for inputs, labels in parts:
@@ -187,15 +186,15 @@ def vectorized(rounds: int = 40) -> None:
     for what, (count, net_of, times) in small.items():
         federation = points(count, 16)
         simulation = job_of(federation, net_of(), count, epochs=5, batch_size=8, lr=0.01)
-        run_state, prober, net = start_state(simulation), Prober(simulation, (), 1), net_of()
+        run_state, net = start_state(simulation), net_of()
         start = [p.detach().clone() for p in net.parameters()]
         x, y = federation.data.train.x, federation.data.train.y
         parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(count))]
         with tempfile.TemporaryDirectory() as folder:
             engine = Vectorized(simulation, ClientStates(Path(folder)))
 
-            def mine(simulation=simulation, engine=engine, run_state=run_state, prober=prober) -> None:  # type: ignore[no-untyped-def]
-                one_round(simulation, engine, run_state, prober)
+            def mine(simulation=simulation, engine=engine, run_state=run_state) -> None:  # type: ignore[no-untyped-def]
+                one_round(simulation, engine, run_state)
 
             def usual(net=net, start=start, parts=parts) -> None:  # type: ignore[no-untyped-def]
                 total = [torch.zeros_like(p) for p in start]
@@ -255,19 +254,40 @@ def memory() -> None:
     """Memory after 300 rounds against that after 20."""
     federation = points(50, 40)
     simulation = job_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
-    run_state, prober = start_state(simulation), Prober(simulation, (), 1)
+    run_state = start_state(simulation)
     with (
         tempfile.TemporaryDirectory() as folder,
         Process(simulation, ClientStates(Path(folder)), 2) as engine,
     ):
         used = {}
         for round in range(1, 301):
-            one_round(simulation, engine, run_state, prober)
+            one_round(simulation, engine, run_state)
             used[round] = resident()
         print(
             f"memory: {used[20]:.0f} MB after 20 rounds, {used[300]:.0f} MB after 300, "
             f"ratio {used[300] / used[20]:.3f} (at most 1.05)"
         )
+
+
+def faults() -> None:
+    """Page faults of a worker's later participations against its first: memory that is kept causes none."""
+    simulation = job_of(images(1, 256), LeNet((3, 32, 32), 10), 1, epochs=3, batch_size=64)
+    broadcast = Broadcast(1, simulation.model.weights.copy())
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Process(simulation, ClientStates(Path(folder)), 1)
+        with engine:
+            counts = [0]
+            for _ in range(3):
+                list(engine.train([0], broadcast))
+                (worker,) = multiprocessing.active_children()
+                # The tenth value of a process's status counts its page faults.
+                status = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")")[1].split()
+                counts.append(int(status[7]))
+    first, _, third = np.diff(counts)
+    print(
+        f"page faults of a worker: {first} in its first participation, {third} in its third, "
+        f"ratio {third / first:.3f} (at most 0.1)"
+    )
 
 
 def clients(rounds: int = 30) -> None:
@@ -285,11 +305,9 @@ def clients(rounds: int = 30) -> None:
         if count > 100:
             print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
         engine = Serial(simulation, ClientStates(Path(tempfile.mkdtemp())))
-        run_state, prober = start_state(simulation), Prober(simulation, (), 1)
-        engines[f"{count:,} clients"] = (
-            lambda simulation=simulation, engine=engine, run_state=run_state, prober=prober: one_round(
-                simulation, engine, run_state, prober
-            )
+        run_state = start_state(simulation)
+        engines[f"{count:,} clients"] = lambda simulation=simulation, engine=engine, run_state=run_state: (
+            one_round(simulation, engine, run_state)
         )
     interleaved(engines, 2)
     report("a round", interleaved(engines, rounds), 1.2)
@@ -322,7 +340,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, clients, merge)}
+SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, faults, clients, merge)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

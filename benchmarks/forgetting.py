@@ -15,7 +15,7 @@ from eunoe.config.options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
-from eunoe.report.html import write_page
+from eunoe.report.html import write_report
 from eunoe.runs.run import run
 
 
@@ -27,7 +27,7 @@ def page() -> None:
     ]
     with tempfile.TemporaryDirectory() as folder:
         began = time.perf_counter()
-        path = write_page(runs, Path(folder) / "page.html")
+        path = write_report(runs, Path(folder) / "report.html")
         seconds, size = time.perf_counter() - began, path.stat().st_size / 1e6
     print(f"page of 6 runs x 500 rounds: {seconds:.1f} s (under 10), {size:.2f} MB (under 5)")
 

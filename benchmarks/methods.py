@@ -27,7 +27,6 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
@@ -65,11 +64,10 @@ class Turn:
         self.simulation, _ = assemble(config, Given(federation=federation))
         self.engine = Serial(self.simulation, ClientStates(folder))
         self.run_state = start_state(self.simulation)
-        self.prober = Prober(self.simulation, (), 1)
 
     def seconds(self) -> float:
         start = time.process_time()
-        one_round(self.simulation, self.engine, self.run_state, self.prober)
+        one_round(self.simulation, self.engine, self.run_state)
         taken = time.process_time() - start
         self.engine.states.prune(self.run_state.round)
         return taken

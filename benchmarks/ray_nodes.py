@@ -19,7 +19,7 @@ from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import choose
+from eunoe.runs.loop import select_clients
 from eunoe.runs.state import start_state
 from eunoe.training.client import Broadcast
 
@@ -48,7 +48,7 @@ def main() -> None:
         times = []
         for round in range(1, ROUNDS + 2):
             began = time.monotonic()
-            for _ in engine.train(choose(simulation, round), Broadcast(round, weights)):
+            for _ in engine.train(select_clients(simulation, round), Broadcast(round, weights)):
                 pass
             times.append(time.monotonic() - began)
         return statistics.median(times[1:])

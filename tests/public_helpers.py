@@ -13,7 +13,6 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import Record, one_round
 from eunoe.runs.state import start_state
@@ -69,9 +68,7 @@ class Rounds:
 
     def go(self, rounds: int = 1) -> "Rounds":
         for _ in range(rounds):
-            self.records.append(
-                one_round(self.simulation, self.engine, self.run_state, Prober(self.simulation, (), 1))[0]
-            )
+            self.records.append(one_round(self.simulation, self.engine, self.run_state).record)
         return self
 
     @property

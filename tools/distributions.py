@@ -12,7 +12,7 @@ from pathlib import Path
 from tools.checks import require, run
 
 # What no import would miss before a user does.
-NEEDED = {"eunoe/py.typed", "eunoe/papers/papers.toml", "eunoe/report/page.css", "eunoe/report/page.js"}
+NEEDED = {"eunoe/py.typed", "eunoe/papers/papers.toml", "eunoe/report/report.css", "eunoe/report/report.js"}
 TOLD = ("Summary", "Keywords", "Classifier", "License-Expression", "License-File", "Requires-Python")
 EXTRAS = ("ray", "flower", "track")
 

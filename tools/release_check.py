@@ -98,7 +98,7 @@ class Installed:
         """The demo prints its table and writes its page."""
         folder = self.folder()
         printed = self.run("eunoe", "demo", folder=folder)
-        require("FedAvg + WSM" in printed and (folder / "runs/demo/page.html").stat().st_size > 0, printed)
+        require("FedAvg + WSM" in printed and (folder / "runs/demo/report.html").stat().st_size > 0, printed)
 
     def reproduce(self) -> None:
         """A recipe runs at its small scale and compares its numbers with the paper's."""

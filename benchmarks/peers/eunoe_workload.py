@@ -17,7 +17,6 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
@@ -43,7 +42,7 @@ def job_of(work: Workload) -> Simulation:
 def main() -> None:
     torch.set_num_threads(1)
     simulation = job_of(WORKLOADS[sys.argv[1]])
-    run_state, prober = start_state(simulation), Prober(simulation, (), 1)
+    run_state = start_state(simulation)
     with tempfile.TemporaryDirectory() as folder:
         states = ClientStates(Path(folder))
         engines = {
@@ -54,7 +53,7 @@ def main() -> None:
         with engines[sys.argv[2]]() as engine:
             for rounds in asked_rounds():
                 for _ in range(rounds):
-                    one_round(simulation, engine, run_state, prober)
+                    one_round(simulation, engine, run_state)
 
 
 if __name__ == "__main__":

@@ -10,10 +10,14 @@ if TYPE_CHECKING:
     from eunoe.errors import InputError as InputError
     from eunoe.losses.base import client_loss as client_loss
     from eunoe.methods.base import Method as Method
-    from eunoe.metrics.observer import Forgetting as Forgetting
+    from eunoe.report.observer import Forgetting as Forgetting
     from eunoe.runs.run import Run as Run
     from eunoe.runs.run import resume as resume
     from eunoe.runs.run import run as run
+    from eunoe.runs.views import compare as compare
+    from eunoe.runs.views import diagnose as diagnose
+    from eunoe.runs.views import figures as figures
+    from eunoe.runs.views import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -22,13 +26,17 @@ _PUBLIC = {
     "Config": "eunoe.config.schema",
     "EunoeError": "eunoe.errors",
     "Federation": "eunoe.data.federation",
-    "Forgetting": "eunoe.metrics.observer",
+    "Forgetting": "eunoe.report.observer",
     "InputError": "eunoe.errors",
     "Method": "eunoe.methods.base",
     "Run": "eunoe.runs.run",
     "client_loss": "eunoe.losses.base",
+    "compare": "eunoe.runs.views",
+    "diagnose": "eunoe.runs.views",
+    "figures": "eunoe.runs.views",
     "resume": "eunoe.runs.run",
     "run": "eunoe.runs.run",
+    "write_report": "eunoe.runs.views",
 }
 
 __all__ = [*_PUBLIC, "__version__"]
@@ -38,3 +46,7 @@ def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
     raise AttributeError(f"module 'eunoe' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

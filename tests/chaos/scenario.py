@@ -18,7 +18,7 @@ import numpy as np
 from eunoe.config.schema import make_config
 from eunoe.runs.assembly import assemble
 from eunoe.runs.folder import checkpoints
-from eunoe.runs.loop import choose
+from eunoe.runs.loop import select_clients
 from eunoe.runs.run import Run
 from tests.chaos.sitting import (
     FAILED,
@@ -181,7 +181,7 @@ class Scenario:
         given = ("data", "partition", "model", "method")
         config = make_config({"participation": PARTICIPANTS, **dict.fromkeys(given, "given")})
         simulation, _ = assemble(config, things({"faults": {}}))
-        places = [f"{r}/{c}" for r in range(1, self.rounds + 1) for c in choose(simulation, r)[:-1]]
+        places = [f"{r}/{c}" for r in range(1, self.rounds + 1) for c in select_clients(simulation, r)[:-1]]
         chosen = self.rng.permutation(len(places))[:count]
         assert len(chosen) == count, "there are not enough clients for so many faults"
         return {places[place]: kinds[i % len(kinds)] for i, place in enumerate(chosen)}

@@ -49,6 +49,21 @@ def test_a_table_in_each_format(folder: Path) -> None:
     assert r"fedavg $\cdot$ wsm & 1 &" in latex
 
 
+def test_the_terminal_has_accuracy_and_forgetting_and_the_rest_on_request(folder: Path) -> None:
+    short = eunoe("compare", folder).out
+    assert "accuracy" in short
+    assert "--all shows also: FedNTD score, worst tenth, MB up, MB down, passes, seconds" in short
+    whole = eunoe("compare", folder, "--all").out
+    assert "worst tenth" in whole
+    assert "--all" not in whole
+    picked = eunoe("compare", folder, "--columns", "seconds, MB up", "--format", "csv").out.splitlines()
+    assert [name for name in picked[0].split(",") if "±" not in name] == ["run", "seeds", "seconds", "MB up"]
+    assert (
+        "no column 'acuracy': did you mean 'accuracy'?"
+        in eunoe("compare", folder, "--columns", "acuracy").error
+    )
+
+
 def test_nothing_to_compare(folder: Path, tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "none", folder / "other"):
         outcome = eunoe("compare", path)

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from eunoe.cli.app import app
-from eunoe.records.reader import read_runs
+from eunoe.records.groups import read_runs
 from eunoe.records.summary import summarize
 from tests.cli.command import eunoe
 
@@ -26,10 +26,10 @@ def run(tmp_path):
 
 
 def test_report_writes_the_page_and_says_where(run, tmp_path):
-    done = CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "page.html")])
+    done = CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "report.html")])
     assert done.exit_code == 0
-    assert done.stdout.strip() == f"page: {(tmp_path / 'page.html').as_uri()}"
-    assert "my run" in (tmp_path / "page.html").read_text()
+    assert done.stdout.strip() == f"report: {(tmp_path / 'report.html').as_uri()}"
+    assert "my run" in (tmp_path / "report.html").read_text()
 
 
 def test_a_flower_app_is_found_by_its_run_wherever_one_looks(run, tmp_path):
@@ -52,7 +52,7 @@ def test_figures_writes_one_file_each(run, tmp_path):
 
 
 def test_what_cannot_be_written(run, tmp_path, monkeypatch):
-    monkeypatch.setattr("eunoe.report.html.page", lambda runs: pytest.fail("the page was built"))
+    monkeypatch.setattr("eunoe.report.html.report_html", lambda runs: pytest.fail("the report was built"))
     (tmp_path / "file").touch()
     (tmp_path / "taken" / "accuracy.svg").mkdir(parents=True)
     for arguments, says in (

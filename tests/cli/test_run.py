@@ -1,6 +1,7 @@
 """`eunoe run` as a user types it: good input, bad input, resuming."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -57,6 +58,21 @@ def test_a_run_says_how_it_goes_and_where_it_lies(here: Path) -> None:
     done = Run(here / "runs" / "fedavg_wsm-seed-0")
     assert done.finished
     assert done.config.training.lr == 0.3
+
+
+def test_a_run_writes_its_report_unless_told_not_to(here: Path) -> None:
+    outcome = eunoe("run", "c.toml", "--out", "a")
+    assert f"report: {(here / 'a/report.html').as_uri()}" in outcome.out
+    assert "What was forgotten" in (here / "a/report.html").read_text("utf-8")
+    assert "report" not in eunoe("run", "c.toml", "--out", "b", "--no-report").out
+    assert not (here / "b/report.html").exists()
+
+
+def test_warnings_are_lines_on_standard_error(here: Path) -> None:
+    outcome = eunoe("run", "c.toml", "--set", "method=feddyn", "--no-report")
+    assert outcome.error.startswith("warning: feddyn may diverge without clipping")
+    assert len(outcome.error.splitlines()) == 1
+    assert logging.getLogger("eunoe").handlers == []
 
 
 def test_the_same_run_again_lies_beside_the_first(here: Path) -> None:

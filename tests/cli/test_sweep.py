@@ -50,8 +50,8 @@ def test_the_seed_is_the_configs_unless_seeds_are_given(here: Path) -> None:
 def test_warnings_are_printed(here: Path) -> None:
     outcome = eunoe("sweep", "c.toml", "--over", "method.name=fedavg,feddyn", "--set", "rounds=1")
     assert outcome.code == 0, outcome.error
-    assert outcome.out.count("warning: ") == 1
-    assert "method=feddyn seed 0: warning: feddyn may diverge without clipping" in outcome.out
+    assert outcome.error.count("warning: ") == 1
+    assert "warning: method=feddyn seed 0: feddyn may diverge without clipping" in outcome.error
 
 
 def test_the_search(here: Path) -> None:

@@ -9,18 +9,15 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 
-from eunoe.data.federation import Federation
-from eunoe.engines import process
+from eunoe.engines import workers as pool
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import ClientContext
-from eunoe.models.lenet import LeNet
 from eunoe.runs.run import Run, run
 from eunoe.training.client import Broadcast
 from tests.faults import Faulty, OwnError, alive, children, results, until
@@ -35,9 +32,8 @@ def run_with(engine: str, out: Path, workers: int = 2, **method: Any) -> Run:
         method=Faulty(**method),
         participation=6,
         rounds=3,
-        engine={"name": engine, "workers": workers},
+        engine={"name": engine, "workers": workers if engine == "process" else None},
         out=out,
-        say=pytest.fail,
     )
 
 
@@ -78,24 +74,23 @@ def test_a_client_at_which_every_worker_dies_ends_the_run_and_is_named(tmp_path:
             participation=1.0,
             engine={"name": "process", "workers": 2},
             out=tmp_path,
-            say=pytest.fail,
         )
 
 
 def test_a_worker_that_dies_in_the_midst_of_its_answer_is_replaced(
     tmp_path: Path, serial: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    mark, work = tmp_path / "died", process._work
+    mark, work = tmp_path / "died", pool._work
 
-    def half(engine: Process, worker: Any, pipe: Connection, inherited: list[Connection]) -> None:
+    def half(workers: pool.Workers, worker: Any, pipe: Connection, inherited: list[Connection]) -> None:
         if not mark.exists():
             mark.touch()
             pipe.recv()
             os.write(pipe.fileno(), struct.pack("!i", 1000) + b"half")
             os.kill(os.getpid(), signal.SIGKILL)
-        work(engine, worker, pipe, inherited)
+        work(workers, worker, pipe, inherited)
 
-    monkeypatch.setattr(process, "_work", half)
+    monkeypatch.setattr(pool, "_work", half)
     found = results(run_with("process", tmp_path / "process", 1))
     assert mark.exists()
     assert found == serial
@@ -119,7 +114,7 @@ def test_where_the_system_does_not_say_which_cores_it_takes_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "sched_getaffinity")
-    assert Process(make_simulation(), ClientStates(tmp_path)).count == os.cpu_count()
+    assert Process(make_simulation(), ClientStates(tmp_path)).workers.count == os.cpu_count()
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])
@@ -156,19 +151,9 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path: Path) -> None:
     until(lambda: not any(alive(pid) for pid in workers))
 
 
-def test_workers_do_not_ask_the_system_for_the_same_memory_again(tmp_path: Path) -> None:
-    images = np.zeros((256, 32, 32, 3), np.uint8)
-    labels = np.arange(256) % 10
-    federation = Federation.from_arrays(images, labels, images, labels, clients=1, partition="iid")
-    simulation = make_simulation(
-        federation, LeNet((3, 32, 32), 10), participation=1, training={"epochs": 3, "batch_size": 64}
-    )
-    broadcast = Broadcast(1, simulation.model.weights.copy())
+def test_workers_keep_the_memory_that_they_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "keep_freed_memory", (tmp_path / "kept").touch)
+    simulation = make_simulation()
     with Process(simulation, ClientStates(tmp_path), 1) as engine:
-        faults = []
-        for _ in range(3):
-            list(engine.train([0], broadcast))
-            (worker,) = children(os.getpid())
-            # The tenth value of a process's status counts its page faults.
-            faults.append(int(Path(f"/proc/{worker}/stat").read_text().rsplit(")")[1].split()[7]))
-    assert faults[2] - faults[1] < 500
+        list(engine.train([0], Broadcast(1, simulation.model.weights.copy())))
+    assert (tmp_path / "kept").exists()

@@ -21,7 +21,7 @@ from eunoe.flower.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs.assembly import build_federation
 from eunoe.runs.run import Run, resume, run
-from tests.flower.grid import FakeGrid, Silence
+from tests.flower.grid import FakeGrid, Silence, logged
 
 CLIENTS, ROUNDS = 4, 3
 DATA: dict[str, str] = {}
@@ -79,7 +79,8 @@ class Federation:
     def serve(self, **options) -> Run:
         given = {"clients": CLIENTS, "folder": self.folder / "run", "timeout": 0.3, "join-timeout": 0.3}
         checked = RunOptions.model_validate(given | options)
-        return serve(self.grid, self.config, checked, self.said.append)
+        with logged(self.said):
+            return serve(self.grid, self.config, checked)
 
 
 def final(run: Run) -> dict[str, torch.Tensor]:
@@ -98,7 +99,7 @@ def assert_same(one: Run, other: Run) -> None:
 
 @pytest.mark.parametrize("method", METHODS)
 def test_bits_are_those_of_the_serial_engine(tmp_path, method):
-    serial = run(values(**METHODS[method]), out=tmp_path / "serial", say=lambda text: None)
+    serial = run(values(**METHODS[method]), out=tmp_path / "serial")
     assert_same(Federation(tmp_path / "flower", **METHODS[method]).serve(), serial)
 
 
@@ -107,7 +108,7 @@ REMEMBERS = METHODS["state, uploads and broadcast"]
 
 @pytest.fixture(name="calm")
 def _calm(tmp_path):
-    return run(values(**REMEMBERS), out=tmp_path / "serial", say=lambda text: None)
+    return run(values(**REMEMBERS), out=tmp_path / "serial")
 
 
 def test_a_killed_server_goes_on_with_the_same_bits(tmp_path, calm):
@@ -329,10 +330,10 @@ def answered(records):
         (spoiled(weights={"int_buffers": lambda v: torch.ones(3, dtype=torch.int64)}), "int_buffers are"),
         (spoiled(upload=lambda v: v[:3]), "'sum' is missing or has the wrong shape"),
         (spoiled(upload=lambda v: v[:, None]), "'sum' is missing or has the wrong shape"),
-        (spoiled(upload=lambda v: v.long()), "no vector of floats"),
+        (spoiled(upload=lambda v: v.long()), "not a vector of floats"),
         (spoiled(numbers={"size": 10**12}), "samples, not on its"),
-        (spoiled(numbers={"steps": -1}), "steps is no count"),
-        (spoiled(numbers={"loss_after": [1.0]}), "loss_after is no number"),
+        (spoiled(numbers={"steps": -1}), "steps is not a count"),
+        (spoiled(numbers={"loss_after": [1.0]}), "loss_after is not a number"),
         (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
         (answered({}), "its answer cannot be read"),
         (answered({"skipped": ConfigRecord({})}), "it is skipped (training.single_class)"),
@@ -350,7 +351,7 @@ def test_a_bad_answer_is_dropped_and_its_state_does_not_count(tmp_path, tamper, 
     assert reason in second["dropped"][0]["reason"]
 
 
-def test_a_client_that_sits_out_says_no_more(tmp_path):
+def test_a_client_that_is_skipped_sends_no_more(tmp_path):
     """Its records are those of the serial engine, and what it sends holds nothing of its labels."""
     more = {
         "partition": {"name": "classes", "clients": CLIENTS, "classes": 1},
@@ -365,7 +366,7 @@ def test_a_client_that_sits_out_says_no_more(tmp_path):
             return sent[-1]
 
     federation.grid.tamper = watch
-    serial = run(values(**more), out=tmp_path / "serial", say=lambda text: None)
+    serial = run(values(**more), out=tmp_path / "serial")
     assert_same(federation.serve(), serial)
     assert len(sent) == 3 * ROUNDS
     assert all(content == RecordDict({"skipped": ConfigRecord()}) for content in sent)
@@ -471,7 +472,7 @@ def test_other_files_are_left_alone(tmp_path):
 
 def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path):
     federation = Federation(tmp_path / "flower", rounds=1)
-    run(values(rounds=1), out=federation.folder / "run", say=lambda text: None)
+    run(values(rounds=1), out=federation.folder / "run")
     with pytest.raises(InputError, match="holds a run already"):
         federation.serve()
 

@@ -179,7 +179,7 @@ def test_a_config_of_ones_own(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
-def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch):
+def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pictures").mkdir()
     values = {
@@ -189,8 +189,8 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch)
         "public": {"data": {"name": "./pictures/", "size": 8}},
         "model": {"name": "mlp", "start_from": "start.safetensors"},
     }
-    said = []
-    fit = fitted(values, 3, said.append)
+    caplog.set_level("INFO")
+    fit = fitted(values, 3)
     assert fit == {
         "participation": 3,
         "data": str(tmp_path / "own.npz"),
@@ -198,8 +198,8 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch)
         "public": {"data": {"name": str(tmp_path / "pictures"), "size": 8}},
         "model": {"name": "mlp", "start_from": str(tmp_path / "start.safetensors")},
     }
-    assert len(said) == 2
-    assert make_config(fitted({"rounds": 7}, 3, said.append)).partition.options["clients"] == 3
+    assert len(caplog.records) == 2
+    assert make_config(fitted({"rounds": 7}, 3)).partition.options["clients"] == 3
 
 
 def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):

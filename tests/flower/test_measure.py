@@ -21,8 +21,9 @@ from flwr.serverapp import strategy as message_based
 
 from eunoe.errors import InputError
 from eunoe.flower.measure import measure
-from eunoe.metrics.observer import Forgetting
-from eunoe.records.reader import find_folders, read_run
+from eunoe.records.groups import find_folders
+from eunoe.records.reader import read_run
+from eunoe.report.observer import Forgetting
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3

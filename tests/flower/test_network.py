@@ -128,7 +128,7 @@ def assert_same(one: Run, other: Run) -> None:
 @pytest.mark.parametrize("name", METHODS)
 def test_bits_are_those_of_the_serial_engine(here, tmp_path, name):
     settings = values(**METHODS[name])
-    serial = run(settings, out=tmp_path / "serial", say=lambda text: None)
+    serial = run(settings, out=tmp_path / "serial")
     assert_same(Submitted(here, app(here, name, settings)).wait(), serial)
 
 
@@ -153,7 +153,7 @@ SLOW = {"method": "tests.flower.methods:Slow", "loss": "wsm"}
 @pytest.fixture(scope="module", name="calm")
 def _calm(tmp_path_factory):
     calm = {**SLOW, "method": "tests.flower.methods:Remembers"}
-    return run(values(**calm), out=tmp_path_factory.mktemp("calm") / "run", say=lambda text: None)
+    return run(values(**calm), out=tmp_path_factory.mktemp("calm") / "run")
 
 
 def test_a_node_killed_in_mid_round_comes_back_and_the_run_goes_on(here, calm):

@@ -20,7 +20,7 @@ from eunoe.flower.own_data import Facts, client_federation, own_data
 from eunoe.flower.server import RunOptions, serve
 from eunoe.runs.assembly import build_federation
 from eunoe.runs.run import run
-from tests.flower.grid import FakeGrid, Silence
+from tests.flower.grid import FakeGrid, Silence, logged
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLIENTS = 3
@@ -70,16 +70,12 @@ def served(world, values, said=None, **options):
     options = {"clients": CLIENTS, "data": "own", "timeout": 5.0, "join-timeout": 0.2, **options}
     options["folder"] = world.config.parent / "run"
     world.config.write_text(to_toml(values))
-    return serve(
-        world,
-        make_config(values),
-        RunOptions.model_validate(options),
-        [].append if said is None else said.append,
-    )
+    with logged([] if said is None else said):
+        return serve(world, make_config(values), RunOptions.model_validate(options))
 
 
 def test_the_same_bits_as_a_partition_of_the_same_samples(world, tmp_path, some_digits):
-    serial = run(values(some_digits), out=tmp_path / "serial", say=lambda text: None)
+    serial = run(values(some_digits), out=tmp_path / "serial")
     flower = served(world, values(some_digits))
     assert torch.equal(serial.weights().parameters, flower.weights().parameters)
     for ours, theirs in zip(flower.records, serial.records, strict=True):
@@ -184,8 +180,8 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
     [
         ({}, "client 2's evaluation cannot be read"),
         ({"right": [1] * 9, "samples": [1] * 9}, "counts of"),
-        ({"right": [2] * 10, "samples": [1] * 10}, "its counts cannot be"),
-        ({"right": [0] * 10, "samples": [2**62] * 10}, "its counts cannot be"),
+        ({"right": [2] * 10, "samples": [1] * 10}, "its counts are impossible"),
+        ({"right": [0] * 10, "samples": [2**62] * 10}, "its counts are impossible"),
         (None, "client 2 did not evaluate"),
     ],
 )

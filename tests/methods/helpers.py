@@ -15,7 +15,6 @@ from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
-from eunoe.metrics.probes import Prober
 from eunoe.runs.assembly import Given, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
@@ -107,7 +106,6 @@ class Trial:
         self.states = ClientStates(folder / "states")
         self.engine = Serial(self.simulation, self.states)
         self.run_state = start_state(self.simulation)
-        self.prober = Prober(self.simulation, (), 1)
 
     @property
     def parameters(self) -> Tensor:
@@ -133,7 +131,7 @@ class Trial:
 
     def rounds(self, count: int = 1) -> "Trial":
         for _ in range(count):
-            self.record = one_round(self.simulation, self.engine, self.run_state, self.prober)[0]
+            self.record = one_round(self.simulation, self.engine, self.run_state).record
         return self
 
 

@@ -8,7 +8,9 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.metrics.evaluation import Evaluator
+from eunoe.metrics import Metric, Place, PlaceMetric, Rows, Snapshot
+from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.metrics.named import round_metrics
 from eunoe.training.simulation import Simulation
 from tests.helpers import Same, make_simulation
 
@@ -30,8 +32,15 @@ def simulation() -> Simulation:
 
 
 def evaluate(simulation: Simulation, **places: bool) -> dict:
+    record = measured(simulation, round_metrics(), **places)
+    record.pop("forgetting", None)
+    return record
+
+
+def measured(simulation: Simulation, metrics: dict[str, Metric], **places: bool) -> dict:
     engine = Serial(simulation, ClientStates("none"))  # type: ignore[arg-type]
-    return Evaluator(simulation, **places)(engine, simulation.model.weights)
+    asking = RoundMetrics(metrics, simulation.federation, simulation.context.seed, **places)
+    return asking(engine, 1, simulation.model.weights)
 
 
 def test_numbers_by_hand(simulation: Simulation) -> None:
@@ -83,3 +92,76 @@ def test_the_clients_own_test_parts_are_evaluated_with_the_test_set() -> None:
     assert found["client_test"]["per_class"][1:] == [1.0, 0.0]
     assert found["client_test"]["clients"]["worst_tenth"] == 0.0
     assert list(evaluate(make_simulation(split, Same()), test=False)) == ["validation"]
+
+
+class Certainty(PlaceMetric):
+    """Mean probability of the class that is predicted."""
+
+    needs = ("logits",)
+
+    def measure(self, place: Place) -> float:
+        return float(place.probabilities.max(axis=1).mean())
+
+
+@pytest.mark.parametrize("chunk", [1, 3, 100])
+def test_a_metric_gets_the_logits_that_it_needs(chunk: int) -> None:
+    simulation = make_simulation(hand_made(), Same(), evaluation={"chunk": chunk})
+    found = measured(simulation, round_metrics([Certainty()]))
+    # Each sample's logits are a 2 and two zeros.
+    certainty = pytest.approx(np.exp(2) / (np.exp(2) + 2))
+    assert found["certainty"] == {"validation": certainty, "test": certainty}
+
+
+class Undeclared(PlaceMetric):
+    def measure(self, place: Place) -> float:
+        return float(place.logits.max())
+
+
+def test_a_metric_that_forgot_to_say_what_it_needs_is_told(simulation: Simulation) -> None:
+    with pytest.raises(RuntimeError, match="must say so: needs ="):
+        measured(simulation, {"undeclared": Undeclared()})
+
+
+class OnRowsOfItsOwn(Metric):
+    """Accuracy on the first two test samples."""
+
+    _right: float = 0.0
+
+    def rows(self, *_: object) -> dict[str, Rows]:
+        return {"first": Rows("test", np.arange(2))}
+
+    def update(self, model: Snapshot) -> None:
+        assert set(model.places) == {"first", "test", "validation"}
+        self._right = float(model.places["first"].right.mean())
+
+    def compute(self) -> dict[str, float]:
+        return {"first": self._right}
+
+
+def test_a_metric_may_ask_for_places_of_its_own(simulation: Simulation) -> None:
+    # The test set is labeled 0, 1, 1, 1 and said to be 0, 1, 0, 1.
+    assert measured(simulation, {"mine": OnRowsOfItsOwn()})["mine"] == {"first": 1.0}
+
+
+class Silent(Metric):
+    def update(self, model: Snapshot) -> None: ...
+
+    def compute(self) -> dict[str, float]:
+        return {}
+
+
+def test_a_metric_with_nothing_to_say_leaves_no_trace(simulation: Simulation) -> None:
+    assert measured(simulation, {"silent": Silent()}, validation=False, test=False) == {}
+
+
+def test_what_was_measured_elsewhere_is_recorded_and_forgotten_from(simulation: Simulation) -> None:
+    asking = RoundMetrics(round_metrics(), simulation.federation, 0, test=False, validation=False)
+    engine = Serial(simulation, ClientStates("none"))  # type: ignore[arg-type]
+    numbers = {"accuracy": 0.25, "loss": 1.0, "per_class": [0.5, 0.0, np.nan], "by": [3]}
+    first, second = (
+        asking(engine, round, simulation.model.weights, {"validation": numbers}) for round in (1, 2)
+    )
+    assert list(first) == ["validation", "forgetting"]
+    assert first["validation"]["by"] == [3]
+    assert first["forgetting"] == {"on": "validation", "round": None, "fedntd": None}
+    assert second["forgetting"] == {"on": "validation", "round": 0.0, "fedntd": 0.0}

@@ -20,16 +20,19 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
-from eunoe.metrics.personal import personal_accuracy, personal_rows
+from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.metrics.personal import Personal, personal_rows
 from eunoe.runs.run import run
 from eunoe.training.simulation import Simulation
 from tests.helpers import Same, blobs, make_simulation
 
 
 def measured(simulation: Simulation, size: int) -> dict[str, Any]:
-    return personal_accuracy(
-        simulation, Serial(simulation, ClientStates(Path("none"))), simulation.model.weights, size
+    federation, seed = simulation.federation, simulation.context.seed
+    metrics = RoundMetrics(
+        {"personal": Personal(samples=size)}, federation, seed, validation=False, test=False
     )
+    return metrics(Serial(simulation, ClientStates(Path("none"))), 1, simulation.model.weights)
 
 
 def two_clients(test_inputs: list[list[float]], test_labels: list[int]) -> Federation:

@@ -3,20 +3,19 @@ import json
 import numpy as np
 import pytest
 import torch
+from pydantic import PrivateAttr
 
+from eunoe.config.probes import Probe
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.metrics.probes import Probe, Prober, Watch
-from eunoe.runs.run import run
+from eunoe.metrics import Metric
+from eunoe.metrics.balanced_part import balanced_part
+from eunoe.metrics.probes import ProbedRound, Prober
+from eunoe.runs.run import resume, run
 from tests.helpers import Net, blobs, make_simulation
 
 METRICS = ("client_matrix", "local_per_class", "drift", "probability")
-
-
-def test_rounds_are_a_list_every_so_many_or_fractions():
-    probe = Probe(metric="drift", rounds=(3,), every=5, at=(0.01, 0.9))
-    assert [round for round in range(1, 21) if probe.due(round, 20)] == [1, 3, 5, 10, 15, 18, 20]
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])
@@ -36,7 +35,8 @@ def test_a_probe_changes_no_result(tmp_path, engine):
 
 def prober(tmp_path, probe, **values):
     simulation = make_simulation(**values)
-    return simulation, Prober(simulation, (probe,), 10), Serial(simulation, ClientStates(tmp_path))
+    probing = Prober(simulation.federation, simulation.context.seed, (probe,), 10)
+    return simulation, probing, Serial(simulation, ClientStates(tmp_path))
 
 
 def moved(simulation, scale):
@@ -50,7 +50,7 @@ def moved(simulation, scale):
 def test_models_that_stay_as_they_were_forget_nothing(tmp_path, data):
     simulation, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data=data))
     start = simulation.model.weights.copy()
-    watch = Watch(1, probing.probes, {1, 3}, start, {1: start, 3: start})
+    watch = ProbedRound(1, probing.plans, {1, 3}, start, {1: start, 3: start})
     (record,) = probing.measure(engine, watch, start)
     assert record["models"] == [1, 3]
     assert record["data"] == ([0, 1, 2, 3] if data == "clients" else [1, 3])
@@ -62,7 +62,7 @@ def test_the_matrix_on_validation_parts_is_each_models_accuracy_on_each_clients_
         tmp_path, Probe(metric="client_matrix", every=1, data="participants")
     )
     local = {0: moved(simulation, 0.5), 2: moved(simulation, 0.9)}
-    watch = Watch(1, probing.probes, {0, 2}, simulation.model.weights.copy(), local)
+    watch = ProbedRound(1, probing.plans, {0, 2}, simulation.model.weights.copy(), local)
     (record,) = probing.measure(engine, watch, local[0])
     for row, model in enumerate(local.values()):
         simulation.model.load(model)
@@ -81,22 +81,67 @@ def test_small_validation_parts_are_replaced_by_the_test_set_in_the_clients_mix(
             tmp_path, Probe(metric="client_matrix", every=1), federation=blobs(size=size)
         )
         start = simulation.model.weights.copy()
-        (record,) = probing.measure(engine, Watch(1, probing.probes, {0}, start, {0: start}), start)
+        (record,) = probing.measure(engine, ProbedRound(1, probing.plans, {0}, start, {0: start}), start)
         assert record["on"] == where
 
 
-def test_the_test_part_is_balanced_and_always_the_same(tmp_path):
-    simulation, probing, _ = prober(tmp_path, Probe(metric="drift", every=1))
-    part = probing.test_part(30)
-    labels = simulation.federation.data.test.y[torch.from_numpy(part.rows)]
+def test_the_test_part_is_balanced_and_always_the_same():
+    federation = blobs()
+    part = balanced_part(federation, 30, 7)
+    labels = federation.data.test.y[torch.from_numpy(part.rows)]
     assert torch.bincount(labels).tolist() == [10, 10, 10]
-    assert np.array_equal(part.rows, probing.test_part(30).rows)
+    assert np.array_equal(part.rows, balanced_part(federation, 30, 7).rows)
+    assert not np.array_equal(part.rows, balanced_part(federation, 30, 8).rows)
 
 
 def test_few_of_many_participants_are_looked_at():
-    simulation = make_simulation(federation=blobs(clients=12), participation=12)
-    watch = Prober(simulation, (Probe(metric="drift", every=1, models=3),), 5).watch(
-        1, list(range(12)), simulation.model.weights
-    )
-    assert watch is not None
-    assert len(watch.chosen) == 3
+    federation = blobs(clients=12)
+    probing = Prober(federation, 0, (Probe(metric="drift", every=1, models=3),), 5)
+    seen = probing.watch(1, list(range(12)), make_simulation(federation).model.weights)
+    assert seen is not None
+    assert len(seen.chosen) == 3
+
+
+class Sum(Metric):
+    """Sums of the parameters, and how many local models were ever seen."""
+
+    sees = ("start", "local", "merged")
+    _sums: list = PrivateAttr(default_factory=list)
+    _seen: int = 0
+
+    def reset(self):
+        self._sums = []
+
+    def update(self, model):
+        assert model.places == {}
+        self._seen += model.role == "local"
+        self._sums.append((model.role, model.client, float(model.parameters.sum())))
+
+    def compute(self):
+        return {"sums": self._sums, "seen": self._seen}
+
+    def state(self):
+        return {"seen": self._seen}
+
+    def restore(self, state):
+        self._seen = state["seen"]
+
+
+def test_a_metric_of_the_users_own_looks_at_clients_models(tmp_path):
+    values = {
+        "federation": blobs(),
+        "model": Net(),
+        "participation": 2,
+        "engine": "serial",
+        "probes": [{"metric": f"{__name__}:Sum", "every": 2}],
+    }
+    done = run(**values, rounds=4, out=tmp_path / "run")
+    lines = [json.loads(line) for line in (done.folder / "probes.jsonl").read_text().splitlines()]
+    assert [(line["round"], line["probe"], line["seen"]) for line in lines] == [(2, "sum", 2), (4, "sum", 4)]
+    assert [role for role, _, _ in lines[1]["sums"]] == ["start", "local", "local", "merged"]
+    total = float(done.weights().parameters.sum())
+    assert lines[1]["sums"][-1][2] == total
+    # What it remembers goes on with the run.
+    run(**values, rounds=2, out=tmp_path / "short")
+    resume(tmp_path / "short", rounds=4, federation=values["federation"], model=values["model"])
+    assert (tmp_path / "short" / "probes.jsonl").read_bytes() == (done.folder / "probes.jsonl").read_bytes()

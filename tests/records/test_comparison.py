@@ -1,34 +1,37 @@
 """Runs side by side: numbers by hand, groups of seeds, and three ways to write a table."""
 
-import csv
 import json
+import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from eunoe.config.toml import to_toml
-from eunoe.records.comparison import (
-    COLUMNS,
-    Column,
-    as_csv,
-    as_latex,
-    as_markdown,
-    legend,
-    numbers,
-    table,
-    written,
-)
-from eunoe.runs.run import Run
+from eunoe.errors import InputError
+from eunoe.records.comparison import COLUMNS, MAIN, Column, Comparison, legend, numbers
+from eunoe.records.reader import RunRecords, read_run
 
-TWO = (Column("accuracy", "accuracy"), Column("forgetting", "forgetting", 4))
+TWO = MAIN
 
 
-def made_up(folder: Path, accuracies: list[float], state: str = "finished", **values: Any) -> Run:
+def opened(folder: Path) -> RunRecords:
+    return read_run(folder, begun=False)
+
+
+def table(
+    runs: Sequence[RunRecords], columns: Sequence[Column] | None = None
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    made = Comparison(runs).table(columns)
+    return made.headings, made.rows
+
+
+def made_up(folder: Path, accuracies: list[float], state: str = "finished", **values: Any) -> RunRecords:
     """A run folder with these test accuracies, one per round."""
     folder.mkdir(parents=True)
     training = {"epochs": 2, "batch_size": 10}
-    config = {"rounds": len(accuracies), "evaluation": {"last": 2}, "training": training, **values}
+    config = {"rounds": max(len(accuracies), 1), "evaluation": {"last": 2}, "training": training, **values}
     (folder / "config.toml").write_text(to_toml(config))
     (folder / "status.json").write_text(
         json.dumps({"state": state, "round": len(accuracies), "reason": "", "seconds": 12.5})
@@ -49,7 +52,7 @@ def made_up(folder: Path, accuracies: list[float], state: str = "finished", **va
         for round, accuracy in enumerate(accuracies, 1)
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
-    return Run(folder)
+    return opened(folder)
 
 
 def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
@@ -85,17 +88,9 @@ def test_plain_training_is_one_pass(
     tmp_path: Path, training: dict[str, Any], sizes: list[int], steps: list[int], samples: int
 ) -> None:
     run = made_up(tmp_path / "run", [0.5], training=training)
-    record = {**run.records[0], "sizes": sizes, "steps": steps, "forwards": samples, "backwards": samples}
-    (run.folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
-    assert numbers(Run(run.folder))["passes"] == 1
-
-
-def test_mean_and_standard_deviation_over_seeds() -> None:
-    # The deviation of a sample: 1, 2, 3 have 1.
-    assert written([1.0, 2.0, 3.0], 2) == "2.00 ± 1.00"
-    assert written([0.5], 3) == "0.500"
-    assert written([float("nan"), 0.5], 1) == "0.5"
-    assert written([float("nan")], 1) == written([], 1) == "–"
+    record = {**run.metrics[0], "sizes": sizes, "steps": steps, "forwards": samples, "backwards": samples}
+    (tmp_path / "run" / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+    assert numbers(opened(tmp_path / "run"))["passes"] == 1
 
 
 def test_seeds_make_one_row(tmp_path: Path) -> None:
@@ -139,12 +134,9 @@ def test_a_run_that_broke_off_for_another_reason_has_failed(tmp_path: Path) -> N
 
 
 def test_a_run_that_has_not_begun_has_no_numbers(tmp_path: Path) -> None:
-    run = made_up(tmp_path / "run", [])
-    (run.folder / "config.toml").write_text("rounds = 5\n")
-    assert table([Run(run.folder)], TWO)[1] == [["fedavg · ce", "1", "–", "–"]]
-
-
-HEADINGS, ROWS = ["run", "a|b"], [["x_1 & 50% #{~^}\\", "0.5 ± 0.1"], ['comma, "quote"', "–"]]
+    made_up(tmp_path / "run", [])
+    (tmp_path / "run" / "config.toml").write_text("rounds = 5\n")
+    assert table([opened(tmp_path / "run")], TWO)[1] == [["fedavg · ce", "1", "–", "–"]]
 
 
 def test_the_legend_says_where_runs_are_of_different_length(tmp_path: Path) -> None:
@@ -153,53 +145,22 @@ def test_the_legend_says_where_runs_are_of_different_length(tmp_path: Path) -> N
     assert legend([short, short]).startswith("accuracy on the test set")
 
 
-def test_markdown() -> None:
-    assert as_markdown(HEADINGS, ROWS).splitlines() == [
-        "| run | a\\|b |",
-        "| --- | --- |",
-        "| x_1 & 50% #{~^}\\ | 0.5 ± 0.1 |",
-        '| comma, "quote" | – |',
-    ]
-
-
-def test_csv_has_one_number_in_a_cell() -> None:
-    assert list(csv.reader(as_csv(HEADINGS, ROWS).splitlines())) == [
-        ["run", "a|b", "a|b ±"],
-        [ROWS[0][0], "0.5", "0.1"],
-        [ROWS[1][0], "", ""],
-    ]
-
-
-def test_csv_leaves_names_whole() -> None:
-    assert as_csv(["run", "seeds"], [["lr 0.1 ± half", "3"]]) == "run,seeds\nlr 0.1 ± half,3"
-
-
-def test_latex_escapes_what_it_must() -> None:
-    lines = as_latex(HEADINGS, ROWS).splitlines()
-    assert lines[0] == r"\begin{tabular}{lr}"
-    assert lines[4] == (
-        r"x\_1 \& 50\% \#\{\textasciitilde{}\textasciicircum{}\}\textbackslash{} & 0.5 $\pm$ 0.1 \\"
-    )
-    assert lines[5] == r'comma, "quote" & -- \\'
-    assert lines[-1] == r"\end{tabular}"
-
-
 def test_accuracy_with_priors_is_shown_where_a_run_has_it(tmp_path: Path) -> None:
     plain, personal = made_up(tmp_path / "a", [0.5]), made_up(tmp_path / "b", [0.5], seed=1, name="b")
-    record = {**personal.records[0], "personal": {"clients": 2, "without_prior": 0.25, "with_prior": 0.75}}
+    record = {**personal.metrics[0], "personal": {"clients": 2, "without_prior": 0.25, "with_prior": 0.75}}
     (tmp_path / "b/metrics.jsonl").write_text(json.dumps(record) + "\n")
     assert "with prior" not in table([plain])[0]
-    headings, rows = table([plain, Run(tmp_path / "b")])
+    headings, rows = table([plain, opened(tmp_path / "b")])
     at = headings.index("on own mix")
     assert headings[at : at + 2] == ["on own mix", "with prior"]
     assert [row[at : at + 2] for row in rows] == [["–", "–"], ["0.250", "0.750"]]
 
 
 def test_accuracy_on_the_clients_own_tests_is_shown_where_a_run_has_it(tmp_path: Path) -> None:
-    run = made_up(tmp_path / "a", [0.5, 0.5])
-    records = [{**r, "client_test": {"accuracy": 0.2 * r["round"]}} for r in run.records]
-    (run.folder / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    headings, rows = table([Run(run.folder)])
+    run = made_up(tmp_path / "run", [0.5, 0.5])
+    records = [{**r, "client_test": {"accuracy": 0.2 * r["round"]}} for r in run.metrics]
+    (tmp_path / "run" / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    headings, rows = table([opened(tmp_path / "run")])
     assert rows[0][headings.index("on clients' tests")] == "0.300"
     assert "on clients' tests" not in table([made_up(tmp_path / "b", [0.5])])[0]
 
@@ -207,3 +168,50 @@ def test_accuracy_on_the_clients_own_tests_is_shown_where_a_run_has_it(tmp_path:
 def test_an_option_at_its_default_does_not_tell_runs_apart(tmp_path: Path) -> None:
     old, new = made_up(tmp_path / "a", [0.5]), made_up(tmp_path / "b", [0.7], seed=1, participation=0.1)
     assert [row[:3] for row in table([old, new], TWO)[1]] == [["fedavg · ce", "2", "0.600 ± 0.141"]]
+
+
+def with_own(folder: Path, **own: Any) -> RunRecords:
+    """A run of two rounds with metrics of the user's own in its second."""
+    first, second = made_up(folder, [0.5, 0.5]).metrics
+    lines = [first, {**second, **own}]
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return opened(folder)
+
+
+def test_metrics_of_the_users_own_have_columns(tmp_path: Path) -> None:
+    run = with_own(tmp_path / "run", auroc=0.75, shift={"mean": 2.0, "names": ["a"]})
+    assert run.own_metrics == ["auroc", "shift.mean"]
+    headings, [row] = table([run])
+    assert (headings[-2:], row[-2:]) == (["auroc", "shift.mean"], ["0.7500", "2.0000"])
+    other = made_up(tmp_path / "other", [0.5, 0.5], name="other")
+    assert [row[-2] for row in table([run, other])[1]] == ["0.7500", "–"]
+    assert "own metrics: means of the last 2 rounds" in legend([run], [Column("auroc", "auroc")])
+
+
+def test_rows_have_numbers(tmp_path: Path) -> None:
+    runs = [made_up(tmp_path / str(seed), [0.0, x, x], seed=seed) for seed, x in enumerate((0.4, 0.6))]
+    [row] = Comparison(runs).rows
+    assert (row.title, row.seeds, row.ended) == ("fedavg · ce", (0, 1), "")
+    assert (row.mean("accuracy"), row.std("accuracy")) == pytest.approx((0.5, 0.02**0.5))
+    assert math.isnan(row.mean("with_prior"))
+    [row] = Comparison([made_up(tmp_path / "nc", [0.5], "diverged")]).rows
+    assert math.isnan(row.mean("accuracy"))
+    assert row.mean("seconds") == 12.5
+
+
+def test_a_comparison_is_text_and_html(tmp_path: Path) -> None:
+    made = Comparison([made_up(tmp_path / "run", [0.0, 0.5, 0.5], name="<b>")])
+    assert repr(made).splitlines() == [
+        "run  seeds  accuracy  forgetting",
+        "---  -----  --------  ----------",
+        "<b>      1     0.500      0.2500",
+    ]
+    assert "<th>seconds</th>" in made._repr_html_()
+    assert "&lt;b&gt;" in made._repr_html_()
+
+
+def test_columns_are_named_by_title_or_metric(tmp_path: Path) -> None:
+    made = Comparison([made_up(tmp_path / "run", [0.5])])
+    assert [column.metric for column in made.named(["worst tenth", "up"])] == ["worst_tenth", "up"]
+    with pytest.raises(InputError, match="no column 'accurcy': did you mean 'accuracy'"):
+        made.named(["accurcy"])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.records.reader import find_folders, numbers, read_run, read_runs
-from eunoe.runs.folder import plain
+from eunoe.records.groups import find_folders, read_runs
+from eunoe.records.reader import numbers, read_run
+from eunoe.system.files import plain
 
 LINES = [
     {"schema": 1, "round": 1, "test": {"accuracy": 0.5, "loss": 1.0, "per_class": [0.5, None]}},

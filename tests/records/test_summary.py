@@ -6,7 +6,7 @@ import pytest
 
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import summarize
-from eunoe.report import rows
+from eunoe.report.figures import common
 from eunoe.report.findings import over_seeds
 
 
@@ -38,8 +38,8 @@ def test_what_a_class_loses_in_a_round_is_not_what_went_in_a_gap() -> None:
 def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(rows, "MOST_CLASSES", 1)
-    assert rows.kept_classes([sparse()], sparse()) == [1]
+    monkeypatch.setattr(common, "MOST_CLASSES", 1)
+    assert common.kept_classes([sparse()], sparse()) == [1]
 
 
 def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords
-from eunoe.runs.folder import plain
+from eunoe.system.files import plain
 
 
 def made_up_run(

@@ -8,7 +8,7 @@ from html import unescape
 
 import pytest
 
-from eunoe.report.html import page
+from eunoe.report.html import report_html
 from tests.report.made_up import made_up_run
 
 CHROMIUM = shutil.which("chromium")
@@ -61,7 +61,7 @@ VISITOR = """<script>
 
 def visit(folder, width):
     runs = [made_up_run(EVIL, 0, class_names=["a", EVIL, "c"]), made_up_run("wsm", 1)]
-    text = page(runs).replace("<head>", f"<head>{LISTENER}", 1)
+    text = report_html(runs).replace("<head>", f"<head>{LISTENER}", 1)
     # Appended, since the scripts on the page have an end of body in a string.
     text += VISITOR
     (folder / "page.html").write_text(text)

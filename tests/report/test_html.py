@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
+from eunoe.report.figures.common import by_label
 from eunoe.report.findings import comparison, rounds_table
-from eunoe.report.html import page, write_page
-from eunoe.report.rows import by_label
+from eunoe.report.html import report_html, write_report
 from tests.report.made_up import made_up_run
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -39,7 +39,7 @@ class Elements(HTMLParser):
 
 @pytest.fixture(scope="module")
 def plain_page():
-    return page([made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)])
+    return report_html([made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)])
 
 
 def data_of(text):
@@ -76,7 +76,7 @@ def test_sliders_are_labeled_inputs(plain_page):
 def test_names_from_users_stay_text():
     run = made_up_run(EVIL, class_names=["a", EVIL, "c"])
     run = dataclasses.replace(run, config={EVIL: {"x": EVIL}}, environment={"cpu": EVIL})
-    text = page([run, made_up_run(EVIL + "2", seed=1)])
+    text = report_html([run, made_up_run(EVIL + "2", seed=1)])
     elements = Elements(text)
     assert [tag for tag, _ in elements.tags].count("script") == 3
     assert not any(tag == "img" or "onerror" in attributes for tag, attributes in elements.tags)
@@ -87,7 +87,7 @@ def test_names_from_users_stay_text():
 def test_settings_that_differ_come_first():
     runs = [made_up_run("a"), made_up_run("b")]
     runs[1] = dataclasses.replace(runs[1], config={"seed": 0, "method": {"name": "b"}, "data": "digits"})
-    text = page(runs)
+    text = report_html(runs)
     assert text.index(">method.name<") < text.index(">seed<")
     assert text.count('class="differs"') == 2
 
@@ -111,6 +111,6 @@ def test_rounds_to_accuracy_by_hand():
     assert cells == ["2", "2", "3", "55.0%"]
 
 
-def test_write_page_makes_the_folder(tmp_path):
-    target = write_page([made_up_run()], tmp_path / "new" / "page.html")
+def test_write_report_makes_the_folder(tmp_path):
+    target = write_report([made_up_run()], tmp_path / "new" / "page.html")
     assert target.read_text().startswith("<!doctype html>")

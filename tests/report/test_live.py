@@ -8,7 +8,7 @@ import urllib.request
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.report.live import LivePage, serve
+from eunoe.report.live import LiveReport, serve
 
 LINE = {"schema": 1, "round": 1, "test": {"accuracy": 0.5, "loss": 1.0, "per_class": [0.5, 0.5]}}
 
@@ -26,7 +26,7 @@ def add_round(folder, number):
 
 
 def test_the_page_follows_the_records(folder):
-    live = LivePage([folder])
+    live = LiveReport([folder])
     assert b"No round has finished" in live.html()
     add_round(folder, 1)
     before = live.version()

@@ -12,13 +12,13 @@ import pytest
 import torch
 from torch import nn
 
-from eunoe.runs.assembly import Given, assemble, resolved
-from eunoe.config.schema import make_config
 from eunoe.config.data_options import FeatureShift
+from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM
-from eunoe.config.toml import to_toml
+from eunoe.runs.assembly import Given, assemble, resolved
 from tests.helpers import Net, blobs, make_simulation
 
 SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}

@@ -3,13 +3,13 @@ import shlex
 import numpy as np
 import pytest
 
-from eunoe.runs.assembly import assemble
 from eunoe.cli.demo import SETTING
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
-from eunoe.runs.diagnosis import diagnose
 from eunoe.records.reader import RunRecords, read_run
+from eunoe.runs.assembly import assemble
+from eunoe.runs.diagnosis import diagnose
 from eunoe.runs.run import run
 
 ALIKE = np.full((6, 4), 10.0)

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.errors import InputError, RunFailed
-from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state, plain, read_run_config
-from eunoe.runs.state import RunState, start_state
-from eunoe.engines.client_states import ClientStates
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client_states import ClientStates
+from eunoe.errors import InputError, RunFailed
+from eunoe.records.reader import read_run_config
+from eunoe.runs.folder import RunFolder, check_new, checkpoints, load_state
+from eunoe.runs.state import RunState, start_state
+from eunoe.system.files import plain
 from tests.faults import until
 from tests.helpers import make_simulation
 
@@ -25,16 +27,17 @@ def weights(number: float) -> Weights:
     return Weights(torch.full((4,), number), torch.tensor([number]), torch.tensor([int(number)]))
 
 
-def course_at(round: int) -> RunState:
+def state_at(round: int) -> RunState:
     return RunState(
         weights(round),
         {"momentum": torch.full((4,), round / 2, dtype=torch.float64), "empty": torch.empty(0)},
         round,
         best=weights(round),
         best_accuracy=0.5,
-        per_class=[0.5, math.nan],
-        per_class_round=round,
-        per_class_best=[0.75, math.nan],
+        metrics={
+            "plain": {"previous": [0.5, math.nan], "round": round, "best": None},
+            "mixed": {"mean": torch.tensor([0.1, 0.2], dtype=torch.float64), "names": {"a": [1, "b"]}},
+        },
         seconds=1.5,
     )
 
@@ -45,7 +48,7 @@ def write_rounds(folder: RunFolder, states: ClientStates, rounds: range, checkpo
         states.accept(7, round)
         folder.record({"round": round, "loss": math.nan}, {"round": round}, [{"round": round}])
         if checkpoint:
-            folder.checkpoint(course_at(round), states)
+            folder.checkpoint(state_at(round), states)
 
 
 def restored(path: Path) -> tuple[RunState, ClientStates, list[str]]:
@@ -72,19 +75,21 @@ def begun(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_course_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> None:
+def test_a_run_state_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> None:
     run_state, states, warnings = restored(begun)
     assert warnings == []
     assert states.accepted == {7: 5}
     assert states.load(7)["memory"].item() == 5
-    expected = course_at(5)
-    for name in ("round", "best_accuracy", "per_class_round", "seconds"):
+    expected = state_at(5)
+    for name in ("round", "best_accuracy", "seconds"):
         assert getattr(run_state, name) == getattr(expected, name)
-    assert run_state.per_class is not None
-    assert run_state.per_class_best is not None
-    assert run_state.per_class[0] == 0.5
-    assert math.isnan(run_state.per_class[1])
-    assert run_state.per_class_best[0] == 0.75
+    plainly, mixed = run_state.metrics["plain"], run_state.metrics["mixed"]
+    assert plainly["previous"][0] == 0.5
+    assert math.isnan(plainly["previous"][1])
+    assert (plainly["round"], plainly["best"]) == (5, None)
+    assert mixed["names"] == {"a": [1, "b"]}
+    assert mixed["mean"].dtype == torch.float64
+    assert torch.equal(mixed["mean"], expected.metrics["mixed"]["mean"])
     assert set(run_state.server) == {"momentum", "empty"}
     assert run_state.server["momentum"].dtype == torch.float64
     for mine, theirs in ((run_state.weights, expected.weights), (run_state.best, expected.best)):
@@ -93,6 +98,28 @@ def test_a_course_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> Non
         assert torch.equal(mine.parameters, theirs.parameters)
         assert torch.equal(mine.float_buffers, theirs.float_buffers)
         assert torch.equal(mine.int_buffers, theirs.int_buffers)
+
+
+def test_metrics_may_remember_the_same_tensor(tmp_path: Path) -> None:
+    run_state, shared = state_at(1), torch.arange(3.0)
+    run_state.metrics = {"one": {"values": shared}, "other": {"values": shared}}
+    with RunFolder(tmp_path) as folder:
+        folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
+    again = restored(tmp_path)[0].metrics
+    assert torch.equal(again["one"]["values"], shared)
+    assert torch.equal(again["other"]["values"], shared)
+
+
+@pytest.mark.parametrize("value", [np.zeros(2), {1, 2}, object()])
+def test_what_a_checkpoint_cannot_hold_of_a_metric_is_refused_by_name(tmp_path: Path, value: Any) -> None:
+    run_state = state_at(1)
+    run_state.metrics = {"mine": {"seen": value}}
+    with (
+        RunFolder(tmp_path) as folder,
+        pytest.raises(InputError, match=r"metric 'mine': state\(\) must give"),
+    ):
+        folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
+    assert checkpoints(tmp_path) == []
 
 
 def test_the_last_two_checkpoints_and_what_they_need_are_kept(begun: Path) -> None:
@@ -164,7 +191,7 @@ def test_a_checkpoint_that_cannot_be_read_for_now_is_not_broken(
 
 def test_a_broken_checkpoint_from_before_the_first_round_costs_nothing(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
-        folder.checkpoint(course_at(0), ClientStates(tmp_path / "states"))
+        folder.checkpoint(state_at(0), ClientStates(tmp_path / "states"))
     checkpoints(tmp_path)[0].write_bytes(b"")
     run_state, _, warnings = restored(tmp_path)
     assert run_state.round == 0
@@ -187,7 +214,7 @@ def test_a_half_written_checkpoint_is_not_looked_at(begun: Path) -> None:
     assert not list(begun.rglob("*.part"))
 
 
-def test_reading_a_course_changes_nothing(begun: Path) -> None:
+def test_reading_a_run_state_changes_nothing(begun: Path) -> None:
     with open(begun / "metrics.jsonl", "a") as file:
         file.write("more")
     before = everything(begun)

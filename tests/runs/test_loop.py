@@ -11,27 +11,27 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.runs.assembly import Given, assemble
+from eunoe.config.probes import STANDARD
 from eunoe.config.schema import make_config
+from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
+from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.errors import RunFailed
-from eunoe.metrics.evaluation import Evaluator
-from eunoe.runs.folder import RunFolder, checkpoints, load_state
-from eunoe.training.simulation import Simulation
-from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.training.aggregation import Aggregator
 from eunoe.methods.base import Finished, Method, Upload
-from eunoe.metrics.probes import STANDARD
-from eunoe.runs.loop import choose, evaluated, measure, run_rounds, stop_reason
-from eunoe.runs.state import RunState, start_state
-from eunoe.runs.run import Run, run
+from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.engines.client_states import ClientStates
+from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.folder import RunFolder, checkpoints, load_state
+from eunoe.runs.hooks import standard_hooks
+from eunoe.runs.loop import Hook, Round, run_rounds, select_clients
+from eunoe.runs.run import Run, run
+from eunoe.runs.state import RunState, start_state
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
-from eunoe.core.flat_model import Weights
+from eunoe.training.simulation import Simulation
 from tests.helpers import Net, blobs, make_simulation
 
 QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}
@@ -40,13 +40,14 @@ QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}
 def loop(
     simulation: Simulation, tmp_path: Path, engine: Engine | None = None, **values: Any
 ) -> tuple[RunState, str, list[Any]]:
-    """A course through the rounds of a job, with its records."""
+    """The rounds of a simulation: where they end, why, and their records."""
     records: list[Any] = []
     config = make_config({"rounds": 3, **QUIET, **values})
     run_state = start_state(simulation)
     with RunFolder(tmp_path) as folder:
         running = engine or Serial(simulation, ClientStates(tmp_path / "states"))
-        reason = run_rounds(simulation, config, running, folder, run_state, records.append)
+        hooks = standard_hooks(simulation, config, running, folder, run_state, records.append)
+        reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
     return run_state, reason, records
 
 
@@ -58,152 +59,41 @@ def test_clients_are_chosen_without_replacement_the_large_first_then_by_number()
     x = np.zeros((len(ids), 5), np.float32)
     federation = Federation.from_arrays(x, ids % 3, x, ids % 3, client_ids=ids, validation=0.0)
     simulation = make_simulation(federation, participation=1.0)
-    assert choose(simulation, 1) == [1, 2, 5, 4, 0, 3]
+    assert select_clients(simulation, 1) == [1, 2, 5, 4, 0, 3]
     some = make_simulation(federation, participation=3)
     for round in range(1, 30):
-        chosen = choose(some, round)
+        chosen = select_clients(some, round)
         assert len(set(chosen)) == 3
         assert chosen == [client for client in [1, 2, 5, 4, 0, 3] if client in chosen]
-    assert len({tuple(choose(some, round)) for round in range(1, 30)}) > 5
+    assert len({tuple(select_clients(some, round)) for round in range(1, 30)}) > 5
 
 
 def test_the_choice_depends_on_seed_and_round_alone() -> None:
     federation = blobs(clients=10)
-    chosen = [choose(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)]
-    others = [choose(make_simulation(federation, participation=3, seed=4, loss="wsm"), round) for round in (1, 2, 3)]
+    chosen = [
+        select_clients(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)
+    ]
+    others = [
+        select_clients(make_simulation(federation, participation=3, seed=4, loss="wsm"), round)
+        for round in (1, 2, 3)
+    ]
     assert chosen == others
-    assert chosen != [choose(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)]
+    assert chosen != [
+        select_clients(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)
+    ]
 
 
 def test_all_clients_come_up_equally_often() -> None:
     simulation = make_simulation(blobs(clients=10), participation=3)
-    counts = np.bincount([client for round in range(1, 1001) for client in choose(simulation, round)], minlength=10)
+    counts = np.bincount(
+        [client for round in range(1, 1001) for client in select_clients(simulation, round)], minlength=10
+    )
     # 300 expected of each, with a standard deviation of 14.5.
     assert counts.sum() == 3000
     assert np.abs(counts - 300).max() < 70
 
 
-# When is evaluated.
-
-
-@pytest.mark.parametrize(
-    ("rounds", "every", "last", "expected"),
-    [
-        (12, 5, 0, [4, 5, 9, 10]),
-        (12, 5, 3, [4, 5, 9, 10, 11, 12]),
-        (12, 1, 0, list(range(1, 13))),
-        (12, 2, 0, list(range(1, 13))),
-        (12, 0, 0, []),
-        (12, 0, 2, [11, 12]),
-        (12, 0, 100, list(range(1, 13))),
-        (12, 12, 0, [11, 12]),
-    ],
-)
-def test_the_evaluation_schedule(rounds: int, every: int, last: int, expected: list[int]) -> None:
-    config = make_config({"rounds": rounds, "evaluation": {"every": every, "last": last}})
-    assert [round for round in range(1, rounds + 1) if evaluated(round, config)] == expected
-
-
-# What was forgotten.
-
-
-class Scripted(Evaluator):
-    """Says what the test tells it to, round by round."""
-
-    def __init__(self, script: Sequence[dict[str, Any]]) -> None:
-        self.script = iter(script)
-
-    def __call__(self, engine: Engine, weights: Weights) -> dict[str, dict[str, Any]]:
-        return next(self.script)
-
-
-def on_test(*per_class: float) -> dict[str, Any]:
-    return {"test": {"per_class": list(per_class), "accuracy": 0.5}}
-
-
-def measured(script: Sequence[dict[str, Any]], rounds: Sequence[int]) -> tuple[list[Any], RunState]:
-    simulation = make_simulation()
-    run_state = start_state(simulation)
-    engine, evaluator = Serial(simulation, ClientStates(Path("none"))), Scripted(script)
-    records = []
-    for round in rounds:
-        run_state.round, run_state.weights = round, run_state.weights.copy()
-        run_state.weights.parameters.fill_(round)
-        records.append(measure(simulation, engine, evaluator, run_state))
-    return records, run_state
-
-
-def test_round_forgetting_and_the_fedntd_score_by_hand() -> None:
-    script = [on_test(0.9, 0.2, 0.5), on_test(0.6, 0.4, 0.5), on_test(0.7, 0.1, 0.8)]
-    records, run_state = measured(script, [1, 2, 3])
-    assert [record["forgetting"]["on"] for record in records] == ["test"] * 3
-    assert records[0]["forgetting"]["round"] is None
-    assert records[0]["forgetting"]["fedntd"] is None
-    # Round 2: only class 0 lost, 0.3 of it.
-    assert records[1]["forgetting"]["round"] == pytest.approx(0.3 / 3)
-    assert records[1]["forgetting"]["fedntd"] == pytest.approx((0.3 - 0.2 + 0.0) / 3)
-    # Round 3: class 1 lost 0.3 against round 2; best before were 0.9, 0.4, 0.5.
-    assert records[2]["forgetting"]["round"] == pytest.approx(0.3 / 3)
-    assert records[2]["forgetting"]["fedntd"] == pytest.approx((0.2 + 0.3 - 0.3) / 3)
-    assert run_state.per_class_best == pytest.approx([0.9, 0.4, 0.8])
-
-
-def test_a_class_without_test_samples_counts_for_nothing() -> None:
-    script = [on_test(0.9, math.nan), on_test(0.5, math.nan)]
-    records, run_state = measured(script, [1, 2])
-    assert records[1]["forgetting"]["round"] == pytest.approx(0.4)
-    assert records[1]["forgetting"]["fedntd"] == pytest.approx(0.4)
-    assert run_state.per_class_best is not None
-    assert math.isnan(run_state.per_class_best[1])
-
-
-def test_round_forgetting_is_between_neighboring_rounds_only() -> None:
-    script = [on_test(0.9), on_test(0.5), on_test(0.4)]
-    records, _ = measured(script, [4, 9, 10])
-    assert [record["forgetting"]["round"] for record in records] == [None, None, pytest.approx(0.1)]
-    assert [record["forgetting"]["fedntd"] for record in records] == [
-        None,
-        pytest.approx(0.4),
-        pytest.approx(0.5),
-    ]
-
-
-def test_the_best_model_is_chosen_on_validation_alone() -> None:
-    def both(validation: float, test: float) -> dict[str, Any]:
-        place = {"per_class": [0.5], "accuracy": validation}
-        return {"validation": place, "test": {"per_class": [0.5], "accuracy": test}}
-
-    _, run_state = measured([both(0.5, 0.9), both(0.7, 0.1), both(0.7, 1.0)], [1, 2, 3])
-    assert run_state.best is not None
-    assert (run_state.best.parameters == 2).all()
-    assert run_state.best_accuracy == 0.7
-    _, run_state = measured([on_test(0.3), on_test(0.9)], [1, 2])
-    assert run_state.best is None
-
-
-def test_nothing_measured_is_nothing_recorded() -> None:
-    records, run_state = measured([{}], [1])
-    assert records == [{}]
-    assert run_state.best is None
-
-
 # What ends a run.
-
-
-def test_stop_rules() -> None:
-    record = {"validation": {"accuracy": 0.8}, "test": {"accuracy": 0.6}}
-
-    def reason(seconds: float = 0.0, **stop: float) -> str:
-        return stop_reason(make_config({"stop": stop}), record, seconds)
-
-    assert reason() == ""
-    assert reason(target=0.8) == "validation accuracy reached 0.8"
-    assert reason(target=0.81) == ""
-    assert reason(test_target=0.6) == "test accuracy reached 0.6"
-    assert reason(test_target=0.7) == ""
-    assert reason(3599, hours=1) == ""
-    assert reason(3600, hours=1) == "1 hours passed"
-    assert stop_reason(make_config({"stop": {"target": 0.1}}), {}, 0) == ""
 
 
 def test_a_run_ends_with_the_round_that_reaches_the_target(tmp_path: Path) -> None:
@@ -236,14 +126,20 @@ def test_a_loop_that_is_entered_after_its_end_does_nothing(tmp_path: Path) -> No
     # As if it was killed just before it could say that it has finished.
     with RunFolder(tmp_path) as folder:
         engine = Serial(simulation, ClientStates(tmp_path / "states"))
-        again = run_rounds(simulation, config, engine, folder, run_state, records.append)
+        hooks = standard_hooks(simulation, config, engine, folder, run_state, records.append)
+        again = run_rounds(simulation, engine, run_state, config.rounds, hooks)
     assert (run_state.round, again, len(records)) == (1, reason, 1)
 
 
 def test_an_evaluation_or_a_probe_changes_no_result(tmp_path: Path) -> None:
     runs = [
         loop(make_simulation(), tmp_path / "off"),
-        loop(make_simulation(), tmp_path / "on", evaluation={"every": 1}, probes=[{"metric": "drift", "every": 1}]),
+        loop(
+            make_simulation(),
+            tmp_path / "on",
+            evaluation={"every": 1},
+            probes=[{"metric": "drift", "every": 1}],
+        ),
     ]
     (off, _, _), (on, _, _) = runs
     assert torch.equal(off.weights.parameters, on.weights.parameters)
@@ -344,7 +240,7 @@ def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path
     engine = Serial(simulation, ClientStates(tmp_path / "b"))
     aggregator = Aggregator(simulation.method, run_state.weights, simulation.context_in(1))
     for update in engine.train(
-        [client for client in choose(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
+        [client for client in select_clients(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
     ):
         aggregator.add(update)
     merged = simulation.method.merge({}, aggregator.aggregate, simulation.context_in(1))
@@ -354,7 +250,7 @@ def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path
 def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path) -> None:
     method = Failing(clients=(0, 1, 2, 3), rounds=(3,))
     values: dict[str, Any] = {"federation": blobs(), "model": Net(), "method": method, "participation": 4}
-    values |= {"engine": "serial", "rounds": 5, "probes": [], "say": lambda _: None}
+    values |= {"engine": "serial", "rounds": 5, "probes": []}
     with pytest.raises(
         RunFailed, match=r"every client of round 3 was dropped; client \d: its update is not finite"
     ) as e:
@@ -441,7 +337,9 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
                 yield replace(update, skipped="") if update.client == 2 else update
 
     simulation = make_simulation(participation=4)
-    _, _, records = loop(simulation, tmp_path, Silent(simulation, ClientStates(tmp_path / "states")), rounds=1)
+    _, _, records = loop(
+        simulation, tmp_path, Silent(simulation, ClientStates(tmp_path / "states")), rounds=1
+    )
     assert sorted(records[0]["clients"]) == [0, 1, 3]
     assert records[0]["dropped"] == [{"client": 2, "reason": ""}]
 
@@ -450,7 +348,9 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
 
 
 def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
-    simulation = make_simulation(participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5})
+    simulation = make_simulation(
+        participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5}
+    )
     _, _, records = loop(simulation, tmp_path, rounds=2)
     for record in records:
         clients = record["clients"]
@@ -467,3 +367,50 @@ def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
     assert [json.loads(line)["round"] for line in lines] == [1, 2]
     timings = [json.loads(line) for line in (tmp_path / "timings.jsonl").read_text().splitlines()]
     assert [sorted(timing) for timing in timings] == [["evaluate", "probe", "round", "train"]] * 2
+
+
+# Hooks.
+
+
+class Noting(Hook):
+    """Notes what it is told, in order."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def before_run(self) -> str:
+        self.told.append("begin")
+        return ""
+
+    def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
+        self.told.append((round, "train", list(clients)))
+
+    def after_client(self, update: Update) -> None:
+        assert update.weights.parameters.numel() > 0
+        self.told.append(update.client)
+
+    def after_round(self, done: Round) -> None:
+        self.told.append((done.number, "done", done.record["clients"]))
+        done.reason = "enough" if done.number == 2 else ""
+
+    def after_run(self) -> None:
+        self.told.append("end")
+
+
+def test_a_hook_sees_every_step_and_can_end_the_run(tmp_path: Path) -> None:
+    simulation, hook = make_simulation(participation=2), Noting()
+    engine, run_state = Serial(simulation, ClientStates(tmp_path)), start_state(simulation)
+    assert run_rounds(simulation, engine, run_state, 9, [hook]) == "enough"
+    steps = []
+    for round in (1, 2):
+        clients = select_clients(simulation, round)
+        steps += [(round, "train", clients), *clients, (round, "done", clients)]
+    assert hook.told == ["begin", *steps, "end"]
+
+
+def test_without_hooks_the_rounds_are_the_same(tmp_path: Path) -> None:
+    simulation = make_simulation()
+    run_state = start_state(simulation)
+    run_rounds(simulation, Serial(simulation, ClientStates(tmp_path / "bare")), run_state, 3)
+    hooked, _, _ = loop(make_simulation(), tmp_path / "hooked", evaluation={"every": 1})
+    assert torch.equal(run_state.weights.parameters, hooked.weights.parameters)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eunoe.runs.progress import Bars, describe
+from eunoe.runs import progress
+from eunoe.runs.progress import Bars, describe, following
 
 
 def record(round: int, **more: Any) -> dict[str, Any]:
@@ -34,3 +35,24 @@ def test_names_are_shown_as_they_are_and_drops_are_told(terminal: bool) -> None:
     assert "a [/b] [red]{name}" in shown
     assert "round 2: client 7 dropped: its [x] is bad" in shown
     assert "accuracy 0.500" in shown
+
+
+@pytest.mark.parametrize(
+    ("console", "wanted", "shown"),
+    [
+        ({"force_terminal": True}, None, True),
+        ({"force_jupyter": False, "force_terminal": False}, None, False),
+        ({"force_terminal": True}, False, False),
+        ({"force_terminal": False}, True, True),
+    ],
+    ids=["terminal", "file", "not wanted", "wanted"],
+)
+def test_a_bar_is_shown_where_it_can_move_or_is_wanted(
+    monkeypatch: pytest.MonkeyPatch, console: dict[str, bool], wanted: bool | None, shown: bool
+) -> None:
+    text, called = io.StringIO(), list[int]()
+    monkeypatch.setattr(progress, "Console", lambda: Console(file=text, width=150, **console))
+    with following("my run", 1, lambda record: called.append(record["round"]), wanted) as follow:
+        follow(record(1, test={"accuracy": 0.5}))
+    assert called == [1]
+    assert ("my run" in text.getvalue()) == shown

@@ -14,16 +14,16 @@ from safetensors.torch import load
 from torch import nn
 
 import eunoe
-from eunoe.runs import run as runs
 from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.runs.folder import checkpoints
 from eunoe.losses.wsm import WSM
 from eunoe.methods.fedavg import FedAvg
-from eunoe.records.reader import group_key
+from eunoe.records.groups import group_key
+from eunoe.runs import run as runs
+from eunoe.runs.folder import checkpoints
 from eunoe.runs.run import Run, resume, run
-from eunoe.config.toml import to_toml
 from tests.helpers import Net, blobs
 
 FAST: dict[str, Any] = {
@@ -292,7 +292,7 @@ def stop_after(round: int, error: type[BaseException] = Stopped) -> Any:
 @pytest.mark.parametrize("checkpoint_seconds", [0, 1000])
 @pytest.mark.parametrize("stopped", [1, 3])
 def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
-    tmp_path: Path, stopped: int, checkpoint_seconds: int
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, stopped: int, checkpoint_seconds: int
 ) -> None:
     values = {**NAMED, "method": "fedadam", "checkpoint_seconds": checkpoint_seconds}
     whole = run(values, out=tmp_path / "whole")
@@ -300,9 +300,8 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
         run(values, out=tmp_path / "parts", on_round=stop_after(stopped, KeyboardInterrupt))
     assert Run(tmp_path / "parts").status["state"] == "interrupted"
     assert not Run(tmp_path / "parts").finished
-    said: list[str] = []
-    done = resume(tmp_path / "parts", say=said.append)
-    assert said == []
+    done = resume(tmp_path / "parts")
+    assert caplog.messages == []
     assert done.finished
     assert bits(done.folder) == bits(whole.folder)
     assert [record["round"] for record in done.records] == [1, 2, 3, 4]
@@ -437,13 +436,13 @@ def test_options_that_are_left_out_are_no_change() -> None:
     assert resume(finished_run(), values).finished
 
 
-def test_another_machine_is_warned_of(tmp_path: Path) -> None:
+def test_another_machine_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     run(**NAMED, out=tmp_path)
     path = tmp_path / "environment.json"
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({**facts, "torch": "1.0", "cpu": "an abacus", "python": "2.7"}))
-    said: list[str] = []
-    resume(tmp_path, say=said.append)
+    resume(tmp_path)
+    said = caplog.messages
     assert len(said) == 2
     assert "torch was '1.0'" in said[0]
     assert "cpu was 'an abacus'" in said[1]
@@ -482,14 +481,16 @@ def test_another_public_set_is_refused(tmp_path: Path) -> None:
         resume(tmp_path / "run")
 
 
-def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits(tmp_path: Path) -> None:
+def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     whole = run(**NAMED, out=tmp_path / "whole")
     with pytest.raises(Stopped):
         run(**NAMED, out=tmp_path / "parts", on_round=stop_after(3))
     newest = checkpoints(tmp_path / "parts")[-1]
     newest.write_bytes(newest.read_bytes()[:100])
-    said: list[str] = []
-    done = resume(tmp_path / "parts", say=said.append)
+    done = resume(tmp_path / "parts")
+    said = caplog.messages
     assert len(said) == 1
     assert "cannot be read" in said[0]
     assert bits(done.folder) == bits(whole.folder)
@@ -523,3 +524,15 @@ def test_a_client_with_one_sample(tmp_path: Path) -> None:
     federation = Federation.from_arrays(x, np.arange(20) % 3, x, np.arange(20) % 3, client_ids=ids)
     done = run(federation=federation, model=net(), **{**FAST, "participation": 1.0}, out=tmp_path)
     assert done.records[-1]["sizes"] == [9, 8, 1]
+
+
+def test_a_run_of_objects_is_opened_again_with_them(tmp_path: Path) -> None:
+    federation, model = blobs(), nn.Linear(5, 3)
+    made = run(federation=federation, model=model, out=tmp_path, rounds=2, probes=[], engine="serial")
+    x = federation.data.test.x.numpy()
+    opened = Run(tmp_path, federation=federation, model=model)
+    np.testing.assert_array_equal(opened.predict(x), made.predict(x))
+    with pytest.raises(InputError, match="hand it over again as federation="):
+        Run(tmp_path).predict(x)
+    with pytest.raises(InputError, match="federation is a tuple"):
+        Run(tmp_path, federation=(x, x))  # type: ignore[arg-type]

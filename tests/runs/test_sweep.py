@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from eunoe.runs import sweep as sweeping
 from eunoe.errors import InputError, RunFailed
+from eunoe.runs import sweep as sweeping
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.run import Run, run
 from eunoe.runs.sweep import Planned, execute, folder_name, plan, search, sweep
@@ -83,14 +83,17 @@ def test_the_seed_is_no_setting_to_sweep_over(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("jobs", [1, 2])
-def test_what_a_run_warns_of_is_said_once_with_its_title(tmp_path: Path, jobs: int) -> None:
-    said: list[str] = []
+def test_what_a_run_warns_of_is_logged_once_with_its_title(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, jobs: int
+) -> None:
     runs = plan(FAST, {"method.name": ["fedavg", "feddyn"]}, [0, 1], tmp_path)
-    execute(runs, jobs, say=said.append)
-    warning = "warning: feddyn may diverge without clipping; its authors set training.clip = 10"
-    assert sorted(said) == [f"method=feddyn seed {seed}: {warning}" for seed in (0, 1)]
-    execute(runs, jobs, say=said.append)
-    assert len(said) == 2
+    execute(runs, jobs)
+    warning = "feddyn may diverge without clipping; its authors set training.clip = 10"
+    assert sorted(caplog.messages) == [f"method=feddyn seed {seed}: {warning}" for seed in (0, 1)]
+    execute(runs, jobs)
+    assert len(caplog.messages) == 2
+    assert {record.levelname for record in caplog.records} == {"WARNING"}
+    assert all(record.name.startswith("eunoe.") for record in caplog.records)
 
 
 def test_a_mistyped_name_shows_before_anything_runs(tmp_path: Path) -> None:
@@ -103,7 +106,7 @@ def test_a_run_that_was_interrupted_beyond_the_rounds_asked_for_is_done(tmp_path
     (longer,) = sweep(FAST, {}, [0], tmp_path)
     status = longer.folder / "status.json"
     status.write_text(status.read_text("utf-8").replace('"finished"', '"interrupted"'), "utf-8")
-    assert not longer.finished
+    assert not Run(longer.folder).finished
     seen = Seen()
     sweep({**FAST, "rounds": 1}, {}, [0], tmp_path, on_round=seen)
     assert not seen.began

@@ -240,13 +240,14 @@ def test_a_users_own_tracker_is_told_everything_in_order(tmp_path: Path) -> None
     assert Noted.told[-1] == ("close", "finished")
 
 
-def test_a_tracker_that_fails_is_said_once_and_changes_nothing(tmp_path: Path) -> None:
-    said: list[str] = []
+def test_a_tracker_that_fails_is_logged_once_and_changes_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     sound = {"name": OWN}
-    tracked(tmp_path / "run", {"name": OWN, "fails_at": 2}, sound, say=said.append)
+    tracked(tmp_path / "run", {"name": OWN, "fails_at": 2}, sound)
     tracked(tmp_path / "untracked")
-    assert said == [
-        f"warning: tracker {OWN!r} failed and is left out from here on: OSError: the disk is full"
+    assert caplog.messages == [
+        f"tracker {OWN!r} failed and is left out from here on: OSError: the disk is full"
     ]
     assert [what[1] for what in Noted.told if what[0] == "scalars"] == [1, 1, 2, 3]
     metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "untracked")]
@@ -255,16 +256,15 @@ def test_a_tracker_that_fails_is_said_once_and_changes_nothing(tmp_path: Path) -
 
 
 def test_figures_that_cannot_be_drawn_do_not_end_the_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def broken(*_: Any) -> Any:
         raise ValueError("no font")
 
     monkeypatch.setattr("eunoe.report.figures.all_figures", broken)
-    said: list[str] = []
-    made = tracked(tmp_path / "run", OWN, say=said.append)
+    made = tracked(tmp_path / "run", OWN)
     assert made.finished
-    assert said == ["warning: the trackers get no figures: ValueError: no font"]
+    assert caplog.messages == ["the trackers get no figures: ValueError: no font"]
     assert Noted.told[-1] == ("close", "finished")
 
 

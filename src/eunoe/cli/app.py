@@ -1,6 +1,7 @@
-"""The eunoe command: its parts put together, and how errors are told."""
+"""The eunoe command: its parts put together, and how errors and warnings are reported."""
 
 import io
+import logging
 import sys
 from typing import Annotated
 
@@ -59,8 +60,26 @@ def _about(
     """Federated learning that does not forget: measure it, mitigate it, show it."""
 
 
+class Lines(logging.Handler):
+    """What the library logs, a line each on standard error: "warning: ..."."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        print(f"{level}{record.getMessage()}", file=sys.stderr)
+
+
 def main() -> None:
     """Run the command; bad input is one line on standard error and exit code 2."""
+    logger, lines = logging.getLogger("eunoe"), Lines()
+    logger.setLevel(logging.INFO)
+    logger.addHandler(lines)
+    try:
+        _main()
+    finally:
+        logger.removeHandler(lines)
+
+
+def _main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that lacks a character shows a question mark; a run must not end for it.

@@ -19,21 +19,33 @@ class Format(StrEnum):
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
     format: Annotated[Format, typer.Option(help="How to write the table.")] = Format.table,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Show every column, not accuracy and forgetting alone.")
+    ] = False,
+    columns: Annotated[
+        str | None, typer.Option(help="The columns to show, separated by commas, such as accuracy,seconds.")
+    ] = None,
 ) -> None:
-    """Compare runs: mean ± standard deviation over seeds; NC: it diverged, failed: it broke off otherwise."""
-    from eunoe.cli.tables import show
-    from eunoe.records import comparison
-    from eunoe.records.reader import find_folders
-    from eunoe.runs.run import Run
+    """Compare runs: mean ± standard deviation over seeds; NC: it diverged, failed: it broke off otherwise.
 
-    found = [Run(folder) for folder in find_folders(runs)]
-    headings, rows = comparison.table(found)
+    On the terminal accuracy and forgetting are shown, and the others with --all; the other formats have
+    all columns.
+    """
+    from eunoe.cli.tables import show
+    from eunoe.records.comparison import MAIN, Comparison
+    from eunoe.records.groups import find_folders
+    from eunoe.records.reader import read_run
+
+    found = Comparison([read_run(folder, begun=False) for folder in find_folders(runs)])
+    short = format is Format.table and not all_
+    picked = (
+        found.named([name.strip() for name in columns.split(",")]) if columns else MAIN if short else None
+    )
+    table = found.table(picked)
     if format is Format.table:
-        show(headings, rows, note=comparison.legend(found))
+        show(table.headings, table.rows, note=table.note)
+        if short and not columns:
+            further = ", ".join(column.title for column in found.columns if column not in MAIN)
+            print(f"--all shows also: {further}")
     else:
-        writers = {
-            Format.md: comparison.as_markdown,
-            Format.csv: comparison.as_csv,
-            Format.latex: comparison.as_latex,
-        }
-        print(writers[format](headings, rows))
+        print({Format.md: table.markdown, Format.csv: table.csv, Format.latex: table.latex}[format]())

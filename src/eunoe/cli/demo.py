@@ -35,9 +35,9 @@ def demo(
 ) -> None:
     """Train on handwritten digits with three losses at the same seeds and show what is forgotten."""
     from eunoe.cli.tables import show
-    from eunoe.records.comparison import COLUMNS, table
-    from eunoe.records.reader import read_runs
-    from eunoe.report.html import write_page
+    from eunoe.records.comparison import Comparison
+    from eunoe.records.groups import read_runs
+    from eunoe.report.html import write_report
     from eunoe.runs.progress import Bars
     from eunoe.runs.sweep import Planned, execute
 
@@ -48,10 +48,9 @@ def demo(
     ]
     with Bars() as bars:
         done = execute(runs, jobs, bars.follow)
-    columns = [column for column in COLUMNS if column.metric in ("accuracy", "forgetting", "seconds")]
-    show(
-        *table(done, columns),
-        title="20 clients with few digits each, 2 in a round; mean ± std over seeds 3-5",
-    )
-    page = write_page(read_runs([run.folder for run in done]), out / "page.html")
-    print(f"results in {out}; what was forgotten: {page.resolve().as_uri()}")
+    found = Comparison([run.read for run in done])
+    table = found.table(found.named(["accuracy", "forgetting", "seconds"]))
+    title = "20 clients with few digits each, 2 in a round; mean ± std over seeds 3-5"
+    show(table.headings, table.rows, title=title)
+    report = write_report(read_runs([run.folder for run in done]), out / "report.html")
+    print(f"results in {out}; what was forgotten: {report.resolve().as_uri()}")

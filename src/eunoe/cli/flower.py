@@ -34,5 +34,5 @@ def init_folder(
         raise InputError(
             f"{error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe"
         ) from None
-    init(folder, nodes, [*(host or ()), *LOOPBACK], port, config, typer.echo)
+    init(folder, nodes, [*(host or ()), *LOOPBACK], port, config)
     typer.echo(f"{folder} is ready; run it on this machine by: python {folder / 'start.py'}")

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 _LISTED = {kind.plural: kind for kind in KINDS.values()}
 # A kind may be called by its own name or by that of its section in a config.
 _BY_NAME = {kind.key: kind for kind in KINDS.values()} | {kind.section: kind for kind in KINDS.values()}
+# Arguments that the library supplies, which are no options.
+_SUPPLIED = {"model": ("shape", "classes"), "engine": ("simulation", "states")}
 
 
 def list_things(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
@@ -78,7 +80,7 @@ def _show_thing(kind: str, name: str) -> None:
     rows = [
         [key, "needed" if p.default is p.empty else _written(p.default), type_name(hints[key].annotation)]
         for key, p in registry.options(found).items()
-        if kind != "model" or key not in ("shape", "classes")
+        if key not in _SUPPLIED.get(kind, ())
     ]
     show(["option", "default", "takes"], rows)
 

@@ -1,4 +1,4 @@
-"""`eunoe report`, `eunoe figures` and `eunoe watch`: what runs forgot, as a page or as files for a paper."""
+"""`eunoe report`, `eunoe figures` and `eunoe watch`: what runs forgot, in a report or in files."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -18,13 +18,13 @@ class Format(StrEnum):
 
 
 def report(
-    runs: Runs, out: Annotated[Path, typer.Option(help="The page to write.")] = Path("page.html")
+    runs: Runs, out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html")
 ) -> None:
-    """Write one page that shows what runs forgot; it needs no network."""
-    from eunoe.records.reader import find_folders, read_runs
-    from eunoe.report.html import write_page
+    """Write a report of what runs forgot: one HTML file that needs no network."""
+    from eunoe.records.groups import find_folders, read_runs
+    from eunoe.report.html import write_report
 
-    print(f"page: {write_page(read_runs(find_folders(runs)), out).resolve().as_uri()}")
+    print(f"report: {write_report(read_runs(find_folders(runs)), out).resolve().as_uri()}")
 
 
 def figures(
@@ -33,7 +33,7 @@ def figures(
     format: Annotated[Format, typer.Option(help="How to write the figures.")] = Format.pdf,
 ) -> None:
     """Write every figure of runs as a file, in sizes that fit the columns of a paper."""
-    from eunoe.records.reader import find_folders, read_runs
+    from eunoe.records.groups import find_folders, read_runs
     from eunoe.report.export import write_figures
 
     for path in write_figures(read_runs(find_folders(runs)), out, format.value):
@@ -44,7 +44,7 @@ def watch(
     runs: Runs,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
 ) -> None:
-    """Serve the page on this machine only, and bring it up to date as rounds finish; Ctrl-C ends it."""
+    """Serve the report on this machine only, and bring it up to date as rounds finish; Ctrl-C ends it."""
     from eunoe.report.live import serve
 
     with serve(runs, port) as server:

@@ -18,15 +18,18 @@ def run(
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one in runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    report: Annotated[
+        bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")
+    ] = True,
 ) -> None:
     """Train a federation. `eunoe options` shows what a config file may say."""
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
-    from eunoe.records.comparison import legend, table
+    from eunoe.records.comparison import MAIN, Comparison
+    from eunoe.records.reader import read_run_config
     from eunoe.runs import run as runs
-    from eunoe.runs.folder import read_run_config
     from eunoe.runs.progress import Bars
 
     chosen = [
@@ -52,19 +55,23 @@ def run(
         def on_round(record: dict[str, Any]) -> None:
             bars.update(folder, record)
 
-        def say(message: str) -> None:
-            bars.console.print(message, markup=False, highlight=False)
-
         try:
             if resume is not None:
-                done = runs.resume(resume, checked.model_dump(), on_round=on_round, say=say)
+                done = runs.resume(resume, checked.model_dump(), on_round=on_round, progress=False)
             else:
-                done = runs.run(checked, out=folder, on_round=on_round, say=say)
+                done = runs.run(checked, out=folder, on_round=on_round, progress=False)
         except KeyboardInterrupt:
-            say(f"interrupted; go on with: eunoe run --resume {folder}")
+            bars.console.print(
+                f"interrupted; go on with: eunoe run --resume {folder}", markup=False, highlight=False
+            )
             raise
-    show(*table([done]), note=legend([done]))
-    say(f"{done.status['reason']}; results in {folder}")
+    table = Comparison([done.read]).table(MAIN)
+    show(table.headings, table.rows, note=table.note)
+    print(f"{done.status['reason']}; results in {folder}")
+    if report and done.records:
+        from eunoe.report.html import write_report
+
+        print(f"report: {write_report([done.read], folder / 'report.html').resolve().as_uri()}")
 
 
 def new_folder(title: str, seed: int) -> Path:

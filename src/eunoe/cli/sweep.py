@@ -27,7 +27,7 @@ def sweep(
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
-    from eunoe.records.comparison import legend, table
+    from eunoe.records.comparison import MAIN, Comparison
     from eunoe.runs import sweep as sweeping
     from eunoe.runs.progress import Bars
 
@@ -48,7 +48,8 @@ def sweep(
         show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
         print(f"best: {path}={best:g} (on validation); runs in {folder}")
         return
-    show(*table(done), note=legend(done))
+    table = Comparison([run.read for run in done]).table(MAIN)
+    show(table.headings, table.rows, note=table.note)
     print(f"runs in {folder}")
 
 

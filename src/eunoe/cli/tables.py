@@ -1,28 +1,61 @@
 """Tables on the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.console import Console
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
+
+from eunoe.records.tables import Table
+
+# What a table takes besides its cells: for each column a line and a space on either side.
+BORDER = 3
+# How narrow the first column may get before the others go on in a further table.
+NARROW = 20
 
 
 def show(
     headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None, note: str | None = None
 ) -> None:
-    """Print a table; text columns left, numbers right. Without a terminal it is as wide as it needs to be."""
-    grid = Table(title=title, title_justify="left", caption=note, caption_justify="left")
-    for position, heading in enumerate(headings):
-        numeric = position > 0 and all(is_number(row[position]) for row in rows)
-        grid.add_column(heading, justify="right" if numeric else "left", no_wrap=position == 0)
-    for row in rows:
-        grid.add_row(*(Text(cell) for cell in row))
-    console = Console()
+    """Print a table; text columns left, numbers right and never cut.
+
+    What does not fit goes on in further tables. Without a terminal a table is as wide as it needs to be.
+    """
+    table, console = Table(headings, rows), Console()
     if not console.is_terminal:
-        console = Console(width=200)
-    console.print(grid)
+        wide = sum(_width(table, at) + BORDER for at in range(len(headings))) + 1
+        console = Console(width=max(200, wide))
+    parts = list(_fitting(table, console.width))
+    for number, part in enumerate(parts):
+        first, last = number == 0, number == len(parts) - 1
+        grid = Grid(
+            title=title if first else None,
+            title_justify="left",
+            caption=note if last else None,
+            caption_justify="left",
+        )
+        for at, heading in enumerate(part.headings):
+            right = part.numeric(at)
+            grid.add_column(heading, justify="right" if right else "left", no_wrap=right, overflow="fold")
+        for row in part.rows:
+            grid.add_row(*(Text(cell) for cell in row))
+        console.print(grid)
 
 
-def is_number(text: str) -> bool:
-    """Whether a cell is a number, with or without its deviation, or says that there is none."""
-    return text.replace("±", "").replace("–", "").replace("NC", "").strip(" 0123456789.,%+-e") == ""
+def _fitting(table: Table, width: int) -> Iterator[Table]:
+    """The table in parts that fit, each with the first column."""
+    first = min(_width(table, 0), NARROW) + BORDER + 1
+    used, columns = first, [0]
+    for at in range(1, len(table.headings)):
+        # A column of text may wrap.
+        needed = BORDER + (_width(table, at) if table.numeric(at) else min(_width(table, at), NARROW))
+        if used + needed > width and len(columns) > 1:
+            yield table.pick(columns)
+            used, columns = first, [0]
+        used += needed
+        columns.append(at)
+    yield table.pick(columns)
+
+
+def _width(table: Table, at: int) -> int:
+    return max(len(table.headings[at]), *(len(row[at]) for row in table.rows), 0)

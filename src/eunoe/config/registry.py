@@ -1,4 +1,4 @@
-"""Named things: methods, losses, server optimizers, models, data sets, partitions, trackers.
+"""Named things: methods, losses, server optimizers, models, data, partitions, engines, metrics, trackers.
 
 A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. A config names it by a built-in name, by an installed entry point of the group
@@ -102,7 +102,7 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
             return thing(**arguments)
         if isinstance(thing, type):
             maker = thing.__init__  # type: ignore[misc]
-            return thing(**_checked(maker, arguments, what))
+            return thing(**{**arguments, **_checked(maker, dict(given), what)})
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(thing)(**arguments)
     except ValidationError as error:
         raise InputError(f"{what}: {explain(error)}") from None

@@ -19,9 +19,9 @@ from eunoe.config import registry
 from eunoe.config.data_options import Augment, FeatureShift, Public, Split
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
+from eunoe.config.probes import STANDARD, Probe
 from eunoe.config.training_options import Training
 from eunoe.errors import InputError
-from eunoe.metrics.probes import STANDARD, Probe
 
 
 class Named(BaseModel):
@@ -79,13 +79,10 @@ class Evaluation(Options):
     )
 
 
-class EngineChoice(Options):
-    """Where clients train."""
+class EngineChoice(Named):
+    """Where clients train, with the options of that engine."""
 
-    name: Literal["serial", "process", "vectorized", "ray"] = Field("process", description="Which engine.")
-    workers: int | None = Field(None, ge=1, description="Worker processes; by default one per core.")
-    address: str | None = Field(None, description="Ray cluster to join; by default a local one.")
-    cohort: int | None = Field(None, ge=1, description="Clients that the vectorized engine trains at once.")
+    name: str = Field("process", description="Which engine.")
     device: str = Field("cpu", description="Torch device of the serial and vectorized engines.")
 
 
@@ -124,6 +121,9 @@ class Config(Options):
         Named(name="sgd"), description="What the server does with the mean update."
     )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
+    metrics: tuple[Named, ...] = Field(
+        (), description="What is measured of evaluated models besides accuracy, loss and forgetting."
+    )
     probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
     track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are handed to.")
     stop: Stop = Field(Stop(), description="What ends the run early.")
@@ -149,9 +149,9 @@ class Config(Options):
             return {**cls.model_fields[info.field_name].default.model_dump(), **value}
         return value
 
-    @field_validator("track", mode="before")
+    @field_validator("metrics", "track", mode="before")
     @classmethod
-    def _trackers(cls, value: Any) -> Any:
+    def _listed(cls, value: Any) -> Any:
         """One may stand alone, and be a name or a section."""
         listed = value if isinstance(value, list | tuple) else [value]
         return [{"name": one} if isinstance(one, str) else one for one in listed]
@@ -192,7 +192,7 @@ class Config(Options):
 
 
 # What may differ when a run is resumed: none of it changes what a round computes.
-RESUMABLE = {"name", "rounds", "probes", "track", "stop", "engine", "checkpoint_seconds"}
+RESUMABLE = {"name", "rounds", "metrics", "probes", "track", "stop", "engine", "checkpoint_seconds"}
 
 
 def make_config(values: Mapping[str, Any]) -> Config:

@@ -1,71 +1,65 @@
-"""What an engine is: it trains clients and evaluates models, always with the same results."""
+"""What an engine is: it trains clients and evaluates models, always with the same results.
+
+The functions below are what engines share: which samples are evaluated at a time, and how.
+"""
 
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn import functional as F
 
+from eunoe.config import registry
 from eunoe.core.flat_model import Weights
-from eunoe.data.federation import Source
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
+from eunoe.metrics.base import Evaluator, Predictions, Rows
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 
-
-@dataclass(frozen=True)
-class Rows:
-    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each.
-
-    With `prior`, the owner's class shares (of its training labels) count in what the model says.
-    """
-
-    source: Source
-    rows: NDArray[np.int64]
-    owners: NDArray[np.int64] | None = None
-    prior: bool = False
+if TYPE_CHECKING:
+    from eunoe.config.schema import Config
 
 
-@dataclass(frozen=True)
-class Predictions:
-    """What a model says of some samples: class and cross-entropy of each, summed probabilities by class."""
+class Trainer(Protocol):
+    """Trains clients."""
 
-    classes: NDArray[np.int64]
-    losses: NDArray[np.float64]
-    probability: NDArray[np.float64]
-
-    def __len__(self) -> int:
-        return len(self.classes)
-
-
-class Engine(ABC):
-    """Trains clients and evaluates models."""
-
-    def __init__(self, simulation: Simulation, states: ClientStates) -> None:
-        self.simulation, self.states = simulation, states
-
-    @abstractmethod
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         """Train these clients and give their updates in the order of the clients.
 
         Each client's new state is saved for the round and counts once the round accepts it.
         """
 
-    @abstractmethod
+
+class Engine:
+    """Where clients train and models are evaluated: a trainer and an evaluator.
+
+    An engine of your own derives from this class and is named in a config as `package.module:Name`. Its
+    `__init__` takes the simulation, the clients' states and, as keyword arguments, its options.
+    """
+
+    def __init__(
+        self, simulation: Simulation, states: ClientStates, trainer: Trainer, evaluator: Evaluator
+    ) -> None:
+        self.simulation, self.states = simulation, states
+        self.trainer, self.evaluator = trainer, evaluator
+
+    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        """The updates of these clients, in their order."""
+        return self.trainer.train(clients, broadcast)
+
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        """What each model says of these samples."""
+        """The predictions of each model on these samples."""
+        return self.evaluator.evaluate(models, where)
 
     def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        """What others say of a model on data that are not here, by place."""
+        """Measures of a model on data that are not here, by place."""
         return {}
 
-    def close(self) -> None:  # noqa: B027 (most engines have started nothing)
+    def close(self) -> None:
         """End whatever the engine has started."""
 
     def __enter__(self) -> "Engine":
@@ -73,6 +67,15 @@ class Engine(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def make_engine(config: "Config", simulation: Simulation, states: ClientStates) -> Engine:
+    """The engine of a configuration."""
+    given = {key: value for key, value in config.engine.options.items() if value is not None}
+    engine: Engine = registry.build(
+        "engine", config.engine.name, given, simulation=simulation, states=states
+    )
+    return engine
 
 
 def cores() -> int:
@@ -85,7 +88,7 @@ def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
     cuts = range(simulation.evaluation_chunk, len(where.rows), simulation.evaluation_chunk)
     rows = np.split(where.rows, cuts)
     owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
-    return [Rows(where.source, part, owner, where.prior) for part, owner in zip(rows, owners, strict=True)]
+    return [replace(where, rows=part, owners=owner) for part, owner in zip(rows, owners, strict=True)]
 
 
 def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Predictions:
@@ -109,13 +112,16 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
             logits = adjust_for_prior(logits, counts[torch.from_numpy(owner)])
         losses = F.cross_entropy(logits, labels, reduction="none")
         probability = logits.softmax(1).sum(0)
-    return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy())
+    kept = logits.numpy() if where.logits else None
+    return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy(), kept)
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:
     """The predictions of consecutive chunks as one."""
+    logits = [part.logits for part in parts if part.logits is not None]
     return Predictions(
         np.concatenate([part.classes for part in parts]),
         np.concatenate([part.losses for part in parts]),
         np.sum([part.probability for part in parts], axis=0),
+        np.concatenate(logits) if logits else None,
     )

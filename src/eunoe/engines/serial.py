@@ -2,10 +2,14 @@
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.base import Engine, Predictions, Rows, chunks, evaluate_chunk, joined
+from eunoe.engines.base import Engine, chunks, evaluate_chunk, joined
+from eunoe.engines.client_states import ClientStates
+from eunoe.metrics.base import Predictions, Rows
 from eunoe.training.client import Broadcast, Update, train_client
+from eunoe.training.simulation import Simulation
 
 
 @contextmanager
@@ -18,22 +22,40 @@ def noting(client: int, round: int) -> Iterator[None]:
         raise
 
 
-def train_and_keep(engine: Engine, client: int, broadcast: Broadcast) -> Update:
+def train_and_keep(simulation: Simulation, states: ClientStates, client: int, broadcast: Broadcast) -> Update:
     """Train a client from its last state and save its new one; an exception says who failed when."""
     with noting(client, broadcast.round):
-        update, state = train_client(engine.simulation, client, broadcast, engine.states.load(client))
-    engine.states.save(client, broadcast.round, state)
+        update, state = train_client(simulation, client, broadcast, states.load(client))
+    states.save(client, broadcast.round, state)
     return update
 
 
-class Serial(Engine):
+@dataclass(frozen=True)
+class SerialTrainer:
     """One client after the other."""
+
+    simulation: Simulation
+    states: ClientStates
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         broadcast = broadcast.to(self.simulation.model.device)
         for client in clients:
-            yield train_and_keep(self, client, broadcast)
+            yield train_and_keep(self.simulation, self.states, client, broadcast)
+
+
+@dataclass(frozen=True)
+class LocalEvaluator:
+    """Evaluates in this process, on the model's device."""
+
+    simulation: Simulation
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         parts = chunks(self.simulation, where)
         return [joined([evaluate_chunk(self.simulation, model, part) for part in parts]) for model in models]
+
+
+class Serial(Engine):
+    """One client after the other in this process."""
+
+    def __init__(self, simulation: Simulation, states: ClientStates) -> None:
+        super().__init__(simulation, states, SerialTrainer(simulation, states), LocalEvaluator(simulation))

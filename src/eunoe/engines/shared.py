@@ -10,39 +10,61 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from eunoe.core.flat_model import Vectors
+
+# Vectors by group and name, and what a map has to know of them.
+Groups = Mapping[str, Mapping[str, Tensor]]
+Layout = dict[str, dict[str, tuple[int, torch.dtype]]]
+
 _ALIGNMENT = 64
 
 
 class SharedVectors:
-    """Named vectors of fixed sizes and types in one shared map."""
+    """Groups of named vectors of fixed sizes and types in one shared map."""
 
-    def __init__(self, like: Mapping[str, tuple[int, torch.dtype]]) -> None:
-        places, end = {}, 0
-        for name, (size, dtype) in like.items():
-            places[name] = end
-            end += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
+    def __init__(self, layout: Layout) -> None:
+        places, end = [], 0
+        for group in layout.values():
+            for size, dtype in group.values():
+                places.append(end)
+                end += -(-size * dtype.itemsize // _ALIGNMENT) * _ALIGNMENT
         self._map = mmap.mmap(-1, max(end, 1))
-        self.vectors = {
-            name: torch.frombuffer(self._map, dtype=dtype, count=size, offset=places[name])
-            if size
-            else torch.empty(0, dtype=dtype)
-            for name, (size, dtype) in like.items()
+        self.layout, place = layout, iter(places)
+        self.groups: dict[str, Vectors] = {
+            group: {name: self._at(next(place), *like) for name, like in names.items()}
+            for group, names in layout.items()
         }
 
-    def write(self, values: Mapping[str, Tensor]) -> None:
+    def write(self, values: Groups) -> None:
         """Copy values in."""
-        for name, value in values.items():
-            self.vectors[name].copy_(value)
+        for group, vectors in values.items():
+            for name, value in vectors.items():
+                self.groups[group][name].copy_(value)
 
-    def fits(self, values: Mapping[str, Tensor]) -> bool:
+    def fits(self, values: Groups) -> bool:
         """Whether these are the vectors that the map has room for."""
-        return {k: v.shape for k, v in values.items()} == {k: v.shape for k, v in self.vectors.items()}
+        return _shapes(values) == _shapes(self.groups)
 
-    def read(self) -> dict[str, Tensor]:
+    def read(self) -> dict[str, Vectors]:
         """Copy all values out."""
-        return {name: value.clone() for name, value in self.vectors.items()}
+        return {
+            group: {name: value.clone() for name, value in vectors.items()}
+            for group, vectors in self.groups.items()
+        }
+
+    def _at(self, place: int, size: int, dtype: torch.dtype) -> Tensor:
+        if not size:
+            return torch.empty(0, dtype=dtype)
+        return torch.frombuffer(self._map, dtype=dtype, count=size, offset=place)
 
 
-def shapes(values: Mapping[str, Tensor]) -> dict[str, tuple[int, torch.dtype]]:
+def layout_of(values: Groups) -> Layout:
     """Sizes and types of vectors."""
-    return {name: (value.numel(), value.dtype) for name, value in values.items()}
+    return {
+        group: {name: (value.numel(), value.dtype) for name, value in vectors.items()}
+        for group, vectors in values.items()
+    }
+
+
+def _shapes(values: Groups) -> dict[str, dict[str, torch.Size]]:
+    return {group: {name: v.shape for name, v in vectors.items()} for group, vectors in values.items()}

@@ -18,11 +18,12 @@ from eunoe.config.messages import explain
 from eunoe.config.options import Options
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
-from eunoe.engines.base import Rows, chunks, evaluate_chunk, joined
+from eunoe.engines.base import chunks, evaluate_chunk, joined
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
-from eunoe.flower.own_data import Facts, client_federation, client_job
+from eunoe.flower.own_data import client_federation, client_simulation, facts_in
 from eunoe.flower.wire import order_in, update_out, weights_in
+from eunoe.metrics.base import Rows
 from eunoe.runs.assembly import Given, build_job
 from eunoe.training.client import train_client
 from eunoe.training.simulation import Simulation
@@ -75,7 +76,7 @@ def node_options(values: Any) -> NodeOptions:
 def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     """Who this client is; with data of its own also how many samples it trains on."""
     size = 0
-    if (facts := _facts(content)) is not None:
+    if (facts := facts_in(content)) is not None:
         size = len(client_federation(config, facts, _own(node), node.client).rows(node.client))
     numbers = {"client": node.client, "size": size, "validates": int(node.validates)}
     return RecordDict({"numbers": MetricRecord(dict(numbers))})
@@ -84,7 +85,7 @@ def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
 def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     """Train from what the server sent and from the state that it names; keep the new state."""
     order, broadcast = order_in(content)
-    simulation, client = _job(config, node, content), node.client
+    simulation, client = _simulation(config, node, content), node.client
     states = ClientStates(node.state / order.run)
     try:
         state = {} if order.start is None else states.load(client, order.start)
@@ -107,7 +108,7 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     """How a model does on this client's validation part: counts only, nothing of a single sample."""
     if not node.validates:
         raise InputError(f"client {node.client} does not agree to evaluate models (validate=true would)")
-    simulation = _job(config, node, content)
+    simulation = _simulation(config, node, content)
     rows = simulation.federation.rows(node.client, "validation")
     if not len(rows):
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
@@ -124,20 +125,16 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})
 
 
-def _job(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
+def _simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
     """What this client needs to train: its own data, or its part of the partition."""
-    if (facts := _facts(content)) is not None:
-        return client_job(config, facts, _own(node), node.client)
+    if (facts := facts_in(content)) is not None:
+        return client_simulation(config, facts, _own(node), node.client)
     simulation = build_job(config, Given())
     if node.client >= len(simulation.federation):
         raise InputError(
             f"client={node.client}, but the partition has clients 0 to {len(simulation.federation) - 1} only"
         )
     return simulation
-
-
-def _facts(content: RecordDict) -> Facts | None:
-    return Facts.from_record(content.config_records["facts"]) if "facts" in content.config_records else None
 
 
 def _own(node: NodeOptions) -> Path:

@@ -1,5 +1,6 @@
-"""The server's side of a round: clients train elsewhere, answers are awaited, whoever is late is left out."""
+"""The engine of a federation's server: clients train elsewhere, and a round waits for their answers."""
 
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,24 +9,27 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.serial import Serial
+from eunoe.engines.serial import LocalEvaluator
 from eunoe.errors import RunFailed
-from eunoe.flower.own_data import Facts
+from eunoe.flower.own_data import Facts, facts_out
 from eunoe.flower.roster import MOST_SAMPLES, Roster
 from eunoe.flower.wire import (
     Order,
     absent,
     broadcast_out,
+    is_skipped,
     one_line,
     order_out,
-    sits_out,
     update_in,
     vectors_out,
 )
 from eunoe.metrics.forgetting import spread
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
+
+logger = logging.getLogger(__name__)
 
 
 class RemoteStates(ClientStates):
@@ -50,8 +54,8 @@ class RemoteStates(ClientStates):
         """Nothing, for the same reason."""
 
 
-class Remote(Serial):
-    """Trains clients on their own machines; evaluates here, and at the clients that agree."""
+class RemoteTrainer:
+    """Trains clients on their own machines; whoever is late is left out."""
 
     def __init__(
         self,
@@ -59,20 +63,16 @@ class Remote(Serial):
         states: RemoteStates,
         roster: Roster,
         run: str,
+        facts: Facts | None,
         *,
         timeout: float,
         quorum: int,
-        facts: Facts | None = None,
-        validate_on_clients: bool = False,
     ) -> None:
-        super().__init__(simulation, states)
-        self.remote_states, self.roster, self.run = states, roster, run
-        self.timeout, self.quorum, self.facts = timeout, quorum, facts
-        self.validate_on_clients = validate_on_clients
-        self._said = set[str]()
+        self.simulation, self.states, self.roster = simulation, states, roster
+        self.run, self.facts, self.timeout, self.quorum = run, facts, timeout, quorum
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        common = broadcast_out(broadcast) | self._common()
+        common = broadcast_out(broadcast) | facts_out(self.facts)
 
         def order(client: int) -> RecordDict:
             start = Order(self.run, self.states.accepted.get(client))
@@ -82,7 +82,7 @@ class Remote(Serial):
         for client, reply in self.roster.ask("train", clients, order, self.timeout):
             answers[client] = update = self._update(client, reply, broadcast)
             # A client that had nothing to learn from has done its duty.
-            good += update.skipped is None or (reply.has_content() and sits_out(reply.content))
+            good += update.skipped is None or (reply.has_content() and is_skipped(reply.content))
             while left and left[0] in answers:
                 yield answers.pop(left.pop(0))
         if good < min(self.quorum, len(clients)):
@@ -105,18 +105,24 @@ class Remote(Serial):
                 client, broadcast.weights, f"it trained on {update.size} samples, not on its {size}"
             )
         if keeps:
-            self.remote_states.kept.add((client, broadcast.round))
+            self.states.kept.add((client, broadcast.round))
         return update
 
-    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        """Accuracy on the validation parts of the clients that agree, from their counts."""
-        if not self.validate_on_clients:
-            return {}
+
+class ClientValidation:
+    """Evaluates a model at the clients that agree, on their validation parts."""
+
+    def __init__(self, classes: int, roster: Roster, facts: Facts | None, timeout: float) -> None:
+        self.classes, self.roster, self.facts, self.timeout = classes, roster, facts, timeout
+        self._warned = set[str]()
+
+    def measures(self, weights: Weights) -> dict[str, Any]:
+        """Accuracy and loss from the counts of the clients that answered; nothing if none did."""
         agree = sorted(client for client, member in self.roster.members.items() if member.validates)
         if not agree:
-            self._tell("no client agrees to evaluate models (validate=true in its --node-config)")
+            self._warn("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
-        content = RecordDict({"weights": vectors_out(weights.vectors()), **self._common()})
+        content = RecordDict({"weights": vectors_out(weights.vectors()), **facts_out(self.facts)})
         answers = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
         found = {client: self._counts(client, reply) for client, reply in sorted(answers.items())}
         counts = {client: count for client, count in found.items() if count is not None and count[1].sum()}
@@ -124,7 +130,7 @@ class Remote(Serial):
             return {}
         right, samples = (np.sum([count[i] for count in counts.values()], axis=0) for i in (0, 1))
         numbers = spread([count[0].sum() / count[1].sum() for count in counts.values()])
-        measures = {
+        return {
             "accuracy": float(right.sum() / samples.sum()),
             "loss": sum(count[2] for count in counts.values()) / int(samples.sum()),
             "per_class": np.where(samples > 0, right / np.maximum(samples, 1), np.nan).tolist(),
@@ -135,34 +141,47 @@ class Remote(Serial):
             },
             "by": list(counts),
         }
-        return {"validation": measures}
 
     def _counts(self, client: int, reply: Message) -> tuple[Any, Any, float] | None:
         """Right answers and samples per class and the sum of losses; None, and why, if they make no sense."""
         if reply.has_error():
-            self._tell(f"client {client} did not evaluate: {one_line(reply.error.reason)}")
+            self._warn(f"client {client} did not evaluate: {one_line(reply.error.reason)}")
             return None
         try:
             record: ConfigRecord = reply.content.config_records["counts"]
             right, samples = (np.array(record[name], np.int64) for name in ("right", "samples"))
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
-            if right.shape != (self.simulation.federation.classes,) or right.shape != samples.shape:
+            if right.shape != (self.classes,) or right.shape != samples.shape:
                 raise ValueError(f"it has counts of {right.shape} and {samples.shape} classes")
             # The bound keeps the sums over clients and classes from overflowing.
             if (right < 0).any() or (right > samples).any() or (samples > MOST_SAMPLES).any():
-                raise ValueError("its counts cannot be")
+                raise ValueError("its counts are impossible")
             if not np.isfinite(loss):
                 raise ValueError("its loss is not finite")
         except (KeyError, TypeError, ValueError) as error:
-            self._tell(f"client {client}'s evaluation cannot be read: {error}")
+            self._warn(f"client {client}'s evaluation cannot be read: {error}")
             return None
         return right, samples, loss
 
-    def _tell(self, text: str) -> None:
-        """Say something once."""
-        if text not in self._said:
-            self._said.add(text)
-            self.roster.say(f"warning: {text}")
+    def _warn(self, text: str) -> None:
+        if text not in self._warned:
+            self._warned.add(text)
+            logger.warning(text)
 
-    def _common(self) -> dict[str, ConfigRecord]:
-        return {} if self.facts is None else {"facts": self.facts.record()}
+
+class Remote(Engine):
+    """Clients train on their own machines; models are evaluated here, and at the clients that agree."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        states: RemoteStates,
+        trainer: RemoteTrainer,
+        validation: ClientValidation | None = None,
+    ) -> None:
+        super().__init__(simulation, states, trainer, LocalEvaluator(simulation))
+        self.validation = validation
+
+    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+        measures = self.validation.measures(weights) if self.validation else {}
+        return {"validation": measures} if measures else {}

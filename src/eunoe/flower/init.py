@@ -1,7 +1,8 @@
 """Writes a Flower app that is ready to run: configuration, server, client, TLS, keys and a start script."""
 
+import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,8 @@ from eunoe.errors import InputError
 from eunoe.flower import template
 from eunoe.flower.credentials import LOOPBACK, general_names, make_node_key, make_server_certificate
 
+logger = logging.getLogger(__name__)
+
 
 def init(
     folder: Path,
@@ -22,11 +25,10 @@ def init(
     hosts: Sequence[str] = LOOPBACK,
     port: int = 8443,
     config: Path | None = None,
-    say: Callable[[str], None] = lambda text: None,
 ) -> list[Path]:
     """Write the app of a federation to a new folder; give the files that were written.
 
-    What has to be otherwise than in the config is told through `say`.
+    What has to differ from the config is logged.
     """
     if nodes < 1:
         raise InputError(f"a federation needs at least 1 node, not {nodes}")
@@ -38,7 +40,7 @@ def init(
     text = template.CONFIG.format(nodes=nodes)
     if config is not None:
         given = read_config(config)
-        values = fitted(given, nodes, say)
+        values = fitted(given, nodes)
         text = config.read_text("utf-8-sig") if values == given else to_toml(values)
     facts = {"nodes": nodes, "port": port, "quorum": max(1, nodes - 1), "hosts": ", ".join(hosts)}
     files = {
@@ -75,15 +77,17 @@ def _whole(folder: Path) -> Iterator[None]:
         raise
 
 
-def fitted(values: Mapping[str, Any], nodes: int, say: Callable[[str], None]) -> dict[str, Any]:
+def fitted(values: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     """A config for so many nodes, whose paths hold wherever on this machine the apps run."""
     config = make_config(values)
     partition = config.partition
     divides = "clients" in registry.options(registry.find("partition", partition.name))
     if divides and partition.options.get("clients") != nodes:
-        say(f"partition.clients is {nodes} now, one for each node: the trial data are divided among them")
+        logger.info(
+            "partition.clients is %d now, one for each node: the trial data are divided among them", nodes
+        )
         values = apply_settings(values, [f"partition.clients={nodes}"])
     if isinstance(config.participation, int) and config.participation > nodes:
-        say(f"participation is {nodes} now: there are no more nodes")
+        logger.info("participation is %d now: there are no more nodes", nodes)
         values = apply_settings(values, [f"participation={nodes}"])
     return placed(values)

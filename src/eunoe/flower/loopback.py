@@ -192,7 +192,7 @@ class Loopback:
         return str(json.loads(path.read_text())["state"]) if path.exists() else "not started"
 
     def stop(self) -> None:
-        """End every process, nodes first so that they can say good-bye."""
+        """End every process, nodes first so that they can sign off."""
         _end(list(self.nodes.values()))
         self.nodes.clear()
         _end([self.link] if self.link is not None else [])
@@ -234,8 +234,8 @@ class Loopback:
         }
 
 
-def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> None:
-    """Run a federation on this machine as a command does; what goes wrong is one line."""
+def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
+    """Run a federation on this machine and give its run folder; an error ends the process with one line."""
     try:
         here = Loopback(folder, nodes, port, own_data)
         here.run()
@@ -245,7 +245,7 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> None:
         sys.exit(f"error: {error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe")
     except KeyboardInterrupt:
         sys.exit("interrupted; started again, the run goes on")
-    print(f"finished; what was forgotten: eunoe report {folder / here.options.folder}")
+    return folder / here.options.folder
 
 
 def _options(values: dict[str, object]) -> list[str]:

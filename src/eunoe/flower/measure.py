@@ -24,7 +24,7 @@ from torch import nn
 
 from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
-from eunoe.metrics.observer import Batches, Forgetting
+from eunoe.report.observer import Batches, Forgetting
 from eunoe.system.files import write_text
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -53,16 +53,16 @@ def measure(
     api = _api(strategy)
     if hasattr(strategy, "forgetting"):
         raise InputError(f"this {type(strategy).__name__} is measured already; call measure once")
-    watch = _Watch(model, test_data, name, None if folder is None else Path(folder))
+    recorder = _Recorder(model, test_data, name, None if folder is None else Path(folder))
     reason = _privacy(strategy) if private is None else ("private=True was given" if private else "")
     if reason:
-        watch.hide(reason)
+        recorder.hide(reason)
     configure, aggregate = getattr(strategy, api.configure), getattr(strategy, api.aggregate)
 
     @functools.wraps(configure)
     def configured(*args: Any, **kwargs: Any) -> Any:
         given, _ = _in_order(configure, args, kwargs)
-        watch.start(api.sent(given[1]))
+        recorder.start(api.sent(given[1]))
         return configure(*args, **kwargs)
 
     @functools.wraps(aggregate)
@@ -70,17 +70,17 @@ def measure(
         given, names = _in_order(aggregate, args, kwargs)
         # An iterator would be empty after we looked, and aggregation empties the records it reads.
         given[1] = list(given[1])
-        watch.local(api.received(given[1], watch.names))
+        recorder.local(api.received(given[1], recorder.names))
         unnamed = len(given) - len(names)
         result = aggregate(*given[:unnamed], **dict(zip(names, given[unnamed:], strict=True)))
-        watch.merged(given[0], None if result[0] is None else api.sent(result[0]))
+        recorder.merged(given[0], None if result[0] is None else api.sent(result[0]))
         return result
 
     # On the object, not around it: the strategy's own loop calls self.aggregate_train and must find these.
     for attribute, value in {
         api.configure: configured,
         api.aggregate: aggregated,
-        "forgetting": watch.forgetting,
+        "forgetting": recorder.forgetting,
     }.items():
         setattr(strategy, attribute, value)
     return strategy
@@ -151,7 +151,7 @@ def _privacy(strategy: object) -> str:
     return ""
 
 
-class _Watch:
+class _Recorder:
     """Carries models from Flower's records into the recorder of forgetting."""
 
     def __init__(self, model: nn.Module, data: Batches, name: str, folder: Path | None) -> None:

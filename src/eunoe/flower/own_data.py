@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 import numpy as np
-from flwr.app import ConfigRecord
+from flwr.app import ConfigRecord, RecordDict
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
@@ -56,6 +56,16 @@ class Facts(Options):
     def record(self) -> ConfigRecord:
         values = self.model_dump(exclude_none=True)
         return ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
+
+
+def facts_out(facts: Facts | None) -> dict[str, ConfigRecord]:
+    """The part of a message that tells clients the facts, if they need any."""
+    return {} if facts is None else {"facts": facts.record()}
+
+
+def facts_in(content: RecordDict) -> Facts | None:
+    """The facts in a message, if it has any."""
+    return Facts.from_record(content.config_records["facts"]) if "facts" in content.config_records else None
 
 
 @dataclass(frozen=True)
@@ -111,7 +121,7 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
     return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
 
 
-def client_job(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
+def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
     """All that a client needs to train on its own data."""
     simulation = build_job(config, Given(federation=client_federation(config, facts, path, client)))
     return replace(simulation, context=replace(simulation.context, mean_size=facts.mean_size))

@@ -6,6 +6,7 @@ and come back may have lost what it was told, so it is asked again who it is and
 same client in the same round gives the same bits.
 """
 
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -17,7 +18,8 @@ from flwr.serverapp import Grid
 from eunoe.errors import RunFailed
 from eunoe.flower.wire import one_line
 
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
+
 POLL_SECONDS = 0.5
 # More than any client has; sums over clients stay far from the largest integer.
 MOST_SAMPLES = 10**9
@@ -41,10 +43,9 @@ class Roster:
         grid: Grid,
         clients: int,
         question: RecordDict,
-        say: Say,
         keys: Mapping[int, bytes] | None = None,
     ) -> None:
-        self.grid, self.clients, self.say = grid, clients, say
+        self.grid, self.clients = grid, clients
         self.members: dict[int, Member] = {}
         self._question, self._keys = question, keys
         # Nodes that are online, each with the message that asks it who it is until it has answered.
@@ -90,7 +91,7 @@ class Roster:
                 problem = self._objection(client, size, key)
         if problem:
             self._refused[node] = client, problem
-            self.say(f"warning: {problem}")
+            logger.warning(problem)
         else:
             self.members[client] = Member(node, size, bool(validates))
             self._refused.pop(node, None)
@@ -103,7 +104,7 @@ class Roster:
             return f"a node says that it is client {client} but does not have the key of node-{client}.pub"
         # Without facts the clients have parts of a partition, whose sizes the server knows.
         if "facts" in self._question and not 1 <= size <= MOST_SAMPLES:
-            return f"client {client} says that it trains on {size} samples; 1 to {MOST_SAMPLES} can be"
+            return f"client {client} says that it trains on {size} samples; it must be 1 to {MOST_SAMPLES}"
         if client in self.members:
             return f"two nodes say that they are client {client}; the second is not used"
         return ""
@@ -123,7 +124,7 @@ class Roster:
         text = f"after {seconds:g} s these clients have not joined: {', '.join(missing)}{reasons}"
         if len(self.members) < least:
             raise RunFailed(text)
-        self.say(f"warning: {text}")
+        logger.warning(text)
 
     def ask(
         self, kind: str, clients: Sequence[int], content: Callable[[int], RecordDict], seconds: float

@@ -5,7 +5,11 @@ goes on at its last checkpoint.
 """
 
 import json
+import logging
 import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal
 
@@ -22,15 +26,18 @@ from eunoe.config.settings import read_config
 from eunoe.data.federation import Integers
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.credentials import read_node_key
-from eunoe.flower.engine import Remote, RemoteStates
-from eunoe.flower.own_data import Facts, server_federation
-from eunoe.flower.roster import Roster, Say
+from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
+from eunoe.flower.own_data import Facts, facts_out, server_federation
+from eunoe.flower.roster import Roster
 from eunoe.runs.assembly import Given, assemble, load_data, resolved
 from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
-from eunoe.runs.run import Run, check_config, check_data, execute
+from eunoe.runs.resuming import check_config, check_data
+from eunoe.runs.run import Run, execute
 from eunoe.system.files import write_text
 from eunoe.training.simulation import Simulation
+
+logger = logging.getLogger(__name__)
 
 
 class RunOptions(Options):
@@ -61,7 +68,8 @@ def server_app(config_path: Path) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            serve(grid, make_config(read_config(config_path)), run_options(context.run_config), _say)
+            with _shown():
+                serve(grid, make_config(read_config(config_path)), run_options(context.run_config))
         except EunoeError as error:
             # Flower shows where an exception came from; this one says all by itself.
             raise error.with_traceback(None) from None
@@ -77,7 +85,7 @@ def run_options(values: Any) -> RunOptions:
         raise InputError(f"[tool.flwr.app.config]: {explain(error)}") from None
 
 
-def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
+def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     """Run a federation to its end, from its last checkpoint if it has one."""
     check_folder(options.folder)
     # Clients keep two states, so the server must not fall behind them by more than one round.
@@ -86,10 +94,10 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
         raise InputError("with data = 'own' no client is asked for its test part: set split.test to 0")
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
     # What is wrong shows now, if it can be seen before all clients have come.
-    simulation = checked_job(config, Given(), options, say) if facts is None else None
-    question = RecordDict({} if facts is None else {"facts": facts.record()})
-    roster = Roster(grid, options.clients, question, say, node_keys(options))
-    say(f"waiting for {options.clients} clients")
+    simulation = checked_simulation(config, Given(), options) if facts is None else None
+    question = RecordDict({**facts_out(facts)})
+    roster = Roster(grid, options.clients, question, node_keys(options))
+    logger.info("waiting for %d clients", options.clients)
     sizes = declared_before(options.folder)
     # How much data clients have of their own is known once they all have said it.
     roster.wait(options.join_timeout, options.clients if facts and sizes is None else options.quorum)
@@ -99,24 +107,24 @@ def serve(grid: Grid, config: Config, options: RunOptions, say: Say) -> Run:
             sizes = np.array([roster.members[client].size for client in range(options.clients)])
         given = Given(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
-    simulation = simulation or checked_job(config, given, options, say)
-    engine = Remote(
-        simulation,
-        RemoteStates(options.folder / "states"),
-        roster,
-        run_name(options.folder),
-        timeout=options.timeout,
-        quorum=options.quorum,
-        facts=facts,
-        validate_on_clients=options.validate_on_clients and facts is not None,
+    simulation = simulation or checked_simulation(config, given, options)
+    states, run = RemoteStates(options.folder / "states"), run_name(options.folder)
+    trainer = RemoteTrainer(
+        simulation, states, roster, run, facts, timeout=options.timeout, quorum=options.quorum
     )
-    return execute(config, given, simulation, options.folder, lambda record: say(line(record)), say, engine)
+    validation = None
+    if options.validate_on_clients and facts is not None:
+        validation = ClientValidation(simulation.federation.classes, roster, facts, options.timeout)
+    engine = Remote(simulation, states, trainer, validation)
+    return execute(
+        config, given, simulation, options.folder, lambda record: logger.info(line(record)), engine
+    )
 
 
 def assemble_for(
     options: RunOptions, config: Config, given: Given | None = None
 ) -> tuple[Simulation, list[str]]:
-    """The job of a federation's server, and what it warns of."""
+    """The simulation of a federation's server, and what it warns of."""
     simulation, warnings = assemble(config, given)
     if len(simulation.federation) != options.clients:
         raise InputError(
@@ -126,14 +134,14 @@ def assemble_for(
     return simulation, warnings
 
 
-def checked_job(config: Config, given: Given, options: RunOptions, say: Say) -> Simulation:
-    """The job of a federation's server, if it also fits the run that the folder may hold."""
+def checked_simulation(config: Config, given: Given, options: RunOptions) -> Simulation:
+    """The simulation of a federation's server, if it also fits the run that the folder may hold."""
     simulation, warnings = assemble_for(options, config, given)
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(config, given)))
-        check_data(options.folder, simulation, say)
+        check_data(options.folder, simulation)
     for warning in warnings:
-        say(f"warning: {warning}")
+        logger.warning(warning)
     return simulation
 
 
@@ -178,5 +186,20 @@ def line(record: Record) -> str:
     return ", ".join(parts)
 
 
-def _say(text: str) -> None:
-    print(text, flush=True)
+@contextmanager
+def _shown() -> Iterator[None]:
+    """Show what the library logs, a line each, where Flower takes up what its apps print."""
+    library, lines = logging.getLogger("eunoe"), logging.StreamHandler(sys.stdout)
+    lines.setFormatter(_Lines())
+    library.setLevel(logging.INFO)
+    library.addHandler(lines)
+    try:
+        yield
+    finally:
+        library.removeHandler(lines)
+
+
+class _Lines(logging.Formatter):
+    def format(self, record: logging.LogRecord) -> str:
+        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
+        return f"{level}{record.getMessage()}"

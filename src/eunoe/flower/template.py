@@ -103,7 +103,8 @@ PORT = {port}
 OWN_DATA: list[str] = []
 
 if __name__ == "__main__":
-    start(Path(__file__).parent, NODES, PORT, OWN_DATA)
+    run = start(Path(__file__).parent, NODES, PORT, OWN_DATA)
+    print(f"finished; what was forgotten: eunoe report {{run}}")
 '''
 
 IGNORED = """\
@@ -119,8 +120,8 @@ IGNORED = """\
 # The same list is in docs/flower.md.
 LEARNS = """\
 - From every client: how many samples it trains on, its trained model, how many steps that took, and its loss
-  on one batch before and after. A model alone can tell much of its data: under losses that leave out the
-  classes that a client lacks (tce, wsm), the classifier's rows of those classes come back as they were.
+  on one batch before and after. A model alone reveals much about its data: under losses that leave out the
+  classes that a client lacks (tce, wsm), the classifier's rows of those classes come back unchanged.
 - `validate=true` on a node: how many validation samples it has of each class, how many of them the model gets
   right, and their summed loss.
 - Method flashback: how many samples of each class it trains on; with `knowledge = "relative"` the shares,
@@ -128,7 +129,7 @@ LEARNS = """\
 - Method labelwise: which classes it trains on.
 - Methods scaffold and fedcurv: further vectors as long as the model, computed from its data. Method fednova:
   a number for its work.
-- `training.single_class = "skip"`: whoever sits out has a single class; not which one.
+- `training.single_class = "skip"`: a skipped client has a single class; not which one.
 - An error on a node: its text, which may name paths, labels and classes.
 """
 
@@ -142,7 +143,7 @@ README = """\
     python start.py
 
 starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1 and shows what the server says. Results are in
-`run/`: `eunoe report run` makes the page. Started again, an interrupted run goes on.
+`run/`: `eunoe report run` writes the report. Started again, an interrupted run goes on.
 
 Nodes prove who they are by their keys, but Flower's commands need no login. While the server runs, every user
 of this machine can start a run at port {port}, and so run code as you: take a machine whose users you trust.

@@ -61,12 +61,11 @@ def order_in(content: RecordDict) -> tuple[Order, Broadcast]:
 
 def weights_in(record: ArrayRecord) -> Weights:
     """A model's three vectors."""
-    found = vectors_in(record)
-    return Weights.from_vectors(found)
+    return Weights.from_vectors(vectors_in(record))
 
 
 def update_out(update: Update, keeps_state: bool) -> RecordDict:
-    """A client's answer; one that sat out sends only that it did."""
+    """A client's answer; one that was skipped sends only that."""
     if update.skipped is not None:
         return RecordDict({"skipped": ConfigRecord()})
     numbers = {
@@ -87,27 +86,27 @@ def update_out(update: Update, keeps_state: bool) -> RecordDict:
     )
 
 
-def sits_out(content: RecordDict) -> bool:
-    """Whether a client says that there is nothing for it to learn."""
+def is_skipped(content: RecordDict) -> bool:
+    """Whether a client was skipped: there is nothing for it to learn."""
     return "skipped" in content.config_records
 
 
 def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
-    if sits_out(content):
+    if is_skipped(content):
         return absent(client, start, SKIPPED), False
     try:
         weights = weights_in(content.array_records["weights"])
-        for lane, expected in start.vectors().items():
-            value: Tensor = getattr(weights, lane)
-            if value.shape != expected.shape or value.dtype != expected.dtype:
+        found, expected = weights.vectors(), start.vectors()
+        for name, value in found.items():
+            like = expected[name]
+            if value.shape != like.shape or value.dtype != like.dtype:
                 raise ValueError(
-                    f"{lane} are {value.dtype} {list(value.shape)}, "
-                    f"not {expected.dtype} {list(expected.shape)}"
+                    f"{name} are {value.dtype} {list(value.shape)}, not {like.dtype} {list(like.shape)}"
                 )
         uploads = vectors_in(content.array_records["uploads"])
         if not all(value.is_floating_point() for value in uploads.values()):
-            raise ValueError("an upload is no vector of floats")
+            raise ValueError("an upload is not a vector of floats")
         numbers = content.metric_records["numbers"]
         update = Update(
             client,
@@ -139,12 +138,12 @@ def absent(client: int, start: Weights, reason: str) -> Update:
 def _number(record: MetricRecord, name: str) -> float:
     value = record[name]
     if not isinstance(value, int | float):
-        raise ValueError(f"{name} is no number")
+        raise ValueError(f"{name} is not a number")
     return float(value)
 
 
 def _count(record: MetricRecord, name: str) -> int:
     value = record[name]
     if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{name} is no count")
+        raise ValueError(f"{name} is not a count")
     return value

@@ -1,1 +1,8 @@
-"""What is measured of a model: accuracy, and what it forgets."""
+"""What is measured of a model, and what the author of another metric imports."""
+
+from eunoe.metrics.base import Metric as Metric
+from eunoe.metrics.base import Place as Place
+from eunoe.metrics.base import PlaceMetric as PlaceMetric
+from eunoe.metrics.base import Predictions as Predictions
+from eunoe.metrics.base import Rows as Rows
+from eunoe.metrics.base import Snapshot as Snapshot

@@ -1,22 +1,31 @@
-"""How good a model is: on the test set, and on the clients' own parts together and one by one."""
+"""Evaluates the model of a round and asks metrics for their numbers."""
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from eunoe.core.flat_model import Weights
-from eunoe.data.federation import Part
-from eunoe.engines.base import Engine, Predictions, Rows
-from eunoe.metrics.forgetting import per_class_accuracy, spread
-from eunoe.training.simulation import Simulation
+from eunoe.data.federation import Federation, Part
+from eunoe.metrics.base import Evaluator, Metric, Place, Rows, Snapshot
+from eunoe.metrics.named import BY_PLACE
 
 
-class Evaluator:
-    """Evaluates models of one job on its test set and on what its clients keep to validate and to test on."""
+class RoundMetrics:
+    """Shows metrics the model of a round on the test set and on what clients keep to validate and test on."""
 
-    def __init__(self, simulation: Simulation, validation: bool = True, test: bool = True) -> None:
-        federation = simulation.federation
-        self.simulation = simulation
+    def __init__(
+        self,
+        metrics: Mapping[str, Metric],
+        federation: Federation,
+        seed: int,
+        *,
+        validation: bool = True,
+        test: bool = True,
+    ) -> None:
+        self.federation, self.seed = federation, seed
+        self.metrics = {name: metric for name, metric in metrics.items() if metric.possible(federation)}
         self.places: dict[str, Rows] = {}
         parts: tuple[tuple[str, Part, bool], ...] = (
             ("validation", "validation", validation),
@@ -29,32 +38,59 @@ class Evaluator:
         if test and len(federation.data.test):
             self.places["test"] = Rows("test", np.arange(len(federation.data.test)))
 
-    def __call__(self, engine: Engine, weights: Weights) -> dict[str, dict[str, Any]]:
-        """Accuracy, cross-entropy and per-class accuracy by place; for clients also how they differ."""
-        here = {
-            name: self.measures(place, engine.evaluate([weights], place)[0])
-            for name, place in self.places.items()
-        }
-        return here | engine.measured_elsewhere(weights)
+    def __call__(
+        self,
+        evaluator: Evaluator,
+        round: int,
+        weights: Weights,
+        elsewhere: Mapping[str, Mapping[str, Any]] | None = None,
+    ) -> dict[str, Any]:
+        """What the record of a round says of its model; `elsewhere` are numbers on data that are not here."""
+        logits = any("logits" in metric.needs for metric in self.metrics.values())
+        (places,) = evaluate_at(evaluator, self.federation, [weights], self.places, logits)
+        own = {}
+        for name, metric in self.metrics.items():
+            if rows := metric.rows(self.federation, (), self.seed):
+                (own[name],) = evaluate_at(
+                    evaluator, self.federation, [weights], rows, "logits" in metric.needs
+                )
+        shown = Snapshot(round, "merged", places, weights.parameters, elsewhere=elsewhere or {})
+        return record_of(self.metrics, shown, own)
 
-    def measures(self, place: Rows, predictions: Predictions) -> dict[str, Any]:
-        """What the record of a round says of the predictions on a place."""
-        labels = self.simulation.federation.samples(place.source).y.numpy()[place.rows]
-        right = predictions.classes == labels
-        measures: dict[str, Any] = {
-            "accuracy": float(right.mean()),
-            "loss": float(predictions.losses.mean()),
-            "per_class": per_class_accuracy(
-                predictions.classes, labels, self.simulation.federation.classes
-            ).tolist(),
-        }
-        if place.owners is not None:
-            _, owner = np.unique(place.owners, return_inverse=True)
-            by_client = np.bincount(owner, right) / np.bincount(owner)
-            numbers = spread(by_client)
-            measures["clients"] = {
-                "mean": numbers.mean,
-                "deviation": numbers.deviation,
-                "worst_tenth": numbers.worst_tenth,
-            }
-        return measures
+
+def evaluate_at(
+    evaluator: Evaluator,
+    federation: Federation,
+    models: Sequence[Weights],
+    where: Mapping[str, Rows],
+    logits: bool = False,
+) -> list[dict[str, Place]]:
+    """What each model says at each of these places."""
+    found: list[dict[str, Place]] = [{} for _ in models]
+    for name, rows in where.items():
+        labels = federation.samples(rows.source).y.numpy()[rows.rows]
+        said = evaluator.evaluate(models, replace(rows, logits=logits))
+        for places, predictions in zip(found, said, strict=True):
+            places[name] = Place(predictions, labels, federation.classes, rows.owners)
+    return found
+
+
+def record_of(
+    metrics: Mapping[str, Metric], shown: Snapshot, own: Mapping[str, Mapping[str, Place]] | None = None
+) -> dict[str, Any]:
+    """What metrics say of a model: the standard numbers by place, then the sections of other metrics.
+
+    `own` has the places that are a metric's own, by its name.
+    """
+    by_place: dict[str, Any] = {name: {} for name in shown.places}
+    sections: dict[str, Any] = {}
+    for name, metric in metrics.items():
+        metric.reset()
+        metric.update(replace(shown, places={**shown.places, **(own or {}).get(name, {})}))
+        found = metric.compute()
+        if name in BY_PLACE:
+            for place, value in found.items():
+                by_place[place][name] = value
+        elif found:
+            sections[name] = dict(found)
+    return {**by_place, **shown.elsewhere, **sections}

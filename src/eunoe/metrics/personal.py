@@ -5,18 +5,15 @@ predicts argmax z_c there, and argmax z_c + log p_c with p the shares of its tra
 prior nor the draw looks at what the client is tested on beyond the class of each test sample.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from pydantic import Field, PrivateAttr
 
-from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
-from eunoe.engines.base import Engine, Rows
-from eunoe.training.simulation import Simulation
-
-Integers = NDArray[np.int64]
+from eunoe.data.federation import Federation
+from eunoe.metrics.base import Integers, Metric, Rows, Snapshot
 
 
 def personal_rows(
@@ -34,22 +31,32 @@ def personal_rows(
     return np.concatenate(parts)
 
 
-def personal_accuracy(simulation: Simulation, engine: Engine, weights: Weights, size: int) -> dict[str, Any]:
-    """Accuracy on the clients' parts of the test set, with and without priors; empty if none has any."""
-    federation = simulation.federation
-    labels = federation.data.test.y.numpy()
-    by_class = [np.flatnonzero(labels == label) for label in range(federation.classes)]
-    parts = [
-        personal_rows(by_class, own, size, generator(simulation.context.seed, "personal test", client=client))
-        for client, own in enumerate(federation.all_counts())
-    ]
-    rows, owners = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
-    if not len(rows):
-        return {}
-    right = {
-        name: engine.evaluate([weights], Rows("test", rows, owners, prior))[0].classes == labels[rows]
-        for name, prior in (("without_prior", False), ("with_prior", True))
-    }
-    # Clients have equally many samples, so the mean over samples is the mean over clients.
-    accuracy = {name: float(hits.mean()) for name, hits in right.items()}
-    return {"personal": {"clients": len(np.unique(owners)), **accuracy}}
+class Personal(Metric):
+    """Accuracy on test samples in each client's label mix, with and without the client's class shares."""
+
+    samples: int = Field(ge=1, description="Test samples of each client.")
+    _found: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
+        labels = federation.data.test.y.numpy()
+        by_class = [np.flatnonzero(labels == label) for label in range(federation.classes)]
+        parts = [
+            personal_rows(by_class, own, self.samples, generator(seed, "personal test", client=client))
+            for client, own in enumerate(federation.all_counts())
+        ]
+        rows, owners = np.concatenate(parts), np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+        if not len(rows):
+            return {}
+        priors = {"without_prior": False, "with_prior": True}
+        return {name: Rows("test", rows, owners, prior) for name, prior in priors.items()}
+
+    def update(self, model: Snapshot) -> None:
+        self._found = {}
+        for name in ("without_prior", "with_prior"):
+            if place := model.places.get(name):
+                # Clients have equally many samples, so the mean over samples is the mean over clients.
+                owners = len(np.unique(place.owners)) if place.owners is not None else 0
+                self._found |= {"clients": owners, name: float(place.right.mean())}
+
+    def compute(self) -> Mapping[str, Any]:
+        return self._found

@@ -1,18 +1,17 @@
-"""Runs side by side: mean and spread over seeds, as a table."""
+"""Runs side by side: a row for each setting, with the values of its seeds."""
 
-import csv
-import io
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from eunoe.cli.tables import is_number
 from eunoe.core.batches import samples_trained
-from eunoe.records.reader import group_key, settings
-from eunoe.report.rows import deviation
-from eunoe.runs.run import Run
+from eunoe.errors import InputError, nearest
+from eunoe.records import statistics
+from eunoe.records.groups import group_key, settings
+from eunoe.records.reader import RunRecords
+from eunoe.records.tables import Table
 
 # What a table says of a run that diverged.
 NOT_CONVERGED = "NC"
@@ -28,9 +27,8 @@ class Column:
     optional: bool = False
 
 
-COLUMNS = (
-    Column("accuracy", "accuracy"),
-    Column("forgetting", "forgetting", 4),
+MAIN = (Column("accuracy", "accuracy"), Column("forgetting", "forgetting", 4))
+FURTHER = (
     Column("FedNTD score", "fedntd"),
     Column("worst tenth", "worst_tenth"),
     Column("on clients' tests", "client_test", optional=True),
@@ -41,13 +39,81 @@ COLUMNS = (
     Column("passes", "passes", 2),
     Column("seconds", "seconds", 1),
 )
+COLUMNS = (*MAIN, *FURTHER)
 
 
-def numbers(run: Run) -> dict[str, float]:
+@dataclass(frozen=True)
+class Row:
+    """Runs that differ in their seed only: how they ended, and the values of each metric over the seeds."""
+
+    title: str
+    seeds: tuple[int, ...]
+    ended: str
+    values: Mapping[str, Sequence[float]]
+
+    def mean(self, metric: str) -> float:
+        """The mean over the seeds; NaN if it was not measured or a run diverged or failed."""
+        return math.nan if self._void(metric) else statistics.mean(self.values.get(metric, ()))
+
+    def std(self, metric: str) -> float:
+        """The standard deviation over the seeds (n - 1)."""
+        return math.nan if self._void(metric) else statistics.deviation(self.values.get(metric, ()))
+
+    def cell(self, column: Column) -> str:
+        """Mean ± standard deviation, or how a run ended that has none."""
+        if self._void(column.metric):
+            return self.ended
+        return statistics.mean_std(self.values.get(column.metric, ()), column.digits)
+
+    def _void(self, metric: str) -> bool:
+        return bool(self.ended) and metric != "seconds"
+
+
+class Comparison:
+    """Runs side by side; as text the main numbers, in a notebook all of them."""
+
+    def __init__(self, runs: Sequence[RunRecords]) -> None:
+        groups: dict[str, list[RunRecords]] = {}
+        for run in runs:
+            groups.setdefault(group_key(run.checked_config), []).append(run)
+        titles = _titles([members[0] for members in groups.values()])
+        self.rows = [_row(*pair) for pair in zip(titles, groups.values(), strict=True)]
+        self._runs = list(runs)
+        own = dict.fromkeys(name for run in runs for name in run.own_metrics)
+        self.columns = tuple(
+            column
+            for column in (*COLUMNS, *(Column(name, name, 4) for name in own))
+            if not column.optional or any(np.isfinite(row.values[column.metric]).any() for row in self.rows)
+        )
+
+    def table(self, columns: Sequence[Column] | None = None) -> Table:
+        """The numbers as text: those of some columns, or of all."""
+        shown = self.columns if columns is None else columns
+        rows = [
+            [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
+        ]
+        return Table(["run", "seeds", *(column.title for column in shown)], rows, legend(self._runs, shown))
+
+    def named(self, names: Sequence[str]) -> list[Column]:
+        """The columns of these titles or metrics."""
+        known = {name: column for column in self.columns for name in (column.metric, column.title)}
+        for name in names:
+            if name not in known:
+                raise InputError(f"there is no column {name!r}: {nearest(name, known)}")
+        return [known[name] for name in names]
+
+    def __repr__(self) -> str:
+        return self.table(MAIN).text()
+
+    def _repr_html_(self) -> str:
+        return self.table().html()
+
+
+def numbers(run: RunRecords) -> dict[str, float]:
     """The numbers of one run that are compared."""
     # What a federation that was only watched costs is not known.
-    records = [record for record in run.records if "sizes" in record]
-    training = run.config.training
+    records = [record for record in run.metrics if "sizes" in record]
+    training = run.checked_config.training
     plain = sum(
         samples_trained(size, steps, training)
         for r in records
@@ -55,7 +121,7 @@ def numbers(run: Run) -> dict[str, float]:
     )
     return {
         "accuracy": run.accuracy,
-        "forgetting": run.forgetting,
+        "forgetting": run.round_forgetting,
         "fedntd": run.final("forgetting.fedntd"),
         "worst_tenth": run.final("validation.clients.worst_tenth"),
         "client_test": run.final("client_test.accuracy"),
@@ -67,102 +133,48 @@ def numbers(run: Run) -> dict[str, float]:
         if plain
         else float("nan"),
         "seconds": run.status.get("seconds", float("nan")),
+        **{name: run.final(name) for name in run.own_metrics},
     }
 
 
-def table(runs: Sequence[Run], columns: Sequence[Column] = COLUMNS) -> tuple[list[str], list[list[str]]]:
-    """Headings and rows: one row per group of runs that differ in their seed only."""
-    groups: dict[str, list[Run]] = {}
-    for run in runs:
-        groups.setdefault(group_key(run.config), []).append(run)
-    known = {id(run): numbers(run) for run in runs}
-    shown = [c for c in columns if not c.optional or any(np.isfinite(n[c.metric]) for n in known.values())]
-    rows = []
-    for title, members in zip(_titles(list(groups.values())), groups.values(), strict=True):
-        states = {run.status["state"] for run in members}
-        ended = NOT_CONVERGED if "diverged" in states else "failed" if "failed" in states else ""
-        values = [known[id(run)] for run in members]
-        cells = [
-            ended
-            if ended and column.metric != "seconds"
-            else written([value[column.metric] for value in values], column.digits)
-            for column in shown
-        ]
-        rows.append([title, str(len({run.config.seed for run in members})), *cells])
-    return ["run", "seeds", *(column.title for column in shown)], rows
-
-
-def legend(runs: Sequence[Run]) -> str:
-    """What the numbers of the table are, in a line."""
-    last = {min(max(run.config.evaluation.last, 1), len(run.records)) for run in runs}
+def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> str:
+    """What the numbers of some columns are, in a line."""
+    last = {min(max(run.checked_config.evaluation.last, 1), len(run.metrics)) for run in runs}
     rounds = f"last {last.pop()}" if len(last) == 1 else "last"
-    lengths = sorted({len(run.records) for run in runs})
-    apart = f"the runs are of different length: {', '.join(map(str, lengths))} rounds; " * (len(lengths) > 1)
-    return apart + (
-        f"accuracy on the test set, FedNTD score and worst tenth (of clients): means of the {rounds} rounds; "
-        "forgetting: of all rounds; MB: a round; passes: work against plain training"
-    )
+    lengths = sorted({len(run.metrics) for run in runs})
+    shown = {column.metric for column in columns}
+    words = [f"the runs are of different length: {', '.join(map(str, lengths))} rounds"] * (len(lengths) > 1)
+    at_end = {
+        "accuracy": "accuracy on the test set",
+        "fedntd": "FedNTD score",
+        "worst_tenth": "worst tenth (of clients)",
+        **dict.fromkeys(shown - {column.metric for column in COLUMNS}, "own metrics"),
+    }
+    means = list(dict.fromkeys(text for metric, text in at_end.items() if metric in shown))
+    words += [f"{', '.join(means)}: means of the {rounds} rounds"] if means else []
+    words += ["forgetting: mean of all rounds"] * ("forgetting" in shown)
+    words += ["MB: a round"] * ("up" in shown or "down" in shown)
+    words += ["passes: work against plain training"] * ("passes" in shown)
+    return "; ".join(words)
 
 
-def _titles(groups: Sequence[Sequence[Run]]) -> list[str]:
+def _row(title: str, members: Sequence[RunRecords]) -> Row:
+    states = {run.status["state"] for run in members}
+    ended = NOT_CONVERGED if "diverged" in states else "failed" if "failed" in states else ""
+    found = [numbers(run) for run in members]
+    metrics = dict.fromkeys(metric for one in found for metric in one)
+    values = {metric: [one.get(metric, math.nan) for one in found] for metric in metrics}
+    return Row(title, tuple(sorted({run.checked_config.seed for run in members})), ended, values)
+
+
+def _titles(groups: Sequence[RunRecords]) -> list[str]:
     """A title for each group; those of one title are told apart by the settings in which they differ."""
     titles = []
-    for group in groups:
-        mine, title = settings(group[0].config), group[0].config.title
-        alike = [settings(other[0].config) for other in groups if other[0].config.title == title]
+    for run in groups:
+        mine, title = settings(run.checked_config), run.checked_config.title
+        alike = [settings(other.checked_config) for other in groups if other.checked_config.title == title]
         keys = sorted(
             {key for other in alike for key in {**mine, **other} if mine.get(key) != other.get(key)}
         )
         titles.append(", ".join([title, *(f"{key}={mine.get(key, 'none')}" for key in keys)]))
     return titles
-
-
-def written(values: Sequence[float], digits: int) -> str:
-    """Mean ± standard deviation over seeds (n - 1), or the one number there is."""
-    known = [value for value in values if np.isfinite(value)]
-    if not known:
-        return "–"
-    if len(known) == 1:
-        return f"{known[0]:.{digits}f}"
-    return f"{np.mean(known):.{digits}f} ± {deviation(known):.{digits}f}"
-
-
-def as_markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
-
-
-def as_csv(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Comma-separated values, one number in a cell: deviations over seeds have columns of their own."""
-    columns = []
-    for heading, *cells in zip(headings, *rows, strict=True):
-        # Names may have any sign in them, so what is taken apart is a number and its deviation.
-        halves = [cell.partition(" ± ") if is_number(cell) else (cell, "", "") for cell in cells]
-        columns.append([heading, *("" if mean == "–" else mean for mean, _, _ in halves)])
-        if any(sign for _, sign, _ in halves):
-            columns.append([f"{heading} ±", *(spread for _, _, spread in halves)])
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
-    return text.getvalue().rstrip("\n")
-
-
-def as_latex(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A LaTeX tabular."""
-    special = {c: f"\\{c}" for c in "&%$#_{}"} | {
-        "±": "$\\pm$",
-        "–": "--",
-        "·": "$\\cdot$",
-        "\\": "\\textbackslash{}",
-        "~": "\\textasciitilde{}",
-        "^": "\\textasciicircum{}",
-    }
-
-    def line(cells: Sequence[str]) -> str:
-        return " & ".join("".join(special.get(c, c) for c in cell) for cell in cells) + r" \\"
-
-    body = "\n".join(line(row) for row in rows)
-    spec = "l" + "r" * (len(headings) - 1)
-    return (
-        f"\\begin{{tabular}}{{{spec}}}\n\\hline\n{line(headings)}\n\\hline\n{body}\n\\hline\n\\end{{tabular}}"
-    )

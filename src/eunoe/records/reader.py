@@ -27,27 +27,36 @@ timings.jsonl, one line per round, seconds by step:
 partition.json:
     {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null}
 
-config.toml and environment.json are the run's settings and where it ran.
-All but metrics.jsonl may be missing; the page leaves out what was not measured.
+A metric of the user's own has a number, or an object of numbers, under its name in metrics.jsonl.
+config.toml, environment.json and status.json are the run's settings, where it ran and how far it came.
+All but config.toml may be missing; the report leaves out what was not measured.
 """
 
 import json
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.config.paths import placed
-from eunoe.config.schema import RESUMABLE, Config, make_config
+from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
-from eunoe.runs.folder import read_run_config
+from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.system.files import read_lines
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
+
+# What every run may record of a round; further keys are metrics of the user's own.
+RECORDED = {
+    *("schema", "round", "lr", "clients", "sizes", "steps", "loss_before", "loss_after", "update_norms"),
+    *("forwards", "backwards", "dropped", "bytes_up", "bytes_down", "server", "warnings"),
+    *("validation", "test", "client_test", "forgetting", "personal"),
+}
 
 
 def numbers(values: Any) -> Array:
@@ -57,7 +66,7 @@ def numbers(values: Any) -> Array:
 
 @dataclass(frozen=True)
 class RunRecords:
-    """All that is known about one run; runs of the same label are the seeds of one setting."""
+    """All that one run recorded; runs of the same label are the seeds of one setting."""
 
     label: str
     metrics: Sequence[Record]
@@ -67,6 +76,53 @@ class RunRecords:
     environment: Mapping[str, Any] = field(default_factory=dict)
     label_counts: Array | None = None
     class_names: Sequence[str] | None = None
+    status: Mapping[str, Any] = field(default_factory=lambda: {"state": "running", "round": 0, "reason": ""})
+
+    @cached_property
+    def checked_config(self) -> Config:
+        """The configuration, validated."""
+        return make_config(self.config)
+
+    def series(self, path: str) -> tuple[NDArray[np.int64], Array]:
+        """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
+        rounds, values = [], []
+        for record in self.metrics:
+            value: Any = record
+            for key in path.split("."):
+                value = value.get(key) if isinstance(value, Mapping) else None
+            if value is not None:
+                rounds.append(record["round"])
+                values.append(np.atleast_1d(numbers(value)))
+        flat = np.array([v[0] if len(v) == 1 else v for v in values]) if values else np.empty(0)
+        return np.array(rounds, np.int64), flat
+
+    def final(self, path: str) -> float:
+        """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
+        rounds, values = self.series(path)
+        return mean_at_end(values, rounds, self.checked_config.evaluation.last)
+
+    @property
+    def accuracy(self) -> float:
+        """Mean test accuracy over the last rounds."""
+        return self.final("test.accuracy")
+
+    @property
+    def round_forgetting(self) -> float:
+        """Mean round forgetting over the whole run."""
+        rounds, values = self.series("forgetting.round")
+        return mean_over_rounds(values, rounds)
+
+    @cached_property
+    def own_metrics(self) -> list[str]:
+        """The user's own metrics, as `name` or `name.part`."""
+        found: set[str] = set()
+        for record in self.metrics:
+            for name in record.keys() - RECORDED:
+                value, parts = record[name], {name: record[name]}
+                if isinstance(value, Mapping):
+                    parts = {f"{name}.{key}": inner for key, inner in value.items()}
+                found |= {path for path, inner in parts.items() if isinstance(inner, int | float)}
+        return sorted(found)
 
     @property
     def part(self) -> str:
@@ -126,16 +182,19 @@ class RunRecords:
         yield from sorted((p for p in self.probes if p["probe"] == name), key=lambda p: int(p["round"]))
 
 
-def read_run(folder: str | Path) -> RunRecords:
-    """Read a run folder; the label is the run's name, or what it does."""
+def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
+    """Read a run folder; the label is the run's name, or what it does.
+
+    One without a finished round is refused, unless it need not have begun.
+    """
     folder = Path(folder)
-    metrics = read_lines(folder / "metrics.jsonl")
-    if not metrics:
+    config, metrics = read_run_config(folder), read_lines(folder / "metrics.jsonl")
+    if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
-    partition, config = _read_json(folder / "partition.json"), read_run_config(folder)
-    counts = partition.get("label_counts")
-    return RunRecords(
-        label=make_config(config).title,
+    partition = _read_json(folder / "partition.json")
+    counts, status = partition.get("label_counts"), read_status(folder)
+    run = RunRecords(
+        label="",
         metrics=metrics,
         probes=read_lines(folder / "probes.jsonl"),
         timings=read_lines(folder / "timings.jsonl"),
@@ -143,50 +202,31 @@ def read_run(folder: str | Path) -> RunRecords:
         environment=_read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
+        **({"status": status} if status else {}),
     )
+    return relabeled(run, run.checked_config.title)
 
 
-def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
-    """Read several runs; those that differ only in the seed get the same label, others never do."""
-    runs: list[RunRecords] = []
-    labels: dict[str, str] = {}
-    for folder in folders:
-        run = read_run(folder)
-        key = group_key(make_config(run.config))
-        if key not in labels:
-            taken = run.label in labels.values()
-            labels[key] = f"{run.label} ({Path(folder).resolve().name})" if taken else run.label
-        runs.append(replace(run, label=labels[key]))
-    return runs
+def relabeled(run: RunRecords, label: str) -> RunRecords:
+    """The run under another label; its configuration is not validated again."""
+    other = replace(run, label=label)
+    vars(other)["checked_config"] = run.checked_config
+    return other
 
 
-def settings(config: Config) -> dict[str, Any]:
-    """What decides a run's results besides its seed, as `section.option`."""
-    # With defaults, so that a run of an earlier version is not told apart by options that it did not have.
-    kept = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
-    flat: dict[str, Any] = {}
-    for key, value in placed(kept).items():
-        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
-    return flat
+def read_run_config(folder: Path) -> dict[str, Any]:
+    """The configuration in a run folder."""
+    try:
+        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
+    except FileNotFoundError:
+        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
+        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
 
 
-def group_key(config: Config) -> str:
-    """The same for runs that differ only in their seed."""
-    return json.dumps([config.title, settings(config)], sort_keys=True)
-
-
-def find_folders(paths: Sequence[Path]) -> list[Path]:
-    """The run folders at or below these paths; one with a config alone is none."""
-    found = []
-    for path in paths:
-        places = sorted(config.parent for config in path.rglob("config.toml"))
-        # What was only watched, as by `eunoe.flower.measure`, has no status.
-        files = ("status.json", "metrics.jsonl")
-        folders = [place for place in places if any((place / name).exists() for name in files)]
-        if not folders:
-            raise InputError(f"{path} holds no run")
-        found += folders
-    return found
+def read_status(folder: Path) -> dict[str, Any]:
+    """How far a run has come; empty before it began."""
+    return _read_json(folder / "status.json")
 
 
 def _read_json(path: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords, numbers
-from eunoe.runs.folder import plain
+from eunoe.system.files import plain
 
 
 class Summary(dict[str, Any]):

@@ -1,1 +1,1 @@
-"""Shows what was forgotten: reads run records, draws the figures and writes the page."""
+"""Shows what was forgotten: draws the figures of run records and writes the report."""

@@ -1,4 +1,4 @@
-"""The page's words and numbers: a card per run, the comparison in one sentence, and rounds to accuracy."""
+"""The report's words and numbers: a card per run, the comparison in one sentence, and rounds to accuracy."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -8,8 +8,9 @@ import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords
+from eunoe.records.statistics import mean_std
 from eunoe.records.summary import Summary, summarize
-from eunoe.report.rows import accuracy, deviation
+from eunoe.report.figures.accuracy import rows as accuracy
 
 SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (
@@ -41,8 +42,8 @@ def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
         values = [100 * one[name] for one in each]
         if np.isnan(values).all():
             continue
-        spread = f" ± {deviation(values):.1f}" if len(each) > 1 else ""
-        number = f"{np.nanmean(values):.1f}<small>{spread} {unit}</small>"
+        center, sign, spread = mean_std(values, 1).partition(" ± ")
+        number = f"{center}<small>{sign}{spread} {unit}</small>"
         cells.append(f"<div><dt>{title}</dt><dd>{number}</dd></div>")
     words = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(seeds).sentences())
     count = f"<small>mean of {len(seeds)} seeds</small>" if len(seeds) > 1 else ""
@@ -84,7 +85,8 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
         return ""
     target = max(heights)
     heads = "".join(
-        f'<th scope="col" class="number">{share:.0%} of it ({share * target:.1%})</th>' for share in SHARES
+        f'<th scope="col" class="number">{share:.0%}<br><small>{share * target:.1%}</small></th>'
+        for share in SHARES
     )
     lines = []
     for label, rows in curves.items():
@@ -98,8 +100,9 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
             f'<tr><th scope="row">{escape(label)}</th>{cells}<td class="number">{area:.1%}</td></tr>'
         )
     return (
-        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy of all, {target:.1%}.</p>"
+        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy, {target:.1%}, and the "
+        "mean accuracy over all rounds.</p>"
         f'<div class="settings scroll"><table><thead><tr><th scope="col">run</th>{heads}'
-        f'<th scope="col" class="number">mean accuracy over rounds</th></tr></thead>'
+        f'<th scope="col" class="number">mean</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"
     )

@@ -1,4 +1,4 @@
-"""The page: one HTML file that holds its figures, their data and all code, and needs no network."""
+"""The report: one HTML file that holds its figures, their data and all code, and needs no network."""
 
 import json
 import re
@@ -13,8 +13,8 @@ from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
+from eunoe.report.figures.common import by_label
 from eunoe.report.findings import card, comparison, rounds_table
-from eunoe.report.rows import by_label
 
 # Nothing may be fetched; Vega compiles its expressions, hence unsafe-eval.
 POLICY = (
@@ -45,7 +45,7 @@ def _script_data(value: Any) -> str:
 
 
 def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
-    """A figure as HTML and as what the page's script draws."""
+    """A figure as HTML and as what the report's script draws."""
     spec = figure.chart.to_dict(validate=False)
     spec.pop("config", None)
     rounds = list(figure.rounds)
@@ -109,8 +109,8 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def page(runs: Sequence[RunRecords], live: str = "") -> str:
-    """The whole page of one run or of several compared.
+def report_html(runs: Sequence[RunRecords], live: str = "") -> str:
+    """The whole report of one run or of several compared.
 
     With `live`, the version of the records, it asks its server for a newer one and then loads itself again.
     """
@@ -146,7 +146,7 @@ def page(runs: Sequence[RunRecords], live: str = "") -> str:
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY + LIVE * bool(live)}">
 <title>What was forgotten: {escape(names)}</title>
-<style>{_file("page.css")}</style>
+<style>{_file("report.css")}</style>
 </head>
 <body>
 <header><div>
@@ -166,21 +166,23 @@ in which step it went.</p>
 readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differences.</footer>
 <script type="application/json" id="eunoe-data">{data}</script>
 <script>{_bundle()}</script>
-<script>{_file("page.js")}</script>
+<script>{_file("report.js")}</script>
 </body>
 </html>
 """
 
 
-def write_page(runs: Sequence[RunRecords], path: str | Path) -> Path:
-    """Write the page and return where it is."""
+def write_report(runs: Sequence[RunRecords], path: str | Path) -> Path:
+    """Write the report and return where it is."""
     path = Path(path)
     if path.is_dir():
-        raise InputError(f"cannot write the page to {path}: it is a folder; name a file, such as page.html")
-    text = page(runs)
+        raise InputError(
+            f"cannot write the report to {path}: it is a folder; name a file, such as report.html"
+        )
+    text = report_html(runs)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     except OSError as error:
-        raise InputError(f"cannot write the page to {path}: {error.strerror}") from None
+        raise InputError(f"cannot write the report to {path}: {error.strerror}") from None
     return path

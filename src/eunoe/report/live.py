@@ -1,4 +1,4 @@
-"""Serves the page on this machine while runs go on, anew whenever a round has finished."""
+"""Serves the report on this machine while runs go on, anew whenever a round has finished."""
 
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -7,12 +7,12 @@ from threading import Lock
 from typing import Any
 
 from eunoe.errors import EunoeError, InputError
-from eunoe.records.reader import find_folders, read_runs
-from eunoe.report.html import page
+from eunoe.records.groups import find_folders, read_runs
+from eunoe.report.html import report_html
 
 
-class LivePage:
-    """The page of some runs, made again only when their records have grown."""
+class LiveReport:
+    """The report of some runs, made again only when their records have grown."""
 
     def __init__(self, runs: Sequence[Path]) -> None:
         self.runs = list(runs)
@@ -30,18 +30,18 @@ class LivePage:
         return "-".join(str(path.stat().st_size) for path in files)
 
     def html(self) -> bytes:
-        """The page as of now; before any round has finished, a page that waits."""
+        """The report as of now; before any round has finished, one that waits."""
         with self._lock:
             version = self.version()
             if version != self._made[0]:
                 ready = [path for path in find_folders(self.runs) if _has_rounds(path)]
-                text = page(read_runs(ready), live=version) if ready else WAITING
+                text = report_html(read_runs(ready), live=version) if ready else WAITING
                 self._made = version, text.encode()
             return self._made[1] or WAITING.encode()
 
 
 WAITING = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">
-<title>Waiting</title><p>No round has finished yet. This page looks again every two seconds.</p></html>"""
+<title>Waiting</title><p>No round has finished yet. The report looks again every two seconds.</p></html>"""
 
 
 def _has_rounds(folder: Path) -> bool:
@@ -50,13 +50,13 @@ def _has_rounds(folder: Path) -> bool:
 
 
 def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
-    """A server of the live page, bound to this machine alone."""
-    live = LivePage(runs)
+    """A server of the live report, bound to this machine alone."""
+    live = LiveReport(runs)
     live.version()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            # Another site's name that resolves to this machine must not read the page.
+            # Another site's name that resolves to this machine must not read the report.
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
             if host not in ("127.0.0.1", "localhost"):
                 self._send(403, b"only for this machine", "text/plain")

@@ -2,31 +2,22 @@
 
 import base64
 from html import escape
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from eunoe.records.comparison import table
-from eunoe.records.reader import read_run
+from eunoe.records.comparison import Comparison
+from eunoe.records.reader import RunRecords
 from eunoe.report.export import draw
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import Figure
 
-if TYPE_CHECKING:
-    from eunoe.runs.run import Run
-
 SHOWN = ("accuracy", "round-forgetting")
 
 
-def html(run: "Run") -> str:
+def html(run: RunRecords, folder: Path) -> str:
     """The table of a run, and its accuracy and forgetting over the rounds."""
-    headings, rows = table([run])
-    cells = [f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in rows]
-    head = "".join(f"<th>{escape(heading)}</th>" for heading in headings)
-    state = f"{run.status['state']} after round {len(run.records)}, in {run.folder}"
-    figures = "".join(_picture(figure) for figure in all_figures([read_run(run.folder)], SHOWN))
-    return (
-        f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(cells)}</tbody></table>"
-        f"<p>{escape(state)}</p>{figures}"
-    )
+    state = f"{run.status['state']} after round {len(run.metrics)}, in {folder}"
+    figures = "".join(_picture(figure) for figure in all_figures([run], SHOWN))
+    return f"{Comparison([run]).table().html()}<p>{escape(state)}</p>{figures}"
 
 
 def _picture(figure: Figure) -> str:

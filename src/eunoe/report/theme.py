@@ -1,8 +1,8 @@
 """How every figure looks: colors, sizes, and how its data are packed.
 
 Colors are safe for color-blind readers: runs have Okabe and Ito's palette (without black and yellow, which
-vanish on a dark or a white page), accuracies have viridis, and differences go from blue (gained) to orange
-(forgotten).
+vanish on a dark or a white background), accuracies have viridis, and differences go from blue (gained) to
+orange (forgotten).
 """
 
 import csv
@@ -22,7 +22,7 @@ SCREEN_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', 
 PICTURE_FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"
 WIDTH, HEIGHT, PANEL = 320, 200, 200
 
-# What a page shows at most, so that long runs of many clients and classes still open fast.
+# What a report shows at most, so that long runs of many clients and classes still open fast.
 MOST_POINTS, MOST_PROBES, MOST_CLIENTS, MOST_CLASSES, MOST_CELLS = 120, 12, 20, 40, 25_000
 
 Row = dict[str, Any]
@@ -82,7 +82,7 @@ def run_color(labels: Sequence[str], symbol: str = "stroke", legend: bool = True
 
 
 def config(ink: str, dark: bool = False, font_size: int = 12, font: str = SCREEN_FONT) -> dict[str, Any]:
-    """The Vega-Lite configuration; `ink` colors text and lines ("currentColor" follows the page)."""
+    """The Vega-Lite configuration; `ink` colors text and lines ("currentColor" follows the report)."""
     middle = "#26292f" if dark else "#f4f4f2"
     text = {"labelColor": ink, "titleColor": ink, "labelFont": font, "titleFont": font}
     small = {"labelFontSize": font_size - 1, "titleFontSize": font_size - 1}

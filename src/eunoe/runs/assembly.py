@@ -1,4 +1,4 @@
-"""From a configuration to a job: build every named thing and check that they fit together."""
+"""From a configuration to a simulation: build every named thing and check that they fit together."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -10,22 +10,23 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
+from eunoe.config.paths import placed
 from eunoe.config.schema import Config, Named
+from eunoe.core.flat_model import FlatModel, load_state
+from eunoe.core.rng import global_stream
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
 from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError, first_line
-from eunoe.training.simulation import Simulation
 from eunoe.losses.base import Loss
 from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
+from eunoe.methods.context import RoundContext
+from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
-from eunoe.config.paths import placed
-from eunoe.core.rng import global_stream
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.trainer import ServerTrainer
-from eunoe.methods.context import RoundContext
-from eunoe.core.flat_model import FlatModel, load_state
+from eunoe.training.simulation import Simulation
 
 # What the library gives to a model besides the user's options.
 SUPPLIED_TO_MODEL = ("shape", "classes")
@@ -43,15 +44,20 @@ class Given:
 
 
 def assemble(config: Config, given: Given | None = None) -> tuple[Simulation, list[str]]:
-    """The job of a configuration, and what it warns of before round 1."""
+    """The simulation of a configuration, and what it warns of before round 1."""
     simulation = build_job(config, given or Given())
     context = simulation.context
     _check_clients(simulation)
-    return simulation, [*simulation.method.check(context), *context.server_optimizer.check(), *_single_classes(simulation)]
+    check_metrics(config.metrics, config.probes)
+    return simulation, [
+        *simulation.method.check(context),
+        *context.server_optimizer.check(),
+        *_single_classes(simulation),
+    ]
 
 
 def build_job(config: Config, given: Given) -> Simulation:
-    """The job of a configuration, not yet checked: a lone client does not have all that a run needs."""
+    """The simulation of a configuration, not yet checked: a lone client has not all that a run needs."""
     dtype = getattr(torch, config.model.dtype)
     federation = build_federation(config) if given.federation is None else given.federation
     if federation.dtype != dtype:
@@ -167,7 +173,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
 def with_cohort(config: Config, simulation: Simulation) -> Config:
     """The configuration with the number of clients that train at once, which follows from the model."""
     engine = config.engine
-    if engine.name != "vectorized" or engine.cohort is not None:
+    if engine.name != "vectorized" or engine.options.get("cohort") is not None:
         return config
     from eunoe.engines.vectorized.engine import cohort_of
 

@@ -30,7 +30,6 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.runs.assembly import assemble
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.data import statistics
@@ -38,6 +37,7 @@ from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import summarize
+from eunoe.runs.assembly import assemble
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 ALIKE = 0.2
@@ -64,7 +64,7 @@ class Remedy:
         return not named or any(config[section]["name"] != name for section, name in named)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Diagnosis:
     """The kind of forgetting, what was found in words, and the remedies in the order to try them."""
 
@@ -72,20 +72,25 @@ class Diagnosis:
     sentences: tuple[str, ...]
     remedies: tuple[Remedy, ...]
 
+    def __repr__(self) -> str:
+        tries = [f"  {' '.join(remedy.settings)}: {remedy.why}" for remedy in self.remedies]
+        return "\n".join([*self.sentences, *(["To try, in this order:", *tries] if tries else [])])
+
 
 def diagnose(run: RunRecords) -> Diagnosis:
     """Apply the rules to a run; what it did already is no remedy, nor is what a run would refuse."""
     found = _diagnose(run)
     new = [remedy for remedy in found.remedies if remedy.is_new_to(run.config)]
     # Where the run itself cannot be assembled, as without its data, what is refused says nothing of a remedy.
-    if new and _assembles(run.config):
-        new = [remedy for remedy in new if _assembles(run.config, remedy.settings)]
+    if new and _assembles(run):
+        new = [remedy for remedy in new if _assembles(run, remedy.settings)]
     return replace(found, remedies=tuple(new))
 
 
-def _assembles(config: Mapping[str, Any], settings: Sequence[str] = ()) -> bool:
+def _assembles(run: RunRecords, settings: Sequence[str] = ()) -> bool:
     try:
-        assemble(make_config(apply_settings(config, settings)))
+        config = make_config(apply_settings(run.config, settings)) if settings else run.checked_config
+        assemble(config)
     except InputError:
         return False
     return True

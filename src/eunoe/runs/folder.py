@@ -6,7 +6,7 @@
                         who owns which rows, and how many of each class
     metrics.jsonl       one line per round (schema in docs/run-folder.md); the same bits for the same config
     timings.jsonl       one line per round: seconds
-    probes.jsonl        one line per probe (schema in report/records.py)
+    probes.jsonl        one line per probe (schema in records/reader.py)
     status.json         running, finished, interrupted, diverged or failed, and why
     checkpoints/        the last two
     states/             what clients keep between rounds
@@ -18,9 +18,7 @@ moment leaves a folder that can be resumed.
 
 import fcntl
 import json
-import math
 import os
-import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,15 +28,13 @@ import torch
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 
-from eunoe.data.federation import Federation
-from eunoe.errors import InputError, RunFailed
-from eunoe.runs.state import RunState
-from eunoe.system.files import read_lines, replacing, write_text, writing
-from eunoe.engines.client_states import ClientStates
 from eunoe.config.toml import to_toml
 from eunoe.core.flat_model import Vectors, Weights
-
-
+from eunoe.data.federation import Federation
+from eunoe.engines.client_states import ClientStates
+from eunoe.errors import InputError, RunFailed
+from eunoe.runs.state import RunState
+from eunoe.system.files import plain, read_lines, replacing, write_text, writing
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -119,14 +115,14 @@ class RunFolder:
         if run_state.best is not None:
             # A copy, since the last model is often the best one and a file must not hold a tensor twice.
             groups["best"] = run_state.best.copy().vectors()
+        tensors, remembered = _parted(run_state.metrics)
+        groups |= tensors
         accepted = sorted(states.accepted.items())
         groups["clients"] = {"accepted": torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)}
         facts = {
             "round": run_state.round,
             "best_accuracy": run_state.best_accuracy,
-            "per_class": run_state.per_class,
-            "per_class_round": run_state.per_class_round,
-            "per_class_best": run_state.per_class_best,
+            "metrics": remembered,
             "seconds": run_state.seconds,
             "lengths": {name: _size(self.path / name) for name in _LINES},
         }
@@ -140,7 +136,7 @@ class RunFolder:
             for name, value in members.items()
         }
         with replacing(target) as partial:
-            save_file(vectors, partial, {"facts": json.dumps(plain(facts))})
+            save_file(vectors, partial, {"facts": json.dumps(facts)})
         self._saved = run_state.round
         self.write_status("running", "", run_state.seconds)
         kept = checkpoints(self.path)
@@ -149,7 +145,7 @@ class RunFolder:
         states.prune(int(kept[-_KEPT:][0].stem))
 
     def restore(self, run_state: RunState, states: ClientStates) -> list[str]:
-        """Set a course to where the newest readable checkpoint left it; give warnings.
+        """Set a run state to where the newest readable checkpoint left it; give warnings.
 
         The metrics are cut back to the checkpoint's round, and what came after it is removed. A run that
         had a checkpoint and has none left is refused, so that its records stay.
@@ -193,7 +189,7 @@ os.register_at_fork(after_in_child=_leave_locks)
 
 
 def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple[dict[str, int], list[str]]:
-    """Set a course by the newest readable checkpoint; give the lengths its files had then, and warnings."""
+    """Set a run state by the newest readable checkpoint; give the lengths of the files then, and warnings."""
     warnings = []
     for path in reversed(checkpoints(folder)):
         try:
@@ -211,12 +207,12 @@ def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple
         run_state.weights = Weights.from_vectors(saved)
         run_state.server = _grouped(vectors, "server")
         run_state.best = Weights.from_vectors(best) if best else None
-        for name in ("round", "best_accuracy", "per_class_round", "seconds"):
+        for name in ("round", "best_accuracy", "seconds"):
             setattr(run_state, name, facts[name])
-        for name in ("per_class", "per_class_best"):
-            # JSON has no NaN; an absent class is null there.
-            values = facts[name]
-            setattr(run_state, name, values and [math.nan if value is None else value for value in values])
+        run_state.metrics = {
+            name: {**values, **_grouped(vectors, f"metric {name}")}
+            for name, values in facts["metrics"].items()
+        }
         states.accepted = {int(client): int(round) for client, round in vectors["clients/accepted"].tolist()}
         return facts["lengths"], warnings
     return {}, warnings
@@ -231,27 +227,21 @@ def _checkpoint_name(round: int) -> str:
     return f"{round:08d}.safetensors"
 
 
-def read_run_config(folder: Path) -> dict[str, Any]:
-    """The configuration in a run folder."""
-    try:
-        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
-    except FileNotFoundError:
-        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON can say it: an array becomes lists, what is not finite null."""
-    if hasattr(value, "tolist"):
-        value = value.tolist()
-    if isinstance(value, Mapping):
-        return {key: plain(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value
+def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
+    """What metrics remember as groups of tensors, and the rest, which must be what JSON can say."""
+    tensors, rest = dict[str, Vectors](), dict[str, Any]()
+    for name, state in metrics.items():
+        # A copy, since a file must not hold a tensor twice and two metrics may remember the same one.
+        own = {key: value.clone() for key, value in state.items() if isinstance(value, torch.Tensor)}
+        tensors[f"metric {name}"] = own
+        rest[name] = {key: value for key, value in state.items() if key not in own}
+        try:
+            json.dumps(rest[name])
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"metric {name!r}: state() must give tensors or what JSON can say: {error}"
+            ) from None
+    return tensors, rest
 
 
 def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:

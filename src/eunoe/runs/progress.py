@@ -1,5 +1,9 @@
 """How runs are going: a bar each (round, accuracy, forgetting, time left), or lines without a terminal."""
 
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from importlib.util import find_spec
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +28,7 @@ class Bars:
             TextColumn("{task.fields[numbers]}"),
             TimeRemainingColumn(),
             console=self.console,
-            disable=not self.console.is_terminal,
+            disable=not interactive(self.console),
         )
         self._tasks: dict[Any, TaskID] = {}
         self._titles: dict[Any, tuple[str, int]] = {}
@@ -60,8 +64,36 @@ class Bars:
                 f"{title}, round {record['round']}: client {drop['client']} dropped: {drop['reason']}",
                 markup=False,
             )
-        if not self.console.is_terminal and record["round"] % max(rounds // 5, 1) == 0:
+        if not interactive(self.console) and record["round"] % max(rounds // 5, 1) == 0:
             self.console.print(f"{title}: round {record['round']}/{rounds} {numbers}", markup=False)
+
+
+def interactive(console: Console) -> bool:
+    """Whether a bar can move there: in a terminal, or in a notebook that has widgets."""
+    return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
+
+
+@contextmanager
+def following(
+    title: str, rounds: int, on_round: Callable[[Record], None] | None, wanted: bool | None
+) -> Iterator[Callable[[Record], None]]:
+    """What is called after each round of a run: moves a bar, then calls the user's function.
+
+    Without a word on whether a bar is wanted, there is one where it can move.
+    """
+    console = Console()
+    calls = [on_round] if on_round else []
+    with ExitStack() as stack:
+        if interactive(console) if wanted is None else wanted:
+            bars = stack.enter_context(Bars(console))
+            bars.start(title, title, rounds)
+            calls.insert(0, partial(bars.update, title))
+
+        def follow(record: Record) -> None:
+            for call in calls:
+                call(record)
+
+        yield follow
 
 
 def describe(record: Record) -> str:

@@ -1,16 +1,20 @@
 """What must be the same for a run to go on: its configuration and its data; and what may make bits differ."""
 
 import json
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from eunoe.runs.assembly import resolved
 from eunoe.config.schema import RESUMABLE, Config, make_config
-from eunoe.runs.environment import differences, environment
 from eunoe.errors import InputError
-from eunoe.runs.folder import plain, read_run_config
+from eunoe.records.reader import read_run_config
+from eunoe.runs.assembly import resolved
+from eunoe.runs.environment import differences, environment
+from eunoe.system.files import plain
 from eunoe.training.simulation import Simulation
+
+logger = logging.getLogger(__name__)
 
 
 def check_place(folder: Path) -> None:
@@ -23,8 +27,12 @@ def check_place(folder: Path) -> None:
 
 
 def check_config(folder: Path, new: Config) -> None:
-    """Refuse to go on with a run under a configuration that would change its results."""
-    old = make_config(read_run_config(folder))
+    """Refuse to go on with the run in a folder under a configuration that would change its results."""
+    check_change(folder, make_config(read_run_config(folder)), new)
+
+
+def check_change(folder: Path, old: Config, new: Config) -> None:
+    """Refuse to change a run's configuration in a way that would change its results."""
     # Written out, so that an option that is left out equals its default.
     before, after = (plain(resolved(config)) for config in (old, new))
     for name in Config.model_fields:
@@ -38,15 +46,15 @@ def check_config(folder: Path, new: Config) -> None:
         raise InputError(
             "a run cannot change to or from the vectorized engine: its results differ in the last bits"
         )
-    cohort = old.engine.cohort
-    if new.engine.name == "vectorized" and new.engine.cohort != cohort:
+    cohort = old.engine.options.get("cohort")
+    if new.engine.name == "vectorized" and new.engine.options.get("cohort") != cohort:
         raise InputError(
             f"engine.cohort is {cohort} in {folder} and must stay so: another one's results differ in the "
             "last bits"
         )
 
 
-def check_data(folder: Path, simulation: Simulation, say: Callable[[str], None]) -> None:
+def check_data(folder: Path, simulation: Simulation) -> None:
     """Refuse to go on with a run on other data; warn of another machine."""
     path = folder / "environment.json"
     if not path.exists():
@@ -56,7 +64,7 @@ def check_data(folder: Path, simulation: Simulation, say: Callable[[str], None])
         if then.get(key) != now.get(key):
             raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")
     for difference in differences(then, now):
-        say(f"warning: {difference}")
+        logger.warning(difference)
 
 
 def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any]:

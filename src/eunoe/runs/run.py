@@ -1,9 +1,9 @@
 """Running, resuming and reading runs: what a Python user calls."""
 
 import copy
-import json
+import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
@@ -14,56 +14,69 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_cohort
+from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
+from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
-from eunoe.engines.base import Engine
-from eunoe.runs.environment import environment
+from eunoe.engines.base import Engine, make_engine
+from eunoe.engines.client_states import ClientStates
 from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
-from eunoe.system.files import read_lines
-from eunoe.runs.folder import RunFolder, check_new, load_state, read_run_config
-from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
-from eunoe.system.signals import interruptible
-from eunoe.training.simulation import Simulation
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
-from eunoe.runs.resuming import check_config as check_config
-from eunoe.runs.resuming import check_data as check_data
-from eunoe.runs.resuming import check_place
+from eunoe.records.reader import read_run, read_run_config, read_status
+from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_cohort
+from eunoe.runs.environment import environment
+from eunoe.runs.folder import RunFolder, check_new, load_state
+from eunoe.runs.handed_over import handed_over
+from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
+from eunoe.runs.progress import following
+from eunoe.runs.resuming import check_change, check_data, check_place
 from eunoe.runs.state import start_state
 from eunoe.server.optimizers import ServerOptimizer
-from eunoe.engines.client_states import ClientStates
+from eunoe.system.signals import interruptible
 from eunoe.trackers import Tracking, build_trackers
-from eunoe.config.merging import merge
-from eunoe.core.flat_model import Weights
+from eunoe.training.simulation import Simulation
 
-Say = Callable[[str], None]
+logger = logging.getLogger(__name__)
+OnRound = Callable[[Record], None]
 
 
 class Run:
-    """A run: its metrics as arrays, its final model, its predictions."""
+    """A run: its metrics as arrays, its final model, its predictions.
 
-    def __init__(self, folder: Path | str, given: Given | None = None) -> None:
+    Objects of your own that the run was given are handed over again, which its model is made of.
+    """
+
+    def __init__(
+        self,
+        folder: Path | str,
+        *,
+        federation: Federation | None = None,
+        model: nn.Module | None = None,
+        method: Method | None = None,
+        loss: Loss | None = None,
+        server_optimizer: ServerOptimizer | None = None,
+    ) -> None:
         self.folder = Path(folder)
-        self.values = read_run_config(self.folder)
-        self._given = given
+        self.read = read_run(self.folder, begun=False)
+        self.values = self.read.config
+        own = {"model": model, "method": method, "loss": loss, "server_optimizer": server_optimizer}
+        self._given, _ = handed_over(federation, {key: it for key, it in own.items() if it is not None})
 
-    @cached_property
+    @property
     def config(self) -> Config:
-        return make_config(self.values)
+        return self.read.checked_config
 
-    @cached_property
-    def records(self) -> list[Record]:
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
         """One record per round."""
-        return read_lines(self.folder / "metrics.jsonl")
+        return self.read.metrics
 
-    @cached_property
-    def status(self) -> dict[str, Any]:
-        path = self.folder / "status.json"
-        return (
-            json.loads(path.read_text()) if path.exists() else {"state": "running", "round": 0, "reason": ""}
-        )
+    @property
+    def status(self) -> Mapping[str, Any]:
+        """How it ended or that it is running, after which round, and why."""
+        return self.read.status
 
     @property
     def finished(self) -> bool:
@@ -71,34 +84,21 @@ class Run:
 
     def series(self, path: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
-        rounds, values = [], []
-        for record in self.records:
-            value: Any = record
-            for key in path.split("."):
-                value = value.get(key) if isinstance(value, Mapping) else None
-            if value is not None:
-                rounds.append(record["round"])
-                values.append(
-                    np.array([np.nan if v is None else v for v in np.atleast_1d(value)], np.float64)
-                )
-        flat = np.array([v[0] if len(v) == 1 else v for v in values]) if values else np.empty(0)
-        return np.array(rounds, np.int64), flat
+        return self.read.series(path)
 
     def final(self, path: str) -> float:
         """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
-        rounds, values = self.series(path)
-        return mean_at_end(values, rounds, self.config.evaluation.last)
+        return self.read.final(path)
 
     @property
     def accuracy(self) -> float:
         """Mean test accuracy over the last rounds."""
-        return self.final("test.accuracy")
+        return self.read.accuracy
 
     @property
     def forgetting(self) -> float:
         """Mean round forgetting over the whole run."""
-        rounds, values = self.series("forgetting.round")
-        return mean_over_rounds(values, rounds)
+        return self.read.round_forgetting
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -122,7 +122,7 @@ class Run:
         return copy.deepcopy(self._loaded(which))
 
     def _loaded(self, which: str = "last") -> nn.Module:
-        """The job's own module with the weights of a model, until others are loaded."""
+        """The simulation's own module with the weights of a model, until others are loaded."""
         self.simulation.model.load(self.weights(which))
         return self.simulation.model.module.eval()
 
@@ -134,7 +134,9 @@ class Run:
         inputs = self.simulation.federation.preprocess(torch.as_tensor(np.asarray(x)))
         model = self._loaded()
         with torch.no_grad():
-            logits = torch.cat([model(part) for part in torch.split(inputs.to(self.simulation.model.device), 500)])
+            logits = torch.cat(
+                [model(part) for part in torch.split(inputs.to(self.simulation.model.device), 500)]
+            )
         if prior is not None:
             logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
         classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
@@ -144,12 +146,12 @@ class Run:
         """What a notebook shows; before the first round has ended, the text alone."""
         from eunoe.report.notebook import html
 
-        return html(self) if self.records else None
+        return html(self.read, self.folder) if self.read.metrics else None
 
     def __repr__(self) -> str:
         state = self.status["state"]
         return (
-            f"Run({self.config.title!r}, {state} after round {len(self.records)}, accuracy "
+            f"Run({self.config.title!r}, {state} after round {len(self.read.metrics)}, accuracy "
             f"{self.accuracy:.3f}, round forgetting {self.forgetting:.4f}, folder {str(self.folder)!r})"
         )
 
@@ -159,29 +161,30 @@ def run(
     *,
     federation: Federation | None = None,
     out: Path | str | None = None,
-    on_round: Callable[[Record], None] | None = None,
-    say: Say = print,
+    on_round: OnRound | None = None,
+    progress: bool | None = None,
     **values: Any,
 ) -> Run:
     """Train a federation and give the run.
 
     The configuration is a `Config`, nested values, or keyword arguments, which change single options of it
-    (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may be a
-    name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. A run folder that is
-    there already is not overwritten. Without `out` the folder is a temporary one, which stays until you
-    remove it.
+    (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may
+    be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. A run folder
+    that is there already is not overwritten. Without `out` the folder is a temporary one, which stays until
+    you remove it. `progress` shows a bar; by default in terminals and notebooks.
     """
-    given, plain = _handed_over(federation, values)
+    given, plain = handed_over(federation, values)
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    checked = make_config(merge(base, plain))
+    checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
     if out is not None:
         check_new(Path(out))
     simulation, warnings = assemble(checked, given)
     check_targets(checked, simulation.federation)
     for warning in warnings:
-        say(f"warning: {warning}")
+        logger.warning(warning)
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    return execute(checked, given, simulation, folder, on_round, say, new=True)
+    with following(checked.title, checked.rounds, on_round, progress) as follow:
+        return execute(checked, given, simulation, folder, follow, new=True)
 
 
 def resume(
@@ -189,8 +192,8 @@ def resume(
     changes: Mapping[str, Any] | None = None,
     *,
     federation: Federation | None = None,
-    on_round: Callable[[Record], None] | None = None,
-    say: Say = print,
+    on_round: OnRound | None = None,
+    progress: bool | None = None,
     **values: Any,
 ) -> Run:
     """Go on with a run where its newest checkpoint left it; only what changes no result may be changed.
@@ -200,36 +203,18 @@ def resume(
     """
     folder = Path(folder)
     check_place(folder)
-    given, plain = _handed_over(federation, values)
-    new = make_config(merge(make_config(read_run_config(folder)).model_dump(), changes or {}, plain))
-    check_config(folder, new)
-    done = int(Run(folder).status.get("round", 0))
+    given, plain = handed_over(federation, values)
+    old = make_config(read_run_config(folder))
+    new = make_config(merge(old.model_dump(), changes or {}, plain))
+    check_change(folder, old, new)
+    done = int(read_status(folder).get("round", 0))
     if new.rounds < done:
         raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
     simulation, _ = assemble(new, given)
     check_targets(new, simulation.federation)
-    check_data(folder, simulation, say)
-    return execute(new, given, simulation, folder, on_round, say)
-
-
-def make_engine(config: Config, simulation: Simulation, states: ClientStates, say: Say = print) -> Engine:
-    """The engine of a configuration."""
-    choice = config.engine
-    if choice.name == "serial":
-        from eunoe.engines.serial import Serial
-
-        return Serial(simulation, states)
-    if choice.name == "process":
-        from eunoe.engines.process import Process
-
-        return Process(simulation, states, choice.workers)
-    if choice.name == "vectorized":
-        from eunoe.engines.vectorized.engine import Vectorized
-
-        return Vectorized(simulation, states, choice.cohort, say)
-    from eunoe.engines.ray.engine import Ray
-
-    return Ray(simulation, states, choice.address, choice.workers, say)
+    check_data(folder, simulation)
+    with following(new.title, new.rounds, on_round, progress) as follow:
+        return execute(new, given, simulation, folder, follow)
 
 
 def execute(
@@ -237,41 +222,44 @@ def execute(
     given: Given,
     simulation: Simulation,
     path: Path,
-    on_round: Callable[[Record], None] | None,
-    say: Say,
+    on_round: OnRound,
     engine: Engine | None = None,
     new: bool = False,
 ) -> Run:
     """Begin a run in a folder or, unless it must be new, go on with it; on its engine or on a given one."""
-    tracking = Tracking(build_trackers(config.track), path, config.title, say)
+    tracking = Tracking(build_trackers(config.track), path, config.title)
     config, threads = with_cohort(config, simulation), torch.get_num_threads()
     # One thread everywhere: sums in another order would be other bits.
     torch.set_num_threads(1)
 
-    def told(record: Record) -> None:
+    def follow(record: Record) -> None:
         for warning in record.get("warnings", ()):
-            say(f"warning: after round {record['round']}, {warning}")
+            logger.warning("after round %d, %s", record["round"], warning)
         tracking.tell(record)
-        if on_round:
-            on_round(record)
+        on_round(record)
 
     states = engine.states if engine else ClientStates(path / "states", device=simulation.model.device)
     try:
         run_state = start_state(simulation)
-        # The engine comes first, so that nothing is written if it cannot be had.
-        with engine or make_engine(config, simulation, states, say) as running, RunFolder(path) as folder, tracking:
+        # The engine comes first, so that nothing is written if it cannot start.
+        with (
+            engine or make_engine(config, simulation, states) as running,
+            RunFolder(path) as folder,
+            tracking,
+        ):
             if new:
                 # Another run may have come while the data were read.
                 check_new(path)
             for warning in folder.restore(run_state, states):
-                say(f"warning: {warning}")
+                logger.warning(warning)
             folder.write_config(resolved(config, given))
             folder.write_environment(environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
             try:
                 with interruptible():
-                    reason = run_rounds(simulation, config, running, folder, run_state, told)
+                    hooks = standard_hooks(simulation, config, running, folder, run_state, follow)
+                    reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
             except KeyboardInterrupt:
                 # In the midst of a round: the last checkpoint is where the run goes on.
                 folder.write_status("interrupted", "interrupted", run_state.seconds)
@@ -284,17 +272,4 @@ def execute(
             folder.write_status("finished", reason, run_state.seconds)
     finally:
         torch.set_num_threads(threads)
-    return Run(path, given)
-
-
-def _handed_over(federation: Federation | None, values: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
-    """Keyword arguments as the objects among them and config values, which say that they were given."""
-    kinds = {"model": nn.Module, "method": Method, "loss": Loss, "server_optimizer": ServerOptimizer}
-    objects = {key: values[key] for key, kind in kinds.items() if isinstance(values.get(key), kind)}
-    plain = {**values, **{key: {"name": f"given:{type(it).__name__}"} for key, it in objects.items()}}
-    if federation is not None:
-        for key in ("data", "partition", "split", "public", "shift"):
-            if key in values:
-                raise InputError(f"{key} is part of the federation that was given; leave one of them out")
-        plain |= {"data": {"name": "given"}, "partition": {"name": "given"}}
-    return Given(federation=federation, **objects), plain
+    return Run(path, **vars(given))

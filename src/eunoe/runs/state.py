@@ -1,6 +1,7 @@
 """How far a run has come: all that its next round depends on."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.training.simulation import Simulation
@@ -15,15 +16,13 @@ class RunState:
     round: int = 0
     best: Weights | None = None
     best_accuracy: float = -1.0
-    # Per-class accuracy of the round before, and the best of every class so far.
-    per_class: list[float] | None = None
-    per_class_round: int = 0
-    per_class_best: list[float] | None = None
+    # What metrics remember, by metric: tensors, and what JSON can say.
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 def start_state(simulation: Simulation) -> RunState:
-    """The course of a run before its first round; the server's vectors are on the CPU, whatever trains."""
+    """The state of a run before its first round; the server's vectors are on the CPU, whatever trains."""
     weights = simulation.model.weights.copy().to("cpu")
     server = simulation.method.start(weights, simulation.context)
     return RunState(weights, {**server, **simulation.context.server_optimizer.start(weights.parameters)})

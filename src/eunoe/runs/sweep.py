@@ -5,6 +5,7 @@ where it was, and one that is given more values or seeds runs only what is new.
 """
 
 import itertools
+import logging
 import math
 import multiprocessing
 import re
@@ -13,22 +14,25 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from eunoe.runs.assembly import resolved
-from eunoe.config.schema import RESUMABLE, make_config
+from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.config.settings import apply_settings
-from eunoe.errors import Diverged, InputError, RunFailed
-from eunoe.system.signals import end_with_the_parent, interruptible
-from eunoe.system.memory import keep_freed_memory
-from eunoe.runs.resuming import check_config
-from eunoe.runs.loop import Record, stop_reason
-from eunoe.runs.run import Run, Say, resume, run
 from eunoe.config.toml import inline
+from eunoe.errors import Diverged, InputError, RunFailed
+from eunoe.records.reader import read_run, read_status
+from eunoe.runs.assembly import resolved
+from eunoe.runs.hooks import stop_reason
+from eunoe.runs.logs import give_back, taken, titled
+from eunoe.runs.loop import Record
+from eunoe.runs.resuming import check_config
+from eunoe.runs.run import Run, resume, run
+from eunoe.system.memory import keep_freed_memory
+from eunoe.system.signals import end_with_the_parent, interruptible
 
 
 @dataclass(frozen=True)
@@ -39,9 +43,14 @@ class Planned:
     values: dict[str, Any]
     folder: Path
 
+    @cached_property
+    def config(self) -> Config:
+        """The values, validated."""
+        return make_config(self.values)
+
     @property
     def rounds(self) -> int:
-        return make_config(self.values).rounds
+        return self.config.rounds
 
     @property
     def title(self) -> str:
@@ -69,8 +78,8 @@ def plan(
             if label:
                 # A name that all runs share would not tell them apart.
                 full["name"] = f"{values['name']}, {label}" if values.get("name") else label
-            make_config(full)
             runs.append(Planned(label or "run", full, out / folder_name(label or "run") / f"seed-{seed}"))
+            _ = runs[-1].config
     return runs
 
 
@@ -82,12 +91,9 @@ def folder_name(label: str) -> str:
 
 
 def execute(
-    runs: Iterable[Planned],
-    jobs: int = 1,
-    on_round: OnRound = lambda planned, record: None,
-    say: Say = print,
+    runs: Iterable[Planned], jobs: int = 1, on_round: OnRound = lambda planned, record: None
 ) -> list[Run]:
-    """Run what is not finished, `jobs` at a time; give all runs. What a run says begins with its title.
+    """Run what is not finished, `jobs` at a time; give all runs. What a run logs begins with its title.
 
     A run that diverges is left as it is (its status says so) and the others go on; any other
     exception ends the sweep. A folder with a run of another configuration is refused.
@@ -98,20 +104,20 @@ def execute(
             raise InputError(
                 f"two runs that differ would both be in {planned.folder}; sweep over one of them"
             )
-        config = make_config(planned.values)
         # A mistyped name is to show before the first run, not after it.
-        resolved(config)
+        resolved(planned.config)
         if (planned.folder / "config.toml").exists():
-            check_config(planned.folder, config)
+            check_config(planned.folder, planned.config)
     runs = list(by_folder.values())
     waiting = [planned for planned in runs if not done(planned)]
     if jobs == 1:
         for planned in waiting:
             on_round(planned, None)
-            _go_on(planned, partial(on_round, planned), say)
+            with titled(planned.title):
+                _go_on(planned, partial(on_round, planned))
     else:
         with interruptible():
-            _side_by_side(waiting, jobs, on_round, say)
+            _side_by_side(waiting, jobs, on_round)
     return [Run(planned.folder) for planned in runs]
 
 
@@ -191,32 +197,30 @@ def _round(value: float) -> float:
 
 def done(planned: Planned) -> bool:
     """Whether nothing is left to do: a run that ended early by its hours or its length may be to go on."""
-    if not (planned.folder / "status.json").exists():
+    status, config = read_status(planned.folder), planned.config
+    if not status:
         return False
-    found, config = Run(planned.folder), make_config(planned.values)
-    if not found.finished:
-        return bool(found.status["state"] == "diverged" or found.status["round"] > config.rounds)
-    if found.status["round"] >= config.rounds:
+    if status["state"] != "finished":
+        return bool(status["state"] == "diverged" or status["round"] > config.rounds)
+    if status["round"] >= config.rounds:
         return True
     # The target may be another than the one that ended it.
-    return any(stop_reason(config, record, 0.0) for record in found.records[-1:])
+    last = read_run(planned.folder, begun=False).metrics[-1:]
+    return any(stop_reason(config, dict(record), 0.0) for record in last)
 
 
-def _go_on(planned: Planned, on_round: Callable[[Record], None], say: Say) -> None:
-    def told(message: str) -> None:
-        say(f"{planned.title}: {message}")
-
+def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
     with suppress(Diverged):
         if (planned.folder / "config.toml").exists():
             # A stop that is no longer asked for must not end it.
-            stop = make_config(planned.values).stop.model_dump()
+            stop = planned.config.stop.model_dump()
             changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
-            resume(planned.folder, {**changes, "stop": stop}, on_round=on_round, say=told)
+            resume(planned.folder, {**changes, "stop": stop}, on_round=on_round, progress=False)
         else:
-            run(planned.values, out=planned.folder, on_round=on_round, say=told)
+            run(planned.config, out=planned.folder, on_round=on_round, progress=False)
 
 
-def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound, say: Say) -> None:
+def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
     """Runs in forked processes of their own, each with the serial engine unless another is named."""
     context = multiprocessing.get_context("fork")
     active: dict[Connection, tuple[Planned, BaseProcess]] = {}
@@ -251,8 +255,8 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound, say: Say
                     continue
                 if isinstance(told, Exception):
                     raise told
-                if isinstance(told, str):
-                    say(told)
+                if isinstance(told, Logged):
+                    give_back(planned.title, told.name, told.level, told.message)
                 else:
                     on_round(planned, told)
     finally:
@@ -261,15 +265,27 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound, say: Say
             process.join()
 
 
+class Logged(NamedTuple):
+    """A log record of a run in a process of its own."""
+
+    name: str
+    level: int
+    message: str
+
+
 def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
-    """Go on with a run; each of its records, what it says and how it fails go through the pipe."""
+    """Go on with a run; each of its records, what it logs and how it fails go through the pipe."""
     end_with_the_parent()
     keep_freed_memory()
     for connection in inherited:
         connection.close()
-    with suppress(KeyboardInterrupt):
+
+    def send(record: logging.LogRecord) -> None:
+        pipe.send(Logged(record.name, record.levelno, record.getMessage()))
+
+    with suppress(KeyboardInterrupt), taken(send):
         try:
-            _go_on(planned, pipe.send, pipe.send)
+            _go_on(planned, pipe.send)
         except InputError as error:
             pipe.send(InputError(f"{planned.folder}: {error}"))
         except Exception:

@@ -1,8 +1,9 @@
 """Atomic writes: a file is there whole or not at all, even if the process is killed or the disk is full."""
 
 import json
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -66,3 +67,16 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
             raise InputError(f"line {number} of {path} has schema {record['schema']!r}; this version reads 1")
         records.append(record)
     return records
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON can say it: an array becomes lists, what is not finite null."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value

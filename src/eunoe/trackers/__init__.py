@@ -4,6 +4,7 @@ A tracker never changes what a run computes and never ends it: one that fails is
 """
 
 import importlib.util
+import logging
 import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -12,12 +13,14 @@ from typing import TYPE_CHECKING, Any
 
 from eunoe.config import registry
 from eunoe.errors import InputError, outcome_of
-from eunoe.runs.folder import read_run_config
+from eunoe.records.reader import read_run, read_run_config
 from eunoe.system.files import write_text
 from eunoe.trackers.base import Followed, Tracker
 
 if TYPE_CHECKING:
     from eunoe.config.schema import Named
+
+logger = logging.getLogger(__name__)
 
 # Lists with an entry per client: told by their mean, or by their length.
 _AVERAGED = ("sizes", "steps", "loss_before", "loss_after", "update_norms")
@@ -59,10 +62,8 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 class Tracking:
     """Tells trackers of a run's rounds and, at its end, of its figures."""
 
-    def __init__(
-        self, trackers: Sequence[tuple[str, Tracker]], folder: Path, title: str, say: Callable[[str], None]
-    ) -> None:
-        self._trackers, self._folder, self._title, self._say = list(trackers), folder, title, say
+    def __init__(self, trackers: Sequence[tuple[str, Tracker]], folder: Path, title: str) -> None:
+        self._trackers, self._folder, self._title = list(trackers), folder, title
         self._round = 0
 
     def __enter__(self) -> "Tracking":
@@ -97,10 +98,9 @@ class Tracking:
                 what(tracker)
             except Exception as error:
                 self._trackers.remove((name, tracker))
-                self._warn(f"tracker {name!r} failed and is left out from here on", error)
+                _warn(f"tracker {name!r} failed and is left out from here on", error)
 
     def _figures(self) -> dict[str, bytes]:
-        from eunoe.records.reader import read_run
         from eunoe.report.export import draw
         from eunoe.report.figures import all_figures
 
@@ -109,11 +109,12 @@ class Tracking:
                 figure.name: draw(figure.chart, "png") for figure in all_figures([read_run(self._folder)])
             }
         except Exception as error:
-            self._warn("the trackers get no figures", error)
+            _warn("the trackers get no figures", error)
             return {}
 
-    def _warn(self, what: str, error: Exception) -> None:
-        self._say(f"warning: {what}: {type(error).__name__}: {error}")
+
+def _warn(what: str, error: Exception) -> None:
+    logger.warning("%s: %s: %s", what, type(error).__name__, error)
 
 
 def identity(folder: Path) -> str:

@@ -48,7 +48,6 @@ def run_with(
         federation=blobs(clients=clients, public=0.1),
         model=Net(),
         out=out,
-        say=lambda line: None,
         on_round=on_round,
     )
 
@@ -107,21 +106,21 @@ def test_the_users_exception_says_who_failed_and_when(one_node: None, tmp_path: 
 def test_workers_that_were_lost_together_are_one_loss(
     one_node: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eunoe.engines.ray.engine._LOSSES_ALLOWED", 2)
+    monkeypatch.setattr("eunoe.engines.ray.cluster._LOSSES_ALLOWED", 2)
     simulation = make_simulation()
     broadcast = Broadcast(1, simulation.model.weights.copy())
     with Ray(simulation, ClientStates(tmp_path), workers=2) as engine:
-        until(lambda: list(engine.train([0], broadcast)) and len(engine._workers) == 2, 60)
-        for worker in engine._workers:
+        until(lambda: list(engine.train([0], broadcast)) and len(engine.cluster._workers) == 2, 60)
+        for worker in engine.cluster._workers:
             ray.kill(worker.actor)
         (update,) = engine.train([1], broadcast)
     assert update.client == 1
 
 
-def test_it_says_that_it_waits_for_a_core(
+def test_it_warns_that_it_waits_for_a_core(
     one_node: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("eunoe.engines.ray.engine._PATIENCE", 0.5)
+    monkeypatch.setattr("eunoe.engines.ray.cluster._PATIENCE", 0.5)
 
     class Other:
         def ready(self) -> None:
@@ -129,18 +128,19 @@ def test_it_says_that_it_waits_for_a_core(
 
     others = [ray.remote(num_cpus=1)(Other).remote() for _ in range(2)]
     ray.get([other.ready.remote() for other in others])
-    said: list[str] = []
+    warned: list[str] = []
 
-    def say(text: str) -> None:
-        said.append(text)
+    def warning(text: str, *values: object) -> None:
+        warned.append(text % values)
         for other in others:
             ray.kill(other)
 
+    monkeypatch.setattr("eunoe.engines.ray.cluster.logger", SimpleNamespace(warning=warning))
     simulation = make_simulation()
-    with Ray(simulation, ClientStates(tmp_path), say=say) as engine:
+    with Ray(simulation, ClientStates(tmp_path)) as engine:
         (update,) = engine.train([1], Broadcast(1, simulation.model.weights.copy()))
     assert update.client == 1
-    assert said == ["warning: waiting for a free core of the Ray cluster, which has 2 in all"]
+    assert warned == ["waiting for a free core of the Ray cluster, which has 2 in all"]
 
 
 @dataclass(eq=False)
@@ -195,7 +195,7 @@ def in_order(scripted: Scripted, count: int, monkeypatch: pytest.MonkeyPatch) ->
     """The tasks in the order in which the engine gives their results."""
     monkeypatch.setitem(sys.modules, "ray", scripted)
     with Ray(make_simulation(), ClientStates(Path("none"))) as engine:
-        return list(engine._in_order(count, lambda actor, number: Reference(actor.number, number)))
+        return list(engine.cluster.in_order(count, lambda actor, number: Reference(actor.number, number)))
 
 
 def test_the_one_worker_that_is_left_does_all_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,10 +240,10 @@ class Own(torch.nn.Module):
         return self.last(self.body(x).relu())
 
 found = []
-for engine in ("serial", "ray"):
+for engine in ({"name": "serial"}, {"name": "ray", "workers": 1}):
     torch.manual_seed(0)
     done = run(federation=blobs(), model=Own(), method=Halved(), participation=3, rounds=2,
-               engine={"name": engine, "workers": 1}, out=f"{sys.argv[1]}/{engine}")
+               engine=engine, out=f"{sys.argv[1]}/{engine['name']}")
     found.append(results(done))
 import ray
 assert not ray.is_initialized(), "the engine leaves its own Ray running"

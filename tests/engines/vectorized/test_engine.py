@@ -18,9 +18,8 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized, cohort_of
 from eunoe.losses.wsm import WSM
 from eunoe.methods.base import Finished, Method
-from eunoe.methods.client_context import ClientContext
 from eunoe.runs.assembly import Given, assemble
-from eunoe.runs.loop import choose
+from eunoe.runs.loop import select_clients
 from eunoe.runs.run import resume, run
 from eunoe.runs.state import start_state
 from eunoe.training.aggregation import Aggregator
@@ -51,28 +50,30 @@ def ragged(clients: int = 4, size: int = 30, **options: Any) -> Federation:
 
 
 def named_model(federation: Federation, model: str, dtype: str, **values: Any) -> Simulation:
-    """A job of a named model."""
+    """A simulation of a named model."""
     config = make_config({"model": {"name": model, "dtype": dtype}, "participation": 1.0, **values})
     return assemble(config, Given(federation=federation))[0]
 
 
 class Both:
-    """The two engines side by side on one job; each keeps its own clients' states."""
+    """The two engines side by side on one simulation; each keeps its own clients' states."""
 
     def __init__(self, simulation: Simulation, folder, cohort: int | None = None) -> None:
-        self.simulation, self.said = simulation, []
+        self.simulation = simulation
         self.serial = Serial(simulation, ClientStates(folder / "serial"))
-        self.vectorized = Vectorized(
-            simulation, ClientStates(folder / "vectorized"), cohort, self.said.append
-        )
+        self.vectorized = Vectorized(simulation, ClientStates(folder / "vectorized"), cohort)
         self.run_state = start_state(simulation)
 
+    @property
+    def warned(self) -> set[str]:
+        return self.vectorized.trainer._warned
+
     def round(self) -> list[tuple[Update, Update]]:
-        """Train everybody with both; the course goes on with what the serial engine gave."""
+        """Train everybody with both; the run goes on with what the serial engine gave."""
         simulation, run_state = self.simulation, self.run_state
         run_state.round += 1
         context = simulation.context_in(run_state.round)
-        clients = choose(simulation, run_state.round)
+        clients = select_clients(simulation, run_state.round)
         broadcast = Broadcast(
             run_state.round, run_state.weights, simulation.method.broadcast(run_state.server, context)
         )
@@ -92,7 +93,7 @@ class Both:
         return pairs
 
     def check(self, rounds: int = 2, tolerance: float | None = None) -> "Both":
-        """Compare everything that the engines give, vectorized without a word of complaint."""
+        """Compare everything that the engines give, none of it trained serially."""
         dtype = self.simulation.model.dtype
         tolerance = tolerance or TOLERANCE[str(dtype).removeprefix("torch.")]
         for _ in range(rounds):
@@ -102,7 +103,7 @@ class Both:
                 if self.serial.states.path(client, round).exists():
                     one, other = (e.states.load(client, round) for e in (self.serial, self.vectorized))
                     close(one, other, tolerance)
-        assert self.said == []
+        assert self.warned == set()
         return self
 
 
@@ -334,12 +335,13 @@ def test_recorded_steps_give_the_same(tmp_path, method, recorded, loss_recorded,
     training = {**RAGGED, **options, "lr": 0.02, "lr_decay": 0.9}
     simulation = make_simulation(ragged(7, 15), dtype="float64", training=training, participation=1.0)
     both = Both(replace(simulation, method=method), tmp_path)
-    both.vectorized._gradients._calls_before = both.vectorized._losses._calls_before = 2
+    steps = both.vectorized.trainer.steps
+    steps.gradients._calls_before = steps.losses._calls_before = 2
     both.check(5)
-    found = both.vectorized._gradients._recorded.values()
+    found = steps.gradients._recorded.values()
     assert len(found) > 0
     assert any(found) == recorded
-    assert any(both.vectorized._losses._recorded.values()) == loss_recorded
+    assert any(steps.losses._recorded.values()) == loss_recorded
 
 
 @pytest.mark.parametrize("model", ["mlp", "small_cnn"])
@@ -349,13 +351,14 @@ def test_recording_changes_no_bit(tmp_path, model):
     engine = Vectorized(simulation, ClientStates(tmp_path))
     clients = range(len(simulation.federation))
     before = list(engine.train(clients, broadcast))
-    engine._gradients._calls_before = engine._losses._calls_before = 0
+    steps = engine.trainer.steps
+    steps.gradients._calls_before = steps.losses._calls_before = 0
     for _ in range(4):
         after = list(engine.train(clients, broadcast))
         for one, other in zip(before, after, strict=True):
             assert torch.equal(one.weights.parameters, other.weights.parameters)
             assert one.loss_after == other.loss_after
-    assert any(engine._gradients._recorded.values())
+    assert any(steps.gradients._recorded.values())
 
 
 def batch_normed() -> nn.Module:
@@ -383,11 +386,21 @@ def falls_back(simulation: Simulation, folder, reason: str) -> None:
         for alone, together in both.round():
             assert torch.equal(alone.weights.parameters, together.weights.parameters)
             assert torch.equal(alone.weights.float_buffers, together.weights.float_buffers)
-    assert len(both.said) == 1
-    assert reason in both.said[0]
+    assert len(both.warned) == 1
+    assert reason in both.warned.pop()
 
 
-def test_what_does_not_vectorize_trains_serially_and_says_so(tmp_path):
+def test_a_fallback_is_logged_once(tmp_path, caplog):
+    dropout = make_simulation(net=nn.Sequential(nn.Dropout(0.5), nn.Linear(5, 3)), training=RAGGED)
+    both = Both(dropout, tmp_path)
+    for _ in range(2):
+        both.round()
+    expected = "clients train one after the other: the model draws random numbers (dropout)"
+    assert [record.getMessage() for record in caplog.records] == [expected]
+    assert caplog.records[0].levelname == "WARNING"
+
+
+def test_what_does_not_vectorize_trains_serially(tmp_path):
     training = RAGGED
     unequal = make_simulation(ragged(), batch_normed(), training=training, participation=1.0)
     falls_back(unequal, tmp_path / "norm", "batches of equal size")
@@ -417,15 +430,23 @@ def test_what_does_not_vectorize_trains_serially_and_says_so(tmp_path):
 
     falls_back(replace(make_simulation(), loss=Mixing()), tmp_path / "mixing", "each row of the counts")
 
-    class Alone(Method):
-        """Fails without a word where it sees many clients at once."""
+    class Branching(Method):
+        """Decides by a value."""
 
         def correct(self, client_context, gradient):
-            if type(client_context) is not ClientContext:
-                raise NotImplementedError
-            return gradient
+            return 2 * gradient if gradient.sum() > 0 else gradient
 
-    falls_back(replace(make_simulation(), method=Alone()), tmp_path / "alone", "(NotImplementedError)")
+    falls_back(
+        replace(make_simulation(), method=Branching()), tmp_path / "branching", "data-dependent control flow"
+    )
+
+    class Greedy(Method):
+        """Looks at all of the client's data in every step."""
+
+        def correct(self, client_context, gradient):
+            return gradient * client_context.data(torch.arange(3))[0].mean()
+
+    falls_back(replace(make_simulation(), method=Greedy()), tmp_path / "greedy", "more of the client's data")
 
     class AskedMoments(Method):
         """Looks ahead along the momentum."""
@@ -434,22 +455,29 @@ def test_what_does_not_vectorize_trains_serially_and_says_so(tmp_path):
             return gradient + client_context.moments.get("momentum", torch.zeros_like(gradient))
 
     asked = replace(make_simulation(training={**training, "momentum": 0.5}), method=AskedMoments())
-    falls_back(asked, tmp_path / "moments", "'moments'")
+    falls_back(asked, tmp_path / "moments", "the optimizer's moments")
 
 
-def test_a_fault_of_the_users_own_is_raised_with_its_client(tmp_path):
-    class Faulty(Method):
-        """Always fails."""
+@pytest.mark.parametrize(
+    "fault", [ZeroDivisionError, TypeError, AttributeError, ValueError, NotImplementedError, RuntimeError]
+)
+@pytest.mark.parametrize("where", ["begin", "loss", "correct", "finish"])
+def test_a_fault_of_the_users_own_is_raised_with_its_clients(tmp_path, fault, where, caplog):
+    def fail(self, *_):
+        raise fault("own fault")
 
-        def loss(self, client_context, batch):
-            raise ZeroDivisionError("own fault")
-
-    engine = Vectorized(
-        replace(make_simulation(), method=Faulty()), ClientStates(tmp_path), say=lambda line: None
-    )
-    with pytest.raises(ZeroDivisionError, match="own fault") as raised:
-        list(engine.train([2], Broadcast(1, engine.simulation.model.weights.copy())))
-    assert "client 2" in raised.value.__notes__[0]
+    faulty = type("Faulty", (Method,), {"__doc__": "Always fails.", where: fail})
+    engine = Vectorized(replace(make_simulation(), method=faulty()), ClientStates(tmp_path))
+    with pytest.raises(fault, match="own fault") as raised:
+        list(engine.train([2, 1], Broadcast(1, engine.simulation.model.weights.copy())))
+    assert raised.traceback[-1].name == "fail"
+    (note,) = raised.value.__notes__
+    if where in ("begin", "finish"):
+        assert "client 2" in note or "client 1" in note
+    else:
+        assert "clients 2, 1 trained at once in round 1" in note
+        assert "vectorizes" in note
+    assert not caplog.records
 
 
 def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
@@ -462,16 +490,16 @@ def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
         def finish(self, client_context):
             return Finished(uploads={"drawn": torch.rand(1)})
 
-    simulation, said = replace(make_simulation(training=RAGGED), method=Drawing()), []
+    simulation = replace(make_simulation(training=RAGGED), method=Drawing())
     broadcast = Broadcast(1, simulation.model.weights.copy())
     start = broadcast.weights.parameters.clone()
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    engine = Vectorized(simulation, ClientStates(tmp_path / "together"), say=said.append)
+    engine = Vectorized(simulation, ClientStates(tmp_path / "together"))
     together = list(engine.train([0, 1], broadcast))
     # One client after the other would leave the generator alone too.
-    assert not said
+    assert not engine.trainer._warned
     assert torch.equal(torch.rand(1), expected)
     assert torch.equal(broadcast.weights.parameters, start)
     alone = list(Serial(simulation, ClientStates(tmp_path / "alone")).train([0, 1], broadcast))
@@ -486,13 +514,12 @@ def test_a_run_records_its_cohort_and_equals_itself_when_resumed(tmp_path):
             out=tmp_path / folder,
             engine={"name": "vectorized"},
             evaluation={"every": 1, "chunk": 500},
-            say=lambda line: None,
         )
 
     whole = go("whole")
     assert whole.values["engine"]["cohort"] == cohort_of(whole.simulation.model.parameters.numel())
     go("parts", rounds=2)
-    parts = resume(tmp_path / "parts", {"rounds": 4}, say=lambda line: None)
+    parts = resume(tmp_path / "parts", {"rounds": 4})
     assert torch.equal(whole.weights().parameters, parts.weights().parameters)
 
 

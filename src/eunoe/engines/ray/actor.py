@@ -5,10 +5,11 @@ from typing import Any
 
 import torch
 
-from eunoe.engines.base import Rows, evaluate_chunk
+from eunoe.engines.base import evaluate_chunk
 from eunoe.engines.portable import portable
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.engines.serial import noting
+from eunoe.metrics.base import Rows
 from eunoe.system.memory import keep_freed_memory
 from eunoe.training.client import Broadcast, Update, train_client
 from eunoe.training.simulation import Simulation
@@ -22,11 +23,11 @@ class Actor:
 
         torch.set_num_threads(1)
         keep_freed_memory()
-        self._job: Simulation = unpacked(ray.get(references[0]), copy=False)
+        self._simulation: Simulation = unpacked(ray.get(references[0]), copy=False)
         self._last: tuple[str, Any] = ("", None)
 
     def ready(self) -> None:
-        """Answer once the job is there."""
+        """Answer once the simulation is there."""
 
     def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
         """Train a few clients; give their updates and their new states."""
@@ -36,14 +37,16 @@ class Actor:
             results = []
             for client, state in zip(clients, unpacked(states), strict=True):
                 with noting(client, broadcast.round):
-                    results.append(train_client(self._job, client, broadcast, state))
+                    results.append(train_client(self._simulation, client, broadcast, state))
             return results
 
         return _answer(work)
 
     def evaluate(self, references: list[Any], parts: Sequence[Rows]) -> Packed:
-        """What a model says of a few chunks."""
-        return _answer(lambda: [evaluate_chunk(self._job, self._receive(references[0]), p) for p in parts])
+        """A model's predictions on a few chunks."""
+        return _answer(
+            lambda: [evaluate_chunk(self._simulation, self._receive(references[0]), p) for p in parts]
+        )
 
     def _receive(self, reference: Any) -> Any:
         """What the driver stored for many tasks; it comes once."""

@@ -1,11 +1,52 @@
-"""What several figures need: the runs among the rows, one run's rows, hover points, the slider."""
+"""What several figures need: what a figure is, runs grouped by label, hover points, the slider."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import altair as alt
+import numpy as np
 
-from eunoe.report.theme import Row
+from eunoe.metrics import forgetting
+from eunoe.records.reader import Array, RunRecords
+from eunoe.records.statistics import deviation, mean
+from eunoe.report.theme import (
+    MOST_CLASSES,
+    MOST_POINTS,
+    MOST_PROBES,
+    Row,
+    run_color,
+    table,
+    thinned,
+)
+
+ROUNDS = "Over the rounds"
+OWN = "Your own metrics"
+WHO = "Whose knowledge is lost"
+WHICH = "Which classes are lost"
+STEP = "In which step it is lost"
+SETTING = "Clients and costs"
+
+ACCURACY = alt.Scale(domain=[0, 1])
+
+
+class Kind(NamedTuple):
+    """A figure that a report may have: where, its rows, how they are drawn, and the words that go with it.
+
+    The title is made of the rows, so that what it claims is what they show.
+    """
+
+    name: str
+    section: str
+    panels: int
+    title: Callable[[Sequence[Row]], str]
+    caption: str
+    rows: Callable[[Sequence[RunRecords]], list[Row]]
+    draw: Callable[[Sequence[Row]], Any]
+
+
+def always(title: str) -> Callable[[Sequence[Row]], str]:
+    """A title that says how to read a figure, whatever it shows."""
+    return lambda rows: title
 
 
 def run_labels(rows: Sequence[Row]) -> list[str]:
@@ -69,3 +110,97 @@ def columns_for(panels: int) -> int:
 def in_points(values: Sequence[float]) -> str:
     """The mean of some shares, in points."""
     return f"{100 * sum(values) / len(values):.1f} points"
+
+
+def by_label(runs: Sequence[RunRecords]) -> dict[str, list[RunRecords]]:
+    """The seeds of each setting, in the order in which the labels first come."""
+    groups: dict[str, list[RunRecords]] = {}
+    for run in runs:
+        groups.setdefault(run.label, []).append(run)
+    return groups
+
+
+def band(
+    runs: Sequence[RunRecords],
+    series: Callable[[RunRecords], tuple[Sequence[int], Array]],
+    signed: bool = False,
+) -> list[Row]:
+    """Mean and deviation over seeds of a series per round, for each label; unknown rounds left out.
+
+    Unless it may have any sign and size, it is a share, whose band ends at 0 and 1.
+    """
+    rows = []
+    for label, seeds in by_label(runs).items():
+        values: dict[int, list[float]] = {}
+        for run in seeds:
+            rounds, heights = series(run)
+            for number, height in zip(rounds, heights.tolist(), strict=True):
+                if not np.isnan(height):
+                    values.setdefault(int(number), []).append(height)
+        for number in thinned(sorted(values), 4 * MOST_POINTS):
+            center, spread = mean(values[number]), deviation(values[number])
+            rows.append(
+                {
+                    "run": label,
+                    "round": number,
+                    "mean": center,
+                    "low": center - spread if signed else max(0.0, center - spread),
+                    "high": center + spread if signed else min(1.0, center + spread),
+                    "seeds": len(values[number]),
+                }
+            )
+    return rows
+
+
+def kept_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:
+    """The classes that are shown of a run: all, or the forty that lose most per round.
+
+    Runs of as many classes show the same ones, chosen by the first of them.
+    """
+    first = next(run for run in runs if run.classes == like.classes)
+    if not len(first.per_class):
+        return list(range(min(first.classes, MOST_CLASSES)))
+    lost = forgetting.known_mean(first.lost_per_class, axis=0)
+    order = np.argsort(-np.nan_to_num(lost, nan=-1.0), kind="stable")
+    return sorted(order[:MOST_CLASSES].tolist())
+
+
+def first_seeds(runs: Sequence[RunRecords]) -> dict[str, tuple[RunRecords, list[int]]]:
+    """The first seed of each label, and its classes that are shown."""
+    return {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
+
+
+def probed(runs: Sequence[RunRecords], probe: str, most: int = MOST_PROBES) -> list[int]:
+    """The rounds that the slider goes over: those that every label has been probed in, thinned."""
+    rounds = [{int(record["round"]) for record in seeds[0].probe(probe)} for seeds in by_label(runs).values()]
+    measured = [found for found in rounds if found]
+    return thinned(sorted(set.intersection(*measured)), most) if measured else []
+
+
+def band_and_line(rows: Sequence[Row], title: str, zero: bool, share: bool = True) -> Any:
+    """A line of means over a band of one standard deviation, for each run."""
+    labels, exact = run_labels(rows), ".1%" if share else ".4~g"
+    base = alt.Chart(table(rows)).encode(round_axis())
+    hover = [
+        alt.Tooltip("run:N"),
+        alt.Tooltip("round:Q"),
+        alt.Tooltip("mean:Q", title=title, format=exact),
+        alt.Tooltip("low:Q", title="mean - deviation", format=exact),
+        alt.Tooltip("high:Q", title="mean + deviation", format=exact),
+        alt.Tooltip("seeds:Q"),
+    ]
+    height = alt.Y(
+        "mean:Q", title=title, axis=alt.Axis(format="%" if share else ".4~g"), scale=alt.Scale(zero=zero)
+    )
+    color = run_color(labels)
+    layers = [
+        base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), color),
+        base.mark_line().encode(height, color),
+        hover_points(base.encode(height, color), hover),
+    ]
+    return alt.layer(*layers)
+
+
+def accuracy_key() -> alt.Legend:
+    """The legend of cells that are colored by accuracy."""
+    return alt.Legend(title="accuracy", format=".0%", orient="bottom")

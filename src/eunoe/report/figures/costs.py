@@ -5,12 +5,38 @@ from typing import Any
 
 import altair as alt
 
+from eunoe.records.reader import RunRecords
+from eunoe.report.figures.common import SETTING, Kind, always, by_label, run_labels
 from eunoe.report.theme import PANEL, Row, described, table
 
 
-def costs(rows: Sequence[Row]) -> Any:
+def rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Bytes and seconds of a whole run per kind, mean over seeds; what was not recorded is left out."""
+    found = []
+    for label, seeds in by_label(runs).items():
+        aggregate: dict[tuple[str, str], float] = {}
+        for run in seeds:
+            for record in run.metrics:
+                for name, kind in (("bytes_up", "up"), ("bytes_down", "down")):
+                    if record.get(name) is not None:
+                        aggregate["bytes", kind] = aggregate.get(("bytes", kind), 0.0) + record[name] / len(
+                            seeds
+                        )
+            for record in run.timings:
+                for kind, seconds in record.items():
+                    if kind in ("round", "schema"):
+                        continue
+                    aggregate["seconds", kind] = aggregate.get(("seconds", kind), 0.0) + seconds / len(seeds)
+        found += [
+            {"run": label, "unit": unit, "kind": kind, "amount": total}
+            for (unit, kind), total in aggregate.items()
+        ]
+    return found
+
+
+def draw(rows: Sequence[Row]) -> Any:
     """Bars of seconds and bytes per run, split by kind."""
-    labels = list(dict.fromkeys(row["run"] for row in rows))
+    labels = run_labels(rows)
     panels, words = [], []
     for unit, number in (("seconds", ",.1f"), ("bytes", ".3s")):
         mine = [row for row in rows if row["unit"] == unit]
@@ -34,3 +60,14 @@ def costs(rows: Sequence[Row]) -> Any:
             words.append(f"{label} {total:,.0f} {unit}")
     chart = alt.concat(*panels, columns=2, spacing=24, data=table(rows)).resolve_scale(color="independent")
     return described(chart, f"Bars of the costs of each run: {'; '.join(words)}.")
+
+
+FIGURE = Kind(
+    "costs",
+    SETTING,
+    2,
+    always("What it costs"),
+    "Seconds by step and bytes by direction, whole run, mean over seeds.",
+    rows,
+    draw,
+)

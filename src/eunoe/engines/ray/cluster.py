@@ -1,0 +1,229 @@
+"""The workers of the Ray engine: actors on the cores of a cluster, and the tasks they are given.
+
+A task whose worker or node was lost is given to another: the same client in the same round gives the same
+bits. Workers are actors, not Ray's tasks: a task waits up to a tenth of a second for its place. Cores that
+join get a worker when the next round begins.
+"""
+
+import logging
+import os
+import signal
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eunoe.engines.base import cores
+from eunoe.engines.ray.actor import Actor
+from eunoe.engines.ray.packing import Packed, packed, unpacked
+from eunoe.errors import InputError, RunFailed, first_line
+from eunoe.training.simulation import Simulation
+
+logger = logging.getLogger(__name__)
+
+# A task that ends this many workers would end the next one too; so with workers that cannot start.
+_LOSSES_ALLOWED = 3
+# Tasks per worker that may be ahead of the next result, so that few results wait for their turn.
+_AHEAD = 3
+# Seconds without a result after which to ask whether there is still somebody to wait for.
+_PATIENCE = 10.0
+
+Submit = Callable[[Any, int], Any]
+
+
+@dataclass
+class _Worker:
+    """A worker and the tasks it was given, the one it works on first."""
+
+    actor: Any
+    tasks: list[int] = field(default_factory=list)
+    # Whether it has ever been ready.
+    begun: bool = False
+
+
+# Who works on which task, by the reference that is there once the result is; a worker's second result may
+# be there before its first, which may be larger.
+_Running = dict[Any, tuple[_Worker, int]]
+
+
+class Cluster:
+    """A Ray cluster, or a Ray of its own on this machine, with a worker per core."""
+
+    def __init__(self, simulation: Simulation, address: str | None, workers: int | None) -> None:
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+        try:
+            import ray
+        except ImportError:
+            raise InputError(
+                "the ray engine needs Ray: run pip install '.[ray]' in a clone of Eunoe"
+            ) from None
+        self._ray, self._limit = ray, workers
+        self._workers: list[_Worker] = []
+        # Workers that wait for a core, load the simulation or may be lost, by the reference that is there
+        # once they are ready.
+        self._starting: dict[Any, _Worker] = {}
+        self._failed_starts = 0
+        self._warned = False
+        self._connected = not ray.is_initialized()
+        if self._connected:
+            _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
+        try:
+            # What is trained on at the server stays there.
+            sent = replace(simulation, context=replace(simulation.context, trainer=None))
+            self._simulation = self.put(sent)
+            self.hire()
+        except BaseException:
+            self.close()
+            raise
+
+    def put(self, value: Any) -> Any:
+        """Store a value once for all workers; give the reference to it."""
+        return self._ray.put(packed(value))
+
+    def close(self) -> None:
+        """Dismiss all workers and leave the cluster."""
+        for worker in [*self._workers, *self._starting.values()]:
+            self._dismiss(worker)
+        self._workers, self._starting = [], {}
+        # Ray's shutdown ends the Ray that `_connect` started, and only leaves one that was there before.
+        if self._connected and self._ray.is_initialized():
+            self._ray.shutdown()
+
+    def in_order(self, count: int, submit: Submit) -> Iterator[Any]:
+        """Give tasks to the workers and give back their results in the order of the tasks."""
+        waiting, losses = list(range(count)), Counter[int]()
+        running: _Running = {}
+        done: dict[int, Packed] = {}
+        given = 0
+        try:
+            while given < count:
+                self._give_out(waiting, given, running, submit)
+                ready, _ = self._ray.wait([*running, *self._starting], timeout=_PATIENCE)
+                if not ready and not self._workers:
+                    self._wait_on()
+                for reference in ready:
+                    if reference in self._starting:
+                        self._begin(reference)
+                        continue
+                    worker, number = running.pop(reference)
+                    try:
+                        result = self._ray.get(reference)
+                    except self._ray.exceptions.RayError as error:
+                        self._lose(worker, running, waiting, losses, error)
+                    else:
+                        worker.tasks.remove(number)
+                        done[number] = result
+                while given in done:
+                    kind, value = unpacked(done.pop(given))
+                    if kind == "error":
+                        raise value
+                    yield value
+                    given += 1
+        finally:
+            # Left in the middle: these results are of no use any more.
+            for worker in [worker for worker in self._workers if worker.tasks]:
+                self._dismiss(worker)
+                self._workers.remove(worker)
+
+    def _give_out(self, waiting: list[int], given: int, running: _Running, submit: Submit) -> None:
+        """Give every worker a task and, as long as there are plenty, the next one to go on with at once."""
+        for depth in (0, 1):
+            for worker in self._workers:
+                enough = len(waiting) > depth * len(self._workers)
+                if enough and len(worker.tasks) == depth and waiting[0] < given + _AHEAD * len(self._workers):
+                    number = waiting.pop(0)
+                    worker.tasks.append(number)
+                    running[submit(worker.actor, number)] = worker, number
+
+    def _lose(
+        self,
+        worker: _Worker,
+        running: _Running,
+        waiting: list[int],
+        losses: Counter[int],
+        error: Exception,
+    ) -> None:
+        """Let others do what a lost worker had to do."""
+        for reference in [reference for reference, (owner, _) in running.items() if owner is worker]:
+            del running[reference]
+        losses[worker.tasks[0]] += 1
+        if losses[worker.tasks[0]] == _LOSSES_ALLOWED:
+            raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {_line(error)}") from error
+        # In order: if the first were not the one that the next result waits for, it might never be given out.
+        waiting += worker.tasks
+        waiting.sort()
+        worker.tasks = []
+        self._workers.remove(worker)
+        self._dismiss(worker)
+        # A node takes all its workers along: who has nothing to do shows that it is there before a task is
+        # its, which could otherwise be lost at one after the other.
+        for idle in [other for other in self._workers if not other.tasks]:
+            self._workers.remove(idle)
+            self._starting[idle.actor.ready.remote()] = idle
+        self.hire()
+
+    def hire(self) -> None:
+        """Have a worker on every core of the cluster; one without a core yet gets it when there is one."""
+        actor = self._ray.remote(num_cpus=1)(Actor)
+        wanted = self.cores() if self._limit is None else min(self.cores(), self._limit)
+        for _ in range(len(self._workers) + len(self._starting), wanted):
+            worker = _Worker(actor.remote([self._simulation]))
+            self._starting[worker.actor.ready.remote()] = worker
+
+    def _begin(self, reference: Any) -> None:
+        """Take a worker in that is ready, if it is."""
+        worker = self._starting.pop(reference)
+        try:
+            self._ray.get(reference)
+        except self._ray.exceptions.RayError as error:
+            self._failed_starts += not worker.begun
+            if self._failed_starts == _LOSSES_ALLOWED:
+                raise RunFailed(f"no worker can start on the Ray cluster: {_line(error)}") from error
+            self.hire()
+        else:
+            self._failed_starts, self._warned, worker.begun = 0, False, True
+            self._workers.append(worker)
+
+    def _dismiss(self, worker: _Worker) -> None:
+        with suppress(self._ray.exceptions.RayError):
+            self._ray.kill(worker.actor)
+
+    def cores(self) -> int:
+        """How many cores the cluster has."""
+        found = int(self._ray.cluster_resources().get("CPU", 0))
+        if found < 1:
+            raise RunFailed("the Ray cluster has no core to train on; resume when a node has joined it")
+        return found
+
+    def _wait_on(self) -> None:
+        """Go on waiting for a first worker if there may be one, and warn once."""
+        total = self.cores()
+        if not self._warned:
+            self._warned = True
+            logger.warning("waiting for a free core of the Ray cluster, which has %d in all", total)
+
+
+def _connect(address: str, workers: int | None) -> None:
+    import ray
+
+    local = {"num_cpus": workers or cores()} if address == "local" else {}
+    with _same_handler(signal.SIGTERM):
+        try:
+            ray.init(address, include_dashboard=False if local else None, logging_level="ERROR", **local)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise InputError(f"cannot use Ray at {address!r}: {first_line(error)}") from error
+
+
+@contextmanager
+def _same_handler(number: int) -> Iterator[None]:
+    """Leave a signal's handler as it is; Ray sets one of its own."""
+    before = signal.getsignal(number)
+    yield
+    with suppress(ValueError):  # Not the main thread, in which alone handlers are set.
+        signal.signal(number, before)
+
+
+def _line(error: Exception) -> str:
+    """What Ray says in many lines."""
+    return " ".join(str(error).split())[:1000]

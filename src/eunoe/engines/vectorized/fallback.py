@@ -1,0 +1,32 @@
+"""Why clients cannot train at once, and then train one after the other."""
+
+from torch import nn
+
+from eunoe.errors import first_line
+from eunoe.training.simulation import Simulation
+
+# What torch's transforms say of operations that they cannot transform; they raise a bare RuntimeError.
+_TRANSFORMS = ("vmap", "functorch", "BatchedTensor", "doesn't have storage", "During a grad")
+
+
+class NotVectorizable(Exception):
+    """A reason why these clients train one after the other."""
+
+
+def declared_reason(simulation: Simulation) -> str | None:
+    """Why no client of a simulation can be vectorized, if that is known before it trains."""
+    if not simulation.method.vectorizes:
+        return f"the method {type(simulation.method).__name__} does not vectorize"
+    random = (nn.modules.dropout._DropoutNd, nn.RReLU)
+    if any(isinstance(module, random) for module in simulation.model.module.modules()):
+        return "the model draws random numbers (dropout)"
+    return None
+
+
+def reason_of(error: Exception) -> str | None:
+    """The reason that an exception gives, or None if it is a fault that the user has to see."""
+    if isinstance(error, NotVectorizable):
+        return str(error)
+    if isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _TRANSFORMS):
+        return f"this could not be vectorized ({first_line(error)})"
+    return None

@@ -1,0 +1,172 @@
+"""What a step of a cohort reads, all of it: nothing else may differ between two steps.
+
+A step's tensors come in three groups: the weights and the batch, which are new in every step; what each
+client has of its own, with a first dimension of clients; and what is the same for all clients. The numbers
+that change by the round or the step are `StepNumbers`.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+from torch.func import vmap
+from torch.utils._pytree import TreeSpec, tree_flatten, tree_map, tree_unflatten
+
+from eunoe.core.flat_model import Vectors
+from eunoe.methods.client_context import Batch, ClientContext
+
+T = TypeVar("T")
+
+
+class StepNumbers(NamedTuple):
+    """The numbers that change by the round or the step."""
+
+    lr: float
+    round: int
+    steps_taken: int
+
+
+class Prepared(NamedTuple):
+    """What clients keep between rounds and what a method's `begin` has prepared for the steps."""
+
+    state: Vectors
+    cache: Vectors
+    # Padded to the client with most samples.
+    rows: Vectors
+    # Of each frozen network its outputs on the client's data or, if those change, its weights.
+    outputs: Vectors
+    weights: dict[str, Vectors]
+
+
+class Own(NamedTuple):
+    """What differs between clients: tensors with a first dimension of clients."""
+
+    id: Tensor
+    size: Tensor
+    steps: Tensor
+    counts: Tensor
+    terms: Tensor
+    # The model's buffers, if it has any.
+    buffers: Vectors
+    # Empty where all clients have that of the training options.
+    weight_decay: tuple[Tensor, ...]
+    prepared: Prepared
+    # The optimizer's moments, for a method with a step of its own.
+    moments: Vectors
+
+
+class Common(NamedTuple):
+    """What all clients have in common."""
+
+    start: Vectors
+    shared: Vectors
+    prepared: Prepared
+
+
+# One client's step: its weights, its batch, the rest, and the numbers.
+Step = Callable[[Tensor, Batch, Own, Common, StepNumbers], T]
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """All that a cohort's steps read besides the weights and the batch."""
+
+    own: Own
+    common: Common
+
+    def first(self, clients: int) -> "Inputs":
+        """The inputs of the first clients only."""
+        own: Own = tree_map(lambda value: value[:clients], self.own)
+        return Inputs(own, self.common)
+
+    @cached_property
+    def flat(self) -> tuple[list[Tensor], tuple[TreeSpec, TreeSpec]]:
+        """The tensors, each client's own first, and how they belong together."""
+        (own, own_spec), (common, common_spec) = tree_flatten(self.own), tree_flatten(self.common)
+        return [*own, *common], (own_spec, common_spec)
+
+    @cached_property
+    def structure(self) -> str:
+        """The same for inputs of the same names."""
+        return repr(self.flat[1])
+
+    @cached_property
+    def dimensions(self) -> tuple[int | None, ...]:
+        """Which dimension of each tensor is that of the clients."""
+        own, common = self.flat[1]
+        return (0,) * own.num_leaves + (None,) * common.num_leaves
+
+
+@dataclass(frozen=True)
+class CohortStep:
+    """One step of all clients that have a row in the weights, as a function of its tensors."""
+
+    step: Step[Any]
+    weights: Tensor
+    batch: Batch
+    inputs: Inputs
+    numbers: StepNumbers
+
+    @property
+    def tensors(self) -> list[Tensor]:
+        batch = self.batch
+        mask = [] if batch.mask is None else [batch.mask]
+        return [self.weights, batch.x, batch.y, batch.index, *mask, *self.inputs.flat[0]]
+
+    @property
+    def dimensions(self) -> tuple[int | None, ...]:
+        return (0,) * (4 if self.batch.mask is None else 5) + self.inputs.dimensions
+
+    def run(self, numbers: StepNumbers, *tensors: Tensor) -> Any:
+        """The step with these numbers and tensors instead, vectorized over the clients."""
+        masked = self.batch.mask is not None
+
+        def one(weights: Tensor, x: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
+            batch = Batch(x, y, index, rest[0] if masked else None)
+            own_spec, common_spec = self.inputs.flat[1]
+            end = masked + own_spec.num_leaves
+            own = tree_unflatten(rest[masked:end], own_spec)
+            return self.step(weights, batch, own, tree_unflatten(rest[end:], common_spec), numbers)
+
+        return vmap(one, self.dimensions)(*tensors)
+
+    def __call__(self) -> Any:
+        return self.run(self.numbers, *self.tensors)
+
+
+def prepared_by(clients: Sequence[ClientContext], longest: int) -> tuple[Prepared, Prepared]:
+    """What each client prepared, with its own first and then what is the same tensor for all."""
+    own, common = (Prepared({}, {}, {}, {}, {}) for _ in range(2))
+    if not clients:
+        return own, common
+
+    def put(mine: Vectors, alike: Vectors, vectors: Sequence[Mapping[str, Tensor]], length: int = 0) -> None:
+        for name in vectors[0]:
+            values = [one[name] for one in vectors]
+            if len(values) > 1 and all(value is values[0] for value in values):
+                alike[name] = values[0]
+            else:
+                mine[name] = _padded(values, length) if length else torch.stack(values)
+
+    put(own.state, common.state, [client.state for client in clients])
+    put(own.cache, common.cache, [client.cache for client in clients])
+    put(own.rows, common.rows, [client.rows for client in clients], longest)
+    for name in clients[0].networks:
+        networks = [client.networks[name] for client in clients]
+        outputs = [{} if network.outputs is None else {name: network.outputs} for network in networks]
+        put(own.outputs, common.outputs, outputs, longest)
+        if not outputs[0]:
+            own.weights[name], common.weights[name] = {}, {}
+            vectors = [network.weights.vectors() for network in networks]
+            put(own.weights[name], common.weights[name], vectors)
+    return own, common
+
+
+def _padded(values: Sequence[Tensor], length: int) -> Tensor:
+    padded = values[0].new_zeros(len(values), length, *values[0].shape[1:])
+    for row, value in zip(padded, values, strict=True):
+        row[: len(value)] = value
+    return padded

@@ -1,0 +1,108 @@
+"""Steps under vmap without the price of vmap, once they have run often enough with the same shapes.
+
+For small models nearly all of a step's time is what vmap and differentiation cost in Python. The tensor
+operations that come of them do not depend on the values, so they are recorded once and then run alone:
+the same operations on the same numbers, so it makes no difference to a result when that begins.
+"""
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from eunoe.engines.vectorized.inputs import CohortStep, StepNumbers
+
+# Shapes that change all the time must not fill the memory.
+_SHAPES_KEPT = 64
+# In place of a step's numbers (lr, round, steps_taken): the recording shows what is computed with them.
+_NUMBERS = (torch.tensor(0.5, dtype=torch.float64), torch.tensor(1), torch.tensor(0))
+
+Recorded = Callable[..., Any]
+
+
+class Recorder:
+    """Runs the steps of cohorts that do the same, if their inputs are alike; by a recording if it can."""
+
+    def __init__(self, module: nn.Module, calls_before: int) -> None:
+        self._calls_before = calls_before
+        self._constants = {v.data_ptr() for v in (*module.parameters(), *module.buffers())}
+        self._calls: dict[Any, int] = {}
+        self._recorded: dict[Any, Recorded | None] = {}
+
+    def __call__(self, step: CohortStep) -> Any:
+        """The step's results."""
+        tensors = step.tensors
+        key = step.inputs.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
+        if key not in self._recorded:
+            if not self._often(key):
+                return step()
+            self._recorded[key] = self._record(step, tensors)
+        recorded = self._recorded[key]
+        if recorded is None:
+            return step()
+        with torch.inference_mode():
+            return recorded(*_NUMBERS, *tensors)
+
+    def _often(self, key: Any) -> bool:
+        if len(self._calls) > _SHAPES_KEPT:
+            self._calls, self._recorded = {}, {}
+        self._calls[key] = self._calls.get(key, 0) + 1
+        return self._calls[key] > self._calls_before
+
+    def _record(self, step: CohortStep, tensors: list[Tensor]) -> Recorded | None:
+        """The step's operations as a function of its tensors; None if they could differ the next time.
+
+        The operations see the numbers of the step as tensors. A step that computes with them is not
+        recorded: it would compute in tensors' precision, and branches on them would be forgotten.
+        """
+        from torch.fx.experimental.proxy_tensor import make_fx
+
+        def operations(lr: Any, round: Any, steps_taken: Any, *tensors: Tensor) -> Any:
+            return step.run(StepNumbers(lr, round, steps_taken), *tensors)
+
+        try:
+            recorded = make_fx(operations)(*_NUMBERS, *tensors)
+        except Exception:
+            # The same step has run many times, so it is the recording that failed: it runs on as it did.
+            return None
+        inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
+        if any(node.users for node in inputs[: len(_NUMBERS)]):
+            return None
+        for node in recorded.graph.nodes:
+            if node.op == "get_attr":
+                constant = getattr(recorded, node.target)
+                if constant.numel() > 1 and constant.data_ptr() not in self._constants:
+                    # It looked at a tensor that is no input and may be another one next time.
+                    return None
+        _simplify(recorded)
+        return _scripted(recorded, (*_NUMBERS, *tensors))
+
+
+def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Recorded:
+    """The operations run by TorchScript, which spares Python between them; as they are if it cannot."""
+    try:
+        with warnings.catch_warnings(), torch.no_grad():
+            warnings.simplefilter("ignore")
+            return torch.jit.trace(recorded, tensors, check_trace=False).forward  # type: ignore[no-any-return, no-untyped-call]
+    except Exception:
+        return recorded.forward
+
+
+def _simplify(recorded: torch.fx.GraphModule) -> None:
+    """Leave out operations that change nothing."""
+    aten = torch.ops.aten
+    calls = [node for node in recorded.graph.nodes if node.op == "call_function"]
+    writes = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in calls)
+    shaping = (aten.view.default, aten._unsafe_view.default, aten.expand.default)
+    for node in calls:
+        if node.target in shaping:
+            idle = node.meta["val"].shape == node.args[0].meta["val"].shape
+        else:
+            # A product is a copy, which matters if anything is written to.
+            idle = node.target is aten.mul.Scalar and node.args[1] == 1 and not writes
+        if idle:
+            node.replace_all_uses_with(node.args[0])
+    recorded.graph.eliminate_dead_code()
+    recorded.recompile()

@@ -1,0 +1,145 @@
+"""One client of a cohort as a method sees it inside `torch.func.vmap`.
+
+In between, a method sees single vectors, as it does when a client trains alone.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.func import grad_and_value
+
+from eunoe.core.flat_model import Weights
+from eunoe.engines.vectorized.fallback import NotVectorizable
+from eunoe.engines.vectorized.inputs import Common, Own, StepNumbers
+from eunoe.methods.client_context import Batch, ClientContext, Frozen
+from eunoe.methods.context import RoundContext
+from eunoe.training.simulation import Simulation
+
+
+@dataclass
+class StepContext(ClientContext):
+    """A client inside vmap: its weights are one row of the cohort's, its losses are averaged by mask."""
+
+    at: Tensor = field(default_factory=lambda: torch.empty(0))
+    # The model's buffers, if it has any.
+    float_buffers: Tensor | None = None
+    int_buffers: Tensor | None = None
+
+    @property
+    def weights(self) -> Tensor:
+        return self.at
+
+    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+        self.forwards += len(x)
+        return self.model.forward_at(self.at if at is None else at, x, self.float_buffers, self.int_buffers)
+
+    def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        self.forwards += len(x)
+        return self.model.features_at(self.at if at is None else at, x, self.float_buffers, self.int_buffers)
+
+    def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
+        here = self.at
+
+        def loss_at(point: Tensor) -> Tensor:
+            self.at = point
+            return loss()
+
+        gradient = self.gradient_at(here, loss_at, batch)
+        self.at = here
+        return self.decayed(gradient)
+
+    def decayed(self, gradient: Tensor) -> Tensor:
+        # It is a tensor where it differs between clients.
+        decays = isinstance(self.weight_decay, Tensor) or self.weight_decay
+        return (
+            gradient + self.weight_decay * self.at
+            if decays and self.training.optimizer != "adamw"
+            else gradient
+        )
+
+    def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
+        self.backwards += len(batch.y)
+        outside = self.float_buffers, self.int_buffers
+
+        # Buffers are arguments, since only arguments may be written to inside.
+        def mean_at(point: Tensor, float_buffers: Tensor | None, int_buffers: Tensor | None) -> Tensor:
+            self.float_buffers, self.int_buffers = float_buffers, int_buffers
+            return masked_mean(loss(point), batch.mask)
+
+        gradient: Tensor
+        gradient, self.last_loss = grad_and_value(mean_at)(at, *outside)
+        self.float_buffers, self.int_buffers = outside
+        return gradient
+
+    @property
+    def known_loss(self) -> Tensor:
+        """The last step's mean loss; NaN if the step has none."""
+        return self.weights.new_full((), float("nan")) if self.last_loss is None else self.last_loss
+
+
+class NoMoments(dict[str, Tensor]):
+    """The optimizer's moments where the engine has them and the method cannot see them."""
+
+    def _refuse(self, *_: object) -> Any:
+        raise NotVectorizable("its loss or correction reads the optimizer's moments")
+
+    __getitem__ = __setitem__ = __contains__ = __iter__ = __len__ = get = _refuse
+
+
+def masked_mean(losses: Tensor, mask: Tensor | None) -> Tensor:
+    """The mean over the real samples of a batch."""
+    return losses.mean() if mask is None else torch.where(mask, losses, 0).sum() / mask.sum()
+
+
+def make_step_context(
+    simulation: Simulation,
+    context: RoundContext,
+    networks: Mapping[str, bool],
+    weights: Tensor,
+    own: Own,
+    common: Common,
+    numbers: StepNumbers,
+) -> StepContext:
+    """A client inside vmap from what its step reads; `networks` are asked for features or for logits."""
+    mine, alike = own.prepared, common.prepared
+    empty = torch.empty(0)
+    unknown = Weights(empty, empty, empty).vectors()
+
+    def network(name: str, features: bool) -> Frozen:
+        outputs = {**mine.outputs, **alike.outputs}.get(name)
+        vectors = {**unknown, **mine.weights.get(name, {}), **alike.weights.get(name, {})}
+        return Frozen(Weights.from_vectors(vectors), features, outputs)
+
+    # Tensors where a client that trains alone has numbers.
+    of_client: Any = {"id": own.id, "size": own.size, "steps": own.steps}
+    decay: Any = own.weight_decay[0] if own.weight_decay else context.training.weight_decay
+    return StepContext(
+        model=simulation.model,
+        context=replace(context, lr=numbers.lr, round=numbers.round),
+        counts=own.counts,
+        loss=simulation.loss,
+        terms=own.terms,
+        start=Weights.from_vectors(common.start),
+        shared=common.shared,
+        state={**mine.state, **alike.state},
+        lr=numbers.lr,
+        steps_taken=numbers.steps_taken,
+        weight_decay=decay,
+        data=_no_data,
+        generator=torch.default_generator,
+        cache={**mine.cache, **alike.cache},
+        rows={**mine.rows, **alike.rows},
+        networks={name: network(name, features) for name, features in networks.items()},
+        moments=own.moments,
+        at=weights,
+        float_buffers=own.buffers.get("float_buffers"),
+        int_buffers=own.buffers.get("int_buffers"),
+        **of_client,
+    )
+
+
+def _no_data(index: Tensor) -> tuple[Tensor, Tensor]:
+    raise NotVectorizable("its steps read more of the client's data than their batch")

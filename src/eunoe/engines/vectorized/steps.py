@@ -1,0 +1,169 @@
+"""The steps of a cohort: gradients of all its clients at once, and what the optimizer makes of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from eunoe.core.flat_model import Vectors
+from eunoe.core.optimizer import descend
+from eunoe.engines.vectorized.cohort import Cohort
+from eunoe.engines.vectorized.inputs import CohortStep, Common, Inputs, Own, Step, StepNumbers
+from eunoe.engines.vectorized.recording import Recorder
+from eunoe.engines.vectorized.step_context import NoMoments, StepContext, make_step_context, masked_mean
+from eunoe.methods.base import Method
+from eunoe.methods.client_context import Batch
+from eunoe.methods.context import RoundContext
+from eunoe.training.simulation import Simulation
+
+# Above this many parameters the arithmetic dominates, so that no work is done only to keep shapes.
+_SMALL = 100_000
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What comes of a cohort's steps besides its weights."""
+
+    # The loss of each client on its first batch, before the first step and after the last one.
+    before: list[float]
+    after: list[float]
+    moments: Vectors
+    # How often each sample of a batch went forwards and backwards in a step.
+    forwards: float
+    backwards: float
+
+
+class Steps:
+    """Takes the steps of cohorts, recording what it can."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        model = simulation.model
+        self.simulation = simulation
+        self.has_buffers = (
+            bool(model.float_buffers.numel() or model.int_buffers.numel())
+            or simulation.context.has_batch_norm
+        )
+        self._own_step = type(simulation.method).step is not Method.step
+        # Whether steps go over exactly the clients that have them; they are recorded otherwise.
+        self.exact = self.has_buffers or self._own_step or model.parameters.numel() > _SMALL
+        # Recording costs as much as some hundred steps save, and a participation has one loss for many steps.
+        self.gradients = Recorder(model.module, calls_before=100)
+        self.losses = Recorder(model.module, calls_before=10)
+        self._passes = (0.0, 0.0)
+
+    def take(
+        self,
+        cohort: Cohort,
+        context: RoundContext,
+        inputs: Inputs,
+        networks: Mapping[str, bool],
+        weights: Tensor,
+    ) -> Taken:
+        """Take all steps of a cohort, on its weights."""
+        moments: Vectors = {}
+        before, first = [], None
+        here = inputs
+        gradient, whole_step = self._gradient(context, networks), self._whole_step(context, networks)
+        for taken, (active, batch) in enumerate(zip(cohort.active, cohort.batches(), strict=True)):
+            if len(batch.y) != len(here.own.id):
+                here = inputs.first(len(batch.y))
+            numbers = StepNumbers(context.lr, context.round, taken)
+            own = {name: moment[:active] for name, moment in moments.items()}
+            if self._own_step:
+                mine = Inputs(here.own._replace(moments=own), here.common)
+                loss, found = CohortStep(whole_step, weights[:active], batch, mine, numbers)()
+                for name, value in found.items():
+                    # A step may have put another tensor in a moment's place.
+                    if name not in moments:
+                        moments[name] = value.new_zeros(len(cohort), *value.shape[1:])
+                    moments[name][:active] = value
+            else:
+                gradients, loss = self._run(
+                    CohortStep(gradient, weights[: len(batch.y)], batch, here, numbers), self.gradients
+                )
+                decay = here.own.weight_decay
+                descend(
+                    weights[:active],
+                    gradients[:active],
+                    context.training,
+                    context.lr,
+                    decay[0][:active, None] if decay else context.training.weight_decay,
+                    own,
+                    taken + 1,
+                )
+                moments = moments or own
+            if first is None:
+                before, first = loss.tolist(), batch
+        assert first is not None
+        after = self._loss_after(context, inputs, networks, weights, first)
+        return Taken(before, after, moments, *self._passes)
+
+    def _loss_after(
+        self,
+        context: RoundContext,
+        inputs: Inputs,
+        networks: Mapping[str, bool],
+        weights: Tensor,
+        batch: Batch,
+    ) -> list[float]:
+        """The clients' losses on a batch as their first step saw it, leaving no trace in their statistics."""
+        if inputs.own.buffers:
+            buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
+            inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
+        numbers = StepNumbers(context.lr, context.round, 0)
+        step = CohortStep(self._loss(context, networks), weights, batch, inputs, numbers)
+        with torch.no_grad():
+            return [float(loss) for loss in self._run(step, self.losses).tolist()]
+
+    def _run(self, step: CohortStep, recorder: Recorder) -> Any:
+        return step() if self.exact else recorder(step)
+
+    # Steps of one client, each under vmap. What they read is their arguments, and what stays the same
+    # throughout a run.
+
+    def _gradient(self, context: RoundContext, networks: Mapping[str, bool]) -> Step[tuple[Tensor, Tensor]]:
+        """A client's corrected gradient and its loss."""
+        method = self.simulation.method
+
+        def step(
+            weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers
+        ) -> tuple[Tensor, Tensor]:
+            client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
+            client.moments = NoMoments()
+            gradient = client.gradient(lambda: method.loss(client, batch), batch)
+            corrected = method.correct(client, gradient)
+            self._count(client, batch)
+            return corrected, client.known_loss
+
+        return step
+
+    def _whole_step(
+        self, context: RoundContext, networks: Mapping[str, bool]
+    ) -> Step[tuple[Tensor, Vectors]]:
+        """A step of a method that has its own, on the weights; the loss and the moments."""
+        method = self.simulation.method
+
+        def step(
+            weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers
+        ) -> tuple[Tensor, Vectors]:
+            client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
+            method.step(client, batch)
+            self._count(client, batch)
+            return client.known_loss, client.moments
+
+        return step
+
+    def _loss(self, context: RoundContext, networks: Mapping[str, bool]) -> Step[Tensor]:
+        """A client's mean loss."""
+        method = self.simulation.method
+
+        def step(weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers) -> Tensor:
+            client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
+            return masked_mean(method.loss(client, batch), batch.mask)
+
+        return step
+
+    def _count(self, client: StepContext, batch: Batch) -> None:
+        self._passes = client.forwards / len(batch.y), client.backwards / len(batch.y)

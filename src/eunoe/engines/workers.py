@@ -1,0 +1,228 @@
+"""The worker processes of the process engine.
+
+Workers are forked, so they share the samples with this process without a copy and know a user's classes
+wherever those were defined. A worker that dies is replaced and its task given out again: the same client
+in the same round gives the same bits.
+"""
+
+import multiprocessing
+import signal
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import torch
+
+from eunoe.core.flat_model import Weights
+from eunoe.engines.base import evaluate_chunk
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.portable import portable
+from eunoe.engines.serial import train_and_keep
+from eunoe.engines.shared import SharedVectors, layout_of
+from eunoe.errors import RunFailed
+from eunoe.metrics.base import Rows
+from eunoe.system.memory import keep_freed_memory
+from eunoe.system.signals import end_with_the_parent
+from eunoe.training.client import Broadcast
+from eunoe.training.simulation import Simulation
+
+# A task that ends this many workers (for want of memory, say) would end the next one too.
+_DEATHS_ALLOWED = 3
+
+
+@dataclass(frozen=True)
+class Participation:
+    """A task: train a client from the state that it had after a round, or from none."""
+
+    client: int
+    round: int
+    state_of: int | None
+
+    def __str__(self) -> str:
+        return f"client {self.client} of round {self.round}"
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A task: evaluate the model in the worker's shared memory on a chunk of samples."""
+
+    rows: Rows
+
+    def __str__(self) -> str:
+        return "evaluating a model"
+
+
+Task = Participation | Evaluation
+
+
+@dataclass
+class _Worker:
+    process: BaseProcess
+    pipe: Connection
+    # Where it writes an update, and where it finds a model to evaluate.
+    slot: SharedVectors
+    model: SharedVectors
+    task: int | None = None
+
+
+class Workers:
+    """Forked processes that work through tasks."""
+
+    def __init__(self, simulation: Simulation, states: ClientStates, count: int) -> None:
+        self.simulation, self.states, self.count = simulation, states, count
+        self.broadcast: SharedVectors | None = None
+        self._workers: list[_Worker] = []
+
+    def send(self, broadcast: Broadcast) -> None:
+        """Put a broadcast where all workers see it."""
+        message = {"weights": broadcast.weights.vectors(), "shared": broadcast.shared}
+        if self.broadcast is None or self.broadcast.layout != layout_of(message):
+            self.close()
+            self.broadcast = SharedVectors(layout_of(message))
+        self.broadcast.write(message)
+
+    def close(self) -> None:
+        """End all workers."""
+        for worker in self._workers:
+            worker.pipe.close()
+        for worker in self._workers:
+            worker.process.join(2)
+            if worker.process.is_alive():
+                worker.process.kill()
+                worker.process.join()
+        self._workers = []
+
+    def in_order(self, tasks: Sequence[Task], models: Sequence[Weights] = ()) -> Iterator[Any]:
+        """Give out tasks to idle workers and give back their results in the order of the tasks.
+
+        Evaluations come with the model of each. No task is given out that is further ahead of the next
+        result than twice the workers, so that few results wait for their turn.
+        """
+        while len(self._workers) < min(self.count, max(len(tasks), 1)):
+            self._start()
+        waiting, deaths, done = deque(range(len(tasks))), [0] * len(tasks), {}
+        next_result = 0
+        try:
+            while next_result < len(tasks):
+                for worker in self._workers:
+                    if worker.task is None and waiting and waiting[0] < next_result + 2 * self.count:
+                        self._give(worker, waiting.popleft(), tasks, models)
+                for worker in self._ready():
+                    task = worker.task
+                    assert task is not None
+                    try:
+                        answer = worker.pipe.recv()
+                    except (EOFError, OSError):
+                        # It died, perhaps in the midst of its answer.
+                        deaths[task] += 1
+                        if deaths[task] == _DEATHS_ALLOWED:
+                            raise RunFailed(
+                                f"{deaths[task]} worker processes died at {tasks[task]}; "
+                                "the machine may be short of memory: take fewer workers"
+                            ) from None
+                        self._replace(worker)
+                        waiting.appendleft(task)
+                    else:
+                        done[task] = _result(worker, *answer)
+                        worker.task = None
+                while next_result in done:
+                    yield done.pop(next_result)
+                    next_result += 1
+        finally:
+            if any(worker.task is not None for worker in self._workers):
+                # Left in the middle: the workers' results are of no use any more.
+                for worker in self._workers:
+                    worker.process.kill()
+                self.close()
+
+    def _ready(self) -> list[_Worker]:
+        busy = [worker for worker in self._workers if worker.task is not None]
+        ready = set(wait([worker.pipe for worker in busy]))
+        return [worker for worker in busy if worker.pipe in ready]
+
+    def _give(self, worker: _Worker, number: int, tasks: Sequence[Task], models: Sequence[Weights]) -> None:
+        if models:
+            worker.model.write({"weights": models[number].vectors()})
+        worker.task = number
+        # A worker that has died shows when its result is read.
+        with suppress(ConnectionError):
+            worker.pipe.send(tasks[number])
+
+    def _start(self) -> None:
+        simulation = self.simulation
+        model = layout_of({"weights": simulation.model.weights.vectors()})
+        uploads = simulation.method.uploads(simulation.context)
+        slot = {**model, "uploads": {name: (u.size, simulation.model.dtype) for name, u in uploads.items()}}
+        ours, theirs = multiprocessing.Pipe()
+        worker = _Worker(None, ours, SharedVectors(slot), SharedVectors(model))  # type: ignore[arg-type]
+        others = [other.pipe for other in self._workers]
+        worker.process = multiprocessing.get_context("fork").Process(
+            target=_work, args=(self, worker, theirs, [*others, ours]), daemon=True
+        )
+        worker.process.start()
+        theirs.close()
+        self._workers.append(worker)
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.pipe.close()
+        worker.process.join()
+        self._workers.remove(worker)
+        self._start()
+
+
+def _result(worker: _Worker, kind: str, result: Any) -> Any:
+    if kind == "error":
+        raise result
+    if kind == "update":
+        found = worker.slot.read()
+        result.weights, result.uploads = Weights.from_vectors(found["weights"]), found["uploads"]
+    return result
+
+
+def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[Connection]) -> None:
+    """A worker's life: do what the pipe says until it closes."""
+    for connection in inherited:
+        # While a copy of the other end lives here, this pipe would not close when the main process dies.
+        connection.close()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    end_with_the_parent()
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    while True:
+        try:
+            task = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            answer = _do(workers, worker, task)
+        except Exception as error:
+            answer = ("error", portable(error))
+        try:
+            pipe.send(answer)
+        except OSError:
+            return
+
+
+def _do(workers: Workers, worker: _Worker, task: Task) -> tuple[str, Any]:
+    simulation, states = workers.simulation, workers.states
+    if isinstance(task, Evaluation):
+        model = Weights.from_vectors(worker.model.groups["weights"])
+        return "predictions", evaluate_chunk(simulation, model, task.rows)
+    assert workers.broadcast is not None
+    sent = workers.broadcast.groups
+    broadcast = Broadcast(task.round, Weights.from_vectors(sent["weights"]), sent["shared"])
+    states.accepted = {} if task.state_of is None else {task.client: task.state_of}
+    update = train_and_keep(simulation, states, task.client, broadcast)
+    values = {"weights": update.weights.vectors(), "uploads": update.uploads}
+    if not worker.slot.fits(values):
+        # It goes up as it is, for the server to refuse.
+        return "misfit", update
+    worker.slot.write(values)
+    empty = torch.empty(0)
+    update.weights, update.uploads = Weights(empty, empty, empty), {}
+    return "update", update

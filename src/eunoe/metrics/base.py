@@ -1,0 +1,176 @@
+"""What a metric is, and what it is shown: a model of a round and what it says of samples.
+
+A metric is shown models (`update`), then asked for its numbers (`compute`). The same objects serve the rounds
+and probes of a run, `eunoe.Forgetting` in anybody's loop and `eunoe.flower.measure`.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, ClassVar, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import PrivateAttr
+from torch import Tensor
+
+from eunoe.config.options import Options
+from eunoe.core.flat_model import Weights
+from eunoe.data.federation import Federation, Source
+from eunoe.metrics.forgetting import per_class_accuracy
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+Role = Literal["start", "local", "merged"]
+Need = Literal["logits"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each.
+
+    With `prior`, the owner's class shares (of its training labels) count in what the model says. With
+    `logits`, the predictions have them.
+    """
+
+    source: Source
+    rows: Integers
+    owners: Integers | None = None
+    prior: bool = False
+    logits: bool = False
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a model says of some samples: class and cross-entropy of each, summed probabilities by class.
+
+    The logits are [samples, classes], and there only where they were asked for.
+    """
+
+    classes: Integers
+    losses: Floats
+    probability: Floats
+    logits: Floats | None = None
+
+    def __len__(self) -> int:
+        return len(self.classes)
+
+
+class Evaluator(Protocol):
+    """Whatever can evaluate models; every engine can."""
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        """The predictions of each model on these samples."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a model says of the samples of one place, and their labels; clients' samples have owners."""
+
+    predictions: Predictions
+    labels: Integers
+    class_count: int
+    owners: Integers | None = None
+
+    @cached_property
+    def right(self) -> NDArray[np.bool_]:
+        """Whether the model is right, by sample."""
+        return np.equal(self.predictions.classes, self.labels)
+
+    @cached_property
+    def per_class(self) -> Floats:
+        """Accuracy by class; NaN for a class without samples."""
+        return per_class_accuracy(self.predictions.classes, self.labels, self.class_count)
+
+    @cached_property
+    def loss(self) -> float:
+        """Mean cross-entropy."""
+        return float(self.predictions.losses.mean())
+
+    @property
+    def logits(self) -> Floats:
+        """Logits [samples, classes], for a metric that declares the need."""
+        if self.predictions.logits is None:
+            raise RuntimeError('a metric that uses logits must say so: needs = ("logits",)')
+        return self.predictions.logits
+
+    @cached_property
+    def probabilities(self) -> Floats:
+        """Softmax of the logits."""
+        shifted = np.exp(self.logits - self.logits.max(axis=1, keepdims=True))
+        return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A model of a round, as a metric sees it: what it says at each place, its parameters, whose it is.
+
+    Places of an evaluated round are `validation`, `client_test` and `test`, as far as there are any; those
+    that were measured at clients' own machines are in `elsewhere`, as numbers. `counts` are the training
+    labels by class of the client whose local model it is, None where they are not known.
+    """
+
+    round: int
+    role: Role
+    places: Mapping[str, Place]
+    parameters: Tensor
+    client: int | None = None
+    counts: NDArray[Any] | None = None
+    elsewhere: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+
+class Metric(Options, ABC):
+    """Base of the metrics: its fields are its options; what it collects is in private attributes.
+
+    In `metrics` of a config it is shown the merged model of each evaluated round, and its numbers stand under
+    its name in metrics.jsonl. One that looks at clients' models is named in `probes`, with its rounds.
+    """
+
+    # Which models of a round it is shown.
+    sees: ClassVar[tuple[Role, ...]] = ("merged",)
+    # What it needs of predictions besides classes and losses.
+    needs: ClassVar[tuple[Need, ...]] = ()
+
+    def possible(self, federation: Federation) -> bool:
+        """Whether these data let it measure anything."""
+        return True
+
+    def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
+        """Places of its own to evaluate the models at, by name; `clients` are those whose models it sees."""
+        return {}
+
+    def reset(self) -> None:
+        """Drop what was collected in a round; called before the first model of the next one."""
+
+    @abstractmethod
+    def update(self, model: Snapshot) -> None:
+        """Take in a model; in a round the start comes first, then local models, then the merged one."""
+
+    @abstractmethod
+    def compute(self) -> Mapping[str, Any]:
+        """The numbers of the round; empty if there is nothing to say."""
+
+    def state(self) -> dict[str, Any]:
+        """What later rounds depend on: tensors, and what JSON can say; a checkpoint keeps it."""
+        return {}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Go on from such a state."""
+
+
+class PlaceMetric(Metric):
+    """A metric of one place alone, such as an accuracy: what it measures at each place, by place."""
+
+    _values: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    @abstractmethod
+    def measure(self, place: Place) -> Any:
+        """A number, or several by name; None where there is nothing to say."""
+
+    def update(self, model: Snapshot) -> None:
+        measured = {name: self.measure(place) for name, place in model.places.items()}
+        self._values = {name: value for name, value in measured.items() if value is not None}
+
+    def compute(self) -> Mapping[str, Any]:
+        return self._values

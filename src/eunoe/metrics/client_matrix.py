@@ -1,0 +1,65 @@
+"""Every local model of a round on every client's data: who loses what by whose training."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from pydantic import Field, PrivateAttr
+
+from eunoe.data.federation import Federation
+from eunoe.metrics.balanced_part import balanced_part
+from eunoe.metrics.base import Floats, Metric, Place, Role, Rows, Snapshot
+from eunoe.metrics.forgetting import reweighted_accuracy
+
+# Validation parts below this size say too little: the test set in the client's class mix says more.
+_FEW = 30
+
+
+class ClientMatrix(Metric):
+    """Accuracy of the start model and of each local model on each client's data."""
+
+    sees: ClassVar[tuple[Role, ...]] = ("start", "local")
+
+    data: Literal["auto", "participants", "clients", "test"] = Field(
+        "auto", description="Whose data: see the probe's option of this name."
+    )
+    samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set.")
+    _owners: list[int] = PrivateAttr(default_factory=list)
+    _clients: list[int | None] = PrivateAttr(default_factory=list)
+    _counts: list[Any] = PrivateAttr(default_factory=list)
+    _accuracy: list[Floats] = PrivateAttr(default_factory=list)
+    _on: str = PrivateAttr("")
+
+    def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
+        self._owners = list(range(len(federation))) if self.data == "clients" else list(clients)
+        parts = [federation.rows(client, "validation") for client in self._owners]
+        few = min(len(part) for part in parts) < _FEW
+        if self.data == "test" or (self.data == "auto" and few and len(federation.data.test)):
+            return {"test": balanced_part(federation, self.samples, seed)}
+        owners = np.repeat(np.array(self._owners), [len(part) for part in parts])
+        return {"validation": Rows("clients", np.concatenate(parts), owners)}
+
+    def reset(self) -> None:
+        self._clients, self._counts, self._accuracy = [], [], []
+
+    def update(self, model: Snapshot) -> None:
+        ((self._on, place),) = model.places.items()
+        self._accuracy.append(place.per_class if self._on == "test" else self._by_owner(place))
+        if model.role == "local":
+            self._clients.append(model.client)
+            self._counts.append(model.counts)
+
+    def compute(self) -> Mapping[str, Any]:
+        accuracy, owners = np.array(self._accuracy), self._owners or self._clients
+        if self._on == "test":
+            if any(counts is None for counts in self._counts):
+                return {}
+            accuracy = reweighted_accuracy(accuracy, np.array(self._counts, np.float64))
+        start, after = accuracy[0].tolist(), accuracy[1:].tolist()
+        return {"models": self._clients, "data": owners, "on": self._on, "start": start, "after": after}
+
+    def _by_owner(self, place: Place) -> Floats:
+        """Accuracy on each owner's samples, which stand one owner after the other; NaN for one without."""
+        sizes = [np.count_nonzero(place.owners == owner) for owner in self._owners]
+        cuts = np.split(place.right, np.cumsum(sizes)[:-1])
+        return np.array([cut.mean() if len(cut) else np.nan for cut in cuts])

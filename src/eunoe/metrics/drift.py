@@ -1,0 +1,35 @@
+"""How far local training takes clients' models from where they started and from each other."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+from pydantic import PrivateAttr
+from torch import Tensor
+
+from eunoe.metrics.base import Metric, Role, Snapshot
+from eunoe.metrics.forgetting import DriftSum
+
+
+class Drift(Metric):
+    """Distances of local models from their start and from each other, and the cosine between updates."""
+
+    sees: ClassVar[tuple[Role, ...]] = ("start", "local")
+
+    _start: Tensor | None = PrivateAttr(None)
+    _clients: list[int | None] = PrivateAttr(default_factory=list)
+    _sum: DriftSum = PrivateAttr(default_factory=DriftSum)
+
+    def reset(self) -> None:
+        self._start, self._clients, self._sum = None, [], DriftSum()
+
+    def update(self, model: Snapshot) -> None:
+        if self._start is None:
+            self._start = model.parameters.double()
+        else:
+            self._clients.append(model.client)
+            self._sum.add((model.parameters.double() - self._start).cpu().numpy())
+
+    def compute(self) -> Mapping[str, Any]:
+        drift = self._sum.result()
+        lengths = [float(length) for length in drift.from_start]
+        return {"clients": self._clients, "from_start": lengths, "apart": drift.apart, "cosine": drift.cosine}

@@ -1,0 +1,50 @@
+"""What the global model forgets in a round, and since each class was at its best."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from pydantic import Field, PrivateAttr
+
+from eunoe.metrics.base import Metric, Snapshot
+from eunoe.metrics.forgetting import fedntd_score, round_forgetting
+
+
+class GlobalForgetting(Metric):
+    """Round forgetting and FedNTD's score of the merged model, on the test set or else on validation."""
+
+    over_gaps: bool = Field(
+        False,
+        description="Whether what went in several rounds, of which the last alone is evaluated, counts.",
+    )
+    _previous: list[float] | None = PrivateAttr(None)
+    _round: int = PrivateAttr(0)
+    _best: list[float] | None = PrivateAttr(None)
+    _found: dict[str, Any] = PrivateAttr(default_factory=dict)
+
+    def update(self, model: Snapshot) -> None:
+        known: dict[str, Any] = {name: place.per_class for name, place in model.places.items()}
+        known |= {name: numbers["per_class"] for name, numbers in model.elsewhere.items()}
+        where = "test" if "test" in known else "validation"
+        self._found = {}
+        if where not in known:
+            return
+        now = [float(value) for value in known[where]]
+        # What went in several rounds is not what one round takes.
+        follows = self._previous is not None and (self.over_gaps or self._round == model.round - 1)
+        self._found = {
+            "on": where,
+            "round": round_forgetting(self._previous or [], now) if follows else None,
+            "fedntd": fedntd_score([self._best, now]) if self._best else None,
+        }
+        self._previous, self._round = now, model.round
+        self._best = [float(value) for value in np.fmax(self._best or now, now)]
+
+    def compute(self) -> Mapping[str, Any]:
+        return self._found
+
+    def state(self) -> dict[str, Any]:
+        return {"previous": self._previous, "round": self._round, "best": self._best}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self._previous, self._round, self._best = state["previous"], state["round"], state["best"]

@@ -1,0 +1,50 @@
+"""What local training and the merge of a round did to each class."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import Field, PrivateAttr
+
+from eunoe.data.federation import Federation
+from eunoe.metrics.balanced_part import balanced_part
+from eunoe.metrics.base import Metric, Role, Rows, Snapshot
+
+
+class LocalPerClass(Metric):
+    """Accuracy by class and loss before local training, after it at each client, and after the merge."""
+
+    sees: ClassVar[tuple[Role, ...]] = ("start", "local", "merged")
+
+    samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set.")
+    _seen: dict[Role, list[tuple[list[float], float]]] = PrivateAttr(default_factory=dict)
+    _clients: list[int | None] = PrivateAttr(default_factory=list)
+    _counts: list[Any] = PrivateAttr(default_factory=list)
+
+    def possible(self, federation: Federation) -> bool:
+        return len(federation.data.test) > 0
+
+    def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
+        return {"test": balanced_part(federation, self.samples, seed)}
+
+    def reset(self) -> None:
+        self._seen, self._clients, self._counts = {"start": [], "local": [], "merged": []}, [], []
+
+    def update(self, model: Snapshot) -> None:
+        place = model.places["test"]
+        self._seen[model.role].append((place.per_class.tolist(), place.loss))
+        if model.role == "local":
+            self._clients.append(model.client)
+            self._counts.append(model.counts)
+
+    def compute(self) -> Mapping[str, Any]:
+        start, local, merged = self._seen["start"][0], self._seen["local"], self._seen["merged"][0]
+        counted = all(counts is not None for counts in self._counts)
+        return {
+            "clients": self._clients,
+            "start": start[0],
+            "local": [accuracy for accuracy, _ in local],
+            "merged": merged[0],
+            "counts": np.stack(self._counts).tolist() if counted else None,
+            "loss": {"start": start[1], "local": [loss for _, loss in local], "merged": merged[1]},
+        }

@@ -1,0 +1,87 @@
+"""The metrics that a config names, and those that every run has."""
+
+import re
+from collections.abc import Iterable
+
+from eunoe.config import registry
+from eunoe.config.probes import Probe
+from eunoe.config.schema import Named
+from eunoe.errors import InputError
+from eunoe.metrics.base import Metric
+
+# Recorded in the section of each place, as in test.accuracy; all others have a section of their own.
+BY_PLACE = ("accuracy", "loss", "per_class", "clients")
+# Measured of every evaluated model.
+STANDARD = (*BY_PLACE, "forgetting")
+# Other names in the record of a round.
+_TAKEN = frozenset(
+    [
+        "schema",
+        "round",
+        "lr",
+        "clients",
+        "sizes",
+        "steps",
+        "loss_before",
+        "loss_after",
+        "update_norms",
+        "forwards",
+        "backwards",
+        "dropped",
+        "bytes_up",
+        "bytes_down",
+        "server",
+        "warnings",
+        "validation",
+        "client_test",
+        "test",
+        "personal",
+    ]
+)
+
+
+def round_metrics(wanted: Iterable[Named | str | Metric] = ()) -> dict[str, Metric]:
+    """The standard metrics and these, by the names under which they are recorded."""
+    made: dict[str, Metric] = {name: registry.build("metric", name, {}) for name in STANDARD}
+    for one in wanted:
+        metric, name = _built(one)
+        if metric.sees != ("merged",):
+            raise InputError(f"metric {name!r} looks at clients' models: name it in probes, with its rounds")
+        if name in made:
+            raise InputError(f"metric {name!r} is measured already: leave it out")
+        if name in _TAKEN:
+            raise InputError(f"the record of a round has something else called {name!r}: rename your metric")
+        made[name] = metric
+    return made
+
+
+def _built(one: Named | str | Metric) -> tuple[Metric, str]:
+    """A metric, and the name under which it is recorded."""
+    if isinstance(one, Metric):
+        return one, recorded_name(":", one)
+    name, options = (one, {}) if isinstance(one, str) else (one.name, one.options)
+    metric: Metric = registry.build("metric", name, options)
+    return metric, recorded_name(name, metric)
+
+
+def probe_metric(probe: Probe) -> tuple[str, Metric]:
+    """The metric of a probe, and the name under which it is recorded."""
+    metric: Metric = registry.build("metric", probe.metric, {}, data=probe.data, samples=probe.samples)
+    if "local" not in metric.sees:
+        raise InputError(
+            f"metric {probe.metric!r} looks at no client's model: name it in metrics, not in probes"
+        )
+    return recorded_name(probe.metric, metric), metric
+
+
+def check_metrics(sections: Iterable[Named], probes: Iterable[Probe]) -> None:
+    """Refuse metrics that cannot be built, before anything is trained."""
+    round_metrics(sections)
+    for probe in probes:
+        probe_metric(probe)
+
+
+def recorded_name(name: str, metric: Metric) -> str:
+    """A metric's name in records: that of the config, or of the user's own class (MacroF1 is macro_f1)."""
+    words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(metric).__name__)
+    return words.lower() if ":" in name else name

@@ -1,0 +1,40 @@
+"""Whether clients' models believe in a class as much as the clients' data hold of it."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from pydantic import PrivateAttr
+
+from eunoe.data.federation import Federation
+from eunoe.metrics.base import Metric, Role, Rows, Snapshot
+
+
+class Probability(Metric):
+    """Mean output probability by class of each local model on the public set (Flashback paper, figure 9)."""
+
+    sees: ClassVar[tuple[Role, ...]] = ("local",)
+
+    _clients: list[int | None] = PrivateAttr(default_factory=list)
+    _probability: list[list[float]] = PrivateAttr(default_factory=list)
+    _counts: list[Any] = PrivateAttr(default_factory=list)
+
+    def possible(self, federation: Federation) -> bool:
+        return federation.public_train is not None and len(federation.public_train) > 0
+
+    def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
+        assert federation.public_train is not None
+        return {"public": Rows("public", federation.public_train)}
+
+    def reset(self) -> None:
+        self._clients, self._probability, self._counts = [], [], []
+
+    def update(self, model: Snapshot) -> None:
+        said = model.places["public"].predictions
+        self._clients.append(model.client)
+        self._probability.append((said.probability / len(said)).tolist())
+        self._counts.append(model.counts)
+
+    def compute(self) -> Mapping[str, Any]:
+        counts = np.stack(self._counts).tolist()
+        return {"clients": self._clients, "probability": self._probability, "counts": counts}

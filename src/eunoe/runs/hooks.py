@@ -1,0 +1,185 @@
+"""What happens beside the rounds of a run: evaluate, stop, probe, record, checkpoint, report."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from eunoe.config.schema import Config
+from eunoe.core.flat_model import Weights
+from eunoe.engines.base import Engine
+from eunoe.metrics.base import Metric
+from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.metrics.named import round_metrics
+from eunoe.metrics.personal import Personal
+from eunoe.metrics.probes import ProbedRound, Prober
+from eunoe.runs.folder import RunFolder
+from eunoe.runs.loop import Hook, Record, Round
+from eunoe.runs.state import RunState
+from eunoe.training.client import Update
+from eunoe.training.simulation import Simulation
+
+
+def standard_hooks(
+    simulation: Simulation,
+    config: Config,
+    engine: Engine,
+    folder: RunFolder,
+    run_state: RunState,
+    on_round: Callable[[Record], None],
+) -> list[Hook]:
+    """The hooks of a run in a folder, in the order in which they see a round."""
+    federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
+    metrics = RoundMetrics(
+        round_metrics(config.metrics), federation, seed, validation=chosen.validation, test=chosen.test
+    )
+    prober = Prober(federation, seed, config.probes, config.rounds)
+    return [
+        Evaluate(config, engine, run_state, metrics),
+        Stop(config, folder),
+        EvaluateLast(simulation, config, engine),
+        Probing(engine, run_state, prober),
+        Recording(folder, run_state),
+        Checkpoints(folder, engine, run_state, config.checkpoint_seconds),
+        Reporting(on_round),
+    ]
+
+
+class Evaluate(Hook):
+    """Evaluates the model of a round, if it is one of those, and keeps the best on validation."""
+
+    def __init__(self, config: Config, engine: Engine, run_state: RunState, metrics: RoundMetrics) -> None:
+        self.config, self.engine, self.run_state, self.metrics = config, engine, run_state, metrics
+        restore(metrics.metrics, run_state)
+
+    def after_round(self, done: Round) -> None:
+        if not evaluated(done.number, self.config):
+            return
+        with done.timed("evaluate"):
+            elsewhere = self.engine.measured_elsewhere(done.model)
+            measured = self.metrics(self.engine, done.number, done.model, elsewhere)
+        done.record |= measured
+        remember(self.metrics.metrics, self.run_state)
+        # The test set has no say in which model is best.
+        accuracy = measured["validation"]["accuracy"] if "validation" in measured else -1.0
+        if accuracy > self.run_state.best_accuracy:
+            self.run_state.best, self.run_state.best_accuracy = done.model, accuracy
+
+
+class Stop(Hook):
+    """Ends a run that has reached its target or used up its time."""
+
+    def __init__(self, config: Config, folder: RunFolder) -> None:
+        self.config, self.folder, self.began = config, folder, time.monotonic()
+
+    def before_run(self) -> str:
+        # A run that was killed right after its last round has nothing left to do.
+        return stop_reason(self.config, self.folder.last_record(), 0.0)
+
+    def after_round(self, done: Round) -> None:
+        done.reason = stop_reason(self.config, done.record, time.monotonic() - self.began)
+
+
+class EvaluateLast(Hook):
+    """Measures in the last round what is measured once."""
+
+    def __init__(self, simulation: Simulation, config: Config, engine: Engine) -> None:
+        self.engine, self.rounds, samples = engine, config.rounds, config.evaluation.personal
+        metrics: dict[str, Metric] = {"personal": Personal(samples=samples)} if samples else {}
+        self.metrics = RoundMetrics(
+            metrics, simulation.federation, simulation.context.seed, validation=False, test=False
+        )
+
+    def after_round(self, done: Round) -> None:
+        if self.metrics.metrics and (done.reason or done.number >= self.rounds):
+            with done.timed("evaluate"):
+                done.record |= self.metrics(self.engine, done.number, done.model)
+
+
+class Probing(Hook):
+    """Looks at the models of the rounds that are probed."""
+
+    def __init__(self, engine: Engine, run_state: RunState, prober: Prober) -> None:
+        self.engine, self.run_state, self.prober = engine, run_state, prober
+        self.seen: ProbedRound | None = None
+        restore(prober.metrics, run_state)
+
+    def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
+        self.seen = self.prober.watch(round, clients, start)
+
+    def after_client(self, update: Update) -> None:
+        if self.seen:
+            self.seen.see(update.client, update.weights)
+
+    def after_round(self, done: Round) -> None:
+        if self.seen:
+            with done.timed("probe"):
+                done.probes += self.prober.measure(self.engine, self.seen, done.model)
+            remember(self.prober.metrics, self.run_state)
+        # The models need not be kept until the next round.
+        self.seen = None
+
+
+class Recording(Hook):
+    """Writes down what a round gave."""
+
+    def __init__(self, folder: RunFolder, run_state: RunState) -> None:
+        self.folder, self.run_state = folder, run_state
+
+    def after_round(self, done: Round) -> None:
+        self.run_state.seconds += sum(done.seconds.values())
+        self.folder.record(done.record, {"round": done.number, **done.seconds}, done.probes)
+
+
+class Checkpoints(Hook):
+    """Saves the run state every so often, and at the end."""
+
+    def __init__(self, folder: RunFolder, engine: Engine, run_state: RunState, seconds: float) -> None:
+        self.folder, self.engine, self.run_state, self.seconds = folder, engine, run_state, seconds
+        self.saved = time.monotonic()
+
+    def after_round(self, done: Round) -> None:
+        if time.monotonic() - self.saved >= self.seconds:
+            self.after_run()
+
+    def after_run(self) -> None:
+        self.folder.checkpoint(self.run_state, self.engine.states)
+        self.saved = time.monotonic()
+
+
+class Reporting(Hook):
+    """Hands the record of a round to whoever wants to know."""
+
+    def __init__(self, on_round: Callable[[Record], None]) -> None:
+        self.on_round = on_round
+
+    def after_round(self, done: Round) -> None:
+        self.on_round(done.record)
+
+
+def evaluated(round: int, config: Config) -> bool:
+    """Whether the model after a round is evaluated."""
+    every, last = config.evaluation.every, config.evaluation.last
+    if round > config.rounds - last:
+        return True
+    return every > 0 and (round % every == 0 or (round + 1) % every == 0)
+
+
+def stop_reason(config: Config, record: Record, seconds: float) -> str:
+    """Why a run ends after this round, or nothing."""
+    for place, target in (("validation", config.stop.target), ("test", config.stop.test_target)):
+        if target is not None and place in record and record[place]["accuracy"] >= target:
+            return f"{place} accuracy reached {target:g}"
+    if config.stop.hours is not None and seconds >= config.stop.hours * 3600:
+        return f"{config.stop.hours:g} hours passed"
+    return ""
+
+
+def restore(metrics: Mapping[str, Metric], run_state: RunState) -> None:
+    """Let metrics go on from what they remember; one that is new to the run begins here."""
+    for name, metric in metrics.items():
+        if name in run_state.metrics:
+            metric.restore(run_state.metrics[name])
+
+
+def remember(metrics: Mapping[str, Metric], run_state: RunState) -> None:
+    """Put what metrics remember into the run state, from where a checkpoint takes it."""
+    run_state.metrics |= {name: state for name, metric in metrics.items() if (state := metric.state())}

@@ -1,0 +1,64 @@
+"""Metrics by name: what every run has, and what is refused."""
+
+from typing import Any
+
+import pytest
+
+from eunoe.config.probes import Probe
+from eunoe.errors import InputError
+from eunoe.metrics import Metric, Snapshot
+from eunoe.metrics.named import check_metrics, recorded_name, round_metrics
+from tests.metrics.own_metric import Brier, WorstClass
+
+OWN = "tests.metrics.own_metric"
+
+
+def test_every_run_has_the_standard_ones_first() -> None:
+    names = list(round_metrics([WorstClass(), f"{OWN}:Brier"]))
+    assert names == ["accuracy", "loss", "per_class", "clients", "forgetting", "worst_class", "brier"]
+
+
+class MacroF1(Brier):
+    pass
+
+
+class AUROC(Brier):
+    pass
+
+
+def test_a_class_of_the_users_own_is_recorded_in_small_letters() -> None:
+    assert recorded_name("mine:MacroF1", MacroF1()) == "macro_f1"
+    assert recorded_name("mine:AUROC", AUROC()) == "auroc"
+    assert recorded_name("installed", MacroF1()) == "installed"
+
+
+class Round(Metric):
+    """Called like something that a record has already."""
+
+    def update(self, model: Snapshot) -> None: ...
+
+    def compute(self) -> dict[str, Any]:
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("metrics", "message"),
+    [
+        (["nonsense"], "no metric is called 'nonsense'"),
+        (["forgeting"], "did you mean 'forgetting'"),
+        (["forgetting"], "metric 'forgetting' is measured already: leave it out"),
+        ([f"{OWN}:Brier"] * 2, "metric 'brier' is measured already"),
+        (["drift"], "metric 'drift' looks at clients' models: name it in probes"),
+        ([Round()], "a round has something else called 'round': rename your metric"),
+        (["tests.helpers:Net"], "must be a class that derives from eunoe.metrics.Metric"),
+    ],
+)
+def test_what_cannot_be_measured_is_refused_in_a_line(metrics: list[Any], message: str) -> None:
+    with pytest.raises(InputError, match=message) as refused:
+        round_metrics(metrics)
+    assert "\n" not in str(refused.value)
+
+
+def test_probes_are_for_metrics_that_look_at_clients_models() -> None:
+    with pytest.raises(InputError, match="metric 'accuracy' looks at no client's model: name it in metrics"):
+        check_metrics([], [Probe(metric="accuracy", every=1)])

@@ -1,0 +1,181 @@
+"""Every figure: valid, described, drawn offline, and left out where nothing was measured."""
+
+import csv
+import dataclasses
+import io
+import json
+import re
+
+import pytest
+import vl_convert
+
+from eunoe.records.reader import RunRecords
+from eunoe.report.figures import (
+    KINDS,
+    accuracy,
+    all_figures,
+    client_matrices,
+    one_client,
+    own_metrics,
+    probabilities,
+    signed_parts,
+)
+from eunoe.report.figures.common import of_run
+from eunoe.report.theme import config, table
+from tests.report.made_up import made_up_run
+
+RUNS = [made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)]
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return {figure.name: figure for figure in all_figures(RUNS)}
+
+
+def test_records_of_everything_fill_every_figure(figures):
+    assert list(figures) == [kind.name for kind in KINDS]
+
+
+@pytest.mark.parametrize(
+    ("clients", "labels"), [(5, "0 10 20 30 40"), (30, "0 30 60 90 120 150 180 210 240 290")]
+)
+def test_columns_of_a_matrix_have_labels_that_fit(clients, labels):
+    run = made_up_run(rounds=2, clients=clients, probe_every=2)
+    [figure] = all_figures([run], ["client-matrices"])
+    picture = vl_convert.vegalite_to_svg(figure.chart.to_dict(), config=config("#000"))
+    axis = re.search(r"X-axis titled 'data of client'.*?role-axis-title", picture, re.S).group()
+    assert " ".join(re.findall(r">(\d+)</text>", axis)) == labels
+
+
+@pytest.mark.parametrize("name", [kind.name for kind in KINDS])
+def test_a_figure_is_valid_described_and_drawn(figures, name):
+    spec = figures[name].chart.to_dict(validate=True)
+    assert len(spec["description"]) > 30
+    assert "http" not in json.dumps({key: value for key, value in spec.items() if key != "$schema"})
+    assert "tooltip" in json.dumps(spec)
+    picture = vl_convert.vegalite_to_svg(spec, config=config("#000"))
+    assert picture.count("<path") > 5
+    assert "NaN" not in picture
+
+
+def test_what_was_not_measured_has_no_figure():
+    bare = dataclasses.replace(RUNS[0], probes=[], timings=[], label_counts=None)
+    names = [figure.name for figure in all_figures([bare])]
+    assert names == ["accuracy", "round-forgetting", "distribution", "per-class", "costs"]
+    empty = RunRecords("a", [{"schema": 1, "round": 1, "clients": []}])
+    assert all_figures([empty]) == []
+
+
+def test_runs_on_different_data_stand_side_by_side():
+    runs = [made_up_run("few", classes=3), made_up_run("many", classes=50, clients=6)]
+    assert [figure.name for figure in all_figures(runs)] == [kind.name for kind in KINDS]
+
+
+def test_sliders_go_over_the_probed_rounds(figures):
+    assert list(figures["client-matrices"].rounds) == [2, 4]
+    assert list(figures["accuracy"].rounds) == []
+    params = figures["client-matrices"].chart.to_dict()["params"]
+    assert [(param["name"], param["value"], param["bind"]["max"]) for param in params] == [("probe", 0, 1)]
+
+
+def test_compared_runs_share_the_color_scale(figures):
+    panels = figures["client-matrices"].chart.to_dict()["concat"]
+    scales = [panel["layer"][0]["encoding"]["color"]["scale"] for panel in panels]
+    assert len(scales) == 6
+    assert scales[2] == scales[5]
+    assert scales[2]["domain"][0] == -scales[2]["domain"][1]
+    assert all(scale["domain"] == [0, 1] for scale in scales[0:2] + scales[3:5])
+
+
+def test_the_text_alternative_has_the_numbers(figures):
+    text = figures["accuracy"].chart.to_dict()["description"]
+    last = [row for row in accuracy.rows(RUNS) if row["run"] == "wsm"][-1]
+    assert f"wsm ends at {last['mean']:.1%}" in text
+
+
+def test_tables_survive_awkward_strings():
+    data = table([{"name": 'a,"b"\nc', "value": 0.123456}, {"name": "1", "value": float("nan")}])
+    found = list(csv.DictReader(io.StringIO(data.values, newline="")))
+    assert found == [{"name": 'a,"b"\nc', "value": "0.1235"}, {"name": "1", "value": ""}]
+    assert data.format.parse == {"name": "string", "value": "number"}
+
+
+@pytest.mark.parametrize("label", ["it's", "a\\b", "</script>", "é 中 😀", "a\nb"])
+def test_any_label_is_safe_in_an_expression(label):
+    expression = of_run(label)
+    assert expression.isascii()
+    inside = expression.removeprefix("datum.run === '").removesuffix("'")
+    assert not set(inside) & set("'\"<>\n")
+    # JavaScript's escapes of UTF-16 units are JSON's, so JSON reads the label back.
+    assert json.loads(f'"{inside}"') == label
+
+
+def test_two_rounds_have_two_labels():
+    [figure] = all_figures([made_up_run(rounds=2)], ["accuracy"])
+    picture = vl_convert.vegalite_to_svg(figure.chart.to_dict(), config=config("#000"))
+    axis = re.search(r"X-axis titled 'round'.*?role-axis-title", picture, re.S).group()
+    assert re.findall(r">(\d+)</text>", axis) == ["1", "2"]
+
+
+def test_metrics_of_the_users_own_have_a_curve_each():
+    run = made_up_run()
+    metrics = [{**record, "auroc": 0.5, "own": {"a": -2.0, "b": record["round"]}} for record in run.metrics]
+    figures = {figure.name: figure for figure in all_figures([dataclasses.replace(run, metrics=metrics)])}
+    assert [name for name in figures if name.startswith("metric-")] == [
+        "metric-auroc",
+        "metric-own-a",
+        "metric-own-b",
+    ]
+    text = figures["metric-own-a"].chart.to_dict(validate=True)["description"]
+    assert "fedavg ends at -2." in text
+    rows = own_metrics.rows("own.b", [dataclasses.replace(run, metrics=metrics)])
+    assert [(row["round"], row["mean"]) for row in rows] == [(t, t) for t in range(1, 6)]
+
+
+MATRIX = {"model": "1", "before": None, "after": None, "own": 0, "run": "a", "probe": 0, "round": 1}
+
+
+@pytest.mark.parametrize(
+    ("lost", "says"), [(0.1, "costs 10.0 points"), (-0.02, "adds 2.0 points"), (0.0, "changes nothing")]
+)
+def test_the_title_of_the_matrices_says_what_they_show(lost, says):
+    rows = [{**MATRIX, "data": "F_k", "lost": lost}, {**MATRIX, "data": "2", "lost": 0.9}]
+    assert says in client_matrices.title(rows)
+
+
+@pytest.mark.parametrize(
+    ("local", "merge", "says"),
+    [
+        ([0.1, 0.2], [-0.1, -0.1], "Local training takes accuracy away, the merge gives accuracy back"),
+        ([-0.1, -0.1], [0.1, 0.1], "Local training adds accuracy, the merge takes accuracy away"),
+        (
+            [0.1, -0.1],
+            [0.0, 0.0],
+            "Local training does not do the same in all runs, the merge changes little",
+        ),
+    ],
+)
+def test_the_title_of_the_account_says_what_it_shows(local, merge, says):
+    rows = [
+        {"run": run, "round": 1, "step": step, "signed": values[at], "lost": 0.0}
+        for step, values in (("local training", local), ("merge", merge))
+        for at, run in enumerate("ab")
+    ]
+    assert signed_parts.title(rows).startswith(says)
+
+
+def test_the_title_of_one_client_has_its_numbers():
+    rows = [
+        {"client": "7", "accuracy": accuracy, "labels": labels} for accuracy, labels in ((0.2, 3), (0.9, 0))
+    ]
+    assert one_client.title(rows).endswith(
+        "client 7 knows after training: 20% on the classes of its data, 90% on the others"
+    )
+    assert one_client.title(rows[:1]).endswith("20% on the classes of its data")
+
+
+def test_the_title_of_the_probabilities_has_their_means():
+    rows = [{"share": share, "probability": p} for share, p in ((0.5, 0.6), (1.0, 0.8), (0.0, 0.1))]
+    title = probabilities.title(rows)
+    assert "has gets 70%" in title
+    assert title.endswith("lacks 10%")
