@@ -245,7 +245,8 @@ def sizes(rounds: int = 8) -> None:
                 work["Vectorized"]()
             many, one = (low(seconds) for seconds in interleaved(work, rounds).values())
         print(
-            f"{what:20} {simulation.context.parameters:>8,} parameters, cohort {min(count, engines[0].cohort):>2}: "
+            f"{what:20} {simulation.context.parameters:>8,} parameters, "
+            f"cohort {min(count, engines[0].cohort):>2}: "
             f"{one / many:5.1f} times as fast as serial"
         )
 

@@ -318,13 +318,13 @@ def test_more_rounds_and_another_engine_may_be_asked_for(tmp_path: Path) -> None
 
 
 def test_what_is_left_out_of_a_section_stays(tmp_path: Path) -> None:
-    values = {**NAMED, "rounds": 1, "stop": {"target": 0.9}}
+    values = {**NAMED, "rounds": 1, "stop": {"target": 0.9}, "engine": "process"}
     first = run(values, training={"lr": 0.1}, engine={"workers": 1}, out=tmp_path)
     assert (first.config.training.lr, first.config.training.epochs) == (0.1, 1)
-    assert (first.config.engine.name, first.config.engine.workers) == ("serial", 1)
+    assert (first.config.engine.name, first.config.engine.options) == ("process", {"workers": 1})
     config = resume(tmp_path, {"stop": {"hours": 1}}, engine={"workers": 2}).config
     assert (config.stop.target, config.stop.hours) == (0.9, 1.0)
-    assert (config.engine.name, config.engine.workers) == ("serial", 2)
+    assert (config.engine.name, config.engine.options) == ("process", {"workers": 2})
 
 
 def test_a_run_goes_on_from_any_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

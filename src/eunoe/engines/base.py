@@ -6,22 +6,20 @@ The functions below are what engines share: which samples are evaluated at a tim
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch.nn import functional as F
 
 from eunoe.config import registry
+from eunoe.config.schema import Config
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.base import Evaluator, Predictions, Rows
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
-
-if TYPE_CHECKING:
-    from eunoe.config.schema import Config
 
 
 class Trainer(Protocol):
@@ -69,12 +67,10 @@ class Engine:
         self.close()
 
 
-def make_engine(config: "Config", simulation: Simulation, states: ClientStates) -> Engine:
+def make_engine(config: Config, simulation: Simulation, states: ClientStates) -> Engine:
     """The engine of a configuration."""
     given = {key: value for key, value in config.engine.options.items() if value is not None}
-    engine: Engine = registry.build(
-        "engine", config.engine.name, given, simulation=simulation, states=states
-    )
+    engine: Engine = registry.build("engine", config.engine.name, given, simulation=simulation, states=states)
     return engine
 
 
