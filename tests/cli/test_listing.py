@@ -47,6 +47,7 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("partition:dirichlet",), "Concentration"),
         (("augment",), "true or false"),
         (("engine",), "names: process, ray, serial"),
+        (("training",), "one of sgd, adam, adamw"),
         (("server_optimizer:adam",), "lr"),
         (("method:examples.running_mean:RunningMean",), "decay"),
     ],

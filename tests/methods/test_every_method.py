@@ -67,9 +67,7 @@ def small_run(out: Path, method: Any, loss: str = "ce", broken: bool = False, **
     section = {**SMALL.get(section["name"], {}), **section}
     # Without clients there is no loss to choose.
     loss = loss if trains_clients(section["name"]) else "ce"
-    return run(
-        federation=federation(broken), method=section, loss=loss, out=out, say=lambda _: None, **values
-    )
+    return run(federation=federation(broken), method=section, loss=loss, out=out, **values)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +145,7 @@ def test_stopped_and_resumed_is_undisturbed(
     method: str, loss: str, tmp_path: Path, whole: Callable[..., Run]
 ) -> None:
     small_run(tmp_path / "parts", method, loss, rounds=1)
-    parts = resume(tmp_path / "parts", {"rounds": 3}, federation=federation(), say=lambda _: None)
+    parts = resume(tmp_path / "parts", {"rounds": 3}, federation=federation())
     assert same(whole(method, loss), parts)
     assert lines(whole(method, loss)) == lines(parts)
 

@@ -33,7 +33,7 @@ METHODS = {
 @pytest.mark.parametrize("method", METHODS)
 def test_killed_and_resumed_is_undisturbed(tmp_path: Path, method: str) -> None:
     setting = {**SETTING, "method": METHODS[method]}
-    calm = run(setting, out=tmp_path / "calm", say=lambda _: None)
+    calm = run(setting, out=tmp_path / "calm")
     code = f"from eunoe.runs.run import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     metrics, limit = tmp_path / "killed/metrics.jsonl", time.monotonic() + 120
@@ -42,6 +42,6 @@ def test_killed_and_resumed_is_undisturbed(tmp_path: Path, method: str) -> None:
         time.sleep(0.005)
     os.kill(process.pid, signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
-    resumed = resume(tmp_path / "killed", say=lambda _: None)
+    resumed = resume(tmp_path / "killed")
     assert metrics.read_text() == (calm.folder / "metrics.jsonl").read_text()
     assert torch.equal(resumed.weights().parameters, calm.weights().parameters)
