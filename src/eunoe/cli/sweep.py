@@ -30,6 +30,7 @@ def sweep(
     from eunoe.records.comparison import MAIN, Comparison
     from eunoe.runs import sweep as sweeping
     from eunoe.runs.progress import Bars
+    from eunoe.runs.tuning import search as search_number
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
@@ -41,7 +42,7 @@ def sweep(
     with Bars() as bars:
         if search is not None:
             path, start = _read_search(search, alone=not product)
-            best, scores = sweeping.search(values, path, start, numbers, folder, jobs, bars.follow)
+            best, scores = search_number(values, path, start, numbers, folder, jobs, bars.follow)
         else:
             done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
     if search is not None:

@@ -14,7 +14,7 @@ BY_PLACE = ("accuracy", "loss", "per_class", "clients")
 # Measured of every evaluated model.
 STANDARD = (*BY_PLACE, "forgetting")
 # Other names in the record of a round.
-_TAKEN = frozenset(
+RECORDED = frozenset(
     [
         "schema",
         "round",
@@ -49,7 +49,7 @@ def round_metrics(wanted: Iterable[Named | str | Metric] = ()) -> dict[str, Metr
             raise InputError(f"metric {name!r} looks at clients' models: name it in probes, with its rounds")
         if name in made:
             raise InputError(f"metric {name!r} is measured already: leave it out")
-        if name in _TAKEN:
+        if name in RECORDED:
             raise InputError(f"the record of a round has something else called {name!r}: rename your metric")
         made[name] = metric
     return made

@@ -46,17 +46,11 @@ from numpy.typing import NDArray
 from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
+from eunoe.metrics.named import RECORDED
 from eunoe.system.files import read_lines
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
-
-# What every run may record of a round; further keys are metrics of the user's own.
-RECORDED = {
-    *("schema", "round", "lr", "clients", "sizes", "steps", "loss_before", "loss_after", "update_norms"),
-    *("forwards", "backwards", "dropped", "bytes_up", "bytes_down", "server", "warnings"),
-    *("validation", "test", "client_test", "forgetting", "personal"),
-}
 
 
 def numbers(values: Any) -> Array:
@@ -117,7 +111,7 @@ class RunRecords:
         """The user's own metrics, as `name` or `name.part`."""
         found: set[str] = set()
         for record in self.metrics:
-            for name in record.keys() - RECORDED:
+            for name in record.keys() - RECORDED - {"forgetting"}:
                 value, parts = record[name], {name: record[name]}
                 if isinstance(value, Mapping):
                     parts = {f"{name}.{key}": inner for key, inner in value.items()}

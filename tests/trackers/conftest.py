@@ -1,0 +1,13 @@
+"""Trackers are told of few figures, since drawing takes longest."""
+
+import pytest
+
+from eunoe.report.figures import KINDS
+from tests.trackers.noted import Noted
+
+
+@pytest.fixture(autouse=True)
+def _start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    Noted.told.clear()
+    # Two figures stand for all: drawing takes longest.
+    monkeypatch.setattr("eunoe.report.figures.KINDS", KINDS[:2])
