@@ -37,7 +37,11 @@ FURTHER = {
             "Weights",
         )
     },
+    "data.DataSet": "eunoe.data",
+    "data.Partition": "eunoe.data",
+    "data.Samples": "eunoe.data",
     "losses.Loss": "eunoe.losses",
+    "models.Classifier": "eunoe.models",
     "server.ServerOptimizer": "eunoe.server",
     "trackers.base.Tracker": "eunoe.trackers.base",
     "trackers.base.Followed": "eunoe.trackers.base",
@@ -118,8 +122,8 @@ def _types(annotation: Any) -> Iterator[Any]:
 def _named() -> Iterator[str]:
     for kind in registry.kinds():
         for name in registry.names(kind):
-            stepped = kind == "method" and name in PRESETS
-            takes = f": {registry.summary(kind, name)}" if stepped else _signature(registry.find(kind, name))
+            preset = kind == "method" and name in PRESETS
+            takes = f": {registry.summary(kind, name)}" if preset else _signature(registry.find(kind, name))
             yield f"{kind} {name}{takes}"
 
 

@@ -24,7 +24,7 @@ def test_list_shows_what_is_here_and_what_is_not(folder):
     assert lines["digits"].split()[1:4] == ["1,442", "355", "10"]
     assert lines["mnist"].split()[1:4] == ["10", "10", "10"]
     assert "not the official arrays" in lines["mnist"]
-    assert "not here" in lines["femnist"]
+    assert "not downloaded" in lines["femnist"]
     assert "flwrlabs/femnist" in lines["femnist"]
 
 

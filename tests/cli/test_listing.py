@@ -46,7 +46,7 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("data_set:hub",), "text or a list of texts"),
         (("partition:dirichlet",), "Concentration"),
         (("augment",), "true or false"),
-        (("engine",), "one of serial"),
+        (("training",), "one of sgd, adam, adamw"),
         (("server_optimizer:adam",), "lr"),
         (("method:examples.running_mean:RunningMean",), "decay"),
     ],

@@ -65,7 +65,6 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"public": {"balanced": True}}, "give a share or a count too"),
         ({"public": {"data": "mnist", "alpha": 0.5}}, "give a share or a count too"),
         ({"public": {"share": 0.1, "min_size": 5}}, "give a number of groups too"),
-        ({"engine": {"name": "proces"}}, "engine.name: input should be 'serial', 'process'"),
         ({"stop": {"target": 1.5}}, "stop.target: input should be less than or equal to 1"),
         ({"stop": {"target": 0.5}, "evaluation": {"validation": False}}, "stop.target needs what"),
         (

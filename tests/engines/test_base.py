@@ -9,10 +9,10 @@ from pydantic import Field
 
 from eunoe.config import registry
 from eunoe.config.schema import make_config
-from eunoe.engines.base import Engine, make_engine
-from eunoe.engines.client_states import ClientStates
+from eunoe.engines import ClientStates, Engine, LocalEvaluator, SerialTrainer
+from eunoe.engines.base import make_engine
 from eunoe.engines.process import Process
-from eunoe.engines.serial import LocalEvaluator, Serial, SerialTrainer
+from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.errors import InputError
 from eunoe.runs.run import resume, run
@@ -79,7 +79,7 @@ def test_engines_are_made_by_name_with_their_own_options(made: Any) -> None:
         ("process", {"states": "x"}, "engine 'process' has no option 'states'"),
         ("vectorized", {"cohort": "many"}, "engine 'vectorized': cohort: input should be a valid integer"),
         (f"{__name__}:Backwards", {"repeats": 0}, "repeats: input should be greater"),
-        (f"{__name__}:NoEngine", {}, "must be a class that derives from eunoe.engines.base.Engine"),
+        (f"{__name__}:NoEngine", {}, "must be a class that derives from eunoe.engines.Engine"),
     ],
 )
 def test_what_an_engine_does_not_take_is_refused(

@@ -7,7 +7,7 @@ import torch
 
 import eunoe
 from eunoe.errors import InputError
-from eunoe.losses.base import CrossEntropy
+from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.runs.handed_over import handed_over
 from tests.helpers import blobs
 

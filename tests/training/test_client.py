@@ -1,7 +1,5 @@
 """One client's participation in a round."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -9,9 +7,7 @@ from torch import nn
 
 from eunoe.core.batches import plan_batches
 from eunoe.core.rng import generator
-from eunoe.engines.client_states import ClientStates
 from eunoe.engines.vectorized.cohort import Cohort
-from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.training.client import (
     Broadcast,
     begin_client,
@@ -143,10 +139,9 @@ def test_labels_to_validate_on_count_only_if_asked_for():
         client_context, _ = begin_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
         assert client_context.counts.tolist() == [2, 1, 0]
         torch.testing.assert_close(client_context.terms, (torch.tensor(counts) / sum(counts)).log())
-    engine = Vectorized(simulation, ClientStates(Path("none")))
-    rows = engine._rows(Cohort.plan(simulation, simulation.context_in(1), [0], exact=True))
-    torch.testing.assert_close(rows["terms"], client_context.terms[None])
-    assert rows["counts"].tolist() == [[2, 1, 0]]
+    cohort = Cohort.plan(simulation, simulation.context_in(1), [0], exact=True)
+    assert cohort.counts.tolist() == [[2, 1, 0]]
+    assert cohort.loss_counts.tolist() == [[2, 1, 1]]
 
 
 def one_class(per_client=1):

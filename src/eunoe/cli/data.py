@@ -1,4 +1,4 @@
-"""`eunoe data`: what data sets are here, and fetching those that are not."""
+"""`eunoe data`: the catalog of data sets, and downloading them."""
 
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,20 +9,18 @@ if TYPE_CHECKING:
 
     from eunoe.data.catalog import Entry
 
-app = typer.Typer(help="Data sets: which are here, and fetching those that are not.", no_args_is_help=True)
+app = typer.Typer(help="Data sets: list, download, and show how a config divides one.", no_args_is_help=True)
 
 
 @app.command("list")
 def list_entries() -> None:
-    """List the data sets: which are here, with their size, classes, samples and checksum."""
+    """List the data sets: which are downloaded, with their size, classes, samples and checksum."""
     from rich.console import Console
 
     from eunoe.data.catalog import entries
     from eunoe.data.sources.hub import data_folder
 
-    Console().print(
-        _table(entries()), f"in {data_folder()}; fetch what is not here by: eunoe data fetch NAME"
-    )
+    Console().print(_table(entries()), f"in {data_folder()}; download one by: eunoe data fetch NAME")
 
 
 @app.command("fetch")
@@ -32,9 +30,9 @@ def fetch_one(
         str | None,
         typer.Option(help="Branch or commit on the hub; default: its parquet branch as it is now."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Fetch it again if it is here already.")] = False,
+    force: Annotated[bool, typer.Option(help="Download it again if it is there already.")] = False,
 ) -> None:
-    """Fetch a named data set from the Hugging Face hub and keep it as NAME.npz in the data folder."""
+    """Download a built-in data set from the Hugging Face hub and keep it as NAME.npz in the data folder."""
     from rich.console import Console
 
     from eunoe.data.catalog import fetch
@@ -60,7 +58,7 @@ def _table(rows: "list[Entry]") -> "Table":
             row.name,
             *("" if number is None else f"{number:,}" for number in numbers),
             "" if row.bytes is None else f"{row.bytes / 1e6:.1f}",
-            row.sha256[:12] if row.sha256 else "unusable" if row.here else "not here",
+            row.sha256[:12] if row.sha256 else "unusable" if row.here else "not downloaded",
             what,
         )
     return table

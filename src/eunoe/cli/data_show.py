@@ -1,4 +1,4 @@
-"""`eunoe data show`: what a config's partition is like, in numbers and as the papers' figure."""
+"""`eunoe data show`: statistics of a config's partition, and a figure of its clients' class shares."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -60,11 +60,11 @@ def show(
         table.add_column(panel, justify="right")
     for name in next(iter(lines.values())):
         table.add_row(name, *(column[name] for column in lines.values()))
-    page, picture = out.with_name(out.name + ".html"), out.with_name(out.name + ".png")
+    report, image = out.with_name(out.name + ".html"), out.with_name(out.name + ".png")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(partition_page(title, notes, lines, figure), encoding="utf-8")
-        figure.save(str(picture), scale_factor=2)
+        report.write_text(partition_page(title, notes, lines, figure), encoding="utf-8")
+        figure.save(str(image), scale_factor=2)
     except OSError as error:
         raise InputError(f"cannot write {out}.html and .png: {error.strerror}") from None
     drawn = (
@@ -72,7 +72,7 @@ def show(
         if len(chosen) < len(federation)
         else "of all clients"
     )
-    Console().print(table, notes, f"class shares {drawn}: {page}, {picture}", sep="\n")
+    Console().print(table, notes, f"class shares {drawn}: {report}, {image}", sep="\n")
 
 
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:
@@ -101,7 +101,7 @@ def _some(seed: int, clients: int, wanted: int) -> list[int]:
 
 
 def _notes(federation: "Federation") -> str:
-    """What was taken out before, and what becomes of each client's samples."""
+    """How many samples are public, and how many the clients train, validate and test on."""
     import numpy as np
 
     public = [

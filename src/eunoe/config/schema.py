@@ -92,7 +92,7 @@ class Stop(Options):
     target: Finite | None = Field(None, gt=0, le=1, description="Validation accuracy that is enough.")
     test_target: Finite | None = Field(None, gt=0, le=1, description="Test accuracy that is enough.")
     hours: Finite | None = Field(
-        None, gt=0, description="Hours of running time, earlier sittings not counted."
+        None, gt=0, description="Hours of running time, not counting earlier runs that this one resumes."
     )
 
 

@@ -18,7 +18,9 @@ class Training(Options):
     batch_size: int = Field(64, ge=0, description="Samples per step; 0 takes all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
     lr_decay: Finite = Field(1.0, gt=0, le=1, description="Factor on the learning rate after every round.")
-    optimizer: Literal["sgd", "adam", "adamw"] = Field("sgd", description="Made anew at each participation.")
+    optimizer: Literal["sgd", "adam", "adamw"] = Field(
+        "sgd", description="The local optimizer; its state is reset at each participation."
+    )
     momentum: Finite = Field(0.0, ge=0, lt=1, description="Momentum of sgd.")
     weight_decay: Finite = Field(0.0, ge=0, description="Added to the gradient (decoupled for adamw).")
     clip: Finite | None = Field(None, gt=0, description="Largest norm of the gradient.")
@@ -29,13 +31,13 @@ class Training(Options):
     )
     label_counts: Literal["train", "train_and_validation"] = Field(
         "train",
-        description="Whose labels a loss takes a client's class counts from: those it trains on, or those "
-        "it validates on too, as the code released with WSM does.",
+        description="Labels that a loss counts classes on: those a client trains on, or those it validates "
+        "on too, as the code released with WSM does.",
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
         description="Clients from whom the loss learns nothing (one class only, under tce or wsm): "
-        "train as any other, train without weight decay, or leave them out of the round.",
+        "train like any other, train without weight decay, or are skipped.",
     )
 
     @model_validator(mode="after")

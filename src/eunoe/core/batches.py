@@ -1,4 +1,4 @@
-"""Which samples of a client make up each step of its training."""
+"""Batch plans: which samples make up each step of a client's training."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from eunoe.config.training_options import Training
 def plan_steps(
     size: int, training: Training, rng: np.random.Generator, at_least_two: bool = False
 ) -> tuple[np.ndarray, list[int]]:
-    """The positions of all steps' samples in a client's data, one after the other, and each step's number.
+    """The positions of all steps' samples in a client's data, concatenated, and the size of each batch.
 
-    Epochs go through all samples in a new order each. `at_least_two` joins a last batch of a single
-    sample to the one before, which batch normalization needs.
+    Each epoch is a new permutation. `at_least_two` joins a last batch of a single sample to the one
+    before, which batch normalization needs.
     """
     batch = min(training.batch_size or size, size)
     least, most = training.epoch_range
@@ -31,12 +31,12 @@ def plan_steps(
 
 
 def samples_trained(size: int, steps: int, training: Training) -> int:
-    """How many samples the planned steps of a client hold together."""
+    """The total number of samples in the planned steps of a client."""
     batch = min(training.batch_size or size, size)
     used = size if training.last_batch == "keep" else size - size % batch
     least, most = training.epoch_range
     if training.steps is None and least == most:
-        # Whether single samples were joined to the batch before makes no difference here.
+        # The same whether or not single samples were joined to the batch before.
         return least * used
     epochs, more = divmod(steps, -(-used // batch))
     return epochs * used + more * batch

@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from eunoe.core.flat_model import FlatModel
 
-# Numbers that the gradients of several samples take at a time: few enough to stay near the processor.
+# Numbers in the per-sample gradients held at a time: few enough to stay in the cache.
 _AT_ONCE = 1 << 20
 
 
@@ -114,10 +114,10 @@ def _by_vmap(model: FlatModel, named: dict[str, Tensor], x: Tensor, y: Tensor) -
         return F.cross_entropy(logits, label.unsqueeze(0))
 
     pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))
-    aggregate = {name: torch.zeros_like(value) for name, value in named.items()}
+    total = {name: torch.zeros_like(value) for name, value in named.items()}
     with model.evaluating():
         for some, labels in zip(torch.split(x, pieces), torch.split(y, pieces), strict=True):
             each = vmap(grad(loss), (None, 0, 0))(named, some, labels)
             for name, value in each.items():
-                aggregate[name] += value.square().sum(0)
-    return aggregate
+                total[name] += value.square().sum(0)
+    return total

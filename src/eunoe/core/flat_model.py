@@ -1,9 +1,8 @@
 """A module's parameters, gradients and buffers as flat vectors.
 
 The module's tensors become views into these vectors, so every federated method is arithmetic on
-whole vectors. There are three kinds that are never mixed: trainable parameters, float buffers
-(normalization statistics) and integer buffers (counters). Frozen parameters belong to none of
-them: they are neither trained nor sent.
+whole vectors. There are three: trainable parameters, float buffers (normalization statistics) and
+integer buffers (counters). Frozen parameters belong to none of them: they are neither trained nor sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +32,7 @@ class Weights:
 
     @classmethod
     def from_vectors(cls, vectors: Mapping[str, Tensor]) -> "Weights":
-        """Weights from their three vectors by name; others are left alone."""
+        """Weights from their three vectors by name; others are ignored."""
         return cls(*(vectors[field.name] for field in fields(cls)))
 
     def vectors(self) -> Vectors:
@@ -69,12 +68,11 @@ class FlatModel:
             parameter.grad = gradient
         self.float_names, self.float_buffers = self._flatten_buffers(floating=True)
         self.integer_names, self.int_buffers = self._flatten_buffers(floating=False)
-        # Only what exposes its features can be asked for them.
         self.has_features = hasattr(module, "features") and hasattr(module, "classifier")
         self._both = _FeaturesAndLogits(module) if self.has_features else None
 
     def __reduce__(self) -> tuple[type["FlatModel"], tuple[nn.Module, torch.dtype, str]]:
-        # A copy flattens its module anew: pickled as they are, the views would lose their vectors.
+        # A copy flattens its module again: pickled as they are, the views would lose their vectors.
         return FlatModel, (self.module, self.dtype, str(self.device))
 
     def views(self, vector: Tensor) -> list[Tensor]:
@@ -88,7 +86,7 @@ class FlatModel:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
 
     def trains_on(self, x: Tensor) -> bool:
-        """Whether a batch can be trained on: not one sample where it is normalized by a single number."""
+        """Whether a batch can be trained on; batch normalization refuses a single value per channel."""
         if not self.has_batch_norm:
             return True
         before = self.weights.copy()
@@ -166,11 +164,11 @@ class FlatModel:
         self, parameters: Tensor, float_buffers: Tensor | None, int_buffers: Tensor | None
     ) -> dict[str, Tensor]:
         named = dict(zip(self.names, self.views(parameters), strict=True))
-        for names, lane in ((self.float_names, float_buffers), (self.integer_names, int_buffers)):
-            if lane is not None:
-                parts = _cut(lane, [self.module.get_buffer(name) for name in names])
-                # Under vmap, batch normalization updates statistics of their own, not those in a lane.
-                parts = [part.clone() for part in parts] if lane is float_buffers else parts
+        for names, vector in ((self.float_names, float_buffers), (self.integer_names, int_buffers)):
+            if vector is not None:
+                parts = _cut(vector, [self.module.get_buffer(name) for name in names])
+                # Under vmap, batch normalization cannot update views of the vector in place.
+                parts = [part.clone() for part in parts] if vector is float_buffers else parts
                 named.update(zip(names, parts, strict=True))
         return named
 
@@ -189,11 +187,11 @@ class FlatModel:
         ]
         dtype = self.dtype if floating else torch.int64
         empty = torch.empty(0, dtype=dtype, device=self.device)
-        lane = torch.cat([empty, *(buffer.reshape(-1).to(dtype) for _, buffer in found)])
-        for (name, _), view in zip(found, _cut(lane, [buffer for _, buffer in found]), strict=True):
+        vector = torch.cat([empty, *(buffer.reshape(-1).to(dtype) for _, buffer in found)])
+        for (name, _), view in zip(found, _cut(vector, [buffer for _, buffer in found]), strict=True):
             owner, _, attribute = name.rpartition(".")
             setattr(self.module.get_submodule(owner), attribute, view)
-        return [name for name, _ in found], lane
+        return [name for name, _ in found], vector
 
 
 class _FeaturesAndLogits(nn.Module):
@@ -206,8 +204,8 @@ class _FeaturesAndLogits(nn.Module):
         return features, self.model.classifier(features)  # type: ignore[operator]
 
 
-def _cut(lane: Tensor, like: list[Tensor]) -> list[Tensor]:
-    parts = torch.split(lane, [tensor.numel() for tensor in like]) if like else ()
+def _cut(vector: Tensor, like: list[Tensor]) -> list[Tensor]:
+    parts = torch.split(vector, [tensor.numel() for tensor in like]) if like else ()
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 
 
@@ -220,10 +218,10 @@ def save_state(state: dict[str, Tensor], path: Path) -> None:
 
 
 def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str]:
-    """Start a module from a state_dict file (.safetensors, or what torch.save wrote).
+    """Load a state_dict file (.safetensors, or written by torch.save) into a module.
 
-    Give the names that the file left as they were. A partial file fills what it has (a backbone, say);
-    names or shapes that fit nowhere are refused unless `partial` is set.
+    Returns the names that the file does not have. Missing or unexpected names and other shapes are refused
+    unless `partial` is set, which loads what fits (a backbone, say).
     """
     try:
         state: Any = (

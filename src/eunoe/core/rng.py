@@ -36,14 +36,14 @@ def torch_generator(seed: int, purpose: str, round: int = 0, client: int = 0) ->
 def global_stream(
     device: torch.device, seed: int, purpose: str, round: int = 0, client: int = 0
 ) -> Iterator[None]:
-    """Let torch's global generator, which a module's start and its dropout come from, be that of this key.
+    """Seed torch's global generator, which initialization and dropout use, by this key.
 
-    Whoever else uses the CPU's global generator does not notice.
+    The CPU's global generator is restored afterwards.
     """
     with torch.random.fork_rng(devices=[]):
         key = torch_seed(seed, purpose, round, client)
         if device.type == "cpu":
-            # torch.manual_seed looks after all kinds of devices, which takes longer than a small step.
+            # torch.manual_seed seeds every kind of device, which takes longer than a small step.
             torch.default_generator.manual_seed(key)
         else:
             torch.manual_seed(key)

@@ -1,4 +1,4 @@
-"""Data sets from arrays, tensors and torch Datasets, and the checks that every source of data shares."""
+"""Data sets from arrays, tensors and torch Datasets, with the checks that all sources share."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""Any data set by the name in a config: one known here, a file, a folder, hf:owner/name, one's own code."""
+"""A data set by its name in a config: built in, a file, a folder, hf:owner/name, or the user's own code."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,7 @@
-"""From samples as they are stored to what a model sees, a batch at a time.
+"""From stored samples to model inputs, a batch at a time.
 
 Bytes of two or more dimensions are images: they are scaled to [0, 1] and get their channels first.
-Floats are taken as they are, in the model's type. Other integers (token ids, say) stay integers.
+Floats are converted to the model's dtype. Other integers (token ids, say) stay integers.
 """
 
 import torch

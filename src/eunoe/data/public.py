@@ -1,4 +1,4 @@
-"""The public samples that the server has, taken out before the others are divided among clients."""
+"""The server's public set, set aside before the other samples are divided among clients."""
 
 from typing import Any, NamedTuple
 
@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.config.data_options import Public
-from eunoe.data.partitions.base import Integers, ranges, stock
+from eunoe.data.partitions.base import Integers, ranges, rows_by_class
 from eunoe.data.split import part_size
 from eunoe.errors import InputError
 
@@ -58,7 +58,7 @@ def _as_drawn(labels: NDArray[Any], wanted: int, generator: np.random.Generator)
 
 def _balanced(labels: NDArray[Any], wanted: int, generator: np.random.Generator) -> Integers:
     """Rows with one of each class after the other, so that a part cut off at either end is balanced too."""
-    rows, starts, counts = stock(labels, generator)
+    rows, starts, counts = rows_by_class(labels, generator)
     classes = len(counts)
     if wanted > (most := classes * int(counts.min())):
         raise InputError(
@@ -71,7 +71,7 @@ def _balanced(labels: NDArray[Any], wanted: int, generator: np.random.Generator)
 
 def _unequal(labels: NDArray[Any], wanted: int, alpha: float, generator: np.random.Generator) -> Integers:
     """Rows whose classes have shares drawn from Dirichlet(alpha); what a class lacks, the others give."""
-    rows, starts, counts = stock(labels, generator)
+    rows, starts, counts = rows_by_class(labels, generator)
     shares = generator.dirichlet(np.full(len(counts), alpha))
     taken = np.zeros_like(counts)
     while missing := wanted - int(taken.sum()):

@@ -1,4 +1,4 @@
-"""Samples and data sets: inputs in the type they came in, with integer labels."""
+"""Samples and data sets: inputs in the dtype they came in, with integer labels."""
 
 from dataclasses import dataclass
 
@@ -33,7 +33,7 @@ class Samples:
 
 @dataclass(frozen=True, repr=False)
 class DataSet:
-    """A training part and a test part, and what is known about both."""
+    """A training part and a test part, with class names, writers and normalization if known."""
 
     name: str
     train: Samples

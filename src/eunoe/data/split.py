@@ -1,4 +1,4 @@
-"""Each client's samples in a part to train on, one to validate on, and one to test on."""
+"""The split of each client's samples into training, validation and test parts."""
 
 from typing import NamedTuple
 

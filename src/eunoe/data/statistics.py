@@ -1,4 +1,4 @@
-"""How different the clients of a partition are, in numbers.
+"""Statistics of a partition: how much its clients differ in size and classes.
 
 Everything comes from the matrix of label counts [clients, classes], which is made and read a chunk of
 clients at a time, so that a million clients need no matrix of their own.

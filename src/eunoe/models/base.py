@@ -1,4 +1,4 @@
-"""What all networks share: features, then a classifier; and how images go through convolutions fast."""
+"""The base of all networks (features, then a classifier), and helpers for convolutions."""
 
 from abc import ABC, abstractmethod
 
@@ -23,7 +23,7 @@ class Classifier(nn.Module, ABC):
 
 
 def remove_bias(model: nn.Module) -> None:
-    """Leave a model's last layer, which gives its logits, without a bias."""
+    """Remove the bias of a model's last layer, which gives its logits."""
     modules = getattr(model, "classifier", nn.Module()).modules()
     last = [layer for layer in modules if isinstance(layer, nn.Linear)][-1:]
     if not last:
@@ -47,8 +47,8 @@ def image_shape(model: str, shape: tuple[int, ...], least: int = 1) -> tuple[int
 def channels_last(x: Tensor) -> Tensor:
     """The same images [B, C, H, W] with each pixel's channels side by side in memory.
 
-    CPU convolutions are faster so, and results have the same bits whatever layout came in. Written out as
-    `contiguous(memory_format=...)` neither works under vmap nor marks images of one channel.
+    CPU convolutions are faster in this layout, and results have the same bits whatever layout came in. It is
+    written out because `contiguous(memory_format=...)` neither works under vmap nor marks one-channel images.
     """
     batch, channels, height, width = x.shape
     by_pixel = x.permute(0, 2, 3, 1).flatten(1).reshape(batch, height, width, channels)

@@ -30,7 +30,7 @@ PositionLoss = Callable[[Tensor, Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Pool:
-    """Samples that the server works with: rows of a source and, for clients' own, who sees each (or -1)."""
+    """Samples that the server trains on: rows of a source and the client that owns each (or -1), if any."""
 
     federation: Federation
     source: Source
@@ -56,7 +56,7 @@ class Pool:
 
 @dataclass(frozen=True)
 class SoftTargets:
-    """What teachers say of each sample, summed over the teachers i with their weights a_i per class c.
+    """Soft targets of each sample, summed over the teachers i with their weights a_i per class c.
 
     sum_i sum_c a_i[c] p_i[c] log(p_i[c] / q[c]) needs of the teachers only the sums of a_i p_i (`mass`,
     one number per class) and of a_i p_i log p_i (`entropy`), however many teachers there are.
@@ -86,7 +86,7 @@ class SoftTargets:
 
 @dataclass(frozen=True)
 class Stopping:
-    """When training ends before its last step, and which of its models is kept: the best one seen."""
+    """Early stopping: when training ends before its last step; the best model is kept."""
 
     # From logits on the public validation set to a number, higher for a better model.
     judge: Callable[[Tensor], float]
@@ -100,7 +100,7 @@ class Stopping:
 
 @dataclass(frozen=True)
 class Trained:
-    """A model that the server has trained, and what the round's record says of that."""
+    """A model that the server has trained, and what it adds to the round's record."""
 
     weights: Weights
     steps: int
@@ -109,7 +109,7 @@ class Trained:
 
 @dataclass
 class ServerTrainer:
-    """Trains models where the rounds run, on the public set or on everything."""
+    """Trains models in the main process, on the public set or on all samples."""
 
     federation: Federation
     model: FlatModel
@@ -142,7 +142,7 @@ class ServerTrainer:
         return self._outputs(pool)
 
     def accuracy(self, pool: Pool) -> Callable[[Tensor], float]:
-        """The share of right predictions as a function of a model's logits on these samples."""
+        """Accuracy as a function of a model's logits on these samples."""
         labels = pool.labels
         return lambda logits: float((logits.argmax(1) == labels).double().mean())
 
@@ -166,14 +166,14 @@ class ServerTrainer:
         moments: dict[str, Tensor] | None = None,
         steps_taken: int = 0,
     ) -> Trained:
-        """Train a model from `start` by `options` and give it as the stopping rule chooses.
+        """Train a model from `start` by `options`; with a stopping rule, the best model is returned.
 
-        `anneal` lowers the learning rate to zero along a cosine; `freeze_statistics` leaves those of batch
-        normalization as they are; `moments` and `steps_taken` continue an optimizer after that many steps.
+        `anneal` is a cosine learning rate schedule down to zero; `freeze_statistics` keeps the running
+        statistics of batch normalization; `moments` and `steps_taken` continue an optimizer.
         """
         model, moments = self.model, {} if moments is None else moments
         decay = options.weight_decay if options.optimizer != "adamw" else 0.0
-        # For a model's own dropout.
+        # For the model's dropout.
         with global_stream(model.device, self.seed, "server model", round):
             rng = torch_generator(self.seed, "server augmentation", round)
             batches = plan_batches(
@@ -189,7 +189,7 @@ class ServerTrainer:
                 x = pool.inputs(positions)
                 x = augment_batch(x, self.augment, rng, self.federation.preprocess.black) if augmented else x
                 model.gradient.zero_()
-                # Losses are formed on the CPU, where the server's vectors are, whatever trains.
+                # The loss is computed on the CPU, where the server's vectors are, on any device.
                 logits = model.forward(x.to(model.device)).cpu()
                 loss(logits, positions).mean().backward()  # type: ignore[no-untyped-call]
                 backwards += len(order)
@@ -263,9 +263,9 @@ def public_trainer(
     validation: bool = True,
     batch: int = 0,
 ) -> ServerTrainer:
-    """The server's trainer, if it has the public set that a method needs; otherwise what to change.
+    """The server's trainer, if it has the public set that a method needs; else an InputError.
 
-    With a `batch`, batches of that size must be fit to train on.
+    With a `batch`, it must be possible to train on batches of that size.
     """
     if trainer is None or trainer.federation.public is None:
         raise InputError(f"{method} needs a public set at the server: set public.share (to 0.025, say)")

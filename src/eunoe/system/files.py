@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all, whenever the process is killed or the disk is full."""
+"""Atomic writes: a file is there whole or not at all, even if the process is killed or the disk is full."""
 
 import json
 import math
@@ -15,7 +15,7 @@ from eunoe.errors import InputError, RunFailed
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Let what keeps a file from being written say which file that is."""
+    """Turn an error while writing a file into one that names the file."""
     try:
         yield
     except (OSError, SafetensorError) as error:

@@ -1,4 +1,4 @@
-"""How a process that only trains holds on to its memory."""
+"""Memory of worker processes: freed memory is kept for the next step."""
 
 import ctypes
 from contextlib import suppress
@@ -12,9 +12,9 @@ _ALL, _MOST = 1 << 30, 1 << 25
 def keep_freed_memory() -> None:
     """Keep what is freed for what is asked for next, instead of giving it back to the system.
 
-    A local step asks for the same memory as the one before. Given back in between, it comes with thousands
-    of page faults for each client, a tenth of the time that LeNet trains. It holds for the whole process
-    and cannot be taken back, so only processes of our own are told to. Other C libraries have no such choice.
+    A local step asks for the same memory as the one before. If it is returned in between, every client pays
+    thousands of page faults, a tenth of LeNet's training time. The setting is for the whole process and
+    cannot be undone, so only our own worker processes use it. C libraries other than glibc do not have it.
     """
     with suppress(AttributeError, OSError):
         choose = ctypes.CDLL(None).mallopt

@@ -1,4 +1,4 @@
-"""How a run is asked to end, and how its processes end with it."""
+"""Signals: SIGTERM ends a run as Ctrl-C does, and workers end with their parent."""
 
 import multiprocessing
 import os
@@ -23,10 +23,7 @@ def interruptible() -> Iterator[None]:
 
 
 def end_with_the_parent() -> None:
-    """Let this process end when the one that forked it does, even by kill -9.
-
-    It would go on with what nobody waits for.
-    """
+    """Let this process end when the one that forked it does, even by kill -9."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

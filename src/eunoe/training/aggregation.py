@@ -1,4 +1,4 @@
-"""From clients' updates to what the server merges: each is checked, then added for the method."""
+"""Aggregation of a round: each update is validated, then added to the sums that the server merges."""
 
 import torch
 
@@ -42,7 +42,7 @@ class Aggregator:
         return None
 
     def add(self, update: Update) -> float:
-        """Take an update in; give the norm of its change."""
+        """Add an update; returns the norm of its change."""
         change = update.weights.parameters.double() - self._start
         norm = float(torch.linalg.vector_norm(change))
         change = self.method.contribution(change, update.uploads)

@@ -1,4 +1,4 @@
-"""One client's participation: batches, steps, what goes back up."""
+"""One client's participation in a round: batches, steps, the update it sends."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -75,14 +75,16 @@ def make_client_context(
     """A client that has received the model and will take so many steps."""
     federation, model, training = simulation.federation, simulation.model, context.training
     rows = torch.from_numpy(federation.rows(client, "train"))
-    counts, told = (c.to(model.dtype) for c in (federation.counts(client), simulation.loss_counts(client)))
+    counts, loss_counts = (
+        c.to(model.dtype) for c in (federation.counts(client), simulation.loss_counts(client))
+    )
 
     def data(index: Tensor) -> tuple[Tensor, Tensor]:
         chosen = rows[index]
         x = federation.inputs("clients", chosen, client=client)
         return x.to(model.device), federation.samples("clients").y[chosen].to(model.device)
 
-    decays = training.single_class == "train" or simulation.loss.learns_from(told)
+    decays = training.single_class == "train" or simulation.loss.learns_from(loss_counts)
     return ClientContext(
         model=model,
         context=context,
@@ -90,7 +92,7 @@ def make_client_context(
         size=len(rows),
         counts=counts.to(model.device),
         loss=simulation.loss,
-        terms=simulation.loss.terms(told).to(model.device),
+        terms=simulation.loss.terms(loss_counts).to(model.device),
         start=broadcast.weights,
         shared=broadcast.shared,
         state=state
@@ -109,14 +111,14 @@ def make_client_context(
 def train_client(
     simulation: Simulation, client: int, broadcast: Broadcast, state: Mapping[str, Tensor]
 ) -> tuple[Update, Vectors]:
-    """Train one client from what it received; give its update and its new state."""
+    """Train one client from what it received; returns its update and its new state."""
     context, model, method = simulation.context, simulation.model, simulation.method
     broadcast = broadcast.to(model.device)
     if context.training.single_class == "skip" and not simulation.loss.learns_from(
         simulation.loss_counts(client)
     ):
         return Update(client, 0, broadcast.weights.to("cpu"), {}, skipped=SKIPPED), {}
-    # For a model's own dropout.
+    # For the model's dropout.
     with global_stream(model.device, context.seed, "model", broadcast.round, client):
         model.load(broadcast.weights)
         model.module.train()
@@ -135,7 +137,7 @@ def train_client(
                     if client_context.last_loss is None
                     else client_context.last_loss.mean().item(),
                 )
-        # Before `finish`, which may take back a part of what was learned.
+        # Before `finish`, which may revert a part of what was learned.
         after = float("nan") if first is None else loss_on(simulation, client_context, first)
         finished = method.finish(client_context)
     update = Update(
@@ -155,7 +157,7 @@ def train_client(
 def in_blocks(
     client_context: ClientContext, batches: list[np.ndarray]
 ) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Positions, inputs and labels of every batch, gathered for many at once."""
+    """Positions, inputs and labels of every batch, gathered for many batches at once."""
     sizes = [len(batch) for batch in batches]
     width = client_context.data(torch.zeros(1, dtype=torch.int64))[0].numel()
     most = max(1, _BLOCK // max(width * max(sizes, default=1), 1))
@@ -167,9 +169,9 @@ def in_blocks(
 
 
 def loss_on(simulation: Simulation, client_context: ClientContext, batch: Batch) -> float:
-    """A client's mean loss on a batch as its first step saw it, leaving no trace in model or client."""
+    """A client's mean loss on its first batch, without changing the model or the client."""
     float_buffers, int_buffers = simulation.model.float_buffers.clone(), simulation.model.int_buffers.clone()
-    # A loss that changes by the step is the same one before and after.
+    # A loss that depends on the step is that of the first step, before and after.
     client_context = replace(client_context, steps_taken=0, moments={})
     with torch.no_grad():
         value = simulation.method.loss(client_context, batch).mean().item()

@@ -1,8 +1,8 @@
-"""What every partition is, and the index arithmetic that they share.
+"""The contract of a partition, and the index arithmetic that partitions share.
 
 A partition is called with the labels and a generator and returns `(order, offsets)`: client k owns
-the rows `order[offsets[k]:offsets[k + 1]]`, in no order that means anything. No row has two owners;
-some may have none.
+the rows `order[offsets[k]:offsets[k + 1]]`, in arbitrary order. No row has two owners; some may
+have none.
 """
 
 from abc import abstractmethod
@@ -40,10 +40,10 @@ class Partition(Options):
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
     ) -> tuple[Integers, Integers]:
-        """What `__call__` returns, for labels that have been checked."""
+        """The order and offsets for labels that have been checked; override this."""
 
 
-class Stock(NamedTuple):
+class ClassRows(NamedTuple):
     """The rows of each class that occurs, in random order: `rows[starts[c]:starts[c] + counts[c]]`."""
 
     rows: Integers
@@ -51,12 +51,12 @@ class Stock(NamedTuple):
     counts: Integers
 
 
-def stock(labels: NDArray[Any], generator: np.random.Generator) -> Stock:
+def rows_by_class(labels: NDArray[Any], generator: np.random.Generator) -> ClassRows:
     """Shuffle the rows and sort them by class; classes without a sample are left out."""
     shuffled = generator.permutation(len(labels))
     rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
     counts = np.unique(labels, return_counts=True)[1].astype(np.int64)
-    return Stock(rows, offsets_of(counts)[:-1], counts)
+    return ClassRows(rows, offsets_of(counts)[:-1], counts)
 
 
 def offsets_of(sizes: Integers) -> Integers:
@@ -71,5 +71,5 @@ def ranges(starts: Integers, sizes: Integers) -> Integers:
 
 
 def by_owner(rows: Integers, owners: Integers, clients: int) -> tuple[Integers, Integers]:
-    """Order and offsets when each of the rows has the owner that stands at its place."""
+    """Order and offsets from the owner of each row."""
     return rows[np.argsort(owners, kind="stable")], offsets_of(np.bincount(owners, minlength=clients))

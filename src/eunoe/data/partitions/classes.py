@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, by_owner, ranges, stock
+from eunoe.data.partitions.base import Integers, Partition, by_owner, ranges, rows_by_class
 from eunoe.errors import InputError
 
 
@@ -25,9 +25,9 @@ class Classes(Partition):
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
     ) -> tuple[Integers, Integers]:
-        rows, starts, counts = stock(labels, generator)
+        rows, starts, counts = rows_by_class(labels, generator)
         chosen = self._choose(self._places(counts), generator)
-        # The pairs (client, class) by class, clients in order, as the stock is ordered.
+        # The pairs (client, class) by class, clients in order, as the rows are ordered.
         pairs = np.argsort(chosen.ravel(), kind="stable")
         places = np.bincount(chosen.ravel(), minlength=len(counts))
         served = np.flatnonzero(places)

@@ -4,7 +4,7 @@ Each client draws class proportions p ~ Dirichlet(alpha, ..., alpha). The papers
 one by one from p; a class that runs out is struck from p, which is renormalized. That is the same as
 drawing labels from p without end and rejecting those that have run out, and which of a batch of draws
 are rejected does not depend on their order. So here a client draws the counts of all its labels at
-once (a multinomial), takes what the stock allows, and draws the rest from the renormalized p: counts
+once (a multinomial), takes what is left of each class, and draws the rest from the renormalized p: counts
 of exactly the same distribution, in at most as many steps as there are classes.
 
 Where every class in p has run out, the papers' renormalization is 0/0; here the client fills up with
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, ranges, stock
+from eunoe.data.partitions.base import Integers, Partition, ranges, rows_by_class
 
 # Proportions and counts are held for this many clients at a time.
 CHUNK = 4096
@@ -33,7 +33,7 @@ class Dirichlet(Partition):
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
     ) -> tuple[Integers, Integers]:
-        rows, starts, left = stock(labels, generator)
+        rows, starts, left = rows_by_class(labels, generator)
         starts, left, size = starts.copy(), left.copy(), len(labels) // self.clients
         owned = []
         for first in range(0, self.clients, CHUNK):

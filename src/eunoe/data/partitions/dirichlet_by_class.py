@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, by_owner, stock
+from eunoe.data.partitions.base import Integers, Partition, by_owner, rows_by_class
 from eunoe.errors import InputError
 
 
@@ -36,7 +36,7 @@ class DirichletByClass(Partition):
                 f"{len(labels):,} samples cannot give {self.clients:,} clients {self.min_size:,} each;"
                 f" min_size can be at most {len(labels) // self.clients:,}"
             )
-        rows, _, counts = stock(labels, generator)
+        rows, _, counts = rows_by_class(labels, generator)
         fewest = self.clients
         for drawn in range(1, self.draws + 1):
             owners = self._draw(counts, generator)

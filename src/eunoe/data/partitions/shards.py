@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, ranges, stock
+from eunoe.data.partitions.base import Integers, Partition, ranges, rows_by_class
 from eunoe.errors import InputError
 
 
@@ -24,7 +24,7 @@ class Shards(Partition):
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
     ) -> tuple[Integers, Integers]:
-        rows, starts, counts = stock(labels, generator)
+        rows, starts, counts = rows_by_class(labels, generator)
         dealt = self.clients * self.shards
         size = block_size(counts, dealt)
         blocks = counts // size
