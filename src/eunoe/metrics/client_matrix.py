@@ -60,6 +60,8 @@ class ClientMatrix(Metric):
 
     def _by_owner(self, place: Place) -> Floats:
         """Accuracy on each owner's samples, which stand one owner after the other; NaN for one without."""
-        sizes = [np.count_nonzero(place.owners == owner) for owner in self._owners]
-        cuts = np.split(place.right, np.cumsum(sizes)[:-1])
+        assert place.owners is not None
+        sizes = dict(zip(*np.unique(place.owners, return_counts=True), strict=True))
+        ends = np.cumsum([sizes.get(owner, 0) for owner in self._owners])
+        cuts = np.split(place.right, ends[:-1])
         return np.array([cut.mean() if len(cut) else np.nan for cut in cuts])

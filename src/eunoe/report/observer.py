@@ -61,7 +61,7 @@ class Forgetting:
         }
         used = [*self._global.values(), *self._of_clients.values()]
         self._logits = any("logits" in metric.needs for metric in used)
-        self._begin: Snapshot | None = None
+        self._started = False
         self._clients: list[int] = []
         self._hidden: list[int] = []
 
@@ -71,7 +71,7 @@ class Forgetting:
 
     def local(self, client: int, model: nn.Module, label_counts: ArrayLike | None = None) -> None:
         """A client's trained model; with its train label counts [classes], also client forgetting."""
-        if self._begin is None:
+        if not self._started:
             raise InputError("call start(model) with the model the clients start from before local(...)")
         if client in self._clients:
             raise InputError(
@@ -94,7 +94,7 @@ class Forgetting:
         Rounds are counted from 1; give the number where the caller has one, so that a round without a merge
         leaves a gap.
         """
-        if self._begin is None or not (self._clients or self._hidden):
+        if not self._started or not (self._clients or self._hidden):
             raise InputError("call start(model), then local(client, model) per client, before merged(model)")
         number = round or self._next_round
         merged = replace(self._snapshot("merged", model), round=number)
@@ -126,7 +126,7 @@ class Forgetting:
         return int(self.metrics[-1]["round"]) + 1 if self.metrics else 1
 
     def _begin_from(self, start: Snapshot) -> None:
-        self._begin, self._clients, self._hidden = start, [], []
+        self._started, self._clients, self._hidden = True, [], []
         for metric in self._of_clients.values():
             metric.reset()
         self._show(start)
