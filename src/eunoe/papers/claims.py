@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from eunoe.papers.keys import Key
+from eunoe.records.statistics import deviation
 
 # What each cell of an exhibit is in one seed.
 Values = Mapping[Key, float]
@@ -105,8 +106,7 @@ def interval(values: Sequence[float]) -> tuple[float, float, float]:
     center = sum(values) / n if n else math.nan
     if n < 2:
         return center, math.nan, math.nan
-    deviation = math.sqrt(sum((value - center) ** 2 for value in values) / (n - 1))
-    half = _T[min(n, len(_T)) - 1] * deviation / math.sqrt(n)
+    half = _T[min(n, len(_T)) - 1] * deviation(values) / math.sqrt(n)
     return center, center - half, center + half
 
 
