@@ -11,10 +11,8 @@ from torch.nn import functional as F
 
 from eunoe.config import registry
 from eunoe.errors import InputError
-from eunoe.models.base import channels_last, pool_relu
 from eunoe.models.cnn import CNN
 from eunoe.models.lenet import LeNet
-from eunoe.models.mlp import MLP
 from eunoe.models.mnist_cnn import MnistCNN
 from eunoe.models.small_cnn import SmallCNN
 
@@ -176,34 +174,6 @@ def test_fast_forms_equal_the_plain_ones(
         strict=True,
     ):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
-
-
-def test_pooling_first_leaves_dead_windows_without_gradient() -> None:
-    x = torch.tensor([[-1.0, -2.0, 3.0, 1.0], [-3.0, -0.5, 2.0, 0.0]], requires_grad=True)
-    pooled = pool_relu(x[None, None])
-    pooled.sum().backward()
-    assert pooled.flatten().tolist() == [0, 3]
-    assert x.grad is not None
-    assert x.grad.tolist() == [[0, 0, 1, 0], [0, 0, 0, 0]]
-
-
-@pytest.mark.parametrize("shape", [CIFAR, MNIST])
-def test_channels_last_marks_every_image(shape: tuple[int, ...]) -> None:
-    x = inputs(shape)
-    laid = channels_last(x)
-    assert torch.equal(laid, x)
-    assert laid.stride(1) == 1
-    assert channels_last(laid).data_ptr() == laid.data_ptr()
-
-
-def test_mlp_by_hand() -> None:
-    model = MLP((2,), 1, hidden=[2])
-    with torch.no_grad():
-        model.hidden[0].weight.copy_(torch.tensor([[1.0, 2.0], [-1.0, 0.0]]))
-        model.hidden[0].bias.copy_(torch.tensor([0.5, 0.0]))
-        model.classifier.weight.copy_(torch.tensor([[3.0, 5.0]]))
-        model.classifier.bias.fill_(1.0)
-    assert model(torch.tensor([[1.0, 1.0], [-1.0, 0.0]])).flatten().tolist() == [11.5, 6.0]
 
 
 @pytest.mark.parametrize(
