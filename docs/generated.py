@@ -20,7 +20,8 @@ from method_pages import method_page, overview
 from tools.published import OUT, read_published
 
 # Where the public names are, in the order of the API page.
-PUBLIC = ("eunoe", "eunoe.methods", "eunoe.losses", "eunoe.metrics", "eunoe.server", "eunoe.flower")
+KINDS = ("methods", "losses", "metrics", "server", "engines", "data", "models", "flower")
+PUBLIC = ("eunoe", *(f"eunoe.{kind}" for kind in KINDS))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
