@@ -59,7 +59,7 @@ def main() -> None:
     low = [name for name in accuracy if accuracy[name] < accuracy[f"fedavg + {name.split(' + ')[1]}"] / 2]
     found = {
         "setting": "`examples/digits.toml`: 20 clients with few digits each, 4 in a round, 40 rounds, the "
-        f"defaults of each method (feddf: 300 server optimizers), seeds {', '.join(map(str, options.seeds))}.",
+        f"defaults of each method (feddf: 300 server steps), seeds {', '.join(map(str, options.seeds))}.",
         "headings": headings,
         "rows": rows,
         "says": f"{SAYS} {compared(rows)}",
