@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from eunoe.config.options import Split
+from eunoe.config.data_options import Split
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.arrays import from_arrays
