@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from enum import Enum
 from importlib import import_module
 from pathlib import Path
+from types import GenericAlias
 from typing import Any, Literal, get_args, get_origin
 
 import typer
@@ -22,33 +23,20 @@ from eunoe.config.builtin import PRESETS
 from eunoe.config.schema import Config, Named
 
 # Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
-FURTHER = {
-    **{
-        f"methods.{name}": "eunoe.methods"
-        for name in (
-            "Aggregate",
-            "Batch",
-            "ClientContext",
-            "Cost",
-            "Finished",
-            "Merged",
-            "RoundContext",
-            "Upload",
-            "Weights",
-        )
-    },
-    "data.DataSet": "eunoe.data",
-    "data.Partition": "eunoe.data",
-    "data.Samples": "eunoe.data",
-    "losses.Loss": "eunoe.losses",
-    "models.Classifier": "eunoe.models",
-    "server.ServerOptimizer": "eunoe.server",
-    "trackers.base.Tracker": "eunoe.trackers.base",
-    "trackers.base.Followed": "eunoe.trackers.base",
-    "flower.measure": "eunoe.flower.measure",
-    "flower.server.server_app": "eunoe.flower.server",
-    "flower.client.client_app": "eunoe.flower.client",
-    "flower.loopback.start": "eunoe.flower.loopback",
+PACKAGES = {
+    "eunoe.data": "DataSet Partition Samples",
+    "eunoe.engines": "ClientStates Engine Evaluator LocalEvaluator SerialTrainer Trainer",
+    "eunoe.flower": "measure",
+    "eunoe.flower.client": "client_app",
+    "eunoe.flower.loopback": "start",
+    "eunoe.flower.server": "server_app",
+    "eunoe.losses": "Loss client_loss",
+    "eunoe.methods": "Aggregate Batch ClientContext Cost Finished Merged Method Neutral RoundContext Upload "
+    "Vectors Weights",
+    "eunoe.metrics": "Metric Place PlaceMetric Predictions Rows Snapshot",
+    "eunoe.models": "Classifier",
+    "eunoe.server": "Aggregate ServerOptimizer",
+    "eunoe.trackers": "TrackedRun Tracker",
 }
 
 
@@ -56,8 +44,9 @@ def described() -> str:
     """All of it."""
     names = [name for name in sorted(eunoe.__all__) if name != "__version__"]
     objects = {name: getattr(eunoe, name) for name in names}
-    for name, module in FURTHER.items():
-        objects[name] = getattr(import_module(module), name.rpartition(".")[2])
+    for package, further in PACKAGES.items():
+        for name in further.split():
+            objects[f"{package.removeprefix('eunoe.')}.{name}"] = getattr(import_module(package), name)
     parts = {
         "Python, in eunoe": (line for name, thing in objects.items() for line in _python(name, thing)),
         "Config": _fields(Config),
@@ -70,6 +59,9 @@ def described() -> str:
 
 
 def _python(name: str, thing: Any) -> Iterator[str]:
+    if isinstance(thing, GenericAlias):
+        yield f"{name} = {thing}"
+        return
     if not isinstance(thing, type):
         yield f"{name}{_signature(thing)}"
         return

@@ -110,7 +110,7 @@ class Scenario:
         name = "vectorized" if self.plan["engine"]["name"] == "vectorized" else "serial"
         plan = {"rounds": self.rounds, "engine": {"name": name}, "faults": faults}
         assert sit(self.home / "calm" / "run", plan) == 0
-        return Run(self.home / "calm" / "run", things(plan))
+        return Run(self.home / "calm" / "run", **vars(things(plan)))
 
     def carry_out(self) -> Run:
         """Run through all faults to the end."""
@@ -121,7 +121,7 @@ class Scenario:
             else:
                 self._sit(kind, after, disturbances)
                 disturbances = []
-        done = Run(self.folder, things(self.plan))
+        done = Run(self.folder, **vars(things(self.plan)))
         dropped = {f"{r['round']}/{d['client']}" for r in done.records for d in r["dropped"]}
         for place, kind in self.plan["faults"].items():
             marked = (self.home / place.replace("/", "-")).exists()

@@ -4,6 +4,7 @@ Run as `python -m tests.chaos.sitting FOLDER PLAN` where it must not be forked.
 """
 
 import json
+import logging
 import resource
 import sys
 from pathlib import Path
@@ -38,17 +39,15 @@ def sit(folder: Path, plan: dict[str, Any]) -> int:
             size = (folder / "metrics.jsonl").stat().st_size + 50 if plan["full"]["torn"] else 100
             resource.setrlimit(resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
-    def say(line: str) -> None:
-        with open(said(folder), "a") as file:
-            file.write(line + "\n")
-
+    said(folder).parent.mkdir(parents=True, exist_ok=True)
+    handler = logging.FileHandler(said(folder))
+    logging.getLogger("eunoe").addHandler(handler)
     given = things(plan)
     handed: dict[str, Any] = {
         "federation": given.federation,
         "model": given.model,
         "method": given.method,
         "on_round": on_round,
-        "say": say,
     }
     try:
         if (folder / "config.toml").exists():

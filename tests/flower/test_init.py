@@ -83,6 +83,7 @@ def test_whatever_methods_send_beside_models_is_listed():
         simulation = build_job(make_config({"method": name, "public": {"share": 0.1}}), Given())
         sent[name] = set(simulation.method.uploads(simulation.context))
     assert {name: uploads for name, uploads in sent.items() if uploads} == {
+        "fedcm": {"work"},
         "fedcurv": {"fisher", "weighted"},
         "fednova": {"work"},
         "flashback": {"counts"},

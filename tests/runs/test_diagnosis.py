@@ -3,7 +3,6 @@ import shlex
 import numpy as np
 import pytest
 
-from eunoe.cli.demo import SETTING
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
@@ -151,6 +150,24 @@ def test_what_training_costs_on_others_data_is_enough(after, kind):
     assert [r.settings for r in judged.remedies[:1]] == ([("loss.name=wsm",)] if kind == "local" else [])
 
 
+DIGITS = {
+    "rounds": 20,
+    "participation": 4,
+    "data": {"name": "digits"},
+    "partition": {"name": "dirichlet", "clients": 20, "alpha": 0.1},
+    "split": {"validation": 0.3},
+    "public": {"share": 0.1},
+    "model": {"name": "mlp", "hidden": [64]},
+    "training": {"epochs": 5, "batch_size": 16, "lr": 0.1},
+    "evaluation": {"last": 10},
+    "probes": [
+        {"metric": "client_matrix", "at": [step / 10 for step in range(1, 11)], "data": "clients"},
+        {"metric": "local_per_class", "at": [step / 20 for step in range(1, 21)]},
+    ],
+    "engine": {"name": "serial"},
+}
+
+
 @pytest.mark.parametrize(
     ("change", "kinds"),
     [
@@ -163,7 +180,7 @@ def test_what_training_costs_on_others_data_is_enough(after, kind):
     ],
 )
 def test_real_runs_get_the_diagnosis_they_deserve(tmp_path, change, kinds):
-    done = run({**SETTING, **change, "participation": 4, "rounds": 20}, out=tmp_path / "run")
+    done = run({**DIGITS, **change}, out=tmp_path / "run")
     found = diagnose(read_run(done.folder))
     assert found.kind in kinds
     proposed = [setting for remedy in found.remedies for setting in remedy.settings]

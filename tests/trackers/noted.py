@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 
 from eunoe.errors import Outcome
 from eunoe.runs.run import Run, run
-from eunoe.trackers.base import Followed, Tracker
+from eunoe.trackers.base import TrackedRun, Tracker
 from tests.helpers import blobs
 
 SMALL: dict[str, Any] = {
@@ -25,7 +25,7 @@ class Noted(Tracker):
 
     told: ClassVar[list[Any]] = []
 
-    def start(self, run: Followed) -> None:
+    def start(self, run: TrackedRun) -> None:
         self.told.append(("start", run.title, run.identity, run.first_round))
 
     def scalars(self, round: int, values: Mapping[str, float]) -> None:

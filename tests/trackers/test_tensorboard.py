@@ -6,7 +6,7 @@ import pytest
 
 from eunoe.config.schema import make_config
 from eunoe.trackers import build_trackers, scalars
-from eunoe.trackers.base import Followed
+from eunoe.trackers.base import TrackedRun
 from tests.trackers.noted import tracked
 
 
@@ -31,7 +31,7 @@ def test_tensorboard_hides_rounds_that_are_done_again(tmp_path: Path) -> None:
 
     tracker = build_trackers(make_config({"track": "tensorboard"}).track)[0][1]
     for first, value in ((1, 1.0), (3, 2.0)):
-        tracker.start(Followed(tmp_path, "a run", {}, "id", first))
+        tracker.start(TrackedRun(tmp_path, "a run", {}, "id", first))
         for round in range(first, first + 4):
             tracker.scalars(round, {"test/accuracy": value})
         tracker.close("finished")

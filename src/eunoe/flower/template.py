@@ -127,8 +127,8 @@ LEARNS = """\
 - Method flashback: how many samples of each class it trains on; with `knowledge = "relative"` the shares,
   with `"probabilities"` neither.
 - Method labelwise: which classes it trains on.
-- Methods scaffold and fedcurv: further vectors as long as the model, computed from its data. Method fednova:
-  a number for its work.
+- Methods scaffold and fedcurv: further vectors as long as the model, computed from its data. Methods fednova
+  and fedcm: a number for its work.
 - `training.single_class = "skip"`: a skipped client has a single class; not which one.
 - An error on a node: its text, which may name paths, labels and classes.
 """

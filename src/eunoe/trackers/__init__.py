@@ -9,16 +9,15 @@ import math
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from eunoe.config import registry
+from eunoe.config.schema import Named
 from eunoe.errors import InputError, outcome_of
 from eunoe.records.reader import read_run, read_run_config
 from eunoe.system.files import write_text
-from eunoe.trackers.base import Followed, Tracker
-
-if TYPE_CHECKING:
-    from eunoe.config.schema import Named
+from eunoe.trackers.base import TrackedRun as TrackedRun
+from eunoe.trackers.base import Tracker as Tracker
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +26,7 @@ _AVERAGED = ("sizes", "steps", "loss_before", "loss_after", "update_norms")
 _COUNTED = ("clients", "dropped")
 
 
-def build_trackers(sections: Sequence["Named"]) -> list[tuple[str, Tracker]]:
+def build_trackers(sections: Sequence[Named]) -> list[tuple[str, Tracker]]:
     """The trackers that a config asks for, with their names."""
     built = []
     for section in sections:
@@ -84,7 +83,7 @@ class Tracking:
         if not self._round:
             # Not before the first round has ended: an engine that forks its workers beside the threads
             # of a tool might hang.
-            run = Followed(
+            run = TrackedRun(
                 self._folder, self._title, read_run_config(self._folder), identity(self._folder), round
             )
             self._tell(lambda tracker: tracker.start(run))

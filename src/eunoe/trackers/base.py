@@ -11,7 +11,7 @@ from eunoe.errors import Outcome
 
 
 @dataclass(frozen=True)
-class Followed:
+class TrackedRun:
     """The run that a tracker follows."""
 
     folder: Path
@@ -35,7 +35,7 @@ class Tracker(Options, ABC):
     needs: ClassVar[str] = ""
 
     @abstractmethod
-    def start(self, run: Followed) -> None:
+    def start(self, run: TrackedRun) -> None:
         """Called once, when the first round has ended."""
 
     @abstractmethod

@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from eunoe.config.toml import to_toml
 from eunoe.errors import Outcome
-from eunoe.trackers.base import Followed, Tracker
+from eunoe.trackers.base import TrackedRun, Tracker
 
 _TAG = "eunoe.run"
 
@@ -26,7 +26,7 @@ class MLflow(Tracker):
     _client: Any = PrivateAttr(None)
     _id: str = PrivateAttr("")
 
-    def start(self, run: Followed) -> None:
+    def start(self, run: TrackedRun) -> None:
         from mlflow import MlflowClient
 
         self._client = client = MlflowClient(self.uri)

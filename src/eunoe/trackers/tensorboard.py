@@ -9,7 +9,7 @@ from pydantic import Field, PrivateAttr
 
 from eunoe.config.toml import to_toml
 from eunoe.errors import Outcome
-from eunoe.trackers.base import Followed, Tracker
+from eunoe.trackers.base import TrackedRun, Tracker
 
 
 class TensorBoard(Tracker):
@@ -20,7 +20,7 @@ class TensorBoard(Tracker):
     needs = "tensorboard"
     _writer: Any = PrivateAttr(None)
 
-    def start(self, run: Followed) -> None:
+    def start(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         # After a break, what was written of rounds that are done again is hidden.

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import Field, PrivateAttr
 
 from eunoe.errors import Outcome
-from eunoe.trackers.base import Followed, Tracker
+from eunoe.trackers.base import TrackedRun, Tracker
 
 
 class WandB(Tracker):
@@ -20,7 +20,7 @@ class WandB(Tracker):
     needs = "wandb"
     _run: Any = PrivateAttr(None)
 
-    def start(self, run: Followed) -> None:
+    def start(self, run: TrackedRun) -> None:
         import wandb
 
         self._run = wandb.init(
