@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from workload import CORES, LR, WORKLOADS, Workload, asked_rounds
 
-from eunoe.config.options import Split
+from eunoe.config.data_options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
@@ -23,7 +23,7 @@ from eunoe.runs.state import start_state
 from eunoe.training.simulation import Simulation
 
 
-def job_of(work: Workload) -> Simulation:
+def simulation_of(work: Workload) -> Simulation:
     rng, size = np.random.default_rng(0), work.clients * work.samples
     if len(work.shape) == 3:
         # As a data set holds images: bytes, of which each batch is made into floats.
@@ -41,7 +41,7 @@ def job_of(work: Workload) -> Simulation:
 
 def main() -> None:
     torch.set_num_threads(1)
-    simulation = job_of(WORKLOADS[sys.argv[1]])
+    simulation = simulation_of(WORKLOADS[sys.argv[1]])
     run_state = start_state(simulation)
     with tempfile.TemporaryDirectory() as folder:
         states = ClientStates(Path(folder))
