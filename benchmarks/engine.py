@@ -32,7 +32,7 @@ from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
 from eunoe.training.aggregation import Aggregator
@@ -68,10 +68,10 @@ def logistic() -> nn.Module:
     return nn.Linear(64, 10)
 
 
-def job_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Simulation:
+def simulation_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Simulation:
     base = {"data": "given", "partition": "given", "model": "given", "probes": []}
     config = make_config({**base, "participation": participation, "training": training})
-    return assemble(config, Given(federation=federation, model=net))[0]
+    return assemble(config, UserObjects(federation=federation, model=net))[0]
 
 
 def interleaved(pair: dict[str, Callable[[], None]], times: int) -> dict[str, list[float]]:
@@ -111,7 +111,7 @@ def usual_client(
 def process(rounds: int = 12) -> None:
     """Rounds of LeNet on two workers against two bare processes that do the same steps."""
     federation = images(100, 448)
-    simulation = job_of(federation, LeNet((3, 32, 32), 10), 10, epochs=3, batch_size=64, lr=0.01)
+    simulation = simulation_of(federation, LeNet((3, 32, 32), 10), 10, epochs=3, batch_size=64, lr=0.01)
     run_state = start_state(simulation)
     ready = [
         federation.inputs("clients", torch.from_numpy(federation.rows(k))).contiguous() for k in range(10)
@@ -160,7 +160,7 @@ def bare_worker(pipe: Any, xs: list[torch.Tensor], ys: list[torch.Tensor]) -> No
 def serial(rounds: int = 40) -> None:
     """Steps of a small network against the usual loop."""
     federation = points(10, 160)
-    simulation = job_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
+    simulation = simulation_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
     run_state, net = start_state(simulation), mlp()
     x, y = federation.data.train.x, federation.data.train.y
     parts = [(x[rows], y[rows]) for rows in (torch.from_numpy(federation.rows(k)) for k in range(10))]
@@ -185,7 +185,7 @@ def vectorized(rounds: int = 40) -> None:
     small = {"10 clients of an MLP": (10, mlp, 4), "50 clients of logistic regression": (50, logistic, 10)}
     for what, (count, net_of, times) in small.items():
         federation = points(count, 16)
-        simulation = job_of(federation, net_of(), count, epochs=5, batch_size=8, lr=0.01)
+        simulation = simulation_of(federation, net_of(), count, epochs=5, batch_size=8, lr=0.01)
         run_state, net = start_state(simulation), net_of()
         start = [p.detach().clone() for p in net.parameters()]
         x, y = federation.data.train.x, federation.data.train.y
@@ -231,7 +231,7 @@ def sizes(rounds: int = 8) -> None:
     }
     for what, (federation, net) in cases.items():
         count = len(federation)
-        simulation = job_of(federation, net, count, epochs=5, batch_size=8, lr=0.01)
+        simulation = simulation_of(federation, net, count, epochs=5, batch_size=8, lr=0.01)
         broadcast = Broadcast(1, simulation.model.weights.copy())
         with tempfile.TemporaryDirectory() as folder:
             engines = [kind(simulation, ClientStates(Path(folder))) for kind in (Vectorized, Serial)]
@@ -254,7 +254,7 @@ def sizes(rounds: int = 8) -> None:
 def memory() -> None:
     """Memory after 300 rounds against that after 20."""
     federation = points(50, 40)
-    simulation = job_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
+    simulation = simulation_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
     run_state = start_state(simulation)
     with (
         tempfile.TemporaryDirectory() as folder,
@@ -272,7 +272,7 @@ def memory() -> None:
 
 def faults() -> None:
     """Page faults of a worker's later participations against its first: memory that is kept causes none."""
-    simulation = job_of(images(1, 256), LeNet((3, 32, 32), 10), 1, epochs=3, batch_size=64)
+    simulation = simulation_of(images(1, 256), LeNet((3, 32, 32), 10), 1, epochs=3, batch_size=64)
     broadcast = Broadcast(1, simulation.model.weights.copy())
     with tempfile.TemporaryDirectory() as folder:
         engine = Process(simulation, ClientStates(Path(folder)), 1)
@@ -302,7 +302,7 @@ def clients(rounds: int = 30) -> None:
         data = from_arrays(x.numpy(), y.numpy(), x[:10].numpy(), y[:10].numpy())
         offsets = np.arange(count + 1) * 10
         federation = Federation(data, rows, offsets, offsets[1:], offsets[1:])
-        simulation = job_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
+        simulation = simulation_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
         if count > 100:
             print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
         engine = Serial(simulation, ClientStates(Path(tempfile.mkdtemp())))
@@ -318,7 +318,7 @@ def merge() -> None:
     """Memory of merging a thousand updates of 1.7M parameters."""
     size = 1_700_000
     empty = torch.empty(0)
-    simulation = job_of(points(100, 10), mlp(), 10)
+    simulation = simulation_of(points(100, 10), mlp(), 10)
     start = Weights(torch.zeros(size), empty, empty.long())
     before = peak()
     aggregator = Aggregator(simulation.method, start, simulation.context)

@@ -17,13 +17,13 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
 from eunoe.training.simulation import Simulation
 
 
-def job_of(work: Workload) -> Simulation:
+def simulation_of(work: Workload) -> Simulation:
     rng, size = np.random.default_rng(0), work.clients * work.samples
     if len(work.shape) == 3:
         # As a data set holds images: bytes, of which each batch is made into floats.
@@ -36,12 +36,12 @@ def job_of(work: Workload) -> Simulation:
     training = {"epochs": work.epochs, "batch_size": work.batch, "lr": LR}
     given = {"data": "given", "partition": "given", "model": "given", "probes": []}
     config = make_config({**given, "participation": work.participants, "training": training})
-    return assemble(config, Given(federation=federation, model=work.net()))[0]
+    return assemble(config, UserObjects(federation=federation, model=work.net()))[0]
 
 
 def main() -> None:
     torch.set_num_threads(1)
-    simulation = job_of(WORKLOADS[sys.argv[1]])
+    simulation = simulation_of(WORKLOADS[sys.argv[1]])
     run_state = start_state(simulation)
     with tempfile.TemporaryDirectory() as folder:
         states = ClientStates(Path(folder))

@@ -32,7 +32,7 @@ def test_numbers_page_and_picture(config: Path, capsys: pytest.CaptureFixture[st
     assert "alpha = 100" in printed
     assert "38 + 4 are public" in printed
     page = (config.parent / "deep" / "figure.v1.html").read_text()
-    assert "digits, divided by dirichlet" in page
+    assert "digits, partitioned by dirichlet" in page
     assert "alpha = 100" in page
     assert (config.parent / "deep" / "figure.v1.png").read_bytes().startswith(b"\x89PNG")
 
@@ -56,7 +56,7 @@ def test_what_cannot_be_shown_is_said_and_nothing_written(config: Path) -> None:
     out = config.parent / "figure"
     with pytest.raises(InputError, match="numbered from 0 to 11"):
         show(config, client=[12], out=out)
-    with pytest.raises(InputError, match="must be a setting and its values"):
+    with pytest.raises(InputError, match="must be an option and its values"):
         show(config, over="partition.alpha", out=out)
     with pytest.raises(InputError, match="alpha"):
         show(config, over="partition.alpha=0,1", out=out)

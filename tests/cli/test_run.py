@@ -161,8 +161,8 @@ def test_bad_paths(here: Path) -> None:
     refused(eunoe("run", "c.toml", "--out", "c.toml"), says="cannot write to the folder c.toml", here=here)
     refused(eunoe("run", "c.toml", "--out", "c.toml/x"), says="cannot write to the folder", here=here)
     refused(eunoe("run", "c.toml", "--out", "/proc/x"), says="cannot write to the folder", here=here)
-    refused(eunoe("run", "--resume", "nowhere"), says="nowhere is no run folder", here=here)
-    refused(eunoe("run", "--resume", "."), says="is no run folder", here=here)
+    refused(eunoe("run", "--resume", "nowhere"), says="nowhere is not a run folder", here=here)
+    refused(eunoe("run", "--resume", "."), says="is not a run folder", here=here)
     refused(eunoe("run", "c.toml", "--resume", "."), says="leave out the config file", here=here)
     zero = eunoe("run", "c.toml", "--engine", "process", "--workers", 0)
     refused(zero, says="workers: input should be greater", here=here)
@@ -243,7 +243,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_bits(here: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, error = process.communicate()
     assert process.returncode == 130
-    assert "go on with: eunoe run --resume run" in out
+    assert "resume with: eunoe run --resume run" in out
     assert "Traceback" not in error
     assert Run(here / "run").status["state"] == "interrupted"
     more = len((here / "run/metrics.jsonl").read_text().splitlines()) + 1

@@ -123,7 +123,7 @@ def test_a_file_of_another_shape_or_with_other_labels_is_refused(folder):
     ):
         named.mnist()
     keep(folder / "mnist.npz", (28, 28), 11)
-    with pytest.raises(InputError, match=r"mnist.npz: there is the label 10; 10 classes have labels 0..9"):
+    with pytest.raises(InputError, match=r"mnist.npz: found label 10; 10 classes have labels 0..9"):
         named.mnist()
 
 

@@ -62,7 +62,7 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
     assert mnist.bytes == (folder / "mnist.npz").stat().st_size
     assert mnist.official is False
     assert (rows["mine"].clients, rows["mine"].official) == (5, None)
-    assert "broken.npz is no readable .npz file" in rows["broken"].problem
+    assert "broken.npz is not a readable .npz file" in rows["broken"].problem
     cinic = rows["cinic10"]
     assert (cinic.here, cinic.train, cinic.test, cinic.source) == (False, 180_000, 90_000, "flwrlabs/cinic10")
     assert cinic.sha256 is None
@@ -80,7 +80,7 @@ def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
     fetch("mnist", client=client)
     assert len(client.asked) == 1
     with pytest.raises(
-        InputError, match="not other; replace it by: eunoe data fetch mnist --revision other --force"
+        InputError, match="not other; replace it with: eunoe data fetch mnist --revision other --force"
     ):
         fetch("mnist", revision="other", client=client)
     fetch("mnist", revision="other", force=True, client=client)

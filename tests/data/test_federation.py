@@ -117,7 +117,7 @@ def test_a_public_set_from_elsewhere_is_chosen_as_asked() -> None:
     assert [len(part) for part in foreign(data, share=0.05, validation=0.5)] == [2, 3]
     assert [len(part) for part in foreign(data, count=1, validation=0.9)] == [1, 0]
     assert [len(part) for part in foreign(data, count=100)] == [90, 10]
-    with pytest.raises(InputError, match="101 public samples were asked for, but there are 100"):
+    with pytest.raises(InputError, match="101 public samples were requested, but there are 100"):
         foreign(data, count=101)
 
 
@@ -235,8 +235,8 @@ def test_a_test_share_is_set_aside() -> None:
         ({"clients": 0}, "clients: input should be greater than or equal to 1"),
         ({"alfa": 1}, "did you mean 'alpha'"),
         ({"partition": "dirichle"}, "did you mean 'dirichlet'"),
-        ({"test": 0.0}, "some must be left on both sides"),
-        ({"test": 1.5}, "some must be left on both sides"),
+        ({"test": 0.0}, "both parts need some"),
+        ({"test": 1.5}, "both parts need some"),
         ({"validation": 1.0}, "shares from 0, together below 1"),
         ({"public": 1.5}, "share: input should be less than 1"),
         ({"public": -0.5}, "share: input should be greater than or equal to 0"),

@@ -33,7 +33,7 @@ def test_names_stand_for_what_they_look_like(tmp_path, monkeypatch):
     assert resolve("pictures", {}) == ("pictures", {})
     assert resolve("my.module:data", {}) == ("my.module:data", {})
     with pytest.raises(
-        InputError, match="data set 'hf:me/cats': the option 'repo' is given by the name already"
+        InputError, match="data set 'hf:me/cats': the option 'repo' is already set by the name"
     ):
         resolve("hf:me/cats", {"repo": "x"})
 
@@ -56,7 +56,7 @@ def test_wrong_options_are_named(tmp_path):
         load("hf:me/cats", held_out=100)
     with pytest.raises(InputError, match=r"'folder'.*mode.*'L' or 'RGB'"):
         load(f"{tmp_path}/", mode="gray")
-    with pytest.raises(InputError, match="gave a int; it must give an eunoe DataSet"):
+    with pytest.raises(InputError, match="returned a int; it must return an eunoe DataSet"):
         load("tests.data.test_loading:no_data")
 
 

@@ -111,20 +111,20 @@ def test_what_cannot_be_had_is_refused() -> None:
     writers = np.arange(4) // 2
     with pytest.raises(InputError, match="leaves none to the clients"):
         choose(np.arange(4), count=4)
-    with pytest.raises(InputError, match="5 public samples were asked for, but there are 4"):
+    with pytest.raises(InputError, match="5 public samples were requested, but there are 4"):
         choose(np.arange(4), count=5)
     with pytest.raises(InputError, match="the public data have no labels"):
         choose(np.full(4, -1), count=2, balanced=True)
     with pytest.raises(InputError, match="leaves none to the clients"):
         choose(np.arange(4), writers, groups=2)
-    with pytest.raises(InputError, match="3 public groups were asked for, but 2"):
+    with pytest.raises(InputError, match="3 public groups were requested, but 2"):
         choose(np.arange(4), writers, groups=3)
     with pytest.raises(InputError, match="the data have none"):
         choose(np.arange(4), groups=1)
     with pytest.raises(ValidationError, match="only one of"):
         Public(share=0.1, count=3)
     for chosen in ({"balanced": True}, {"alpha": 0.5}):
-        with pytest.raises(ValidationError, match="classes of whole groups are as they are"):
+        with pytest.raises(ValidationError, match="do not apply to whole groups"):
             Public.model_validate({"groups": 3, **chosen})
     with pytest.raises(ValidationError, match="only one of balanced and alpha"):
         Public(count=3, balanced=True, alpha=0.5)

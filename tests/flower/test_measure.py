@@ -277,7 +277,7 @@ def test_parameters_without_buffers_will_do():
 
 def test_another_model_is_refused_before_anything_is_trained():
     strategy = measure(message_based.FedAvg(**QUIET), nn.Linear(CLASSES, CLASSES).double(), TEST)
-    with pytest.raises(InputError, match="give measure the same model"):
+    with pytest.raises(InputError, match="pass the same model"):
         run_message_based(strategy)
 
 
@@ -285,7 +285,7 @@ def test_only_strategies_and_only_once():
     with pytest.raises(InputError, match="not a Flower strategy"):
         measure(object(), new_model(), TEST)
     strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
-    with pytest.raises(InputError, match="measured already"):
+    with pytest.raises(InputError, match="already measured"):
         measure(strategy, new_model(), TEST)
 
 

@@ -118,7 +118,7 @@ class Undeclared(PlaceMetric):
 
 
 def test_a_metric_that_forgot_to_say_what_it_needs_is_told(simulation: Simulation) -> None:
-    with pytest.raises(RuntimeError, match="must say so: needs ="):
+    with pytest.raises(RuntimeError, match="must declare it: needs ="):
         measured(simulation, {"undeclared": Undeclared()})
 
 

@@ -52,7 +52,7 @@ def test_only_this_machine_is_answered(folder):
             with pytest.raises(urllib.error.HTTPError) as error:
                 urllib.request.urlopen(urllib.request.Request(address + path, headers=headers))
             assert error.value.code == status
-        with pytest.raises(InputError, match="take --port 0"):
+        with pytest.raises(InputError, match="use --port 0"):
             serve([folder], server.server_port)
         server.shutdown()
 

@@ -23,7 +23,7 @@ from eunoe.errors import RunFailed
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.folder import RunFolder, checkpoints, load_state
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Hook, Round, run_rounds, select_clients
@@ -192,15 +192,15 @@ class Plain(ValueError):
 
 
 def engines(method: Method, folder: Path) -> Iterator[Engine]:
-    yield Serial(job_of(method), ClientStates(folder / "serial"))
-    yield Process(job_of(method), ClientStates(folder / "process"), 2)
+    yield Serial(simulation_of(method), ClientStates(folder / "serial"))
+    yield Process(simulation_of(method), ClientStates(folder / "process"), 2)
 
 
-def job_of(method: Method, **values: Any) -> Simulation:
+def simulation_of(method: Method, **values: Any) -> Simulation:
     torch.manual_seed(0)
-    given = Given(federation=blobs(), model=Net(), method=method)
+    objects = UserObjects(federation=blobs(), model=Net(), method=method)
     base = {"data": "given", "partition": "given", "model": "given", "participation": 4}
-    return assemble(make_config({**base, **values}), given)[0]
+    return assemble(make_config({**base, **values}), objects)[0]
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_a_bad_client_is_dropped_and_named_and_its_state_is_discarded(
 
 
 def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path: Path) -> None:
-    with_drop, _, _ = loop(job_of(Failing(clients=(2,))), tmp_path / "a", rounds=1)
-    simulation = job_of(Failing())
+    with_drop, _, _ = loop(simulation_of(Failing(clients=(2,))), tmp_path / "a", rounds=1)
+    simulation = simulation_of(Failing())
     run_state = start_state(simulation)
     engine = Serial(simulation, ClientStates(tmp_path / "b"))
     aggregator = Aggregator(simulation.method, run_state.weights, simulation.context_in(1))
@@ -263,11 +263,11 @@ def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path)
     assert [record["round"] for record in failed.records] == [1, 2]
     assert checkpoints(tmp_path / "bad")[-1].stem == "00000002"
     good = run(**{**values, "method": Failing(), "rounds": 2}, out=tmp_path / "good")
-    simulation = job_of(Failing())
-    courses = [start_state(simulation), start_state(simulation)]
-    for run_state, folder in zip(courses, (tmp_path / "bad", good.folder), strict=True):
+    simulation = simulation_of(Failing())
+    states = [start_state(simulation), start_state(simulation)]
+    for run_state, folder in zip(states, (tmp_path / "bad", good.folder), strict=True):
         load_state(folder, run_state, ClientStates(folder / "states"))
-    assert torch.equal(courses[0].weights.parameters, courses[1].weights.parameters)
+    assert torch.equal(states[0].weights.parameters, states[1].weights.parameters)
 
 
 def test_a_learning_rate_that_explodes_fails_the_run(tmp_path: Path) -> None:

@@ -185,7 +185,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
         resume(tmp_path, federation=blobs(seed=1), model=net())
     with pytest.raises(InputError, match=r"the partition of .* is not what it was"):
         resume(tmp_path, federation=blobs(alpha=9.0), model=net())
-    with pytest.raises(InputError, match=r"model of .* has 75 parameters and the one given 84"):
+    with pytest.raises(InputError, match=r"model of .* has 75 parameters and the one passed has 84"):
         resume(tmp_path, federation=blobs(), model=Net(hidden=9))
     assert everything(tmp_path) == before
 
@@ -193,9 +193,9 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
 def test_own_objects_are_handed_over_again(tmp_path: Path) -> None:
     whole = run(federation=blobs(), model=net(), **FAST, out=tmp_path / "whole")
     run(federation=blobs(), model=net(), **{**FAST, "rounds": 2}, out=tmp_path / "parts")
-    with pytest.raises(InputError, match="hand it over again as federation"):
+    with pytest.raises(InputError, match="pass it again as federation"):
         resume(tmp_path / "parts", rounds=4)
-    with pytest.raises(InputError, match="hand it over again as model"):
+    with pytest.raises(InputError, match="pass it again as model"):
         resume(tmp_path / "parts", rounds=4, federation=blobs())
     done = resume(tmp_path / "parts", rounds=4, federation=blobs(), model=net())
     assert bits(done.folder) == bits(whole.folder)

@@ -231,7 +231,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for read in (Run, resume):
-        with pytest.raises(InputError, match="is no run folder"):
+        with pytest.raises(InputError, match="is not a run folder"):
             read(tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "config.toml").write_text("rounds = 3\n")
@@ -275,7 +275,7 @@ def test_a_run_of_objects_is_opened_again_with_them(tmp_path: Path) -> None:
     x = federation.data.test.x.numpy()
     opened = Run(tmp_path, federation=federation, model=model)
     np.testing.assert_array_equal(opened.predict(x), made.predict(x))
-    with pytest.raises(InputError, match="hand it over again as federation="):
+    with pytest.raises(InputError, match="pass it again as federation="):
         Run(tmp_path).predict(x)
     with pytest.raises(InputError, match="federation is a tuple"):
         Run(tmp_path, federation=(x, x))  # type: ignore[arg-type]

@@ -61,9 +61,7 @@ def test_a_tracker_that_fails_is_logged_once_and_changes_nothing(
     sound = {"name": OWN}
     tracked(tmp_path / "run", {"name": OWN, "fails_at": 2}, sound)
     tracked(tmp_path / "untracked")
-    assert caplog.messages == [
-        f"tracker {OWN!r} failed and is left out from here on: OSError: the disk is full"
-    ]
+    assert caplog.messages == [f"tracker {OWN!r} failed and is disabled: OSError: the disk is full"]
     assert [what[1] for what in Noted.told if what[0] == "scalars"] == [1, 1, 2, 3]
     metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "untracked")]
     assert metrics[0] == metrics[1]

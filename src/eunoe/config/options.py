@@ -15,7 +15,7 @@ class Options(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """To pydantic true is 1, which is hardly what was meant."""
+        """Refuse booleans, which pydantic would accept as 0 or 1."""
         if isinstance(value, bool) and info.field_name:
             annotation = cls.model_fields[info.field_name].annotation
             if not _mentions(annotation, bool) and _mentions(annotation, int, float):

@@ -1,6 +1,6 @@
-"""Named things: methods, losses, server optimizers, models, data, partitions, engines, metrics, trackers.
+"""Registry of named components: methods, losses, models, data sets, engines, metrics and so on.
 
-A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
+A component is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. A config names it by a built-in name, by an installed entry point of the group
 `eunoe.<kind>`, or as `package.module:name`; it is imported only when it is used.
 """
@@ -23,7 +23,7 @@ Thing = Callable[..., Any]
 
 
 def kinds() -> list[str]:
-    """The keys of the kinds of things that have names."""
+    """The keys of the kinds of named components."""
     return list(KINDS)
 
 
@@ -57,7 +57,7 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def find(kind: str, name: str) -> Thing:
-    """The thing of this name; for a name such as fedadam, its server optimizer."""
+    """The component of this name; for a name such as fedadam, its server optimizer."""
     if kind == "method" and name in PRESETS:
         kind, name = "server_optimizer", PRESETS[name]["name"]
     of = KINDS[kind]
@@ -75,13 +75,13 @@ def find(kind: str, name: str) -> Thing:
 
 
 def options(thing: Thing) -> dict[str, inspect.Parameter]:
-    """The keyword parameters of a thing."""
+    """The keyword parameters of a component."""
     parameters = inspect.signature(thing).parameters
     return {name: p for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 
 def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> Any:
-    """Make the thing of this name from the options given, plus those of `supplied` that it takes."""
+    """Build the component of this name from its options, plus those of `supplied` that it accepts."""
     thing, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
     known = options(thing)
     free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(thing).parameters.values())
@@ -109,9 +109,9 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
 
 
 def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
-    """The options given, completed by the thing's own defaults, so that a config repeats a run for ever.
+    """The options completed by the component's own defaults, so that a stored config repeats the run exactly.
 
-    A default that a config file cannot say (a class, say) is left out.
+    A default that a config file cannot express (such as a class) is left out.
     """
     full = {}
     for key, parameter in options(find(kind, name)).items():
@@ -123,7 +123,7 @@ def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[
 
 
 def summary(kind: str, name: str) -> str:
-    """The first line of a thing's docstring."""
+    """The first line of a component's docstring."""
     if kind == "method" and name in PRESETS:
         preset = PRESETS[name]
         given = "".join(f", {key} = {value}" for key, value in preset.items() if key != "name")
@@ -132,7 +132,7 @@ def summary(kind: str, name: str) -> str:
 
 
 def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) -> dict[str, Any]:
-    """The arguments of a class that is no pydantic model, checked and converted by its annotations."""
+    """The arguments of a class that is not a pydantic model, validated by its annotations."""
     hints = {name: p.annotation for name, p in inspect.signature(maker, eval_str=True).parameters.items()}
     checked = {}
     for key, value in arguments.items():
@@ -154,7 +154,7 @@ def _installed(kind: str) -> Iterable[Any]:
 
 
 def _derived(kind: Kind, name: str, thing: Thing) -> Thing:
-    """The thing, if it derives from the base of its kind."""
+    """The component, checked to derive from the base of its kind."""
     if kind.base is not None:
         base = _load(kind, kind.base)
         if not (isinstance(thing, type) and isinstance(base, type) and issubclass(thing, base)):
@@ -170,14 +170,14 @@ def _load(kind: Kind, path: str) -> Thing:
         raise InputError(f"{path!r} names no {kind.label}; your own is named as package.module:name")
     here = str(Path.cwd())
     if here not in sys.path:
-        # A user's own file beside the config is found as it would be by `python -m`.
+        # A user's own file in the working directory is found as with `python -m`.
         sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise InputError(f"no module {module_name!r} to take the {kind.label} {path!r} from") from None
+        raise InputError(f"no module {module_name!r} to import the {kind.label} {path!r} from") from None
     thing = getattr(module, attribute, None)
     if not callable(thing):
         raise InputError(f"module {module_name!r} has no class or function called {attribute!r}")

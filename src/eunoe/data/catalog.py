@@ -19,7 +19,7 @@ class Entry:
     """A data set in the catalog; `path` is None where there is no file, `problem` is why it is unusable.
 
     `sha256` is that of the arrays x_train, y_train, x_test, y_test one after the other; `official` says
-    whether it is the known one, where one is spec.
+    whether it equals the one in the specification, if there is one.
     """
 
     name: str
@@ -57,7 +57,7 @@ def entry(name: str) -> Entry:
 
 
 def fetch(name: str, *, revision: str | None = None, force: bool = False, client: Hub | None = None) -> Entry:
-    """Download a built-in data set unless it is there already (or `force` is given)."""
+    """Download a built-in data set unless it exists (or `force` is set)."""
     spec_of(name)
     if force or not path_of(name).exists():
         fetch_named(name, revision=revision, client=client)

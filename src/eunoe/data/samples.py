@@ -1,4 +1,4 @@
-"""Samples and data sets: inputs in the dtype they came in, with integer labels."""
+"""Samples and data sets: inputs in their original dtype, with integer labels."""
 
 from dataclasses import dataclass
 
@@ -10,7 +10,7 @@ from eunoe.errors import InputError
 
 @dataclass(frozen=True, repr=False)
 class Samples:
-    """Inputs `x` [n, ...] in the type given (images [n, H, W] or [n, H, W, channels]) and labels `y` [n]."""
+    """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n]."""
 
     x: Tensor
     y: Tensor

@@ -12,7 +12,7 @@ from eunoe.papers.exhibit import STAND_INS, Exhibit, PlannedRun, Scale, data_set
 from eunoe.papers.found import FoundRun, in_folders
 from eunoe.papers.results import Results, collect
 from eunoe.runs.run import Run
-from eunoe.runs.sweep import OnRound, Planned, done, execute
+from eunoe.runs.sweep import OnSweepRound, Planned, done, execute
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def reproduce(
     planned: Sequence[PlannedRun],
     limits: Limits,
     jobs: int = 1,
-    on_round: OnRound = lambda planned, record: None,
+    on_round: OnSweepRound = lambda planned, record: None,
 ) -> None:
     """Run what is not done, and measure what is measured on runs that have ended."""
     execute([limits.of(run) for run in to_run(planned, limits)], jobs, on_round)

@@ -1,4 +1,4 @@
-"""Where a run happens: what may explain a difference between two machines."""
+"""The environment of a run: what may explain a difference between two machines."""
 
 import hashlib
 import os
@@ -43,7 +43,7 @@ def samples_checksum(*parts: Samples | None) -> str:
 
 
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Warnings for a run that goes on in an environment that may give other bits."""
+    """Warnings for a run resumed in an environment that may give other bits."""
     return [
         f"{key} was {then[key]!r} and is {now[key]!r} now: results may differ in the last bits"
         for key in ("torch", "cpu")

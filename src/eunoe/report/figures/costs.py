@@ -11,7 +11,7 @@ from eunoe.report.theme import PANEL, Row, described, table
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Bytes and seconds of a whole run per kind, mean over seeds; what was not recorded is left out."""
+    """Bytes and seconds of a whole run by kind, mean over seeds; unrecorded ones are omitted."""
     found = []
     for label, seeds in by_label(runs).items():
         aggregate: dict[tuple[str, str], float] = {}

@@ -4,7 +4,7 @@ import numpy as np
 
 from eunoe.data.statistics import per_client, summarize
 from eunoe.report.partition_figure import partition_figure
-from eunoe.report.partition_html import number_lines, partition_page
+from eunoe.report.partition_report import number_lines, partition_report
 
 COUNTS = np.array([[3, 0, 1, 0], [0, 5, 5, 0], [2, 0, 0, 0]])
 
@@ -17,7 +17,7 @@ def test_numbers_in_words() -> None:
         "classes a client": "1.7 (1 to 2)",
         "label entropy, bits": "0.60 of 2.00",
         # Half of 7/8, of 5/8 and of 11/8, whose mean is 23/48.
-        "distance from the whole": "0.48",
+        "distance from the overall mix": "0.48",
         "single-class clients": "33%",
     }
     assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples a client"] == "4 each"
@@ -25,7 +25,7 @@ def test_numbers_in_words() -> None:
 
 def test_the_page_has_the_numbers_and_the_figure_and_escapes_names() -> None:
     lines = {"<a>": number_lines(summarize(per_client(COUNTS)), 4)}
-    page = partition_page("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
+    page = partition_report("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
     assert "<h1>A &amp; B</h1>" in page
     assert "<th scope='col'>&lt;a&gt;</th>" in page
     assert "<td>5.3 (2 to 10)</td>" in page
