@@ -14,7 +14,7 @@ from eunoe.config.data_options import Augment, FeatureShift, Public, Split
         (Split, {"validation": 0.6, "test": 0.4}, "together below 1"),
         (Split, {"validation": -0.1}, "shares from 0"),
         (Public, {"share": 0.1, "count": 3}, "only one of share, count and groups"),
-        (Public, {"groups": 2, "balanced": True}, "whole groups are as they are"),
+        (Public, {"groups": 2, "balanced": True}, "do not apply to whole groups"),
         (Public, {"count": 2, "balanced": True, "alpha": 1.0}, "only one of balanced and alpha"),
         (Public, {"alpha": 1.0}, "set a share or a count too"),
         (Public, {"share": 0.1, "min_size": 2}, "set groups too"),

@@ -88,7 +88,7 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ({"x_train": np.ones((6, 3, 8, 8), np.uint8)}, "must have their channels last"),
         ({"x_train": np.full((6, 4), np.nan, np.float32)}, "own: x_train holds values that are not finite"),
         ({"x_test": np.array([[0, np.inf, 0, 0]] * 2, np.float32)}, "own: x_test .* infinity"),
-        ({"y_train": [0] * 6, "y_test": [0] * 2}, "own: every label is 0; there must be at least two classes"),
+        ({"y_train": [0] * 6, "y_test": [0] * 2}, "own: every label is 0; there must be at least two"),
         ({"x_test": np.ones((2, 5), np.float32)}, r"x_train holds float32 \[4\] and x_test float32 \[5\]"),
         ({"x_test": np.ones((2, 4))}, "x_train holds float32 .* and x_test float64 .* one type and shape"),
         ({"y_train": [0.0] * 6}, r"own: y_train is float64 \[6\]; labels must be one integer per sample"),

@@ -116,7 +116,7 @@ def test_what_a_checkpoint_cannot_hold_of_a_metric_is_refused_by_name(tmp_path: 
     run_state.metrics = {"mine": {"seen": value}}
     with (
         RunFolder(tmp_path) as folder,
-        pytest.raises(InputError, match=r"metric 'mine': state\(\) must give"),
+        pytest.raises(InputError, match=r"metric 'mine': state\(\) must return"),
     ):
         folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
     assert checkpoints(tmp_path) == []
