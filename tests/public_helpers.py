@@ -53,7 +53,7 @@ def federation(
 
 
 def make_simulation(on: Federation, method: Any, **config: Any) -> Simulation:
-    """A job of a linear model in float64 on this federation."""
+    """A simulation of a linear model in float64 on this federation."""
     values = {"model": {"name": "logistic", "dtype": "float64"}, "participation": 1.0, "method": method}
     return assemble(make_config({**values, **config}), UserObjects(federation=on))[0]
 

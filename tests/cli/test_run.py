@@ -49,7 +49,7 @@ def refused(outcome: Outcome, *, says: str, here: Path) -> None:
     assert sorted(path.name for path in here.rglob("*")) == ["c.toml"]
 
 
-def test_a_run_says_how_it_goes_and_where_it_lies(here: Path) -> None:
+def test_a_run_prints_its_progress_and_its_folder(here: Path) -> None:
     outcome = eunoe("run", "c.toml", "--set", "loss=wsm", "--set", "training.lr=0.3")
     assert outcome.code == 0
     assert "round 3/3" in outcome.out
@@ -60,7 +60,7 @@ def test_a_run_says_how_it_goes_and_where_it_lies(here: Path) -> None:
     assert done.config.training.lr == 0.3
 
 
-def test_a_run_writes_its_report_unless_told_not_to(here: Path) -> None:
+def test_a_run_writes_its_report_unless_disabled(here: Path) -> None:
     outcome = eunoe("run", "c.toml", "--out", "a")
     assert f"report: {(here / 'a/report.html').as_uri()}" in outcome.out
     assert "What was forgotten" in (here / "a/report.html").read_text("utf-8")

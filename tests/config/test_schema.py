@@ -74,7 +74,7 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"model": {"name": "mlp", "dtype": "float16"}}, "model.dtype: input should be 'float32' or"),
     ],
 )
-def test_impossible_values_are_told_in_one_line(values: dict[str, Any], says: str) -> None:
+def test_impossible_values_are_reported_in_one_line(values: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         make_config(values)
     assert says in str(caught.value)

@@ -118,7 +118,7 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ({"writer_train": [1] * 6, "writer_test": ["a", "b"]}, "must both be integers or both be strings"),
     ],
 )
-def test_what_is_wrong_is_said(changes, message):
+def test_errors_are_reported(changes, message):
     with pytest.raises(InputError, match=message):
         from_arrays(**arrays(**changes))
 

@@ -78,13 +78,13 @@ def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
     got = fetch("mnist", client=client)
     assert (got.train, got.source) == (2, f"ylecun/mnist@{COMMIT[:12]}")
     fetch("mnist", client=client)
-    assert len(client.asked) == 1
+    assert len(client.requests) == 1
     with pytest.raises(
         InputError, match="not other; replace it with: eunoe data fetch mnist --revision other --force"
     ):
         fetch("mnist", revision="other", client=client)
     fetch("mnist", revision="other", force=True, client=client)
-    assert client.asked[1] == ("ylecun/mnist", "other")
+    assert client.requests[1] == ("ylecun/mnist", "other")
 
 
 def test_names_that_cannot_be_fetched(folder):

@@ -60,7 +60,7 @@ def test_wrong_options_are_named(tmp_path):
         load("tests.data.test_loading:no_data")
 
 
-def test_a_folder_that_is_not_there_is_told_as_such(tmp_path, monkeypatch):
+def test_a_missing_folder_is_reported_as_such(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("./pictures/", "some/where"):
         with pytest.raises(InputError, match=f"there is no folder {name}"):
@@ -69,6 +69,6 @@ def test_a_folder_that_is_not_there_is_told_as_such(tmp_path, monkeypatch):
         load("pictures")
 
 
-def test_every_registered_data_set_can_be_found_and_says_what_it_is():
+def test_every_registered_data_set_can_be_found_and_has_a_summary():
     for name in registry.names("data_set"):
         assert registry.summary("data_set", name)

@@ -185,7 +185,7 @@ def test_a_silent_client_is_left_out_and_named(tmp_path):
     assert any("dropped: client 2" in text for text in federation.lines)
 
 
-def test_a_node_that_leaves_in_mid_round_and_comes_back_is_asked_again(tmp_path, calm):
+def test_a_node_that_leaves_in_mid_round_and_comes_back_is_queried_again(tmp_path, calm):
     federation = Federation(tmp_path / "flower", **REMEMBERS)
     grid, node, polls = federation.grid, federation.node(1), iter(range(10**6))
     lost: list[int] = []
@@ -259,7 +259,7 @@ def test_a_node_is_no_other_client_than_that_of_its_key(tmp_path, calm, key_of):
     assert warnings == ["warning: a node claims to be client 0 but does not have the key of node-0.pub"]
 
 
-def test_a_key_that_is_not_there_is_said_before_anybody_is_waited_for(tmp_path):
+def test_a_missing_key_is_reported_before_waiting_for_clients(tmp_path):
     federation = Federation(tmp_path / "flower")
     for client in (0, 1, 3):
         make_node_key(tmp_path / "keys", f"node-{client}")
@@ -412,7 +412,7 @@ def test_a_refused_state_is_not_the_one_that_counts(tmp_path):
     assert starts == [-1, 1, 1]
 
 
-def test_a_lost_state_is_said(tmp_path):
+def test_a_lost_state_is_reported(tmp_path):
     federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
 
     def removed(node, message):
@@ -425,7 +425,7 @@ def test_a_lost_state_is_said(tmp_path):
     assert "client 0 has no state of round 1" in dropped[0]["reason"]
 
 
-def test_who_does_not_join_is_named(tmp_path):
+def test_clients_that_do_not_join_are_named(tmp_path):
     federation = Federation(tmp_path / "flower")
     del federation.grid.nodes[federation.node(3)]["state"]
     federation.grid.nodes[5] = {"client": 0, "state": "elsewhere"}
@@ -451,7 +451,7 @@ def test_a_node_that_makes_no_sense_does_not_join(tmp_path):
     assert sum("reply does not identify a client" in text for text in federation.lines) == 2
 
 
-def test_what_is_wrong_is_said_before_anybody_is_waited_for(tmp_path):
+def test_errors_are_reported_before_waiting_for_clients(tmp_path):
     federation = Federation(tmp_path / "flower", method="flashback")
     with pytest.raises(InputError, match="needs a public set"):
         federation.serve()
@@ -506,12 +506,12 @@ def test_a_quorum_may_begin(tmp_path):
         ({"clients": 2, "timeout": float("inf")}, "timeout"),
     ],
 )
-def test_wrong_run_options_are_said(options, message):
+def test_wrong_run_options_are_reported(options, message):
     with pytest.raises(InputError, match=message):
         run_options(options)
 
 
-def test_wrong_node_options_are_said():
+def test_wrong_node_options_are_reported():
     with pytest.raises(InputError, match="client"):
         node_options({"client": -1, "state": "x"})
     assert node_options({"client": 1, "state": "x", "validate": True}).validates

@@ -156,7 +156,7 @@ with here:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process that its parent is gone")
 def test_nothing_is_left_running_when_the_start_script_is_killed(folder):
     started = subprocess.Popen(
         [sys.executable, "-c", STARTING, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -203,7 +203,7 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch,
     assert make_config(fitted({"rounds": 7}, 3)).partition.options["clients"] == 3
 
 
-def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
+def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder):
     Loopback(folder, 2).check()
     (folder / "run").mkdir()
     (folder / "run" / "notes.txt").write_text("precious")

@@ -126,7 +126,7 @@ def test_a_run_goes_on_although_a_client_is_gone(world, some_digits):
     assert [one["client"] for one in records[1]["dropped"]] == [1]
 
 
-def test_a_test_part_that_nobody_would_look_at_is_refused(world, some_digits):
+def test_a_test_part_that_would_not_be_evaluated_is_refused(world, some_digits):
     with pytest.raises(InputError, match=r"set split.test to 0"):
         served(world, values(some_digits, split={"test": 0.2}))
 
@@ -186,7 +186,7 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
         (None, "client 2 did not evaluate"),
     ],
 )
-def test_an_evaluation_that_makes_no_sense_is_left_out_and_said_once(world, some_digits, answer, reason):
+def test_an_invalid_evaluation_is_dropped_and_reported_once(world, some_digits, answer, reason):
     def tamper(node, message):
         if node != 52 or message.metadata.message_type != "evaluate":
             return None
@@ -202,7 +202,7 @@ def test_an_evaluation_that_makes_no_sense_is_left_out_and_said_once(world, some
     assert [reason in text for text in lines if "warning" in text] == [True]
 
 
-def test_it_is_said_that_nobody_agrees_to_evaluate(world, some_digits):
+def test_a_warning_if_no_client_agrees_to_evaluate(world, some_digits):
     for node in world.nodes.values():
         node["validate"] = False
     lines = []
@@ -280,7 +280,7 @@ def test_facts_survive_the_wire():
     assert Facts.from_record(FACTS.record()) == FACTS
 
 
-def test_a_node_without_data_says_so(tmp_path):
+def test_a_node_without_data_is_refused(tmp_path):
     node = node_options({"client": 0, "state": str(tmp_path)})
     content = RecordDict({"facts": FACTS.record()})
     with pytest.raises(InputError, match="has no data path"):

@@ -1,4 +1,4 @@
-"""The live page: anew when a round has finished, and for this machine alone."""
+"""The live report: updated when a round has finished, and for this machine only."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ def add_round(folder, number):
         file.write(json.dumps(LINE | {"round": number}) + "\n")
 
 
-def test_the_page_follows_the_records(folder):
+def test_the_report_follows_the_records(folder):
     live = LiveReport([folder])
     assert b"No round has finished" in live.html()
     add_round(folder, 1)

@@ -1,4 +1,4 @@
-"""The page about partitions: numbers in words, a figure that says its values, nothing from elsewhere."""
+"""The partition report: labeled statistics, a figure with values on hover, no external resources."""
 
 import numpy as np
 
@@ -23,13 +23,13 @@ def test_numbers_in_words() -> None:
     assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples a client"] == "4 each"
 
 
-def test_the_page_has_the_numbers_and_the_figure_and_escapes_names() -> None:
+def test_the_report_has_the_numbers_and_the_figure_and_escapes_names() -> None:
     lines = {"<a>": number_lines(summarize(per_client(COUNTS)), 4)}
-    page = partition_report("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
-    assert "<h1>A &amp; B</h1>" in page
-    assert "<th scope='col'>&lt;a&gt;</th>" in page
-    assert "<td>5.3 (2 to 10)</td>" in page
-    assert page.count("<title>Client") == 5
-    assert "<title>Client 0: 3 of class 0 (75.0%)</title>" in page
-    assert "<a>" not in page
-    assert "<script" not in page
+    html = partition_report("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
+    assert "<h1>A &amp; B</h1>" in html
+    assert "<th scope='col'>&lt;a&gt;</th>" in html
+    assert "<td>5.3 (2 to 10)</td>" in html
+    assert html.count("<title>Client") == 5
+    assert "<title>Client 0: 3 of class 0 (75.0%)</title>" in html
+    assert "<a>" not in html
+    assert "<script" not in html

@@ -1,4 +1,4 @@
-"""From a configuration to a job: what is built, and what does not fit together."""
+"""From a configuration to a simulation: what is built, and what does not fit together."""
 
 import math
 import re
@@ -62,7 +62,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line(values: dict[str, Any], says: str) -> None:
+def test_what_does_not_fit_is_reported_in_one_line(values: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         assemble(make_config({**SMALL, **values}))
     assert says in str(caught.value)
@@ -216,7 +216,7 @@ def test_defaults_are_written_out_and_read_back_to_the_same_config() -> None:
     assert to_toml(resolved(again)) == to_toml(values)
 
 
-def test_what_was_handed_over_is_not_looked_up() -> None:
+def test_user_objects_are_not_looked_up() -> None:
     config = make_config({"data": "given", "partition": "given", "model": "given:Net", "loss": "given:WSM"})
     values = resolved(config, UserObjects(federation=blobs(), model=Net(), loss=WSM()))
     assert values["model"]["name"] == "given:Net"

@@ -37,7 +37,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     assert [record["round"] for record in done.records] == [1, 2, 3, 4]
 
 
-def test_more_rounds_and_another_engine_may_be_asked_for(tmp_path: Path) -> None:
+def test_rounds_and_engine_may_change_on_resume(tmp_path: Path) -> None:
     whole = run(**NAMED, out=tmp_path / "whole")
     run(**{**NAMED, "rounds": 2}, out=tmp_path / "parts")
     done = resume(tmp_path / "parts", {"rounds": 3}, checkpoint_seconds=5)
@@ -172,10 +172,10 @@ def test_another_machine_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({**facts, "torch": "1.0", "cpu": "an abacus", "python": "2.7"}))
     resume(tmp_path)
-    said = caplog.messages
-    assert len(said) == 2
-    assert "torch was '1.0'" in said[0]
-    assert "cpu was 'an abacus'" in said[1]
+    messages = caplog.messages
+    assert len(messages) == 2
+    assert "torch was '1.0'" in messages[0]
+    assert "cpu was 'an abacus'" in messages[1]
 
 
 def test_other_data_are_refused(tmp_path: Path) -> None:
@@ -190,7 +190,7 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
     assert everything(tmp_path) == before
 
 
-def test_own_objects_are_handed_over_again(tmp_path: Path) -> None:
+def test_user_objects_must_be_passed_again(tmp_path: Path) -> None:
     whole = run(federation=blobs(), model=net(), **FAST, out=tmp_path / "whole")
     run(federation=blobs(), model=net(), **{**FAST, "rounds": 2}, out=tmp_path / "parts")
     with pytest.raises(InputError, match="pass it again as federation"):
@@ -211,7 +211,7 @@ def test_another_public_set_is_refused(tmp_path: Path) -> None:
         resume(tmp_path / "run")
 
 
-def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits(
+def test_a_broken_newest_checkpoint_is_reported_and_the_run_ends_with_the_same_bits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = run(**NAMED, out=tmp_path / "whole")
@@ -220,7 +220,7 @@ def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits
     newest = checkpoints(tmp_path / "parts")[-1]
     newest.write_bytes(newest.read_bytes()[:100])
     done = resume(tmp_path / "parts")
-    said = caplog.messages
-    assert len(said) == 1
-    assert "cannot be read" in said[0]
+    messages = caplog.messages
+    assert len(messages) == 1
+    assert "cannot be read" in messages[0]
     assert bits(done.folder) == bits(whole.folder)

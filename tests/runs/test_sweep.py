@@ -60,7 +60,7 @@ def test_the_plan_is_the_product_with_a_folder_each() -> None:
     assert FAST["training"] == {"epochs": 1}
 
 
-def test_a_name_that_all_share_is_told_apart() -> None:
+def test_a_name_that_all_share_is_made_unique() -> None:
     named = plan({**FAST, "name": "mine"}, {"loss.name": ["ce", "wsm"]}, [0], Path("out"))
     assert [planned.values["name"] for planned in named] == ["mine, loss=ce", "mine, loss=wsm"]
     assert plan({**FAST, "name": "mine"}, {}, [0], Path("out"))[0].values["name"] == "mine"
@@ -101,7 +101,7 @@ def test_a_mistyped_name_shows_before_anything_runs(tmp_path: Path) -> None:
     assert not (tmp_path / "sweep").exists()
 
 
-def test_a_run_that_was_interrupted_beyond_the_rounds_asked_for_is_done(tmp_path: Path) -> None:
+def test_a_run_interrupted_beyond_the_planned_rounds_is_done(tmp_path: Path) -> None:
     (longer,) = sweep(FAST, {}, [0], tmp_path)
     status = longer.folder / "status.json"
     status.write_text(status.read_text("utf-8").replace('"finished"', '"interrupted"'), "utf-8")
@@ -177,7 +177,7 @@ def test_a_folder_of_other_runs_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "loss=wsm").exists()
 
 
-def test_a_run_that_is_asked_for_twice_runs_once(tmp_path: Path) -> None:
+def test_a_run_that_is_planned_twice_runs_once(tmp_path: Path) -> None:
     seen = Seen()
     done = sweep(FAST, {"loss.name": ["ce", "ce"]}, [0, 0], tmp_path, on_round=seen)
     assert len(done) == len(seen.began) == 1
@@ -224,7 +224,7 @@ def test_two_at_a_time_give_the_same_runs(tmp_path: Path) -> None:
 
 
 def test_bad_input_in_a_process_of_its_own_is_bad_input(tmp_path: Path) -> None:
-    # Whichever of the two is told first.
+    # Whichever of the two is reported first.
     with pytest.raises(InputError, match=r"no loss is called 'wms[12]'"):
         sweep(FAST, {"loss.name": ["wms1", "wms2"]}, [0], tmp_path / "out", 2)
     assert not (tmp_path / "out").exists()
@@ -271,7 +271,7 @@ def test_no_run_is_left_behind_when_the_sweep_is_ended(tmp_path: Path, number: i
     until(lambda: not any(alive(pid) for pid in runs))
 
 
-def test_a_value_may_be_a_thing_with_options(tmp_path: Path) -> None:
+def test_a_value_may_be_a_component_with_options(tmp_path: Path) -> None:
     over = {"method": ["fedavg", {"name": "fedprox", "mu": 0.5}]}
     runs = plan({}, over, [0], tmp_path)
     assert [run.label for run in runs] == ["method=fedavg", "method=fedprox mu=0.5"]

@@ -67,7 +67,7 @@ def test_gray_among_colored_needs_a_choice(root):
     assert tuple(folder(root, mode="L").train.x.shape) == (5, 2, 3)
 
 
-def test_what_is_wrong_is_said(root, tmp_path_factory):
+def test_errors_are_reported(root, tmp_path_factory):
     empty = tmp_path_factory.mktemp("empty")
     with pytest.raises(InputError, match="has no folder train/; it needs train/<class>/ and test/<class>/"):
         folder(empty)

@@ -175,7 +175,7 @@ def cell(image=None, label=0, more=None):
         ),
     ],
 )
-def test_what_is_wrong_with_the_content_is_said_and_nothing_is_kept(tmp_path, files, file, source, message):
+def test_bad_content_is_reported_and_nothing_is_kept(tmp_path, files, file, source, message):
     files = {
         "default/train/0000.parquet": file,
         "default/test/0000.parquet": files["default/test/0000.parquet"],
@@ -253,12 +253,12 @@ def test_a_hub_data_set_of_ones_own_is_fetched_once(tmp_path, files, monkeypatch
     monkeypatch.setattr(hub_module, "HuggingFace", lambda: client)
     first = hub("me/cats", revision="v1")
     second = hub("me/cats", revision="v1")
-    assert client.asked == [("me/cats", "v1")]
+    assert client.requests == [("me/cats", "v1")]
     assert first.name == "hf:me/cats"
     assert first.train.x.equal(second.train.x)
     assert len(hub("me/cats", train=("train", "test"), revision="v1", held_out=50).train) == 5
     hub("me/cats", revision="v1", held_out=40)
-    assert len(client.asked) == 3
+    assert len(client.requests) == 3
     assert len(list((tmp_path / "hub").glob("me--cats-*.npz"))) == 3
 
 

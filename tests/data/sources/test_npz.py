@@ -152,7 +152,7 @@ def test_writers_may_be_left_out_or_given(tmp_path):
         ({"x_train": np.array([None] * 50)}, "mine.npz: x_train.npy is not a plain array .*Object arrays"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file_name(tmp_path, changes, message):
+def test_errors_name_the_file(tmp_path, changes, message):
     given = {key: array for key, array in {**arrays(), **changes}.items() if array is not None}
     if "y_train" in changes and given["y_train"].dtype == np.int64:
         given["y_test"] = np.array([1, 2, 3, 1, 2, 3])

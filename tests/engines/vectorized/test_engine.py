@@ -172,7 +172,7 @@ def test_every_way_to_train(tmp_path, training):
 
 
 @pytest.mark.parametrize("single_class", ["train", "no_decay", "skip"])
-def test_clients_from_whom_the_loss_learns_nothing(tmp_path, single_class):
+def test_clients_from_which_the_loss_learns_nothing(tmp_path, single_class):
     federation = blobs(6, 12, alpha=0.05)
     for optimizer in ("sgd", "adamw"):
         training = {**RAGGED, "weight_decay": 0.1, "single_class": single_class, "optimizer": optimizer}
