@@ -1,4 +1,4 @@
-"""Small federations, models and jobs that many tests start from."""
+"""Small federations, models and simulations that many tests start from."""
 
 from typing import Any
 
@@ -70,7 +70,7 @@ class Same(nn.Module):
 def make_simulation(
     federation: Federation | None = None, net: nn.Module | None = None, dtype: str = "float32", **values: Any
 ) -> Simulation:
-    """A job of a small federation and network with these config values."""
+    """A simulation of a small federation and network with these config values."""
     torch.manual_seed(0)
     objects = UserObjects(federation=federation or blobs(), model=net or Net())
     base = {"data": "given", "partition": "given", "participation": 2, "rounds": 3}

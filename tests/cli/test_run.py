@@ -121,7 +121,7 @@ def test_odd_names_are_only_names(here: Path, name: str) -> None:
         ("engine.name=proces", "did you mean 'process'?"),
         ("model=tests.cli.test_run:two_classes", "but the data have 10 classes"),
         ("model=tests.cli.nothing:here", "no module"),
-        ("rounds", "write it as part.option=value"),
+        ("rounds", "write it as section.option=value"),
     ],
 )
 def test_bad_settings(here: Path, setting: str, says: str) -> None:

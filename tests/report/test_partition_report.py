@@ -13,14 +13,14 @@ def test_numbers_in_words() -> None:
     assert number_lines(summarize(per_client(COUNTS)), 4) == {
         "clients": "3",
         "samples": "16",
-        "samples a client": "5.3 (2 to 10)",
-        "classes a client": "1.7 (1 to 2)",
+        "samples per client": "5.3 (2 to 10)",
+        "classes per client": "1.7 (1 to 2)",
         "label entropy, bits": "0.60 of 2.00",
         # Half of 7/8, of 5/8 and of 11/8, whose mean is 23/48.
-        "distance from the overall mix": "0.48",
+        "distance to overall mix": "0.48",
         "single-class clients": "33%",
     }
-    assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples a client"] == "4 each"
+    assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples per client"] == "4 each"
 
 
 def test_the_report_has_the_numbers_and_the_figure_and_escapes_names() -> None:

@@ -1,13 +1,12 @@
 """The catalog of data sets: which are built in, and which are in the data folder."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from eunoe.data.builtin import digits, fetch_named, load_named, path_of, spec_of
-from eunoe.data.samples import DataSet
+from eunoe.data.samples import checksum
 from eunoe.data.sources.hub import Hub, data_folder, read_record
 from eunoe.data.sources.npz import npz
 from eunoe.data.specs import SPECS
@@ -66,22 +65,13 @@ def fetch(name: str, *, revision: str | None = None, force: bool = False, client
     return entry(name)
 
 
-def checksum(data: DataSet) -> str:
-    """The SHA-256 of a data set's inputs and labels, the same however it is stored."""
-    digest = hashlib.sha256()
-    for samples in (data.train, data.test):
-        digest.update(samples.x.contiguous().numpy().data)
-        digest.update(samples.y.contiguous().numpy().data)
-    return digest.hexdigest()
-
-
 def _described(name: str, path: Path | None) -> Entry:
     try:
         data = digits() if path is None else load_named(name) if name in SPECS else npz(path)
     except InputError as error:
         return Entry(name, path, True, problem=str(error))
     official = SPECS[name].sha256 if name in SPECS else None
-    sha256 = checksum(data)
+    sha256 = checksum(data.train, data.test)
     return Entry(
         name,
         path,

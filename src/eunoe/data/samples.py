@@ -1,7 +1,9 @@
 """Samples and data sets: inputs in their original dtype, with integer labels."""
 
+import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -48,3 +50,11 @@ class DataSet:
 
     def __repr__(self) -> str:
         return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"
+
+
+def checksum(*parts: Samples | None) -> str:
+    """The SHA-256 of all inputs and labels, the same however they are stored."""
+    digest = hashlib.sha256()
+    for tensor in (tensor for part in parts if part is not None for tensor in (part.x, part.y)):
+        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

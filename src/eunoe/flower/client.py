@@ -12,9 +12,8 @@ import numpy as np
 import torch
 from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from eunoe.config.messages import explain
 from eunoe.config.options import Options
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
@@ -67,10 +66,7 @@ def _handler(
 
 def node_options(values: Any) -> NodeOptions:
     """Validate the options of a node."""
-    try:
-        return NodeOptions.model_validate(dict(values))
-    except ValidationError as error:
-        raise InputError(f"--node-config: {explain(error)}") from None
+    return NodeOptions.read(values, "--node-config")
 
 
 def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:

@@ -14,10 +14,9 @@ from typing import Any, Literal
 import numpy as np
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
-from pydantic import Field, ValidationError
+from pydantic import Field
 from safetensors.numpy import load_file
 
-from eunoe.config.messages import explain
 from eunoe.config.options import Finite, Options
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
@@ -78,10 +77,7 @@ def server_app(config_path: Path) -> ServerApp:
 
 def run_options(values: Any) -> RunOptions:
     """Validate the options of a federation."""
-    try:
-        return RunOptions.model_validate(dict(values))
-    except ValidationError as error:
-        raise InputError(f"[tool.flwr.app.config]: {explain(error)}") from None
+    return RunOptions.read(values, "[tool.flwr.app.config]")
 
 
 def serve(grid: Grid, config: Config, options: RunOptions) -> Run:

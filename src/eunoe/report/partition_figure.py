@@ -67,7 +67,7 @@ def partition_figure(
         .properties(width=width, height=180)
     )
     text = f"Class shares of {len(clients)} clients. " + " ".join(
-        f"{name}: {sizes[name]:.1f} classes a client." for name in panels
+        f"{name}: {sizes[name]:.1f} classes per client." for name in panels
     )
     figure: alt.TopLevelMixin
     if len(panels) == 1:

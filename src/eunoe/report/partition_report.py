@@ -38,10 +38,10 @@ def number_lines(numbers: PartitionNumbers, classes: int) -> dict[str, str]:
     return {
         "clients": f"{numbers.clients:,}",
         "samples": f"{numbers.samples:,}",
-        "samples a client": sizes,
-        "classes a client": f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})",
+        "samples per client": sizes,
+        "classes per client": f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})",
         "label entropy, bits": f"{numbers.entropy_mean:.2f} of {math.log2(classes):.2f}",
-        "distance from the overall mix": f"{numbers.distance_mean:.2f}",
+        "distance to overall mix": f"{numbers.distance_mean:.2f}",
         "single-class clients": f"{numbers.single_class_share:.0%}",
     }
 

@@ -102,9 +102,10 @@ def round_slider(rows: Sequence[Row]) -> alt.Parameter:
     return alt.param(name="probe", value=slider_start(rows), bind=slider)
 
 
-def columns_for(panels: int) -> int:
-    """The number of panels per row."""
-    return 2 if panels in (1, 2, 4) else 3
+def in_panels(panels: Sequence[Any], rows: Sequence[Row], columns: int | None = None) -> Any:
+    """Panels side by side on the same rows, three per row unless fewer fill the rows better."""
+    default = 2 if len(panels) in (1, 2, 4) else 3
+    return alt.concat(*panels, columns=columns or default, spacing=24, data=table(rows))
 
 
 def in_points(values: Sequence[float]) -> str:

@@ -13,12 +13,12 @@ from eunoe.report.figures.common import (
     Kind,
     always,
     by_label,
-    columns_for,
+    in_panels,
     of_run,
     round_axis,
     run_labels,
 )
-from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, table, thinned
+from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
 
 START, LOCAL, MERGED = "start model", "local models, mean", "merged model"
 
@@ -82,9 +82,7 @@ def draw(rows: Sequence[Row]) -> Any:
         merged = [row["loss"] for row in mine if row["model"] == MERGED]
         words.append(f"{label} {sum(local) / len(local):.2f} and {sum(merged) / len(merged):.2f}")
     text = f"Saw-tooth of loss. Mean loss of local models and of the merged model: {'; '.join(words)}."
-    return described(
-        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
-    )
+    return described(in_panels(panels, rows), text)
 
 
 FIGURE = Kind(
