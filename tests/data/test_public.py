@@ -109,13 +109,13 @@ def test_no_public_samples_by_default() -> None:
 
 def test_impossible_requests_are_refused() -> None:
     writers = np.arange(4) // 2
-    with pytest.raises(InputError, match="leaves none to the clients"):
+    with pytest.raises(InputError, match="leaves none for the clients"):
         choose(np.arange(4), count=4)
     with pytest.raises(InputError, match="5 public samples were requested, but there are 4"):
         choose(np.arange(4), count=5)
     with pytest.raises(InputError, match="the public data have no labels"):
         choose(np.full(4, -1), count=2, balanced=True)
-    with pytest.raises(InputError, match="leaves none to the clients"):
+    with pytest.raises(InputError, match="leaves none for the clients"):
         choose(np.arange(4), writers, groups=2)
     with pytest.raises(InputError, match="3 public groups were requested, but 2"):
         choose(np.arange(4), writers, groups=3)

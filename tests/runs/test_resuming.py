@@ -95,7 +95,7 @@ def test_more_rounds_of_a_run_without_its_checkpoints_are_refused(tmp_path: Path
     run(**{**NAMED, "rounds": 2}, out=tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
     before = everything(tmp_path)
-    with pytest.raises(InputError, match="no checkpoint that can be read"):
+    with pytest.raises(InputError, match="no readable checkpoint"):
         resume(tmp_path, rounds=4)
     assert everything(tmp_path) == before
 

@@ -19,7 +19,7 @@ from eunoe.config.builtin import KINDS, PRESETS, Kind
 from eunoe.config.messages import explain
 from eunoe.errors import InputError, nearest
 
-Thing = Callable[..., Any]
+Component = Callable[..., Any]
 
 
 def kinds() -> list[str]:
@@ -56,7 +56,7 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "method": {"name": "fedavg", **own}, "server_optimizer": {**preset, **rest}}
 
 
-def find(kind: str, name: str) -> Thing:
+def find(kind: str, name: str) -> Component:
     """The component of this name; for a name such as fedadam, its server optimizer."""
     if kind == "method" and name in PRESETS:
         kind, name = "server_optimizer", PRESETS[name]["name"]
@@ -74,17 +74,17 @@ def find(kind: str, name: str) -> Thing:
     )
 
 
-def options(thing: Thing) -> dict[str, inspect.Parameter]:
+def options(component: Component) -> dict[str, inspect.Parameter]:
     """The keyword parameters of a component."""
-    parameters = inspect.signature(thing).parameters
+    parameters = inspect.signature(component).parameters
     return {name: p for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 
 def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> Any:
     """Build the component of this name from its options, plus those of `supplied` that it accepts."""
-    thing, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
-    known = options(thing)
-    free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(thing).parameters.values())
+    component, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
+    known = options(component)
+    free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(component).parameters.values())
     for key in given:
         if key in supplied or (key not in known and not free):
             mine = set(known) - set(supplied)
@@ -98,12 +98,12 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
     if missing:
         raise InputError(f"{what} needs the option {missing[0]!r}")
     try:
-        if isinstance(thing, type) and issubclass(thing, BaseModel):
-            return thing(**arguments)
-        if isinstance(thing, type):
-            maker = thing.__init__  # type: ignore[misc]
-            return thing(**{**arguments, **_checked(maker, dict(given), what)})
-        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(thing)(**arguments)
+        if isinstance(component, type) and issubclass(component, BaseModel):
+            return component(**arguments)
+        if isinstance(component, type):
+            maker = component.__init__  # type: ignore[misc]
+            return component(**{**arguments, **_checked(maker, dict(given), what)})
+        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(component)(**arguments)
     except ValidationError as error:
         raise InputError(f"{what}: {explain(error)}") from None
 
@@ -153,18 +153,18 @@ def _installed(kind: str) -> Iterable[Any]:
     return entry_points(group=f"eunoe.{kind}")
 
 
-def _derived(kind: Kind, name: str, thing: Thing) -> Thing:
+def _derived(kind: Kind, name: str, component: Component) -> Component:
     """The component, checked to derive from the base of its kind."""
     if kind.base is not None:
         base = _load(kind, kind.base)
-        if not (isinstance(thing, type) and isinstance(base, type) and issubclass(thing, base)):
+        if not (isinstance(component, type) and isinstance(base, type) and issubclass(component, base)):
             raise InputError(
                 f"{kind.label} {name!r} must be a class that derives from {kind.base.replace(':', '.')}"
             )
-    return thing
+    return component
 
 
-def _load(kind: Kind, path: str) -> Thing:
+def _load(kind: Kind, path: str) -> Component:
     module_name, _, attribute = path.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise InputError(f"{path!r} names no {kind.label}; your own is named as package.module:name")
@@ -178,7 +178,7 @@ def _load(kind: Kind, path: str) -> Thing:
         if error.name and not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise InputError(f"no module {module_name!r} to import the {kind.label} {path!r} from") from None
-    thing = getattr(module, attribute, None)
-    if not callable(thing):
+    component = getattr(module, attribute, None)
+    if not callable(component):
         raise InputError(f"module {module_name!r} has no class or function called {attribute!r}")
-    return thing  # type: ignore[no-any-return]
+    return component  # type: ignore[no-any-return]

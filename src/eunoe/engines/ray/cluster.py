@@ -42,8 +42,8 @@ class _Worker:
     begun: bool = False
 
 
-# Who works on which task, by the reference that is there once the result is; a worker's second result may
-# be there before its first, which may be larger.
+# Which worker runs which task, by the reference to the result; a worker's second result may be ready
+# before its first, which may be larger.
 _Running = dict[Any, tuple[_Worker, int]]
 
 
@@ -84,7 +84,7 @@ class Cluster:
     def close(self) -> None:
         """Stop all workers and disconnect from the cluster."""
         for worker in [*self._workers, *self._starting.values()]:
-            self._dismiss(worker)
+            self._stop(worker)
         self._workers, self._starting = [], {}
         # Ray's shutdown stops an instance that `_connect` started, and only disconnects from an existing one.
         if self._connected and self._ray.is_initialized():
@@ -95,10 +95,10 @@ class Cluster:
         waiting, losses = list(range(count)), Counter[int]()
         running: _Running = {}
         done: dict[int, Packed] = {}
-        given = 0
+        yielded = 0
         try:
-            while given < count:
-                self._give_out(waiting, given, running, submit)
+            while yielded < count:
+                self._schedule(waiting, yielded, running, submit)
                 ready, _ = self._ray.wait([*running, *self._starting], timeout=_PATIENCE)
                 if not ready and not self._workers:
                     self._wait_on()
@@ -114,24 +114,28 @@ class Cluster:
                     else:
                         worker.tasks.remove(number)
                         done[number] = result
-                while given in done:
-                    kind, value = unpacked(done.pop(given))
+                while yielded in done:
+                    kind, value = unpacked(done.pop(yielded))
                     if kind == "error":
                         raise value
                     yield value
-                    given += 1
+                    yielded += 1
         finally:
             # Closed early: these results are no longer needed.
             for worker in [worker for worker in self._workers if worker.tasks]:
-                self._dismiss(worker)
+                self._stop(worker)
                 self._workers.remove(worker)
 
-    def _give_out(self, waiting: list[int], given: int, running: _Running, submit: Submit) -> None:
+    def _schedule(self, waiting: list[int], yielded: int, running: _Running, submit: Submit) -> None:
         """Schedule a task on every worker and, while there are plenty, a second one to avoid idling."""
         for depth in (0, 1):
             for worker in self._workers:
                 enough = len(waiting) > depth * len(self._workers)
-                if enough and len(worker.tasks) == depth and waiting[0] < given + _AHEAD * len(self._workers):
+                if (
+                    enough
+                    and len(worker.tasks) == depth
+                    and waiting[0] < yielded + _AHEAD * len(self._workers)
+                ):
                     number = waiting.pop(0)
                     worker.tasks.append(number)
                     running[submit(worker.actor, number)] = worker, number
@@ -150,14 +154,14 @@ class Cluster:
         losses[worker.tasks[0]] += 1
         if losses[worker.tasks[0]] == _LOSSES_ALLOWED:
             raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {_line(error)}") from error
-        # In order: if the first were not the one that the next result waits for, it might never be given out.
+        # In order: if the first were not the one that the next result waits for, it might never be scheduled.
         waiting += worker.tasks
         waiting.sort()
         worker.tasks = []
         self._workers.remove(worker)
-        self._dismiss(worker)
-        # A node takes all its workers along: who has nothing to do shows that it is there before a task is
-        # its, which could otherwise be lost at one after the other.
+        self._stop(worker)
+        # A lost node takes all its workers along: an idle worker must answer before it gets a task, which
+        # could otherwise be lost at one worker after the other.
         for idle in [other for other in self._workers if not other.tasks]:
             self._workers.remove(idle)
             self._starting[idle.actor.ready.remote()] = idle
@@ -185,7 +189,7 @@ class Cluster:
             self._failed_starts, self._warned, worker.begun = 0, False, True
             self._workers.append(worker)
 
-    def _dismiss(self, worker: _Worker) -> None:
+    def _stop(self, worker: _Worker) -> None:
         with suppress(self._ray.exceptions.RayError):
             self._ray.kill(worker.actor)
 

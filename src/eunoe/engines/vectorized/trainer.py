@@ -175,9 +175,9 @@ def _noting(clients: Sequence[int], round: int) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        who = f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(map(str, clients))}"
+        names = f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(map(str, clients))}"
         error.add_note(
-            f"This happened while {who} trained at once in round {round}. If engine 'serial' works, the "
+            f"This happened while {names} trained at once in round {round}. If engine 'serial' works, the "
             "method cannot be vectorized: set its `vectorizes` to False."
         )
         raise
