@@ -27,7 +27,7 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
 
@@ -66,7 +66,7 @@ class Turn:
         base = {"participation": len(federation), "model": "cnn"}
         training = {"epochs": 5, "batch_size": 50, "lr": 0.01, **changes.get("training", {})}
         config = make_config({**base, **changes, "training": training})
-        self.simulation, _ = assemble(config, Given(federation=federation))
+        self.simulation, _ = assemble(config, UserObjects(federation=federation))
         self.engine = Serial(self.simulation, ClientStates(folder))
         self.run_state = start_state(self.simulation)
 

@@ -18,7 +18,7 @@ from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import select_clients
 from eunoe.runs.state import start_state
 from eunoe.training.client import Broadcast
@@ -40,7 +40,7 @@ def main() -> None:
         "participation": PARTICIPANTS,
         "training": {"epochs": 3, "batch_size": 64},
     }
-    simulation, _ = assemble(make_config(values), Given(federation=federation))
+    simulation, _ = assemble(make_config(values), UserObjects(federation=federation))
     weights = start_state(simulation).weights
 
     def seconds(engine: Engine) -> float:

@@ -1,4 +1,4 @@
-"""Small federations, models and jobs that many tests start from."""
+"""Small federations, models and simulations that many tests start from."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from torch import nn
 
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.training.simulation import Simulation
 
 
@@ -70,9 +70,9 @@ class Same(nn.Module):
 def make_simulation(
     federation: Federation | None = None, net: nn.Module | None = None, dtype: str = "float32", **values: Any
 ) -> Simulation:
-    """A job of a small federation and network with these config values."""
+    """A simulation of a small federation and network with these config values."""
     torch.manual_seed(0)
-    given = Given(federation=federation or blobs(), model=net or Net())
+    objects = UserObjects(federation=federation or blobs(), model=net or Net())
     base = {"data": "given", "partition": "given", "participation": 2, "rounds": 3}
     model = {"name": "given", "dtype": dtype}
-    return assemble(make_config({**base, "model": model, **values}), given)[0]
+    return assemble(make_config({**base, "model": model, **values}), objects)[0]

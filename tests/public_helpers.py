@@ -13,7 +13,7 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import Record, one_round
 from eunoe.runs.state import start_state
 from eunoe.training.simulation import Simulation
@@ -53,9 +53,9 @@ def federation(
 
 
 def make_simulation(on: Federation, method: Any, **config: Any) -> Simulation:
-    """A job of a linear model in float64 on this federation."""
+    """A simulation of a linear model in float64 on this federation."""
     values = {"model": {"name": "logistic", "dtype": "float64"}, "participation": 1.0, "method": method}
-    return assemble(make_config({**values, **config}), Given(federation=on))[0]
+    return assemble(make_config({**values, **config}), UserObjects(federation=on))[0]
 
 
 class Rounds:

@@ -17,7 +17,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
 from eunoe.training.simulation import Simulation
@@ -36,7 +36,7 @@ def simulation_of(work: Workload) -> Simulation:
     training = {"epochs": work.epochs, "batch_size": work.batch, "lr": LR}
     given = {"data": "given", "partition": "given", "model": "given", "probes": []}
     config = make_config({**given, "participation": work.participants, "training": training})
-    return assemble(config, Given(federation=federation, model=work.net()))[0]
+    return assemble(config, UserObjects(federation=federation, model=work.net()))[0]
 
 
 def main() -> None:

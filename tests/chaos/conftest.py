@@ -1,4 +1,4 @@
-"""What the faults were, told at the end of the tests."""
+"""Reports the injected faults at the end of the tests."""
 
 from collections import Counter
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from eunoe.errors import RunFailed
-from eunoe.runs.assembly import Given
+from eunoe.runs.assembly import UserObjects
 from eunoe.runs.run import resume, run
 from tests.faults import Faulty
 from tests.helpers import Net, blobs
@@ -22,11 +22,11 @@ CLIENTS, PARTICIPANTS = 8, 6
 INTERRUPTED, FAILED = 130, 3
 
 
-def things(plan: dict[str, Any]) -> Given:
+def things(plan: dict[str, Any]) -> UserObjects:
     """The federation, model and method of a plan."""
     torch.manual_seed(0)
     method = Faulty(faults=plan["faults"], marks=plan.get("marks", ""), pause=plan.get("pause", 0.0))
-    return Given(federation=blobs(clients=CLIENTS), model=Net(), method=method)
+    return UserObjects(federation=blobs(clients=CLIENTS), model=Net(), method=method)
 
 
 def sit(folder: Path, plan: dict[str, Any]) -> int:

@@ -99,7 +99,7 @@ def test_weights_that_are_tied_are_exported_under_both_names(tmp_path: Path) -> 
 
 def test_what_cannot_be_exported(folder: Path, tmp_path: Path) -> None:
     for arguments, says in (
-        ([tmp_path], "is no run folder"),
+        ([tmp_path], "is not a run folder"),
         ([folder / "other"], "has no model yet"),
         ([folder / "wsm", "--to", tmp_path / "none" / "x"], "there is no folder"),
         ([folder / "wsm", "--to", tmp_path], "is a folder"),

@@ -24,16 +24,16 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_numbers_page_and_picture(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_numbers_report_and_picture(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = config.parent / "deep" / "figure.v1"
     show(config, set_=["public.count=42"], over="partition.alpha=0.01,100", clients=4, out=out)
     printed = capsys.readouterr().out
     assert "alpha = 0.01" in printed
     assert "alpha = 100" in printed
     assert "38 + 4 are public" in printed
-    page = (config.parent / "deep" / "figure.v1.html").read_text()
-    assert "digits, divided by dirichlet" in page
-    assert "alpha = 100" in page
+    html = (config.parent / "deep" / "figure.v1.html").read_text()
+    assert "digits, partitioned by dirichlet" in html
+    assert "alpha = 100" in html
     assert (config.parent / "deep" / "figure.v1.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -47,16 +47,16 @@ def test_a_list_is_one_value(config: Path, capsys: pytest.CaptureFixture[str]) -
 
 def test_clients_named_are_the_clients_drawn(config: Path) -> None:
     show(config, client=[7, 2], out=config.parent / "figure")
-    page = (config.parent / "figure.html").read_text()
-    assert "dirichlet, clients = 12" in page
-    assert {line.split(":")[0] for line in page.split("<title>Client ")[1:]} == {"2", "7"}
+    html = (config.parent / "figure.html").read_text()
+    assert "dirichlet, clients = 12" in html
+    assert {line.split(":")[0] for line in html.split("<title>Client ")[1:]} == {"2", "7"}
 
 
-def test_what_cannot_be_shown_is_said_and_nothing_written(config: Path) -> None:
+def test_what_cannot_be_shown_is_reported_and_nothing_written(config: Path) -> None:
     out = config.parent / "figure"
     with pytest.raises(InputError, match="numbered from 0 to 11"):
         show(config, client=[12], out=out)
-    with pytest.raises(InputError, match="must be a setting and its values"):
+    with pytest.raises(InputError, match="must be an option and its values"):
         show(config, over="partition.alpha", out=out)
     with pytest.raises(InputError, match="alpha"):
         show(config, over="partition.alpha=0,1", out=out)

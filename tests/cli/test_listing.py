@@ -105,5 +105,5 @@ def test_the_command_imports_nothing_heavy_before_it_must() -> None:
     assert shown.stdout.splitlines()[-1] == "heavy: []"
 
 
-def test_the_version_is_told() -> None:
+def test_the_version_is_printed() -> None:
     assert eunoe("--version").out == f"eunoe {__version__}\n"

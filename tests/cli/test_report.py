@@ -25,7 +25,7 @@ def run(tmp_path):
     return folder
 
 
-def test_report_writes_the_page_and_says_where(run, tmp_path):
+def test_report_writes_the_report_and_prints_its_path(run, tmp_path):
     done = CliRunner().invoke(app, ["report", str(run.parent), "--out", str(tmp_path / "report.html")])
     assert done.exit_code == 0
     assert done.stdout.strip() == f"report: {(tmp_path / 'report.html').as_uri()}"
@@ -57,7 +57,7 @@ def test_what_cannot_be_written(run, tmp_path, monkeypatch):
     (tmp_path / "taken" / "accuracy.svg").mkdir(parents=True)
     for arguments, says in (
         (["report", run, "--out", tmp_path], "it is a folder"),
-        (["figures", run, "--out", tmp_path / "file"], "cannot make the folder"),
+        (["figures", run, "--out", tmp_path / "file"], "cannot create the folder"),
         (["figures", run, "--out", tmp_path / "taken", "--format", "svg"], "accuracy.svg: Is a directory"),
     ):
         outcome = eunoe(*arguments)

@@ -49,7 +49,7 @@ def refused(outcome: Outcome, *, says: str, here: Path) -> None:
     assert sorted(path.name for path in here.rglob("*")) == ["c.toml"]
 
 
-def test_a_run_says_how_it_goes_and_where_it_lies(here: Path) -> None:
+def test_a_run_prints_its_progress_and_its_folder(here: Path) -> None:
     outcome = eunoe("run", "c.toml", "--set", "loss=wsm", "--set", "training.lr=0.3")
     assert outcome.code == 0
     assert "round 3/3" in outcome.out
@@ -60,7 +60,7 @@ def test_a_run_says_how_it_goes_and_where_it_lies(here: Path) -> None:
     assert done.config.training.lr == 0.3
 
 
-def test_a_run_writes_its_report_unless_told_not_to(here: Path) -> None:
+def test_a_run_writes_its_report_unless_disabled(here: Path) -> None:
     outcome = eunoe("run", "c.toml", "--out", "a")
     assert f"report: {(here / 'a/report.html').as_uri()}" in outcome.out
     assert "What was forgotten" in (here / "a/report.html").read_text("utf-8")
@@ -121,7 +121,7 @@ def test_odd_names_are_only_names(here: Path, name: str) -> None:
         ("engine.name=proces", "did you mean 'process'?"),
         ("model=tests.cli.test_run:two_classes", "but the data have 10 classes"),
         ("model=tests.cli.nothing:here", "no module"),
-        ("rounds", "write it as part.option=value"),
+        ("rounds", "write it as section.option=value"),
     ],
 )
 def test_bad_settings(here: Path, setting: str, says: str) -> None:
@@ -161,8 +161,8 @@ def test_bad_paths(here: Path) -> None:
     refused(eunoe("run", "c.toml", "--out", "c.toml"), says="cannot write to the folder c.toml", here=here)
     refused(eunoe("run", "c.toml", "--out", "c.toml/x"), says="cannot write to the folder", here=here)
     refused(eunoe("run", "c.toml", "--out", "/proc/x"), says="cannot write to the folder", here=here)
-    refused(eunoe("run", "--resume", "nowhere"), says="nowhere is no run folder", here=here)
-    refused(eunoe("run", "--resume", "."), says="is no run folder", here=here)
+    refused(eunoe("run", "--resume", "nowhere"), says="nowhere is not a run folder", here=here)
+    refused(eunoe("run", "--resume", "."), says="is not a run folder", here=here)
     refused(eunoe("run", "c.toml", "--resume", "."), says="leave out the config file", here=here)
     zero = eunoe("run", "c.toml", "--engine", "process", "--workers", 0)
     refused(zero, says="workers: input should be greater", here=here)
@@ -243,7 +243,7 @@ def test_ctrl_c_leaves_a_run_that_goes_on_to_the_same_bits(here: Path) -> None:
         process.send_signal(signal.SIGINT)
         out, error = process.communicate()
     assert process.returncode == 130
-    assert "go on with: eunoe run --resume run" in out
+    assert "resume with: eunoe run --resume run" in out
     assert "Traceback" not in error
     assert Run(here / "run").status["state"] == "interrupted"
     more = len((here / "run/metrics.jsonl").read_text().splitlines()) + 1

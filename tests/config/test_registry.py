@@ -1,4 +1,4 @@
-"""Named things are found, built, described, and refused in one line."""
+"""Named components are found, built, described, and refused in one line."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,13 +32,13 @@ def free(**anything: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("kind", registry.kinds())
-def test_every_built_in_thing_can_be_imported_and_says_what_it_is(kind: str) -> None:
+def test_every_built_in_component_can_be_imported_and_has_a_summary(kind: str) -> None:
     for name in registry.names(kind):
         assert callable(registry.find(kind, name))
         assert registry.summary(kind, name)
 
 
-def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> None:
+def test_a_component_is_built_from_its_options_and_what_the_library_supplies() -> None:
     assert registry.build("loss", "logit_adjusted", {"tau": 2}) == LogitAdjusted(tau=2.0)
     assert registry.build("loss", "eunoe.losses.wsm:WSM", {}) == WSM()
     model = registry.build("model", "mlp", {"hidden": [7]}, shape=(4,), classes=3)
@@ -79,7 +79,7 @@ def test_a_thing_is_built_from_its_options_and_what_the_library_supplies() -> No
         ("model", f"{HERE}:needy", {"must": "x"}, "must: input should be a valid number"),
     ],
 )
-def test_what_cannot_be_built_is_told_in_one_line(
+def test_what_cannot_be_built_is_reported_in_one_line(
     kind: str, name: str, given: dict[str, Any], says: str
 ) -> None:
     with pytest.raises(InputError) as caught:
@@ -124,7 +124,7 @@ def test_an_installed_entry_point_is_a_full_citizen(monkeypatch: pytest.MonkeyPa
     assert registry.build("data_set", "theirs", {"must": 2}) == 2
 
 
-def test_defaults_are_those_that_a_file_can_say() -> None:
+def test_defaults_are_those_that_a_file_can_express() -> None:
     assert registry.defaults("loss", "logit_adjusted", {}) == {"tau": 1.0}
     assert registry.defaults("loss", "logit_adjusted", {"tau": 2.0}) == {"tau": 2.0}
     supplied = ("shape", "classes")

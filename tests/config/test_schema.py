@@ -61,10 +61,10 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"method": 3}, "method: input should be a section of options"),
         ({"method": {"name": [1]}}, "method.name: input should be a valid string"),
         ({"split": {"validation": 0.6, "test": 0.4}}, "together below 1"),
-        ({"public": {"share": 0.1, "count": 3}}, "give only one of share, count and groups"),
-        ({"public": {"balanced": True}}, "give a share or a count too"),
-        ({"public": {"data": "mnist", "alpha": 0.5}}, "give a share or a count too"),
-        ({"public": {"share": 0.1, "min_size": 5}}, "give a number of groups too"),
+        ({"public": {"share": 0.1, "count": 3}}, "set only one of share, count and groups"),
+        ({"public": {"balanced": True}}, "set a share or a count too"),
+        ({"public": {"data": "mnist", "alpha": 0.5}}, "set a share or a count too"),
+        ({"public": {"share": 0.1, "min_size": 5}}, "set groups too"),
         ({"stop": {"target": 1.5}}, "stop.target: input should be less than or equal to 1"),
         ({"stop": {"target": 0.5}, "evaluation": {"validation": False}}, "stop.target needs what"),
         (
@@ -74,7 +74,7 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"model": {"name": "mlp", "dtype": "float16"}}, "model.dtype: input should be 'float32' or"),
     ],
 )
-def test_impossible_values_are_told_in_one_line(values: dict[str, Any], says: str) -> None:
+def test_impossible_values_are_reported_in_one_line(values: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         make_config(values)
     assert says in str(caught.value)

@@ -44,15 +44,15 @@ def parquet(columns: dict[str, Any], names: dict[str, Sequence[str]] | None = No
 
 @dataclass
 class FakeHub:
-    """Answers as the hub would for one repository, and counts what is asked of it."""
+    """Answers as the hub would for one repository, and records the requests."""
 
     content: dict[str, bytes]
     commit: str = COMMIT
     damaged: bool = False
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
 
     def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        self.asked.append((repo, revision))
+        self.requests.append((repo, revision))
         return self.commit, [
             RemoteFile(path, len(data), hashlib.sha256(data).hexdigest())
             for path, data in self.content.items()

@@ -88,18 +88,18 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ({"x_train": np.ones((6, 3, 8, 8), np.uint8)}, "must have their channels last"),
         ({"x_train": np.full((6, 4), np.nan, np.float32)}, "own: x_train holds values that are not finite"),
         ({"x_test": np.array([[0, np.inf, 0, 0]] * 2, np.float32)}, "own: x_test .* infinity"),
-        ({"y_train": [0] * 6, "y_test": [0] * 2}, "own: every label is 0; there must be two classes"),
+        ({"y_train": [0] * 6, "y_test": [0] * 2}, "own: every label is 0; there must be at least two"),
         ({"x_test": np.ones((2, 5), np.float32)}, r"x_train holds float32 \[4\] and x_test float32 \[5\]"),
         ({"x_test": np.ones((2, 4))}, "x_train holds float32 .* and x_test float64 .* one type and shape"),
         ({"y_train": [0.0] * 6}, r"own: y_train is float64 \[6\]; labels must be one integer per sample"),
         ({"y_test": [[0, 1]]}, r"own: y_test is int64 \[1, 2\]; labels must be one integer per sample"),
         ({"y_train": [0, 1]}, "x_train has 6 samples and y_train 2; there must be one label each"),
-        ({"y_test": [0, -1]}, "there is the label -1; labels must be integers from 0"),
+        ({"y_test": [0, -1]}, "found label -1; labels must be integers from 0"),
         ({"y_test": [0, 4]}, "labels go up to 4 but 3 never occurs; number them 0..C-1"),
         ({"y_test": [0, 10**12]}, "labels go up to 1000000000000 but 3 never occurs"),
-        ({"classes": 2}, "there is the label 2; 2 classes have labels 0..1"),
+        ({"classes": 2}, "found label 2; 2 classes have labels 0..1"),
         ({"class_names": ["a"]}, "1 class names for 3 classes; one each is needed"),
-        ({"mean": [0.5]}, "give both mean and std, or neither"),
+        ({"mean": [0.5]}, "pass both mean and std, or neither"),
         (
             {"writer_train": [1]},
             r"writer_train is int64 \[1\]; it must be one integer or string for each of the 6",
@@ -118,7 +118,7 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ({"writer_train": [1] * 6, "writer_test": ["a", "b"]}, "must both be integers or both be strings"),
     ],
 )
-def test_what_is_wrong_is_said(changes, message):
+def test_errors_are_reported(changes, message):
     with pytest.raises(InputError, match=message):
         from_arrays(**arrays(**changes))
 
@@ -188,7 +188,5 @@ def test_setting_aside_divides_the_rows_and_keeps_what_belongs_together():
 
 def test_nothing_can_be_set_aside_of_too_little():
     rng = np.random.default_rng(0)
-    with pytest.raises(
-        InputError, match=r"a share of 0.2 of 2 samples sets 0 aside; some must be left on both"
-    ):
+    with pytest.raises(InputError, match=r"a share of 0.2 of 2 samples sets 0 aside; both parts need some"):
         set_aside(np.zeros((2, 1)), np.array([0, 1]), None, 0.2, rng)

@@ -123,7 +123,7 @@ def test_a_file_of_another_shape_or_with_other_labels_is_refused(folder):
     ):
         named.mnist()
     keep(folder / "mnist.npz", (28, 28), 11)
-    with pytest.raises(InputError, match=r"mnist.npz: there is the label 10; 10 classes have labels 0..9"):
+    with pytest.raises(InputError, match=r"mnist.npz: found label 10; 10 classes have labels 0..9"):
         named.mnist()
 
 
@@ -161,7 +161,7 @@ def test_femnist_has_writers_and_a_test_part_of_15_per_cent_of_each(folder, monk
         }
     )
     fetch_named("femnist", client=client)
-    assert client.asked == [("flwrlabs/femnist", "refs/convert/parquet")]
+    assert client.requests == [("flwrlabs/femnist", "refs/convert/parquet")]
     data = named.femnist()
     assert (data.classes, data.class_names[10], data.class_names[61]) == (62, "A", "z")
     # As the docstring says: 50 samples in all leave 43 to train on, 49 leave 42.
@@ -221,7 +221,7 @@ def test_a_wrong_number_of_rows_is_refused_with_the_way_out(folder):
     assert list(folder.iterdir()) == []
 
 
-def test_a_revision_that_is_asked_for_is_the_one_that_is_here(folder, monkeypatch):
+def test_the_stored_revision_must_be_the_requested_one(folder, monkeypatch):
     keep(folder / "mnist.npz", (28, 28), 10)
     with pytest.raises(
         InputError, match=r"mnist.npz is of no known revision, not v2; .*fetch mnist --revision v2 --f"

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from eunoe.data.builtin import digits
-from eunoe.data.catalog import checksum, entries, entry, fetch
+from eunoe.data.catalog import entries, entry, fetch
+from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import npz, write_npz
 from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
@@ -31,7 +32,8 @@ def test_the_checksum_is_that_of_the_bytes_however_they_are_stored(tmp_path):
     expected = hashlib.sha256(b"".join(given[key].tobytes() for key in given)).hexdigest()
     np.savez_compressed(tmp_path / "a.npz", **{**given, "y_train": given["y_train"].astype(np.uint8)})
     write_npz(tmp_path / "b.npz", {**given, "writer_train": np.zeros(10, np.int64)})
-    assert checksum(npz(tmp_path / "a.npz")) == checksum(npz(tmp_path / "b.npz")) == expected
+    stored = [npz(tmp_path / name) for name in ("a.npz", "b.npz")]
+    assert [checksum(data.train, data.test) for data in stored] == [expected, expected]
 
 
 def test_what_is_here_and_what_is_not(folder, monkeypatch):
@@ -50,7 +52,7 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
         source="scikit-learn",
         sha256=None,
     )
-    assert rows["digits"].sha256 == checksum(digits())
+    assert rows["digits"].sha256 == checksum(digits().train, digits().test)
     mnist = rows["mnist"]
     assert (mnist.here, mnist.path, mnist.train, mnist.test, mnist.classes) == (
         True,
@@ -62,7 +64,7 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
     assert mnist.bytes == (folder / "mnist.npz").stat().st_size
     assert mnist.official is False
     assert (rows["mine"].clients, rows["mine"].official) == (5, None)
-    assert "broken.npz is no readable .npz file" in rows["broken"].problem
+    assert "broken.npz is not a readable .npz file" in rows["broken"].problem
     cinic = rows["cinic10"]
     assert (cinic.here, cinic.train, cinic.test, cinic.source) == (False, 180_000, 90_000, "flwrlabs/cinic10")
     assert cinic.sha256 is None
@@ -78,13 +80,13 @@ def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
     got = fetch("mnist", client=client)
     assert (got.train, got.source) == (2, f"ylecun/mnist@{COMMIT[:12]}")
     fetch("mnist", client=client)
-    assert len(client.asked) == 1
+    assert len(client.requests) == 1
     with pytest.raises(
-        InputError, match="not other; replace it by: eunoe data fetch mnist --revision other --force"
+        InputError, match="not other; replace it with: eunoe data fetch mnist --revision other --force"
     ):
         fetch("mnist", revision="other", client=client)
     fetch("mnist", revision="other", force=True, client=client)
-    assert client.asked[1] == ("ylecun/mnist", "other")
+    assert client.requests[1] == ("ylecun/mnist", "other")
 
 
 def test_names_that_cannot_be_fetched(folder):

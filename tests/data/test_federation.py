@@ -105,7 +105,7 @@ def foreign(data: DataSet, **options: Any) -> tuple[list[int], list[int]]:
     return federation.public_train.tolist(), federation.public_validation.tolist()
 
 
-def test_a_public_set_from_elsewhere_is_chosen_as_asked() -> None:
+def test_a_separate_public_set_is_chosen_as_configured() -> None:
     labels = np.repeat([0, 1], [90, 10])
     rows = np.arange(100, dtype=np.float32).reshape(-1, 1)
     data = from_arrays(rows, labels, rows, labels, writer_train=np.repeat(np.arange(10), 10))
@@ -117,7 +117,7 @@ def test_a_public_set_from_elsewhere_is_chosen_as_asked() -> None:
     assert [len(part) for part in foreign(data, share=0.05, validation=0.5)] == [2, 3]
     assert [len(part) for part in foreign(data, count=1, validation=0.9)] == [1, 0]
     assert [len(part) for part in foreign(data, count=100)] == [90, 10]
-    with pytest.raises(InputError, match="101 public samples were asked for, but there are 100"):
+    with pytest.raises(InputError, match="101 public samples were requested, but there are 100"):
         foreign(data, count=101)
 
 
@@ -142,7 +142,7 @@ def test_the_checksum_sees_every_part() -> None:
     assert len(sums) == len(changed)
 
 
-def test_what_is_saved_says_who_owns_what(tmp_path: Path) -> None:
+def test_the_saved_partition_has_the_rows_of_each_client(tmp_path: Path) -> None:
     federation = Federation.build(numbered(), Iid(clients=4), public=Public(share=0.1))
     federation.save(tmp_path / "p.safetensors")
     saved = load_file(tmp_path / "p.safetensors")
@@ -178,7 +178,7 @@ def test_a_million_clients_cost_megabytes() -> None:
     assert looked < 1e6
 
 
-def test_inputs_keep_their_type_until_a_batch_is_asked_for() -> None:
+def test_inputs_keep_their_type_until_a_batch_is_read() -> None:
     data = digits()
     federation = Federation.build(data, Iid(clients=4), dtype=torch.float64)
     assert federation.data.train.x.dtype == torch.uint8
@@ -235,8 +235,8 @@ def test_a_test_share_is_set_aside() -> None:
         ({"clients": 0}, "clients: input should be greater than or equal to 1"),
         ({"alfa": 1}, "did you mean 'alpha'"),
         ({"partition": "dirichle"}, "did you mean 'dirichlet'"),
-        ({"test": 0.0}, "some must be left on both sides"),
-        ({"test": 1.5}, "some must be left on both sides"),
+        ({"test": 0.0}, "both parts need some"),
+        ({"test": 1.5}, "both parts need some"),
         ({"validation": 1.0}, "shares from 0, together below 1"),
         ({"public": 1.5}, "share: input should be less than 1"),
         ({"public": -0.5}, "share: input should be greater than or equal to 0"),
@@ -253,7 +253,7 @@ def test_a_test_share_is_set_aside() -> None:
         ({"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, r"x has shape \[0, 2\]; it must be .* not empty"),
     ],
 )
-def test_bad_arrays_and_options_are_told_in_one_line(change: dict[str, Any], says: str) -> None:
+def test_bad_arrays_and_options_are_reported_in_one_line(change: dict[str, Any], says: str) -> None:
     values = {"x": np.zeros((50, 2)), "y": np.arange(50) % 3, "clients": 5, **change}
     with pytest.raises(InputError, match=says) as caught:
         Federation.from_arrays(**values)

@@ -33,7 +33,7 @@ def test_names_stand_for_what_they_look_like(tmp_path, monkeypatch):
     assert resolve("pictures", {}) == ("pictures", {})
     assert resolve("my.module:data", {}) == ("my.module:data", {})
     with pytest.raises(
-        InputError, match="data set 'hf:me/cats': the option 'repo' is given by the name already"
+        InputError, match="data set 'hf:me/cats': the option 'repo' is already set by the name"
     ):
         resolve("hf:me/cats", {"repo": "x"})
 
@@ -56,11 +56,11 @@ def test_wrong_options_are_named(tmp_path):
         load("hf:me/cats", held_out=100)
     with pytest.raises(InputError, match=r"'folder'.*mode.*'L' or 'RGB'"):
         load(f"{tmp_path}/", mode="gray")
-    with pytest.raises(InputError, match="gave a int; it must give an eunoe DataSet"):
+    with pytest.raises(InputError, match="returned a int; it must return an eunoe DataSet"):
         load("tests.data.test_loading:no_data")
 
 
-def test_a_folder_that_is_not_there_is_told_as_such(tmp_path, monkeypatch):
+def test_a_missing_folder_is_reported_as_such(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("./pictures/", "some/where"):
         with pytest.raises(InputError, match=f"there is no folder {name}"):
@@ -69,6 +69,6 @@ def test_a_folder_that_is_not_there_is_told_as_such(tmp_path, monkeypatch):
         load("pictures")
 
 
-def test_every_registered_data_set_can_be_found_and_says_what_it_is():
+def test_every_registered_data_set_can_be_found_and_has_a_summary():
     for name in registry.names("data_set"):
         assert registry.summary("data_set", name)

@@ -56,7 +56,7 @@ def test_each_row_is_in_one_part(
     st.floats(0, 0.999),
     st.integers(0, 99),
 )
-def test_unequal_classes_give_the_number_asked_for(
+def test_unequal_classes_give_the_requested_number(
     sizes: list[int], alpha: float, share: float, seed: int
 ) -> None:
     labels = np.repeat(np.arange(len(sizes)), sizes)
@@ -102,29 +102,29 @@ def test_whole_writers_of_a_least_size() -> None:
     assert len(rows.validation) == round(0.1 * (public + 1).sum())
 
 
-def test_nothing_asked_for_is_nothing_taken() -> None:
+def test_no_public_samples_by_default() -> None:
     rows = choose(np.arange(7))
     assert [len(part) for part in rows] == [0, 0, 7]
 
 
-def test_what_cannot_be_had_is_refused() -> None:
+def test_impossible_requests_are_refused() -> None:
     writers = np.arange(4) // 2
-    with pytest.raises(InputError, match="leaves none to the clients"):
+    with pytest.raises(InputError, match="leaves none for the clients"):
         choose(np.arange(4), count=4)
-    with pytest.raises(InputError, match="5 public samples were asked for, but there are 4"):
+    with pytest.raises(InputError, match="5 public samples were requested, but there are 4"):
         choose(np.arange(4), count=5)
     with pytest.raises(InputError, match="the public data have no labels"):
         choose(np.full(4, -1), count=2, balanced=True)
-    with pytest.raises(InputError, match="leaves none to the clients"):
+    with pytest.raises(InputError, match="leaves none for the clients"):
         choose(np.arange(4), writers, groups=2)
-    with pytest.raises(InputError, match="3 public groups were asked for, but 2"):
+    with pytest.raises(InputError, match="3 public groups were requested, but 2"):
         choose(np.arange(4), writers, groups=3)
     with pytest.raises(InputError, match="the data have none"):
         choose(np.arange(4), groups=1)
     with pytest.raises(ValidationError, match="only one of"):
         Public(share=0.1, count=3)
     for chosen in ({"balanced": True}, {"alpha": 0.5}):
-        with pytest.raises(ValidationError, match="classes of whole groups are as they are"):
+        with pytest.raises(ValidationError, match="do not apply to whole groups"):
             Public.model_validate({"groups": 3, **chosen})
     with pytest.raises(ValidationError, match="only one of balanced and alpha"):
         Public(count=3, balanced=True, alpha=0.5)

@@ -71,7 +71,7 @@ def test_each_image_has_its_own_offset() -> None:
     assert 150 < int((flips[:, 0, 0, 0] == 8).sum()) < 250
 
 
-def test_a_cut_out_square_has_the_side_asked_for() -> None:
+def test_a_cut_out_square_has_the_requested_side() -> None:
     cut = augment_batch(torch.ones(300, 2, 12, 12), Augment(cutout=4), drawn(0))
     blanks = (cut[:, 0] == 0).flatten(1).sum(1)
     assert blanks.max() == 16

@@ -118,7 +118,7 @@ def test_where_the_system_does_not_say_which_cores_it_takes_all(
 
 
 @pytest.mark.parametrize("engine", ["serial", "process"])
-def test_the_users_exception_says_who_failed_and_when(tmp_path: Path, engine: str) -> None:
+def test_the_users_exception_names_client_and_round(tmp_path: Path, engine: str) -> None:
     client = run_with("serial", tmp_path / "calm").records[1]["clients"][1]
     with pytest.raises(OwnError, match="it does not work") as caught:
         run_with(engine, tmp_path / "run", faults={f"2/{client}": "error"})

@@ -21,7 +21,7 @@ def server_process(monkeypatch):
 
 @pytest.fixture(scope="session")
 def some_digits(tmp_path_factory) -> Path:
-    """A part of the digits as a file, which every message's process would load anew."""
+    """A part of the digits as a file, since every message's process would load them again."""
     from eunoe.data.loading import load
     from eunoe.data.sources.npz import write_npz
 

@@ -3,9 +3,7 @@
 Faults are put in by hand: nodes that are offline, silent, or answer with something else.
 """
 
-import logging
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,6 @@ from flwr.common.serde import recorddict_from_proto, recorddict_to_proto
 from flwr.proto.node_pb2 import NodeInfo
 
 from eunoe.flower.client import client_app
-from eunoe.flower.server import _Lines
 
 
 def traveled(content: RecordDict) -> RecordDict:
@@ -79,25 +76,6 @@ class FakeGrid:
 
     def pull_messages(self, identities: Iterable[str]) -> list[Message]:
         return [self.replies.pop(one) for one in list(identities) if one in self.replies]
-
-
-@contextmanager
-def logged(lines: list[str]) -> Iterator[None]:
-    """Add what the library logs to these lines, as a server shows it."""
-
-    class Adding(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            lines.append(_Lines().format(record))
-
-    library, adding = logging.getLogger("eunoe"), Adding()
-    level = library.level
-    library.setLevel(logging.INFO)
-    library.addHandler(adding)
-    try:
-        yield
-    finally:
-        library.removeHandler(adding)
-        library.setLevel(level)
 
 
 class Silence(Exception):

@@ -21,7 +21,8 @@ from eunoe.flower.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs.assembly import build_federation
 from eunoe.runs.run import Run, resume, run
-from tests.flower.grid import FakeGrid, Silence, logged
+from eunoe.system.log_lines import log_lines
+from tests.flower.grid import FakeGrid, Silence
 
 CLIENTS, ROUNDS = 4, 3
 DATA: dict[str, str] = {}
@@ -71,7 +72,7 @@ class Federation:
             1000 - client: {"client": client, "state": str(folder / "state")} for client in range(CLIENTS)
         }
         self.grid = FakeGrid(folder / "config.toml", nodes)
-        self.said: list[str] = []
+        self.lines: list[str] = []
 
     def node(self, client: int) -> int:
         return 1000 - client
@@ -79,7 +80,7 @@ class Federation:
     def serve(self, **options) -> Run:
         given = {"clients": CLIENTS, "folder": self.folder / "run", "timeout": 0.3, "join-timeout": 0.3}
         checked = RunOptions.model_validate(given | options)
-        with logged(self.said):
+        with log_lines(self.lines.append):
             return serve(self.grid, self.config, checked)
 
 
@@ -181,10 +182,10 @@ def test_a_silent_client_is_left_out_and_named(tmp_path):
     for record in federation.serve().records:
         assert sorted(record["clients"]) == [0, 1, 3]
         assert record["dropped"] == [{"client": 2, "reason": "it did not answer within 0.3 s"}]
-    assert any("left out: client 2" in text for text in federation.said)
+    assert any("dropped: client 2" in text for text in federation.lines)
 
 
-def test_a_node_that_leaves_in_mid_round_and_comes_back_is_asked_again(tmp_path, calm):
+def test_a_node_that_leaves_in_mid_round_and_comes_back_is_queried_again(tmp_path, calm):
     federation = Federation(tmp_path / "flower", **REMEMBERS)
     grid, node, polls = federation.grid, federation.node(1), iter(range(10**6))
     lost: list[int] = []
@@ -237,7 +238,7 @@ def test_a_second_node_takes_over_when_the_first_has_left(tmp_path, calm):
 
     grid.tamper = leaves
     assert_same(federation.serve(timeout=20.0), calm)
-    assert sum("two nodes say that they are client 1" in text for text in federation.said) == 1
+    assert sum("two nodes claim to be client 1" in text for text in federation.lines) == 1
 
 
 @pytest.mark.parametrize("key_of", ["a stranger", "client 3"])
@@ -254,20 +255,20 @@ def test_a_node_is_no_other_client_than_that_of_its_key(tmp_path, calm, key_of):
         tmp_path / "stranger.pub" if key_of == "a stranger" else keys / "node-3.pub"
     )
     assert_same(federation.serve(keys=keys), calm)
-    warnings = [text for text in federation.said if "warning" in text]
-    assert warnings == ["warning: a node says that it is client 0 but does not have the key of node-0.pub"]
+    warnings = [text for text in federation.lines if "warning" in text]
+    assert warnings == ["warning: a node claims to be client 0 but does not have the key of node-0.pub"]
 
 
-def test_a_key_that_is_not_there_is_said_before_anybody_is_waited_for(tmp_path):
+def test_a_missing_key_is_reported_before_waiting_for_clients(tmp_path):
     federation = Federation(tmp_path / "flower")
     for client in (0, 1, 3):
         make_node_key(tmp_path / "keys", f"node-{client}")
-    with pytest.raises(InputError, match=r"node-2\.pub gives no public key"):
+    with pytest.raises(InputError, match=r"node-2\.pub is not a node.s public key"):
         federation.serve(keys=tmp_path / "keys")
     (tmp_path / "keys" / "node-2.pub").write_text("no key")
-    with pytest.raises(InputError, match=r"node-2\.pub gives no public key"):
+    with pytest.raises(InputError, match=r"node-2\.pub is not a node.s public key"):
         federation.serve(keys=tmp_path / "keys")
-    assert federation.said == []
+    assert federation.lines == []
 
 
 def test_too_few_answers_stop_the_run_and_it_can_go_on(tmp_path, calm):
@@ -278,7 +279,7 @@ def test_too_few_answers_stop_the_run_and_it_can_go_on(tmp_path, calm):
             raise Silence
 
     federation.grid.tamper = dead
-    with pytest.raises(RunFailed, match="0 of 3 clients gave an update in round 2"):
+    with pytest.raises(RunFailed, match="0 of 3 clients sent an update in round 2"):
         federation.serve(quorum=2)
     assert json.loads((federation.folder / "run" / "status.json").read_text())["state"] == "failed"
     federation.grid.tamper = lambda node, message: None
@@ -381,7 +382,7 @@ def test_what_a_node_writes_is_shown_in_one_short_line(tmp_path):
 
     federation.grid.tamper = rude
     federation.serve()
-    warnings = [text for text in federation.said if "could not join" in text]
+    warnings = [text for text in federation.lines if "could not join" in text]
     assert "ValueError'>:<' [2Jno xxx" in warnings[0]
     assert all(text.isprintable() and len(text) < 700 for text in warnings)
 
@@ -411,7 +412,7 @@ def test_a_refused_state_is_not_the_one_that_counts(tmp_path):
     assert starts == [-1, 1, 1]
 
 
-def test_a_lost_state_is_said(tmp_path):
+def test_a_lost_state_is_reported(tmp_path):
     federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
 
     def removed(node, message):
@@ -424,16 +425,16 @@ def test_a_lost_state_is_said(tmp_path):
     assert "client 0 has no state of round 1" in dropped[0]["reason"]
 
 
-def test_who_does_not_join_is_named(tmp_path):
+def test_clients_that_do_not_join_are_named(tmp_path):
     federation = Federation(tmp_path / "flower")
     del federation.grid.nodes[federation.node(3)]["state"]
     federation.grid.nodes[5] = {"client": 0, "state": "elsewhere"}
     federation.grid.nodes[6] = {"client": 9, "state": "elsewhere"}
     with pytest.raises(RunFailed, match=r"have not joined: 3;.*state: field required"):
         federation.serve(quorum=CLIENTS)
-    said = "\n".join(federation.said)
-    assert "two nodes say that they are client 0" in said
-    assert "says that it is client 9" in said
+    lines = "\n".join(federation.lines)
+    assert "two nodes claim to be client 0" in lines
+    assert "claims to be client 9" in lines
 
 
 def test_a_node_that_makes_no_sense_does_not_join(tmp_path):
@@ -447,14 +448,14 @@ def test_a_node_that_makes_no_sense_does_not_join(tmp_path):
     federation.grid.nodes |= {4: {}, 5: {}}
     federation.grid.tamper = odd
     assert len(federation.serve().records) == ROUNDS
-    assert sum("a node does not say who it is" in text for text in federation.said) == 2
+    assert sum("reply does not identify a client" in text for text in federation.lines) == 2
 
 
-def test_what_is_wrong_is_said_before_anybody_is_waited_for(tmp_path):
+def test_errors_are_reported_before_waiting_for_clients(tmp_path):
     federation = Federation(tmp_path / "flower", method="flashback")
     with pytest.raises(InputError, match="needs a public set"):
         federation.serve()
-    assert federation.said == []
+    assert federation.lines == []
 
 
 def test_other_files_are_left_alone(tmp_path):
@@ -467,7 +468,7 @@ def test_other_files_are_left_alone(tmp_path):
     with pytest.raises(InputError, match="holds other files and no run"):
         federation.serve()
     assert [path.read_text() for path in (model, metrics)] == ["precious", "precious"]
-    assert federation.said == []
+    assert federation.lines == []
 
 
 def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path):
@@ -505,12 +506,12 @@ def test_a_quorum_may_begin(tmp_path):
         ({"clients": 2, "timeout": float("inf")}, "timeout"),
     ],
 )
-def test_wrong_run_options_are_said(options, message):
+def test_wrong_run_options_are_reported(options, message):
     with pytest.raises(InputError, match=message):
         run_options(options)
 
 
-def test_wrong_node_options_are_said():
+def test_wrong_node_options_are_reported():
     with pytest.raises(InputError, match="client"):
         node_options({"client": -1, "state": "x"})
     assert node_options({"client": 1, "state": "x", "validate": True}).validates

@@ -29,7 +29,7 @@ from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
 from eunoe.flower.template import LEARNS
-from eunoe.runs.assembly import Given, build_job
+from eunoe.runs.assembly import UserObjects, build_simulation
 from tests.faults import alive, until
 
 
@@ -80,7 +80,7 @@ def test_readme_and_docs_list_what_the_server_learns(folder):
 def test_whatever_methods_send_beside_models_is_listed():
     sent = {}
     for name in registry.names("method"):
-        simulation = build_job(make_config({"method": name, "public": {"share": 0.1}}), Given())
+        simulation = build_simulation(make_config({"method": name, "public": {"share": 0.1}}), UserObjects())
         sent[name] = set(simulation.method.uploads(simulation.context))
     assert {name: uploads for name, uploads in sent.items() if uploads} == {
         "fedcm": {"work"},
@@ -156,7 +156,7 @@ with here:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells a process that its parent is gone")
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux signals a process that its parent is gone")
 def test_nothing_is_left_running_when_the_start_script_is_killed(folder):
     started = subprocess.Popen(
         [sys.executable, "-c", STARTING, folder], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -203,7 +203,7 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch,
     assert make_config(fitted({"rounds": 7}, 3)).partition.options["clients"] == 3
 
 
-def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
+def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder):
     Loopback(folder, 2).check()
     (folder / "run").mkdir()
     (folder / "run" / "notes.txt").write_text("precious")
@@ -211,7 +211,7 @@ def test_what_the_server_would_refuse_is_told_before_anything_starts(folder):
         Loopback(folder, 2).check()
     (folder / "run" / "notes.txt").unlink()
     (folder / "keys" / "node-1.pub").rename(folder / "kept.pub")
-    with pytest.raises(InputError, match=r"node-1\.pub gives no public key"):
+    with pytest.raises(InputError, match=r"node-1\.pub is not a node.s public key"):
         Loopback(folder, 2).check()
     (folder / "kept.pub").rename(folder / "keys" / "node-1.pub")
     with pytest.raises(InputError, match=r"3 nodes and pyproject.toml 2 clients"):
@@ -241,7 +241,7 @@ def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
     ],
 )
 def test_a_host_that_cannot_be_leaves_no_folder(tmp_path, host):
-    with pytest.raises(InputError, match="is no name or address of a server"):
+    with pytest.raises(InputError, match="is not a host name or address"):
         init(tmp_path / "app", hosts=[host])
     assert not (tmp_path / "app").exists()
 

@@ -246,7 +246,7 @@ def test_under_differential_privacy_only_the_round_is_measured(number, caplog):
 
 
 def test_secure_aggregation_is_noticed():
-    """Flower's secure aggregation hands the one sum to the strategy as every client's model."""
+    """Flower's secure aggregation passes the one sum to the strategy as every client's model."""
     strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
     run_message_based(strategy, same=True)
     older = measure(legacy.FedAvg(initial_parameters=initial(), **QUIET), new_model(), TEST)
@@ -277,7 +277,7 @@ def test_parameters_without_buffers_will_do():
 
 def test_another_model_is_refused_before_anything_is_trained():
     strategy = measure(message_based.FedAvg(**QUIET), nn.Linear(CLASSES, CLASSES).double(), TEST)
-    with pytest.raises(InputError, match="give measure the same model"):
+    with pytest.raises(InputError, match="pass the same model"):
         run_message_based(strategy)
 
 
@@ -285,7 +285,7 @@ def test_only_strategies_and_only_once():
     with pytest.raises(InputError, match="not a Flower strategy"):
         measure(object(), new_model(), TEST)
     strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
-    with pytest.raises(InputError, match="measured already"):
+    with pytest.raises(InputError, match="already measured"):
         measure(strategy, new_model(), TEST)
 
 
@@ -301,14 +301,14 @@ def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_the_page_is_made_of_what_was_measured(tmp_path, private):
+def test_the_report_shows_what_was_measured(tmp_path, private):
     strategy = measure(
         message_based.FedAvg(**QUIET), new_model(), TEST, private=private, name="their project"
     )
     run_message_based(strategy)
-    page = strategy.forgetting.report(tmp_path / "page.html").read_text()
-    assert "their project" in page
-    assert ("Local training loses" in page) != private
+    html = strategy.forgetting.report(tmp_path / "report.html").read_text()
+    assert "their project" in html
+    assert ("Local training loses" in html) != private
 
 
 def test_extra_records_in_a_reply_do_not_confuse():

@@ -85,7 +85,7 @@ def app(here: Loopback, name: str, settings: dict) -> Path:
 
 
 class Submitted:
-    """A run that was handed to the federation."""
+    """A run that was submitted to the federation."""
 
     def __init__(self, here: Loopback, folder: Path, timeout: float = 300.0) -> None:
         self.here, self.folder = here, folder / "run"

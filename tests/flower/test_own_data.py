@@ -20,7 +20,8 @@ from eunoe.flower.own_data import Facts, client_federation, own_data
 from eunoe.flower.server import RunOptions, serve
 from eunoe.runs.assembly import build_federation
 from eunoe.runs.run import run
-from tests.flower.grid import FakeGrid, Silence, logged
+from eunoe.system.log_lines import log_lines
+from tests.flower.grid import FakeGrid, Silence
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLIENTS = 3
@@ -66,11 +67,11 @@ def _world(tmp_path, some_digits):
     return FakeGrid(tmp_path / "config.toml", nodes)
 
 
-def served(world, values, said=None, **options):
+def served(world, values, lines=None, **options):
     options = {"clients": CLIENTS, "data": "own", "timeout": 5.0, "join-timeout": 0.2, **options}
     options["folder"] = world.config.parent / "run"
     world.config.write_text(to_toml(values))
-    with logged([] if said is None else said):
+    with log_lines(([] if lines is None else lines).append):
         return serve(world, make_config(values), RunOptions.model_validate(options))
 
 
@@ -125,7 +126,7 @@ def test_a_run_goes_on_although_a_client_is_gone(world, some_digits):
     assert [one["client"] for one in records[1]["dropped"]] == [1]
 
 
-def test_a_test_part_that_nobody_would_look_at_is_refused(world, some_digits):
+def test_a_test_part_that_would_not_be_evaluated_is_refused(world, some_digits):
     with pytest.raises(InputError, match=r"set split.test to 0"):
         served(world, values(some_digits, split={"test": 0.2}))
 
@@ -140,7 +141,7 @@ def test_all_must_have_joined_before_the_first_round(world, some_digits):
 def test_a_size_that_cannot_be_does_not_join(world, some_digits, size):
     numbers = MetricRecord({"client": 1, "size": size, "validates": 0})
     world.tamper = lambda node, message: RecordDict({"numbers": numbers}) if node == 51 else None
-    with pytest.raises(RunFailed, match=f"not joined: 1; client 1 says that it trains on {size} samples"):
+    with pytest.raises(RunFailed, match=f"not joined: 1; client 1 reports {size} training samples"):
         served(world, values(some_digits))
 
 
@@ -185,7 +186,7 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
         (None, "client 2 did not evaluate"),
     ],
 )
-def test_an_evaluation_that_makes_no_sense_is_left_out_and_said_once(world, some_digits, answer, reason):
+def test_an_invalid_evaluation_is_dropped_and_reported_once(world, some_digits, answer, reason):
     def tamper(node, message):
         if node != 52 or message.metadata.message_type != "evaluate":
             return None
@@ -194,20 +195,20 @@ def test_an_evaluation_that_makes_no_sense_is_left_out_and_said_once(world, some
         counts = {"counts": ConfigRecord(answer), "numbers": MetricRecord({"loss": 1.0})} if answer else {}
         return RecordDict(counts)
 
-    world.tamper, said = tamper, []
+    world.tamper, lines = tamper, []
     settings = values(some_digits, split={"validation": 0.25})
-    for record in served(world, settings, said, **{"validate-on-clients": True}).records:
+    for record in served(world, settings, lines, **{"validate-on-clients": True}).records:
         assert record["validation"]["by"] == [0]
-    assert [reason in text for text in said if "warning" in text] == [True]
+    assert [reason in text for text in lines if "warning" in text] == [True]
 
 
-def test_it_is_said_that_nobody_agrees_to_evaluate(world, some_digits):
+def test_a_warning_if_no_client_agrees_to_evaluate(world, some_digits):
     for node in world.nodes.values():
         node["validate"] = False
-    said = []
-    records = served(world, values(some_digits), said, **{"validate-on-clients": True}).records
+    lines = []
+    records = served(world, values(some_digits), lines, **{"validate-on-clients": True}).records
     assert "validation" not in records[-1]
-    assert ["no client agrees" in text for text in said if "warning" in text] == [True]
+    assert ["no client agrees" in text for text in lines if "warning" in text] == [True]
 
 
 FACTS = Facts(classes=3, shape=(4, 4), dtype="uint8", clients=2, class_names=("ant", "bee", "cat"))
@@ -224,15 +225,15 @@ def test_classes_are_matched_by_name(tmp_path):
     path = npz(tmp_path / "own.npz", x=x, y=np.array([0, 1, 1, 0]), class_names=names)
     assert own_data(path, FACTS).train.y.tolist() == [2, 0, 0, 2]
     path = npz(tmp_path / "odd.npz", x=x, y=np.array([0, 1, 1, 0]), class_names=np.array(["cat", "dog"]))
-    with pytest.raises(InputError, match="'dog', which the federation does not know"):
+    with pytest.raises(InputError, match="'dog', which is not a class of the federation"):
         own_data(path, FACTS)
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, -1, 1, 2], "the label -1; its 3 class names have labels 0..2"),
-        ([0, 7, 1, 2], "the label 7; its 3 class names have labels 0..2"),
+        ([0, -1, 1, 2], "label -1; its 3 class names have labels 0..2"),
+        ([0, 7, 1, 2], "label 7; its 3 class names have labels 0..2"),
         ([0.0, 1.0, 1.0, 2.0], "y is float64; labels must be integers"),
         ([True, False, True, True], "y is bool; labels must be integers"),
     ],
@@ -279,8 +280,8 @@ def test_facts_survive_the_wire():
     assert Facts.from_record(FACTS.record()) == FACTS
 
 
-def test_a_node_without_data_says_so(tmp_path):
+def test_a_node_without_data_is_refused(tmp_path):
     node = node_options({"client": 0, "state": str(tmp_path)})
     content = RecordDict({"facts": FACTS.record()})
-    with pytest.raises(InputError, match="names no data of its own"):
+    with pytest.raises(InputError, match="has no data path"):
         join(make_config({}), node, content)

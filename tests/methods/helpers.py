@@ -15,7 +15,7 @@ from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
 from eunoe.server.optimizers import ServerOptimizer
@@ -94,7 +94,7 @@ class Trial:
         federation = federation_of(parts, classes)
         values = {"model": {"name": "given", "dtype": "float64"}, "participation": 1.0, **config}
         values.setdefault("evaluation", {"every": 0, "last": 0})
-        given = Given(
+        objects = UserObjects(
             federation=federation,
             model=model or Direct(federation.shape[0], classes),
             method=method if isinstance(method, Method) else None,
@@ -102,7 +102,7 @@ class Trial:
         )
         if not isinstance(method, Method):
             values["method"] = method
-        self.simulation, self.warnings = assemble(make_config(values), given)
+        self.simulation, self.warnings = assemble(make_config(values), objects)
         self.states = ClientStates(folder / "states")
         self.engine = Serial(self.simulation, self.states)
         self.run_state = start_state(self.simulation)

@@ -21,7 +21,7 @@ def batch_of(client: ClientContext, size: int = 7) -> Batch:
     return Batch(*client.data(index), index)
 
 
-def test_a_frozen_network_is_asked_in_evaluation_mode_and_leaves_no_trace() -> None:
+def test_a_frozen_network_runs_in_evaluation_mode_and_leaves_no_trace() -> None:
     for augmented in (False, True):
         client = begun()
         client.context = replace(client.context, augmented=augmented)

@@ -1,4 +1,4 @@
-"""What is asked of every method alike, with cross-entropy and with the re-weighted softmax."""
+"""What is required of every method, with cross-entropy and with the re-weighted softmax."""
 
 from collections.abc import Callable
 from functools import cache

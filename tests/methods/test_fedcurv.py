@@ -183,7 +183,7 @@ def test_a_penalty_that_overshoots_is_warned_of(tmp_path: Path) -> None:
     assert "warnings" not in trial.rounds().record
 
 
-def test_a_round_in_which_nobody_trained_keeps_the_last_ones_terms(tmp_path: Path) -> None:
+def test_a_round_in_which_no_client_trained_keeps_the_last_ones_terms(tmp_path: Path) -> None:
     trial = curved(tmp_path, 1, participation=2, weight=0.1, memory="last_round")
     inside, other = trial.record["clients"]
     trial.run_state.round += 1

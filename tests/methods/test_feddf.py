@@ -126,7 +126,7 @@ def test_it_stops_after_so_many_batches_without_a_better_model(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kept", [True, False])
-def test_the_mean_is_kept_where_no_student_is_better_unless_told_otherwise(
+def test_the_mean_is_kept_where_no_student_is_better_unless_configured_otherwise(
     kept: bool, tmp_path: Path
 ) -> None:
     # So slow that all students predict what the mean does.

@@ -72,7 +72,7 @@ def test_two_classes_are_refused(tmp_path: Path) -> None:
         Trial(tmp_path, ONE, FedNTD())
 
 
-def test_teacher_is_asked_once_unless_inputs_are_augmented(tmp_path: Path) -> None:
+def test_teacher_runs_once_unless_inputs_are_augmented(tmp_path: Path) -> None:
     parts = random_parts([8], 3, 4)
     training = {"epochs": 5, "batch_size": 4}
     trial = Trial(tmp_path, parts, FedNTD(), classes=4, training=training)

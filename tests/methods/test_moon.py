@@ -1,4 +1,4 @@
-"""MOON: the contrast by hand, whom it is made with, and the odd cases that break others."""
+"""MOON: the contrast by hand, its negatives, and the edge cases that break others."""
 
 import math
 from pathlib import Path
@@ -125,7 +125,7 @@ def test_batches_of_one_and_features_of_zero(tmp_path: Path) -> None:
     assert bool(torch.isfinite(trial.parameters).all())
 
 
-def test_frozen_networks_are_asked_once(tmp_path: Path) -> None:
+def test_frozen_networks_run_once(tmp_path: Path) -> None:
     trial = Trial(tmp_path, PARTS, Moon(), model=Turned(), training=TRAINING)
     assert trial.client(0)[0].forwards == 3 * 6 + 6
     assert trial.rounds().client(0)[0].forwards == 3 * 6 + 2 * 6

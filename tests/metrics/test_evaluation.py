@@ -62,7 +62,7 @@ def test_numbers_by_hand(simulation: Simulation) -> None:
     assert "clients" not in found["test"]
 
 
-def test_only_the_places_that_are_asked_for(simulation: Simulation) -> None:
+def test_only_the_configured_places(simulation: Simulation) -> None:
     assert list(evaluate(simulation, validation=False)) == ["test"]
     assert list(evaluate(simulation, test=False)) == ["validation"]
     assert evaluate(simulation, validation=False, test=False) == {}
@@ -117,8 +117,8 @@ class Undeclared(PlaceMetric):
         return float(place.logits.max())
 
 
-def test_a_metric_that_forgot_to_say_what_it_needs_is_told(simulation: Simulation) -> None:
-    with pytest.raises(RuntimeError, match="must say so: needs ="):
+def test_a_metric_that_does_not_declare_its_needs_is_reported(simulation: Simulation) -> None:
+    with pytest.raises(RuntimeError, match="must declare it: needs ="):
         measured(simulation, {"undeclared": Undeclared()})
 
 
@@ -150,7 +150,7 @@ class Silent(Metric):
         return {}
 
 
-def test_a_metric_with_nothing_to_say_leaves_no_trace(simulation: Simulation) -> None:
+def test_an_empty_metric_leaves_no_trace(simulation: Simulation) -> None:
     assert measured(simulation, {"silent": Silent()}, validation=False, test=False) == {}
 
 

@@ -85,7 +85,7 @@ def test_validation_stands_in_for_a_test_set() -> None:
     assert metric.state()["best"] == [0.5, 1.0]
 
 
-def test_without_either_there_is_nothing_to_say() -> None:
+def test_without_either_it_is_empty() -> None:
     metric = GlobalForgetting()
     assert shown(metric, Snapshot(1, "merged", {"client_test": place((1, 2))}, torch.zeros(1))) == [{}]
     assert metric.state()["previous"] is None

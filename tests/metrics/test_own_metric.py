@@ -97,7 +97,7 @@ def test_by_hand() -> None:
 @pytest.mark.parametrize(
     "values", [{"metrics": ["nonsense"]}, {"probes": [{"metric": "nonsense", "every": 1}]}]
 )
-def test_a_wrong_name_is_told_before_anything_is_written(tmp_path: Path, values: dict[str, Any]) -> None:
+def test_a_wrong_name_is_reported_before_anything_is_written(tmp_path: Path, values: dict[str, Any]) -> None:
     with pytest.raises(InputError, match="no metric is called 'nonsense'"):
         run({**CONFIG, **values}, federation=blobs(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -100,7 +100,7 @@ def test_configs_are_valid(exhibit: Exhibit) -> None:
 
 
 @each
-def test_named_things_exist_and_take_their_options(exhibit: Exhibit) -> None:
+def test_named_components_exist_and_accept_their_options(exhibit: Exhibit) -> None:
     for run in exhibit.plan("full", [0], stand_in=True):
         for kind in ("method", "loss", "partition", "model", "server_optimizer"):
             section = dict(run.values.get(kind, {"name": "sgd"}))

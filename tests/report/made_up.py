@@ -1,4 +1,4 @@
-"""Made-up records of runs, for tests of the figures and the page."""
+"""Made-up records of runs, for tests of the figures and the report."""
 
 from typing import Any
 

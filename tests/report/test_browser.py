@@ -1,4 +1,4 @@
-"""The page in a real browser: no errors, no requests, no script from users; slider and dark mode work."""
+"""The report in a real browser: no errors, no requests, no script from users; slider and dark mode work."""
 
 import json
 import re
@@ -64,12 +64,12 @@ def visit(folder, width):
     text = report_html(runs).replace("<head>", f"<head>{LISTENER}", 1)
     # Appended, since the scripts on the page have an end of body in a string.
     text += VISITOR
-    (folder / "page.html").write_text(text)
+    (folder / "report.html").write_text(text)
     flags = "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
     flags += " --disable-component-update --disable-sync --enable-logging=stderr --virtual-time-budget=30000"
     flags += f" --window-size={width},900 --user-data-dir={folder / 'profile'} --dump-dom"
     done = subprocess.run(
-        [CHROMIUM, *flags.split(), (folder / "page.html").as_uri()],
+        [CHROMIUM, *flags.split(), (folder / "report.html").as_uri()],
         capture_output=True,
         text=True,
         timeout=180,
@@ -80,7 +80,7 @@ def visit(folder, width):
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
 @pytest.mark.parametrize("width", [1280, 500])
-def test_the_page_in_a_browser(tmp_path, width):
+def test_the_report_in_a_browser(tmp_path, width):
     seen, console = visit(tmp_path, width)
     assert console == []
     assert (seen["errors"], seen["violations"], seen["requests"]) == ([], [], [])

@@ -1,4 +1,4 @@
-"""The page: whole, self-contained, and safe against strings from users."""
+"""The report: complete, self-contained, and safe against strings from users."""
 
 import dataclasses
 import json
@@ -38,7 +38,7 @@ class Elements(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def plain_page():
+def plain_report():
     return report_html([made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)])
 
 
@@ -47,8 +47,8 @@ def data_of(text):
     return json.loads(found.group(1))
 
 
-def test_the_page_asks_nothing_of_the_network(plain_page):
-    elements = Elements(plain_page)
+def test_the_report_makes_no_network_requests(plain_report):
+    elements = Elements(plain_report)
     for _, attributes in elements.tags:
         assert not {"src", "srcset"} & set(attributes)
         assert (attributes.get("href") or "#").startswith("#")
@@ -57,16 +57,16 @@ def test_the_page_asks_nothing_of_the_network(plain_page):
     assert "http" not in policy
 
 
-def test_every_figure_has_a_place_a_title_and_a_text(plain_page):
-    elements = Elements(plain_page)
+def test_every_figure_has_a_place_a_title_and_a_text(plain_report):
+    elements = Elements(plain_report)
     places = {a["id"]: a for _, a in elements.tags if a.get("class") == "chart"}
-    for figure in data_of(plain_page)["figures"]:
+    for figure in data_of(plain_report)["figures"]:
         assert len(places[f"chart-{figure['name']}"]["aria-label"]) > 30
     assert elements.text.count("What each round forgets") == 1
 
 
-def test_sliders_are_labeled_inputs(plain_page):
-    elements = Elements(plain_page)
+def test_sliders_are_labeled_inputs(plain_report):
+    elements = Elements(plain_report)
     sliders = [a for tag, a in elements.tags if tag == "input"]
     labels = {a["for"] for tag, a in elements.tags if tag == "label"}
     assert {a["id"] for a in sliders} == labels == {"slider-client-matrices", "slider-local-models"}
@@ -112,5 +112,5 @@ def test_rounds_to_accuracy_by_hand():
 
 
 def test_write_report_makes_the_folder(tmp_path):
-    target = write_report([made_up_run()], tmp_path / "new" / "page.html")
+    target = write_report([made_up_run()], tmp_path / "new" / "report.html")
     assert target.read_text().startswith("<!doctype html>")

@@ -1,4 +1,4 @@
-"""The live page: anew when a round has finished, and for this machine alone."""
+"""The live report: updated when a round has finished, and for this machine only."""
 
 import json
 import threading
@@ -25,7 +25,7 @@ def add_round(folder, number):
         file.write(json.dumps(LINE | {"round": number}) + "\n")
 
 
-def test_the_page_follows_the_records(folder):
+def test_the_report_follows_the_records(folder):
     live = LiveReport([folder])
     assert b"No round has finished" in live.html()
     add_round(folder, 1)
@@ -52,7 +52,7 @@ def test_only_this_machine_is_answered(folder):
             with pytest.raises(urllib.error.HTTPError) as error:
                 urllib.request.urlopen(urllib.request.Request(address + path, headers=headers))
             assert error.value.code == status
-        with pytest.raises(InputError, match="take --port 0"):
+        with pytest.raises(InputError, match="use --port 0"):
             serve([folder], server.server_port)
         server.shutdown()
 

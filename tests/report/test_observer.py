@@ -28,7 +28,7 @@ class Answers(nn.Module):
         return self.logits[x]
 
 
-X, Y = torch.arange(4), torch.tensor([0, 0, 1, 1])  # class 2 is never asked for
+X, Y = torch.arange(4), torch.tensor([0, 0, 1, 1])  # class 2 never occurs
 
 
 def watched(**options: object) -> Forgetting:
@@ -212,7 +212,7 @@ def test_a_metric_of_the_users_own_is_recorded_beside_the_others():
     assert second["forgetting"]["round"] == 0.25
 
 
-def test_the_page_of_a_loop(tmp_path):
-    text = watched(name="toy").report(tmp_path / "page.html").read_text()
+def test_the_report_of_a_loop(tmp_path):
+    text = watched(name="toy").report(tmp_path / "report.html").read_text()
     assert "<h3>toy" in text
     assert "chart-client-matrices" in text

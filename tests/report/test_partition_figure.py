@@ -23,7 +23,7 @@ def test_shares_and_sizes_of_the_classes_that_clients_have() -> None:
     assert rows == [(4, "cat", 0.75), (4, "owl", 0.25), (9, "dog", 0.5), (9, "owl", 0.5)]
     assert data_of(spec)[0]["label"] == "Client 4: 3 of class cat (75.0%)"
     assert spec["title"] == "half"
-    assert "2.0 classes a client" in spec["description"]
+    assert "2.0 classes per client" in spec["description"]
     scale = spec["encoding"]["color"]["scale"]
     assert scale == {"domain": ["cat", "dog", "owl"], "range": list(COLORS[:3])}
 

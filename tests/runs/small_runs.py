@@ -17,6 +17,17 @@ FAST: dict[str, Any] = {
     "probes": [],
     "checkpoint_seconds": 0,
 }
+# Two rounds, evaluated at the end only.
+BRIEF: dict[str, Any] = {
+    "rounds": 2,
+    "participation": 2,
+    "engine": "serial",
+    "partition": {"clients": 30},
+    "model": {"name": "logistic"},
+    "training": {"epochs": 1},
+    "evaluation": {"every": 0, "last": 1},
+    "probes": [],
+}
 NAMED: dict[str, Any] = {**FAST, "partition": {"clients": 30}, "model": {"name": "mlp", "hidden": [4]}}
 
 

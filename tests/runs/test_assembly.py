@@ -1,4 +1,4 @@
-"""From a configuration to a job: what is built, and what does not fit together."""
+"""From a configuration to a simulation: what is built, and what does not fit together."""
 
 import math
 import re
@@ -18,7 +18,7 @@ from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM
-from eunoe.runs.assembly import Given, assemble, resolved
+from eunoe.runs.assembly import UserObjects, assemble, resolved
 from tests.helpers import Net, blobs, make_simulation
 
 SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
@@ -44,11 +44,11 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
             {"server_optimizer": "eunoe.losses.wsm:WSM"},
             "must be a class that derives from eunoe.server.ServerOptimizer",
         ),
-        ({"partition": "eunoe.losses.wsm:WSM"}, "gave a WSM; it must give a Callable"),
-        ({"data": "eunoe.losses.wsm:WSM"}, "gave a WSM; it must give an eunoe DataSet"),
-        ({"model": "eunoe.losses.wsm:WSM"}, "gave a WSM; it must give a Module"),
-        ({"model": "given:Net"}, "model was an object of your own: hand it over again as model=..."),
-        ({"data": "given"}, "federation was an object of your own"),
+        ({"partition": "eunoe.losses.wsm:WSM"}, "returned a WSM; it must return a Callable"),
+        ({"data": "eunoe.losses.wsm:WSM"}, "returned a WSM; it must return an eunoe DataSet"),
+        ({"model": "eunoe.losses.wsm:WSM"}, "returned a WSM; it must return a Module"),
+        ({"model": "given:Net"}, "model was a user-provided object: pass it again as model=..."),
+        ({"data": "given"}, "federation was a user-provided object"),
         ({"engine": {"name": "serial", "device": "banana"}}, "engine.device: 'banana' cannot be used"),
         ({"engine": {"name": "serial", "device": "meta"}}, "engine.device: 'meta' cannot be used"),
         ({"model": "lenet"}, "takes images"),
@@ -58,11 +58,11 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"probes": [{"metric": "drift", "at": [1.5]}]}, "at.0: input should be less than or equal to 1"),
         (
             {"method": "central", "loss": "wsm"},
-            "method 'central' trains no client, whose loss could be chosen",
+            "method 'central' trains no client, so a loss has no effect",
         ),
     ],
 )
-def test_what_does_not_fit_is_told_in_one_line(values: dict[str, Any], says: str) -> None:
+def test_what_does_not_fit_is_reported_in_one_line(values: dict[str, Any], says: str) -> None:
     with pytest.raises(InputError) as caught:
         assemble(make_config({**SMALL, **values}))
     assert says in str(caught.value)
@@ -81,10 +81,10 @@ class Pair(nn.Module):
 @pytest.mark.parametrize(
     ("net", "says"),
     [
-        (Net(classes=4), "gives outputs of shape (4,), but the data have 3 classes"),
-        (Net(classes=2), "gives outputs of shape (2,), but the data have 3 classes"),
+        (Net(classes=4), "returns outputs of shape (4,), but the data have 3 classes"),
+        (Net(classes=2), "returns outputs of shape (2,), but the data have 3 classes"),
         (Net(inputs=6), "cannot take inputs of shape (5,)"),
-        (Pair(), "gives a tuple; it must give a tensor"),
+        (Pair(), "returns a tuple; it must return a tensor"),
         (nn.ReLU(), "no trainable parameter"),
     ],
 )
@@ -216,9 +216,9 @@ def test_defaults_are_written_out_and_read_back_to_the_same_config() -> None:
     assert to_toml(resolved(again)) == to_toml(values)
 
 
-def test_what_was_handed_over_is_not_looked_up() -> None:
+def test_user_objects_are_not_looked_up() -> None:
     config = make_config({"data": "given", "partition": "given", "model": "given:Net", "loss": "given:WSM"})
-    values = resolved(config, Given(federation=blobs(), model=Net(), loss=WSM()))
+    values = resolved(config, UserObjects(federation=blobs(), model=Net(), loss=WSM()))
     assert values["model"]["name"] == "given:Net"
     assert values["loss"] == {"name": "given:WSM"}
 
@@ -238,7 +238,7 @@ def test_clients_that_only_shrink_the_model_are_warned_of() -> None:
 
     def warnings(loss: str, **training: Any) -> list[str]:
         values = {"data": "given", "partition": "given", "model": "given", "loss": loss, "training": training}
-        return assemble(make_config(values), Given(federation=federation, model=Net()))[1]
+        return assemble(make_config(values), UserObjects(federation=federation, model=Net()))[1]
 
     assert "2 of 3 clients have one class only" in warnings("wsm", weight_decay=0.1)[0]
     assert not warnings("ce", weight_decay=0.1)

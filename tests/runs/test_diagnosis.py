@@ -124,7 +124,7 @@ def test_the_remedy_of_a_run_with_a_name_has_another_name():
     assert words[-1] == "name=plain + flashback + public.share=0.05"
 
 
-def test_of_label_counts_that_were_not_kept_nothing_is_said():
+def test_label_counts_that_were_not_recorded_are_not_mentioned():
     diagnosis = diagnose(records(0.9, [0.5, 0.5], 0.8, None))
     assert diagnosis.kind == "local"
     assert "nan" not in " ".join(diagnosis.sentences)

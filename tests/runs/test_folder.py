@@ -116,7 +116,7 @@ def test_what_a_checkpoint_cannot_hold_of_a_metric_is_refused_by_name(tmp_path: 
     run_state.metrics = {"mine": {"seen": value}}
     with (
         RunFolder(tmp_path) as folder,
-        pytest.raises(InputError, match=r"metric 'mine': state\(\) must give"),
+        pytest.raises(InputError, match=r"metric 'mine': state\(\) must return"),
     ):
         folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
     assert checkpoints(tmp_path) == []
@@ -170,7 +170,7 @@ def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_records(begun
     if damage == "removed with the status":
         (begun / "status.json").unlink()
     before = everything(begun)
-    with pytest.raises(InputError, match="holds the records of a run but no checkpoint that can be read"):
+    with pytest.raises(InputError, match="holds the records of a run but no readable checkpoint"):
         restored(begun)
     assert everything(begun) == before
 
@@ -195,7 +195,7 @@ def test_a_broken_checkpoint_from_before_the_first_round_costs_nothing(tmp_path:
     checkpoints(tmp_path)[0].write_bytes(b"")
     run_state, _, warnings = restored(tmp_path)
     assert run_state.round == 0
-    assert warnings[-1] == "no checkpoint can be read: the run begins again"
+    assert warnings[-1] == "no checkpoint can be read: the run starts over"
 
 
 def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
@@ -299,7 +299,7 @@ def test_config_and_partition_can_be_read_by_others(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="is no run folder"):
+    with pytest.raises(InputError, match="is not a run folder"):
         read_run_config(tmp_path)
     (tmp_path / "config.toml").write_bytes(b"\xff")
     with pytest.raises(InputError, match="cannot be read"):
@@ -322,5 +322,5 @@ def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_size_is_refused(begun: Path) -> None:
-    with pytest.raises(InputError, match="has 4 parameters and the one given 75"):
+    with pytest.raises(InputError, match="has 4 parameters and the one passed has 75"):
         load_state(begun, start_state(make_simulation()), ClientStates(begun / "states"))

@@ -42,7 +42,7 @@ def test_the_evaluation_schedule(rounds: int, every: int, last: int, expected: l
 
 
 class Scripted(RoundMetrics):
-    """Says what the test tells it to, round by round."""
+    """Returns scripted numbers, round by round."""
 
     def __init__(self, script: Sequence[dict[str, Any]]) -> None:
         self.script, self.metrics = iter(script), {}
@@ -58,12 +58,12 @@ def best_of(script: Sequence[dict[str, Any]]) -> RunState:
     run_state = start_state(simulation)
     engine = Serial(simulation, ClientStates(Path("none")))
     hook = Evaluate(make_config({}), engine, run_state, Scripted(script))
-    for number, said in enumerate(script, 1):
+    for number, numbers in enumerate(script, 1):
         model = run_state.weights.copy()
         model.parameters.fill_(number)
         done = Round(number, model, {"round": number})
         hook.after_round(done)
-        assert done.record == {"round": number, **said}
+        assert done.record == {"round": number, **numbers}
     return run_state
 
 

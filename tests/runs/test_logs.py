@@ -1,17 +1,17 @@
-"""What a run logs, taken and given back under its title."""
+"""Log records of runs, captured and logged again under a title."""
 
 import logging
 
 import pytest
 
-from eunoe.runs.logs import give_back, taken, titled
+from eunoe.runs.logs import captured, relog, titled
 
 LOGGER = logging.getLogger("eunoe.somewhere")
 
 
 def test_what_is_taken_reaches_no_other_handler(caplog: pytest.LogCaptureFixture) -> None:
     found: list[str] = []
-    with taken(lambda record: found.append(record.getMessage())):
+    with captured(lambda record: found.append(record.getMessage())):
         LOGGER.warning("a %s", "b")
     LOGGER.warning("later")
     assert found == ["a b"]
@@ -30,5 +30,5 @@ def test_a_title_comes_first(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_what_was_logged_elsewhere_is_logged_here(caplog: pytest.LogCaptureFixture) -> None:
-    give_back("run 2", "eunoe.far", logging.WARNING, "50% done")
+    relog("run 2", "eunoe.far", logging.WARNING, "50% done")
     assert caplog.record_tuples == [("eunoe.far", logging.WARNING, "run 2: 50% done")]

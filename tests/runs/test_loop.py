@@ -23,7 +23,7 @@ from eunoe.errors import RunFailed
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.folder import RunFolder, checkpoints, load_state
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Hook, Round, run_rounds, select_clients
@@ -192,15 +192,15 @@ class Plain(ValueError):
 
 
 def engines(method: Method, folder: Path) -> Iterator[Engine]:
-    yield Serial(job_of(method), ClientStates(folder / "serial"))
-    yield Process(job_of(method), ClientStates(folder / "process"), 2)
+    yield Serial(simulation_of(method), ClientStates(folder / "serial"))
+    yield Process(simulation_of(method), ClientStates(folder / "process"), 2)
 
 
-def job_of(method: Method, **values: Any) -> Simulation:
+def simulation_of(method: Method, **values: Any) -> Simulation:
     torch.manual_seed(0)
-    given = Given(federation=blobs(), model=Net(), method=method)
+    objects = UserObjects(federation=blobs(), model=Net(), method=method)
     base = {"data": "given", "partition": "given", "model": "given", "participation": 4}
-    return assemble(make_config({**base, **values}), given)[0]
+    return assemble(make_config({**base, **values}), objects)[0]
 
 
 @pytest.mark.parametrize(
@@ -234,8 +234,8 @@ def test_a_bad_client_is_dropped_and_named_and_its_state_is_discarded(
 
 
 def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path: Path) -> None:
-    with_drop, _, _ = loop(job_of(Failing(clients=(2,))), tmp_path / "a", rounds=1)
-    simulation = job_of(Failing())
+    with_drop, _, _ = loop(simulation_of(Failing(clients=(2,))), tmp_path / "a", rounds=1)
+    simulation = simulation_of(Failing())
     run_state = start_state(simulation)
     engine = Serial(simulation, ClientStates(tmp_path / "b"))
     aggregator = Aggregator(simulation.method, run_state.weights, simulation.context_in(1))
@@ -263,11 +263,11 @@ def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path)
     assert [record["round"] for record in failed.records] == [1, 2]
     assert checkpoints(tmp_path / "bad")[-1].stem == "00000002"
     good = run(**{**values, "method": Failing(), "rounds": 2}, out=tmp_path / "good")
-    simulation = job_of(Failing())
-    courses = [start_state(simulation), start_state(simulation)]
-    for run_state, folder in zip(courses, (tmp_path / "bad", good.folder), strict=True):
+    simulation = simulation_of(Failing())
+    states = [start_state(simulation), start_state(simulation)]
+    for run_state, folder in zip(states, (tmp_path / "bad", good.folder), strict=True):
         load_state(folder, run_state, ClientStates(folder / "states"))
-    assert torch.equal(courses[0].weights.parameters, courses[1].weights.parameters)
+    assert torch.equal(states[0].weights.parameters, states[1].weights.parameters)
 
 
 def test_a_learning_rate_that_explodes_fails_the_run(tmp_path: Path) -> None:
@@ -289,10 +289,10 @@ def test_a_users_own_exception_arrives_whole_with_client_and_round(tmp_path: Pat
     for number, engine in enumerate(engines(Failing(clients=(1,), rounds=(2,), how="raise"), tmp_path)):
         with engine, pytest.raises(Exception, match="about client 1") as caught:
             loop(engine.simulation, tmp_path / str(number), engine)
-        told = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
-        assert "client 1" in told
-        assert "round 2" in told
-        assert "OwnError" in told or isinstance(caught.value, OwnError)
+        message = str(caught.value) + "".join(getattr(caught.value, "__notes__", []))
+        assert "client 1" in message
+        assert "round 2" in message
+        assert "OwnError" in message or isinstance(caught.value, OwnError)
 
 
 class Raising(Method):
@@ -328,9 +328,9 @@ def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Pa
     assert records[0]["bytes_down"] > 0
 
 
-def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) -> None:
+def test_a_client_skipped_without_a_reason_is_not_merged_either(tmp_path: Path) -> None:
     class Silent(Serial):
-        """Client 2 has nothing to teach and does not say why."""
+        """Client 2 is skipped without a reason."""
 
         def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
             for update in super().train(clients, broadcast):
@@ -347,7 +347,7 @@ def test_whoever_sits_out_without_a_reason_is_not_merged_either(tmp_path: Path) 
 # What is recorded.
 
 
-def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
+def test_a_record_has_the_participants_and_the_bytes(tmp_path: Path) -> None:
     simulation = make_simulation(
         participation=3, training={"batch_size": 10, "epochs": 2, "lr": 0.5, "lr_decay": 0.5}
     )
@@ -373,28 +373,28 @@ def test_a_record_says_who_took_part_and_what_it_moved(tmp_path: Path) -> None:
 
 
 class Noting(Hook):
-    """Notes what it is told, in order."""
+    """Records its calls, in order."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
 
     def before_run(self) -> str:
-        self.told.append("begin")
+        self.calls.append("begin")
         return ""
 
     def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
-        self.told.append((round, "train", list(clients)))
+        self.calls.append((round, "train", list(clients)))
 
     def after_client(self, update: Update) -> None:
         assert update.weights.parameters.numel() > 0
-        self.told.append(update.client)
+        self.calls.append(update.client)
 
     def after_round(self, done: Round) -> None:
-        self.told.append((done.number, "done", done.record["clients"]))
+        self.calls.append((done.number, "done", done.record["clients"]))
         done.reason = "enough" if done.number == 2 else ""
 
     def after_run(self) -> None:
-        self.told.append("end")
+        self.calls.append("end")
 
 
 def test_a_hook_sees_every_step_and_can_end_the_run(tmp_path: Path) -> None:
@@ -405,7 +405,7 @@ def test_a_hook_sees_every_step_and_can_end_the_run(tmp_path: Path) -> None:
     for round in (1, 2):
         clients = select_clients(simulation, round)
         steps += [(round, "train", clients), *clients, (round, "done", clients)]
-    assert hook.told == ["begin", *steps, "end"]
+    assert hook.calls == ["begin", *steps, "end"]
 
 
 def test_without_hooks_the_rounds_are_the_same(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ def test_a_round_in_a_few_words() -> None:
 
 
 @pytest.mark.parametrize("terminal", [True, False])
-def test_names_are_shown_as_they_are_and_drops_are_told(terminal: bool) -> None:
+def test_names_are_shown_verbatim_and_drops_are_reported(terminal: bool) -> None:
     text = io.StringIO()
     with Bars(Console(file=text, force_terminal=terminal, width=150)) as bars:
         bars.start("key", "a [/b] [red]{name}", 2)

@@ -41,11 +41,11 @@ def start(folder: Path, engine: str) -> subprocess.Popen[str]:
 
 
 def finish(folder: Path, engine: str) -> str:
-    """Let a run come to its end; give what it said."""
+    """Let a run finish; return its output."""
     process = start(folder, engine)
-    said, _ = process.communicate(timeout=120)
-    assert process.returncode == 0, said
-    return said
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, output
+    return output
 
 
 def rounds_done(folder: Path) -> int:
@@ -54,7 +54,7 @@ def rounds_done(folder: Path) -> int:
 
 
 def stop(process: subprocess.Popen[str], folder: Path, after: int, delay: float, number: int) -> str:
-    """Send a signal some time after a round; give what the run said."""
+    """Send a signal some time after a round; return the run's output."""
     until(lambda: rounds_done(folder) >= after or process.poll() is not None, 60)
     time.sleep(delay)
     process.send_signal(number)
@@ -84,25 +84,25 @@ def test_a_run_killed_at_random_moments_ends_with_the_same_bits(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow)])
-def test_a_run_that_is_interrupted_says_how_to_go_on(calm: Path, tmp_path: Path, number: int) -> None:
+def test_an_interrupted_run_prints_how_to_resume(calm: Path, tmp_path: Path, number: int) -> None:
     folder = tmp_path / "run"
     process = start(folder, "process")
-    said = stop(process, folder, 4, 0.05, number)
+    output = stop(process, folder, 4, 0.05, number)
     assert process.returncode == 130
-    assert f"--resume {folder}" in said.replace("\n", "")
+    assert f"--resume {folder}" in output.replace("\n", "")
     assert Run(folder).status["state"] == "interrupted"
     finish(folder, "process")
     assert Run(folder).finished
     assert results(Run(folder)) == results(Run(calm))
 
 
-def test_a_truncated_newest_checkpoint_is_told_and_the_one_before_is_used(calm: Path, tmp_path: Path) -> None:
+def test_a_truncated_newest_checkpoint_is_reported_and_an_older_one_used(calm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     stop(start(folder, "serial"), folder, 5, 0.0, signal.SIGKILL)
     newest = checkpoints(folder)[-1]
     os.truncate(newest, newest.stat().st_size // 2)
-    said = finish(folder, "serial").replace("\n", "")
-    assert "warning" in said
-    assert newest.name in said
-    assert "the one before it is used" in said
+    output = finish(folder, "serial").replace("\n", "")
+    assert "warning" in output
+    assert newest.name in output
+    assert "the one before it is used" in output
     assert results(Run(folder)) == results(Run(calm))

@@ -37,7 +37,7 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     assert [record["round"] for record in done.records] == [1, 2, 3, 4]
 
 
-def test_more_rounds_and_another_engine_may_be_asked_for(tmp_path: Path) -> None:
+def test_rounds_and_engine_may_change_on_resume(tmp_path: Path) -> None:
     whole = run(**NAMED, out=tmp_path / "whole")
     run(**{**NAMED, "rounds": 2}, out=tmp_path / "parts")
     done = resume(tmp_path / "parts", {"rounds": 3}, checkpoint_seconds=5)
@@ -95,7 +95,7 @@ def test_more_rounds_of_a_run_without_its_checkpoints_are_refused(tmp_path: Path
     run(**{**NAMED, "rounds": 2}, out=tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
     before = everything(tmp_path)
-    with pytest.raises(InputError, match="no checkpoint that can be read"):
+    with pytest.raises(InputError, match="no readable checkpoint"):
         resume(tmp_path, rounds=4)
     assert everything(tmp_path) == before
 
@@ -172,10 +172,10 @@ def test_another_machine_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
     facts = json.loads(path.read_text())
     path.write_text(json.dumps({**facts, "torch": "1.0", "cpu": "an abacus", "python": "2.7"}))
     resume(tmp_path)
-    said = caplog.messages
-    assert len(said) == 2
-    assert "torch was '1.0'" in said[0]
-    assert "cpu was 'an abacus'" in said[1]
+    messages = caplog.messages
+    assert len(messages) == 2
+    assert "torch was '1.0'" in messages[0]
+    assert "cpu was 'an abacus'" in messages[1]
 
 
 def test_other_data_are_refused(tmp_path: Path) -> None:
@@ -185,17 +185,17 @@ def test_other_data_are_refused(tmp_path: Path) -> None:
         resume(tmp_path, federation=blobs(seed=1), model=net())
     with pytest.raises(InputError, match=r"the partition of .* is not what it was"):
         resume(tmp_path, federation=blobs(alpha=9.0), model=net())
-    with pytest.raises(InputError, match=r"model of .* has 75 parameters and the one given 84"):
+    with pytest.raises(InputError, match=r"model of .* has 75 parameters and the one passed has 84"):
         resume(tmp_path, federation=blobs(), model=Net(hidden=9))
     assert everything(tmp_path) == before
 
 
-def test_own_objects_are_handed_over_again(tmp_path: Path) -> None:
+def test_user_objects_must_be_passed_again(tmp_path: Path) -> None:
     whole = run(federation=blobs(), model=net(), **FAST, out=tmp_path / "whole")
     run(federation=blobs(), model=net(), **{**FAST, "rounds": 2}, out=tmp_path / "parts")
-    with pytest.raises(InputError, match="hand it over again as federation"):
+    with pytest.raises(InputError, match="pass it again as federation"):
         resume(tmp_path / "parts", rounds=4)
-    with pytest.raises(InputError, match="hand it over again as model"):
+    with pytest.raises(InputError, match="pass it again as model"):
         resume(tmp_path / "parts", rounds=4, federation=blobs())
     done = resume(tmp_path / "parts", rounds=4, federation=blobs(), model=net())
     assert bits(done.folder) == bits(whole.folder)
@@ -211,7 +211,7 @@ def test_another_public_set_is_refused(tmp_path: Path) -> None:
         resume(tmp_path / "run")
 
 
-def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits(
+def test_a_broken_newest_checkpoint_is_reported_and_the_run_ends_with_the_same_bits(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole = run(**NAMED, out=tmp_path / "whole")
@@ -220,7 +220,7 @@ def test_a_broken_newest_checkpoint_is_told_and_the_run_goes_on_to_the_same_bits
     newest = checkpoints(tmp_path / "parts")[-1]
     newest.write_bytes(newest.read_bytes()[:100])
     done = resume(tmp_path / "parts")
-    said = caplog.messages
-    assert len(said) == 1
-    assert "cannot be read" in said[0]
+    messages = caplog.messages
+    assert len(messages) == 1
+    assert "cannot be read" in messages[0]
     assert bits(done.folder) == bits(whole.folder)

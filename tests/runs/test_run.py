@@ -94,12 +94,12 @@ def test_predictions_with_and_without_a_prior(tmp_path: Path) -> None:
     federation = blobs()
     done = run(federation=federation, model=net(), **FAST, out=tmp_path)
     x = federation.data.test.x
-    said = done.predict(x)
-    assert said.tolist() == done.model()(x).argmax(1).tolist()
-    assert np.array_equal(said, done.predict(x.numpy()))
-    assert np.array_equal(said, done.predict(x.double()))
-    assert (said == federation.data.test.y.numpy()).mean() == done.records[-1]["test"]["accuracy"]
-    assert np.array_equal(said, done.predict(x, prior=[1, 1, 1]))
+    predicted = done.predict(x)
+    assert predicted.tolist() == done.model()(x).argmax(1).tolist()
+    assert np.array_equal(predicted, done.predict(x.numpy()))
+    assert np.array_equal(predicted, done.predict(x.double()))
+    assert (predicted == federation.data.test.y.numpy()).mean() == done.records[-1]["test"]["accuracy"]
+    assert np.array_equal(predicted, done.predict(x, prior=[1, 1, 1]))
     assert set(done.predict(x, prior=[0, 5, 0])) == {1}
     assert set(done.predict(x, prior=torch.tensor([0.2, 0.0, 0.8]))) <= {0, 2}
     with torch.no_grad():
@@ -189,7 +189,7 @@ def test_bad_input_leaves_nothing_behind(
     assert list(tmp_path.rglob("*")) == [tmp_path / "tmp"]
 
 
-def test_an_engine_that_cannot_be_had_leaves_nothing_behind(
+def test_an_engine_that_cannot_start_leaves_nothing_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def none(*_: Any) -> None:
@@ -231,7 +231,7 @@ def test_other_files_are_left_alone(tmp_path: Path) -> None:
 
 def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
     for read in (Run, resume):
-        with pytest.raises(InputError, match="is no run folder"):
+        with pytest.raises(InputError, match="is not a run folder"):
             read(tmp_path)
     assert list(tmp_path.iterdir()) == []
     (tmp_path / "config.toml").write_text("rounds = 3\n")
@@ -275,7 +275,7 @@ def test_a_run_of_objects_is_opened_again_with_them(tmp_path: Path) -> None:
     x = federation.data.test.x.numpy()
     opened = Run(tmp_path, federation=federation, model=model)
     np.testing.assert_array_equal(opened.predict(x), made.predict(x))
-    with pytest.raises(InputError, match="hand it over again as federation="):
+    with pytest.raises(InputError, match="pass it again as federation="):
         Run(tmp_path).predict(x)
     with pytest.raises(InputError, match="federation is a tuple"):
         Run(tmp_path, federation=(x, x))  # type: ignore[arg-type]

@@ -10,17 +10,7 @@ from eunoe.errors import InputError
 from eunoe.runs import tuning
 from eunoe.runs.run import Run, run
 from eunoe.runs.tuning import search
-
-FAST: dict[str, Any] = {
-    "rounds": 2,
-    "participation": 2,
-    "engine": "serial",
-    "partition": {"clients": 30},
-    "model": {"name": "logistic"},
-    "training": {"epochs": 1},
-    "evaluation": {"every": 0, "last": 1},
-    "probes": [],
-}
+from tests.runs.small_runs import BRIEF
 
 
 def search_on(curve: Any, monkeypatch: pytest.MonkeyPatch, start: float) -> tuple[float, list[float]]:
@@ -60,7 +50,7 @@ def test_a_search_without_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_search_on_real_runs_takes_validation_and_never_the_test_set(tmp_path: Path) -> None:
-    values = {**FAST, "rounds": 3, "evaluation": {"every": 0, "last": 1, "test": False}}
+    values = {**BRIEF, "rounds": 3, "evaluation": {"every": 0, "last": 1, "test": False}}
     best, scores = search(values, "training.lr", 0.1, [0], tmp_path)
     assert best in scores
     assert scores[best] == max(scores.values())
@@ -71,7 +61,7 @@ def test_a_search_on_real_runs_takes_validation_and_never_the_test_set(tmp_path:
 
 
 def test_with_a_target_the_fewest_rounds_win(tmp_path: Path) -> None:
-    values = {**FAST, "rounds": 3, "evaluation": {"every": 1}}
+    values = {**BRIEF, "rounds": 3, "evaluation": {"every": 1}}
     early, never = (
         run({**values, "stop": {"target": target}}, out=tmp_path / str(target)) for target in (0.01, 1.0)
     )
@@ -82,6 +72,6 @@ def test_with_a_target_the_fewest_rounds_win(tmp_path: Path) -> None:
 def test_a_search_needs_a_start_and_something_to_go_by(tmp_path: Path) -> None:
     for start in (0.0, -1.0, float("nan"), float("inf")):
         with pytest.raises(InputError, match="starts from a number above 0"):
-            search(FAST, "training.lr", start, [0], tmp_path / "out")
+            search(BRIEF, "training.lr", start, [0], tmp_path / "out")
     with pytest.raises(InputError, match="needs the accuracy on validation data"):
-        search({**FAST, "evaluation": {"every": 0, "last": 0}}, "training.lr", 0.1, [0], tmp_path / "out")
+        search({**BRIEF, "evaluation": {"every": 0, "last": 0}}, "training.lr", 0.1, [0], tmp_path / "out")

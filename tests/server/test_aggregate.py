@@ -50,7 +50,7 @@ def test_buffers_are_averaged_by_samples_and_counters_are_the_largest() -> None:
     assert merged.parameters.tolist() == [0.0, 0.0]
 
 
-def test_models_are_kept_only_if_asked_for() -> None:
+def test_models_are_kept_only_on_request() -> None:
     assert filled().models == []
     assert [model.parameters.tolist() for model in filled(keep_models=True).models] == [
         [2.0, 1.0],

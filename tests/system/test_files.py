@@ -1,4 +1,4 @@
-"""Files are there whole or not at all, and what kept them from being written is told."""
+"""Files are written completely or not at all, and write errors are reported."""
 
 import resource
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Keeping freed memory: what glibc is told, and C libraries that have no such choice."""
+"""Keeping freed memory: the options set in glibc, and C libraries without them."""
 
 import ctypes
 
@@ -8,30 +8,30 @@ from eunoe.system.memory import keep_freed_memory
 
 
 class Library:
-    """A C library that notes what it is told; below 2^26 it refuses no threshold."""
+    """A C library that records its calls; below 2^26 it refuses no threshold."""
 
     def __init__(self, accepts_all: bool) -> None:
-        self.accepts_all, self.told = accepts_all, list[tuple[int, int]]()
+        self.accepts_all, self.calls = accepts_all, list[tuple[int, int]]()
 
     def mallopt(self, name: int, value: int) -> int:
-        self.told.append((name, value))
+        self.calls.append((name, value))
         return int(self.accepts_all or value < 1 << 26)
 
 
 @pytest.mark.parametrize(
-    ("accepts_all", "told"),
+    ("accepts_all", "calls"),
     [
         (True, [(-3, 1 << 30), (-1, 1 << 30)]),
         (False, [(-3, 1 << 30), (-3, 1 << 25), (-1, 1 << 30)]),
     ],
 )
 def test_the_highest_threshold_that_is_accepted_is_set(
-    accepts_all: bool, told: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
+    accepts_all: bool, calls: list[tuple[int, int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     library = Library(accepts_all)
     monkeypatch.setattr(ctypes, "CDLL", lambda name: library)
     keep_freed_memory()
-    assert library.told == told
+    assert library.calls == calls
 
 
 def test_a_c_library_without_the_choice_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Trackers are told of few figures, since drawing takes longest."""
+"""Trackers receive few figures, since drawing takes longest."""
 
 import pytest
 
@@ -8,6 +8,6 @@ from tests.trackers.noted import Noted
 
 @pytest.fixture(autouse=True)
 def _start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    Noted.told.clear()
+    Noted.calls.clear()
     # Two figures stand for all: drawing takes longest.
     monkeypatch.setattr("eunoe.report.figures.KINDS", KINDS[:2])

@@ -1,4 +1,4 @@
-"""A tracker that notes all that it is told, and small runs that are tracked."""
+"""A tracker that records all calls, and small runs that are tracked."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,25 +19,25 @@ SMALL: dict[str, Any] = {
 
 
 class Noted(Tracker):
-    """A user's own tracker, which notes all that it is told."""
+    """A user's own tracker, which records all calls."""
 
     fails_at: int = 0
 
-    told: ClassVar[list[Any]] = []
+    calls: ClassVar[list[Any]] = []
 
     def start(self, run: TrackedRun) -> None:
-        self.told.append(("start", run.title, run.identity, run.first_round))
+        self.calls.append(("start", run.title, run.identity, run.first_round))
 
     def scalars(self, round: int, values: Mapping[str, float]) -> None:
         if round == self.fails_at:
             raise OSError("the disk is full")
-        self.told.append(("scalars", round, dict(values)))
+        self.calls.append(("scalars", round, dict(values)))
 
     def figure(self, round: int, name: str, png: bytes) -> None:
-        self.told.append(("figure", round, name, png[:4]))
+        self.calls.append(("figure", round, name, png[:4]))
 
     def close(self, outcome: Outcome) -> None:
-        self.told.append(("close", outcome))
+        self.calls.append(("close", outcome))
 
 
 OWN = f"{__name__}:Noted"
@@ -48,7 +48,7 @@ def tracked(folder: Path, *track: Any, **values: Any) -> Run:
 
 
 def failing(error: type[BaseException]) -> Any:
-    """Something that is told of rounds and fails at the second."""
+    """A callback that fails at the second round."""
 
     def fail(record: Any) -> None:
         if record["round"] == 2:

@@ -1,4 +1,4 @@
-"""Trackers: what they are told, and that they change nothing."""
+"""Trackers: what they receive, and that they change nothing."""
 
 from pathlib import Path
 from typing import Any
@@ -44,15 +44,15 @@ def test_scalars_of_a_record() -> None:
     }
 
 
-def test_a_users_own_tracker_is_told_everything_in_order(tmp_path: Path) -> None:
+def test_a_users_own_tracker_receives_everything_in_order(tmp_path: Path) -> None:
     made = tracked(tmp_path / "run", OWN)
     identity = (tmp_path / "run/track/id").read_text()
-    assert Noted.told[0] == ("start", made.config.title, identity, 1)
-    assert Noted.told[1:4] == [("scalars", record["round"], scalars(record)) for record in made.records]
-    figures = Noted.told[4:-1]
+    assert Noted.calls[0] == ("start", made.config.title, identity, 1)
+    assert Noted.calls[1:4] == [("scalars", record["round"], scalars(record)) for record in made.records]
+    figures = Noted.calls[4:-1]
     assert [what[2] for what in figures] == ["accuracy", "round-forgetting"]
     assert all(what[:2] == ("figure", 3) and what[3] == b"\x89PNG" for what in figures)
-    assert Noted.told[-1] == ("close", "finished")
+    assert Noted.calls[-1] == ("close", "finished")
 
 
 def test_a_tracker_that_fails_is_logged_once_and_changes_nothing(
@@ -61,10 +61,8 @@ def test_a_tracker_that_fails_is_logged_once_and_changes_nothing(
     sound = {"name": OWN}
     tracked(tmp_path / "run", {"name": OWN, "fails_at": 2}, sound)
     tracked(tmp_path / "untracked")
-    assert caplog.messages == [
-        f"tracker {OWN!r} failed and is left out from here on: OSError: the disk is full"
-    ]
-    assert [what[1] for what in Noted.told if what[0] == "scalars"] == [1, 1, 2, 3]
+    assert caplog.messages == [f"tracker {OWN!r} failed and is disabled: OSError: the disk is full"]
+    assert [what[1] for what in Noted.calls if what[0] == "scalars"] == [1, 1, 2, 3]
     metrics = [(tmp_path / name / "metrics.jsonl").read_bytes() for name in ("run", "untracked")]
     assert metrics[0] == metrics[1]
     assert not (tmp_path / "untracked/track").exists()
@@ -80,7 +78,7 @@ def test_figures_that_cannot_be_drawn_do_not_end_the_run(
     made = tracked(tmp_path / "run", OWN)
     assert made.finished
     assert caplog.messages == ["the trackers get no figures: ValueError: no font"]
-    assert Noted.told[-1] == ("close", "finished")
+    assert Noted.calls[-1] == ("close", "finished")
 
 
 @pytest.mark.parametrize(
@@ -92,16 +90,16 @@ def test_a_run_that_fails_closes_its_trackers_without_figures(
 ) -> None:
     with pytest.raises(error):
         tracked(tmp_path / "run", OWN, on_round=failing(error))
-    assert [what[0] for what in Noted.told] == ["start", "scalars", "scalars", "close"]
-    assert Noted.told[-1][1] == outcome == Run(tmp_path / "run").status["state"]
+    assert [what[0] for what in Noted.calls] == ["start", "scalars", "scalars", "close"]
+    assert Noted.calls[-1][1] == outcome == Run(tmp_path / "run").status["state"]
 
 
 def test_trackers_may_change_when_a_run_goes_on(tmp_path: Path) -> None:
     federation = blobs()
     run(federation=federation, model="mlp", out=tmp_path / "run", **SMALL)
     resume(tmp_path / "run", {"rounds": 4, "track": [OWN]}, federation=federation, model="mlp")
-    assert Noted.told[0][3] == 4
-    assert [what[1] for what in Noted.told if what[0] == "scalars"] == [4]
+    assert Noted.calls[0][3] == 4
+    assert [what[1] for what in Noted.calls if what[0] == "scalars"] == [4]
 
 
 @pytest.mark.parametrize(

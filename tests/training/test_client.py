@@ -89,7 +89,7 @@ def test_measuring_the_loss_afterwards_leaves_batch_norm_statistics_alone():
     assert update.weights.int_buffers.tolist() == [update.steps]
 
 
-def test_a_client_from_whom_the_loss_learns_nothing_can_be_left_out_or_spared_decay():
+def test_a_client_from_which_the_loss_learns_nothing_can_be_skipped_or_spared_decay():
     federation = one_class()
     options = {"loss": "tce", "training": {"weight_decay": 0.1, "single_class": "train"}}
 
@@ -124,7 +124,7 @@ def test_rows_of_absent_classes_are_shielded_from_all_but_weight_decay(loss):
     torch.testing.assert_close(after[2], before[2] * (1 - 0.5 * 0.1) ** 4)
 
 
-def test_labels_to_validate_on_count_only_if_asked_for():
+def test_labels_to_validate_on_count_only_if_configured():
     from eunoe.data.federation import Federation
 
     # The last of a client's samples, which it validates on, may be of another class.

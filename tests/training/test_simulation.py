@@ -13,7 +13,7 @@ def test_the_context_of_a_round_has_its_learning_rate() -> None:
     assert contexts[0].clients == len(simulation.federation)
 
 
-def test_the_loss_sees_labels_to_validate_on_only_if_asked_to() -> None:
+def test_the_loss_sees_labels_to_validate_on_only_if_configured() -> None:
     federation = blobs()
     train, validation = federation.counts(0), federation.counts(0, "validation")
     assert validation.sum() > 0

@@ -1,7 +1,6 @@
-"""The eunoe command: its parts put together, and how errors and warnings are reported."""
+"""The eunoe command: its subcommands, and how errors and warnings are reported."""
 
 import io
-import logging
 import sys
 from typing import Annotated
 
@@ -13,12 +12,13 @@ from eunoe.cli.data_show import show
 from eunoe.cli.demo import demo
 from eunoe.cli.diagnose import diagnose
 from eunoe.cli.export import export
-from eunoe.cli.listing import list_things, options
+from eunoe.cli.listing import list_components, options
 from eunoe.cli.papers import papers, reproduce
 from eunoe.cli.report import figures, report, watch
 from eunoe.cli.run import run
 from eunoe.cli.sweep import sweep
 from eunoe.errors import EunoeError, InputError
+from eunoe.system.log_lines import log_lines
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -33,7 +33,7 @@ app.command()(report)
 app.command()(figures)
 app.command()(watch)
 app.command()(export)
-app.command("list")(list_things)
+app.command("list")(list_components)
 app.command()(options)
 app.command()(papers)
 app.command()(reproduce)
@@ -60,29 +60,17 @@ def _about(
     """Federated learning that does not forget: measure it, mitigate it, show it."""
 
 
-class Lines(logging.Handler):
-    """What the library logs, a line each on standard error: "warning: ..."."""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        print(f"{level}{record.getMessage()}", file=sys.stderr)
-
-
 def main() -> None:
     """Run the command; bad input is one line on standard error and exit code 2."""
-    logger, lines = logging.getLogger("eunoe"), Lines()
-    logger.setLevel(logging.INFO)
-    logger.addHandler(lines)
-    try:
+    # Standard error is looked up for every line: a progress bar replaces it while it is shown.
+    with log_lines(lambda line: print(line, file=sys.stderr)):
         _main()
-    finally:
-        logger.removeHandler(lines)
 
 
 def _main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A terminal that lacks a character shows a question mark; a run must not end for it.
+            # A character that the terminal cannot encode becomes a question mark instead of ending the run.
             stream.reconfigure(errors="replace")
     try:
         app(standalone_mode=True)

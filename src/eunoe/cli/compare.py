@@ -8,7 +8,7 @@ import typer
 
 
 class Format(StrEnum):
-    """How a table is written."""
+    """Output format of a table."""
 
     table = "table"
     md = "md"
@@ -17,19 +17,19 @@ class Format(StrEnum):
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")],
-    format: Annotated[Format, typer.Option(help="How to write the table.")] = Format.table,
+    runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")],
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
     all_: Annotated[
-        bool, typer.Option("--all", help="Show every column, not accuracy and forgetting alone.")
+        bool, typer.Option("--all", help="Show every column, not only accuracy and forgetting.")
     ] = False,
     columns: Annotated[
         str | None, typer.Option(help="The columns to show, separated by commas, such as accuracy,seconds.")
     ] = None,
 ) -> None:
-    """Compare runs: mean ± standard deviation over seeds; NC: it diverged, failed: it broke off otherwise.
+    """Compare runs: mean ± standard deviation over seeds; NC: diverged, failed: ended by another error.
 
-    On the terminal accuracy and forgetting are shown, and the others with --all; the other formats have
-    all columns.
+    The terminal table shows accuracy and forgetting, and all columns with --all; the other formats
+    always have all columns.
     """
     from eunoe.cli.tables import show
     from eunoe.records.comparison import MAIN, Comparison

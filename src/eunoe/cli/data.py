@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
     from eunoe.data.catalog import Entry
 
-app = typer.Typer(help="Data sets: list, download, and show how a config divides one.", no_args_is_help=True)
+app = typer.Typer(
+    help="Data sets: list, download, and show how a config partitions one.", no_args_is_help=True
+)
 
 
 @app.command("list")
@@ -20,7 +22,7 @@ def list_entries() -> None:
     from eunoe.data.catalog import entries
     from eunoe.data.sources.hub import data_folder
 
-    Console().print(_table(entries()), f"in {data_folder()}; download one by: eunoe data fetch NAME")
+    Console().print(_table(entries()), f"in {data_folder()}; download one with: eunoe data fetch NAME")
 
 
 @app.command("fetch")
@@ -28,9 +30,9 @@ def fetch_one(
     name: Annotated[str, typer.Argument(help="The data set's name, as `eunoe data list` shows it.")],
     revision: Annotated[
         str | None,
-        typer.Option(help="Branch or commit on the hub; default: its parquet branch as it is now."),
+        typer.Option(help="Branch or commit on the hub; default: the head of its parquet branch."),
     ] = None,
-    force: Annotated[bool, typer.Option(help="Download it again if it is there already.")] = False,
+    force: Annotated[bool, typer.Option(help="Download it again even if it exists.")] = False,
 ) -> None:
     """Download a built-in data set from the Hugging Face hub and keep it as NAME.npz in the data folder."""
     from rich.console import Console

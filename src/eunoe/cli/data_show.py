@@ -12,19 +12,18 @@ if TYPE_CHECKING:
 
 
 def show(
-    config: Annotated[Path | None, typer.Argument(help="The config file; without one, the defaults.")] = None,
+    config: Annotated[Path | None, typer.Argument(help="The config file; if omitted, the defaults.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting on top of the config, as part.option=value.")
+        list[str] | None,
+        typer.Option("--set", help="Override an option of the config, as section.option=value."),
     ] = None,
     over: Annotated[
         str | None,
         typer.Option(help="Several values side by side, such as partition.alpha=0.01,0.1,0.5,100."),
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="How many clients to draw, chosen at random.")] = 10,
-    client: Annotated[
-        list[int] | None, typer.Option(help="A client to draw; give it several times for several.")
-    ] = None,
-    out: Annotated[Path, typer.Option(help="Where to write: OUT.html and OUT.png.")] = Path("partition"),
+    client: Annotated[list[int] | None, typer.Option(help="A client to draw; may be repeated.")] = None,
+    out: Annotated[Path, typer.Option(help="Output path: writes OUT.html and OUT.png.")] = Path("partition"),
 ) -> None:
     """Describe a config's partition in numbers, and draw the class shares of some clients."""
     import numpy as np
@@ -36,7 +35,7 @@ def show(
     from eunoe.data.statistics import label_counts, partition_numbers
     from eunoe.errors import InputError
     from eunoe.report.partition_figure import partition_figure
-    from eunoe.report.partition_html import number_lines, partition_page
+    from eunoe.report.partition_report import number_lines, partition_report
     from eunoe.runs.assembly import build_federation
 
     values = apply_settings(read_config(config) if config else {}, set_ or [])
@@ -53,7 +52,7 @@ def show(
         panels[panel] = np.concatenate([label_counts(labels, *owned, classes, k, k + 1) for k in chosen])
         notes, class_names = notes or _notes(federation), federation.data.class_names
     figure: Any = partition_figure(panels, chosen, class_names)
-    title = f"{settings.data.name}, divided by {settings.partition.name}"
+    title = f"{settings.data.name}, partitioned by {settings.partition.name}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     table.add_column("")
     for panel in lines:
@@ -63,7 +62,7 @@ def show(
     report, image = out.with_name(out.name + ".html"), out.with_name(out.name + ".png")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        report.write_text(partition_page(title, notes, lines, figure), encoding="utf-8")
+        report.write_text(partition_report(title, notes, lines, figure), encoding="utf-8")
         figure.save(str(image), scale_factor=2)
     except OSError as error:
         raise InputError(f"cannot write {out}.html and .png: {error.strerror}") from None
@@ -76,7 +75,7 @@ def show(
 
 
 def _variants(values: dict[str, Any], over: str | None) -> dict[str, dict[str, Any]]:
-    """The config's values, once for each value of what is varied, by what to call them."""
+    """The config's values for each value of the varied option, by panel title."""
     from eunoe.config.settings import apply_settings
 
     if over is None:

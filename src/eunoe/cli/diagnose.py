@@ -7,7 +7,7 @@ import typer
 
 
 def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
-    """Say in plain words what was forgotten and where, and propose what to try next as ready commands."""
+    """Explain what was forgotten and in which step, and suggest what to try next as ready-to-run commands."""
     from eunoe.records.reader import read_run
     from eunoe.runs.diagnosis import diagnose as find
 

@@ -18,7 +18,7 @@ def _group() -> None:
 @app.command("init")
 def init_folder(
     folder: Annotated[Path, typer.Argument(help="A new folder for the app, its certificates and keys.")],
-    nodes: Annotated[int, typer.Option(help="Number of nodes, each with a key of its own.")] = 3,
+    nodes: Annotated[int, typer.Option(help="Number of nodes, each with its own key.")] = 3,
     host: Annotated[
         list[str] | None,
         typer.Option(help="A name or address at which nodes reach the server; default: this machine only."),
@@ -26,7 +26,7 @@ def init_folder(
     port: Annotated[int, typer.Option(help="The server's port.")] = 8443,
     config: Annotated[Path | None, typer.Option(help="What to compute; default: a small trial.")] = None,
 ) -> None:
-    """Write a Flower app that is ready to run, with TLS and node authentication."""
+    """Write a ready-to-run Flower app with TLS and node authentication."""
     try:
         from eunoe.flower.credentials import LOOPBACK
         from eunoe.flower.init import init
@@ -35,4 +35,4 @@ def init_folder(
             f"{error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe"
         ) from None
     init(folder, nodes, [*(host or ()), *LOOPBACK], port, config)
-    typer.echo(f"{folder} is ready; run it on this machine by: python {folder / 'start.py'}")
+    typer.echo(f"{folder} is ready; run it on this machine with: python {folder / 'start.py'}")

@@ -10,14 +10,14 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _LISTED = {kind.plural: kind for kind in KINDS.values()}
-# A kind may be called by its own name or by that of its section in a config.
+# A kind may be named by itself or by its section in a config.
 _BY_NAME = {kind.key: kind for kind in KINDS.values()} | {kind.section: kind for kind in KINDS.values()}
-# Arguments that the library supplies, which are no options.
+# Arguments that the library supplies, which are not options.
 _SUPPLIED = {"model": ("shape", "classes"), "engine": ("simulation", "states")}
 
 
-def list_things(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
-    """List everything of one kind that a config can name, one line each."""
+def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
+    """List all components of one kind that a config can name, one line each."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
     from eunoe.errors import InputError, nearest
@@ -42,7 +42,7 @@ def options(
         str | None, typer.Argument(help="A section, or kind:name such as method:fedprox.")
     ] = None,
 ) -> None:
-    """Show what a config file may say, with a sentence for every field."""
+    """Show the options of a config file, with a sentence for every field."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
     from eunoe.config.schema import Config, Named
@@ -50,7 +50,7 @@ def options(
     if name is None:
         show(*_fields(Config))
     elif ":" in name:
-        _show_thing(*name.split(":", 1))
+        _show_component(*name.split(":", 1))
     else:
         section = _section(name)
         show(*_fields(section))
@@ -59,8 +59,8 @@ def options(
             typer.echo(f"names: {', '.join(there)}; for the options of one: eunoe options {name}:{there[0]}")
 
 
-def _show_thing(kind: str, name: str) -> None:
-    """The options of a named thing: its fields, or the keyword arguments of a function or a plain class."""
+def _show_component(kind: str, name: str) -> None:
+    """Show the options of a component: its fields, or the keyword arguments of a function or plain class."""
     import inspect
 
     from pydantic import BaseModel
@@ -115,7 +115,7 @@ def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:
 
 
 def _written(value: Any) -> str:
-    """A default as a config file would have it; a section by its name, if it has one."""
+    """A default as written in a config file; a section by its name, if it has one."""
     from pydantic import BaseModel
 
     from eunoe.config.toml import inline

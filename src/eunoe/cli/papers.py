@@ -1,4 +1,4 @@
-"""`eunoe papers` and `eunoe reproduce`: the papers' tables and figures, and running them again."""
+"""`eunoe papers` and `eunoe reproduce`: list and reproduce the papers' tables and figures."""
 
 import sys
 from collections.abc import Sequence
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 OUT = Path("runs/papers")
 RESULTS = Path("results")
-# What takes longer is run only if asked for twice.
+# Runs estimated to take longer need a confirmation.
 LONG = 3600
 
 Out = Annotated[Path, typer.Option(help="Folder of your runs.")]
-Stored = Annotated[Path, typer.Option(help="Folder of stored results, as the project keeps them.")]
+Stored = Annotated[Path, typer.Option(help="Folder of stored results.")]
 
 
 def papers(
-    name: Annotated[str | None, typer.Argument(help="A table or figure, to see all about it.")] = None,
+    name: Annotated[str | None, typer.Argument(help="A table or figure to show in detail.")] = None,
     out: Out = OUT,
     results: Stored = RESULTS,
 ) -> None:
-    """List every table and figure of the papers: its data, its cost, what has been run."""
+    """List every table and figure of the papers: its data, its cost, and which runs exist."""
     from eunoe.papers import all_exhibits, find_exhibit
 
     if name is not None:
@@ -44,7 +44,7 @@ def reproduce(
     scale: Annotated[
         str | None,
         typer.Option(
-            help="small: minutes on two cores; full: the paper's setting. By default small, and with "
+            help="small: minutes on two cores; full: the paper's experiment. By default small, and with "
             "--report whatever has been run."
         ),
     ] = None,
@@ -53,15 +53,17 @@ def reproduce(
         bool, typer.Option("--stand-in", help="Run on other data where the paper's are absent.")
     ] = False,
     only: Annotated[
-        str, typer.Option(help="Only the line of this name, or lines that have these words.")
+        str, typer.Option(help="Only the line of this name, or lines that contain these words.")
     ] = "",
     jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
-    rounds: Annotated[int | None, typer.Option(help="Rounds to do for now; more go on from there.")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Rounds to run for now; a later call can continue.")
+    ] = None,
     hours: Annotated[
-        float | None, typer.Option(help="Hours after which a run stops; it goes on when started again.")
+        float | None, typer.Option(help="Hours after which a run stops; started again, it continues.")
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report", help="Run nothing; show what has been run, or what is stored.")
+        bool, typer.Option("--report", help="Run nothing; show existing or stored results.")
     ] = False,
     print_config: Annotated[
         bool, typer.Option("--print-config", help="Run nothing; print the config as TOML for `eunoe run`.")
@@ -70,7 +72,7 @@ def reproduce(
     out: Out = OUT,
     results: Stored = RESULTS,
 ) -> None:
-    """Run a table or figure again, skipping what is done; print the paper's numbers, ours, the difference."""
+    """Reproduce a table or figure, skipping finished runs; print the paper's numbers, ours, and the gap."""
     from eunoe.papers import find_exhibit
     from eunoe.papers.reproduce import Limits
 
@@ -123,7 +125,7 @@ def _confirm(name: str, scale: str, seconds: float) -> None:
 
 
 def _report(exhibit: "Exhibit", scale: "Scale | None", out: Path, stored: Path) -> None:
-    """Show the runs of the user's, or those that are stored; no file is written."""
+    """Show the user's runs, or the stored ones; no file is written."""
     from eunoe.papers.exhibit import SCALES
     from eunoe.papers.found import in_folders, in_store
     from eunoe.papers.results import collect
@@ -219,7 +221,7 @@ def _show_results(results: "Results") -> None:
     exhibit, source = results.exhibit, results.exhibit.source
     small = results.scale == "small"
     scale = "SMALL SCALE, not the paper's setting: " if small else ""
-    # What a table says of the last hundred rounds holds at the paper's scale only.
+    # The table's own measure, such as a mean over the last hundred rounds, applies at full scale only.
     measured = exhibit.read_off if small else exhibit.measured
     title = f"{scale}{exhibit.name} ({source.paper}, {source.where}), {measured}"
     ours = "ours (small)" if small else "ours"
@@ -250,7 +252,7 @@ def _show_results(results: "Results") -> None:
 
 
 def _ran(exhibit: "Exhibit", scale: "Scale", out: Path, results: Path) -> str:
-    """How many runs there are, of how many; empty if there are none."""
+    """The number of existing runs, of how many; empty if there are none."""
     from eunoe.papers.found import count
 
     begun = count(exhibit, scale, out, results)
@@ -258,7 +260,7 @@ def _ran(exhibit: "Exhibit", scale: "Scale", out: Path, results: Path) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time in the unit that suits it."""
+    """Format a duration in a suitable unit."""
     for unit, size in (("d", 86_400), ("h", 3_600), ("min", 60)):
         if seconds >= size:
             return f"{seconds / size:,.0f} {unit}" if seconds >= 10 * size else f"{seconds / size:.1f} {unit}"

@@ -1,4 +1,4 @@
-"""`eunoe report`, `eunoe figures` and `eunoe watch`: what runs forgot, in a report or in files."""
+"""`eunoe report`, `eunoe figures` and `eunoe watch`: what runs forgot, as a report or as files."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-Runs = Annotated[list[Path], typer.Argument(help="Run folders, or folders that hold some.")]
+Runs = Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")]
 
 
 class Format(StrEnum):
-    """How a figure is written."""
+    """Output format of a figure."""
 
     pdf = "pdf"
     svg = "svg"
@@ -20,7 +20,7 @@ class Format(StrEnum):
 def report(
     runs: Runs, out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html")
 ) -> None:
-    """Write a report of what runs forgot: one HTML file that needs no network."""
+    """Write a report of what runs forgot: one self-contained HTML file."""
     from eunoe.records.groups import find_folders, read_runs
     from eunoe.report.html import write_report
 
@@ -29,10 +29,10 @@ def report(
 
 def figures(
     runs: Runs,
-    out: Annotated[Path, typer.Option(help="The folder to write into.")] = Path("figures"),
-    format: Annotated[Format, typer.Option(help="How to write the figures.")] = Format.pdf,
+    out: Annotated[Path, typer.Option(help="The output folder.")] = Path("figures"),
+    format: Annotated[Format, typer.Option(help="Output format.")] = Format.pdf,
 ) -> None:
-    """Write every figure of runs as a file, in sizes that fit the columns of a paper."""
+    """Write every figure of the runs as a file, sized for the columns of a paper."""
     from eunoe.records.groups import find_folders, read_runs
     from eunoe.report.export import write_figures
 
@@ -42,11 +42,11 @@ def figures(
 
 def watch(
     runs: Runs,
-    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 takes a free one.")] = 8765,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8765,
 ) -> None:
-    """Serve the report on this machine only, and bring it up to date as rounds finish; Ctrl-C ends it."""
+    """Serve the report on localhost only and update it as rounds finish; stop with Ctrl-C."""
     from eunoe.report.live import serve
 
     with serve(runs, port) as server:
-        print(f"watching at http://127.0.0.1:{server.server_port}/ (Ctrl-C ends it)", flush=True)
+        print(f"watching at http://127.0.0.1:{server.server_port}/ (stop with Ctrl-C)", flush=True)
         server.serve_forever()

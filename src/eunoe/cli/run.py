@@ -1,4 +1,4 @@
-"""`eunoe run`: start a run, or go on with one."""
+"""`eunoe run`: start or resume a run."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -7,22 +7,21 @@ import typer
 
 
 def run(
-    config: Annotated[
-        Path | None, typer.Argument(help="A config file; without one the defaults run.")
-    ] = None,
+    config: Annotated[Path | None, typer.Argument(help="A config file; if omitted, the defaults.")] = None,
     set_: Annotated[
-        list[str] | None, typer.Option("--set", help="A setting such as training.lr=0.1; may be repeated.")
+        list[str] | None,
+        typer.Option("--set", help="Override an option, such as training.lr=0.1; may be repeated."),
     ] = None,
     engine: Annotated[str | None, typer.Option(help="serial, process, vectorized or ray.")] = None,
     workers: Annotated[int | None, typer.Option(help="Worker processes.")] = None,
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one in runs/.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")
     ] = True,
 ) -> None:
-    """Train a federation. `eunoe options` shows what a config file may say."""
+    """Train a federation. `eunoe options` shows the options of a config file."""
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
@@ -39,7 +38,7 @@ def run(
     ]
     if resume is not None:
         if config is not None or out is not None:
-            raise InputError("--resume goes on with a run as it is: leave out the config file and --out")
+            raise InputError("--resume continues a run in its folder: leave out the config file and --out")
         values = read_run_config(resume)
         folder = resume
     else:
@@ -62,7 +61,7 @@ def run(
                 done = runs.run(checked, out=folder, on_round=on_round, progress=False)
         except KeyboardInterrupt:
             bars.console.print(
-                f"interrupted; go on with: eunoe run --resume {folder}", markup=False, highlight=False
+                f"interrupted; resume with: eunoe run --resume {folder}", markup=False, highlight=False
             )
             raise
     table = Comparison([done.read]).table(MAIN)
@@ -75,7 +74,7 @@ def run(
 
 
 def new_folder(title: str, seed: int) -> Path:
-    """A folder in runs/ that is not there yet."""
+    """The path of a new folder in runs/."""
     from eunoe.runs.sweep import folder_name
 
     base = Path("runs") / f"{folder_name(title)}-seed-{seed}"

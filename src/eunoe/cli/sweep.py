@@ -1,4 +1,4 @@
-"""`eunoe sweep`: the product of settings and seeds, or the search for one number."""
+"""`eunoe sweep`: runs over a product of settings and seeds, or a search for one hyper-parameter."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,20 +10,20 @@ def sweep(
     config: Annotated[Path, typer.Argument(help="The config file that all runs share.")],
     over: Annotated[
         list[str] | None,
-        typer.Option(help="Values of a setting, such as loss.name=ce,tce,wsm; may be repeated."),
+        typer.Option(help="Values of an option, such as loss.name=ce,tce,wsm; may be repeated."),
     ] = None,
     seeds: Annotated[
         str | None, typer.Option(help="Seeds, separated by commas; by default the config's.")
     ] = None,
     search: Annotated[
         str | None,
-        typer.Option(help="A number to search from a start, such as training.lr=0.01: x10, then x2."),
+        typer.Option(help="A number to tune from a start value, such as training.lr=0.01: x10, then x2."),
     ] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", help="A setting of all runs.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep; by default runs/<config>.")] = None,
-    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 1,
+    jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,
 ) -> None:
-    """Run the product of settings; what is finished is skipped, what was begun goes on."""
+    """Run the product of settings; finished runs are skipped, unfinished ones are resumed."""
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
@@ -61,17 +61,17 @@ def read_seeds(text: str) -> list[int]:
     try:
         return [int(seed) for seed in text.split(",")]
     except ValueError:
-        raise InputError(f"--seeds {text!r} are no whole numbers separated by commas") from None
+        raise InputError(f"--seeds {text!r} must be integers separated by commas") from None
 
 
 def read_over(setting: str) -> tuple[str, list[str]]:
-    """A setting and the texts of its values, as in loss.name=ce,wsm."""
+    """An option and the texts of its values, as in loss.name=ce,wsm."""
     from eunoe.errors import InputError
 
     path, _, text = (part.strip() for part in setting.partition("="))
     items = [item.strip() for item in split_values(text)]
     if not path or not all(items):
-        raise InputError(f"--over {setting!r} must be a setting and its values: part.option=x,y")
+        raise InputError(f"--over {setting!r} must be an option and its values: section.option=x,y")
     return path, items
 
 
@@ -88,7 +88,7 @@ def _read_search(setting: str, alone: bool) -> tuple[str, float]:
 
 
 def split_values(text: str) -> list[str]:
-    """Values separated by commas that stand outside brackets and quotes."""
+    """Split at commas outside brackets and quotes."""
     parts, depth, quoted = [""], 0, False
     for character in text:
         if character == '"':

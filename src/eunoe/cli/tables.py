@@ -1,4 +1,4 @@
-"""Tables on the terminal."""
+"""Tables printed to the terminal."""
 
 from collections.abc import Iterator, Sequence
 
@@ -8,18 +8,18 @@ from rich.text import Text
 
 from eunoe.records.tables import Table
 
-# What a table takes besides its cells: for each column a line and a space on either side.
+# Extra width per column: a border line and a space on either side.
 BORDER = 3
-# How narrow the first column may get before the others go on in a further table.
+# The least width of the first column before the other columns move to another table.
 NARROW = 20
 
 
 def show(
     headings: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None, note: str | None = None
 ) -> None:
-    """Print a table; text columns left, numbers right and never cut.
+    """Print a table; text columns left-aligned, numbers right-aligned and never cut.
 
-    What does not fit goes on in further tables. Without a terminal a table is as wide as it needs to be.
+    Columns that do not fit are printed as further tables. Without a terminal a table is as wide as needed.
     """
     table, console = Table(headings, rows), Console()
     if not console.is_terminal:
@@ -43,7 +43,7 @@ def show(
 
 
 def _fitting(table: Table, width: int) -> Iterator[Table]:
-    """The table in parts that fit, each with the first column."""
+    """Split the table into parts that fit, each with the first column."""
     first = min(_width(table, 0), NARROW) + BORDER + 1
     used, columns = first, [0]
     for at in range(1, len(table.headings)):

@@ -1,1 +1,1 @@
-"""The configuration of a run: its schema, its values, and the registry of named things."""
+"""The configuration of a run: its schema, its values, and the registry of named components."""

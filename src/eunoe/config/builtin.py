@@ -1,4 +1,4 @@
-"""The kinds of named things and the names that are built in.
+"""The kinds of named components and the built-in names.
 
 Adding a name is one line here; adding a kind is one entry of KINDS.
 """
@@ -10,12 +10,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of thing that a config names.
+    """A kind of component that a config names.
 
     `key` is its name in code and in entry points (`eunoe.<key>`), `label` its name in messages, `section` the
-    part of a config that names one, `plural` what `eunoe list` calls all of them. A class of the user's own
-    must derive from `base`, so that nothing else is called by naming it; without a base any class or function
-    will do.
+    part of a config that names one, `plural` what `eunoe list` calls all of them. A user's own class
+    must derive from `base`, so that naming it cannot call anything else; without a base any class or function
+    is accepted.
     """
 
     key: str

@@ -23,7 +23,7 @@ class Split(Options):
 
 
 class Public(Options):
-    """How many samples are public and how they are chosen; give one of share, count and groups."""
+    """How many samples are public and how they are chosen; set one of share, count and groups."""
 
     share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that is public.")
     count: int | None = Field(None, ge=1, description="Number of public samples, in place of a share.")
@@ -41,20 +41,20 @@ class Public(Options):
     @model_validator(mode="after")
     def _one_way(self) -> "Public":
         if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
-            raise ValueError("give only one of share, count and groups")
+            raise ValueError("set only one of share, count and groups")
         if self.groups is not None and (self.balanced or self.alpha is not None):
-            raise ValueError("the classes of whole groups are as they are; give a share or a count")
+            raise ValueError("balanced and alpha do not apply to whole groups; set a share or a count")
         if self.balanced and self.alpha is not None:
-            raise ValueError("give only one of balanced and alpha")
+            raise ValueError("set only one of balanced and alpha")
         if (self.balanced or self.alpha is not None) and not self.sized:
-            raise ValueError("balanced and alpha say how samples are chosen; give a share or a count too")
+            raise ValueError("balanced and alpha choose among samples; set a share or a count too")
         if self.min_size > 1 and self.groups is None:
-            raise ValueError("min_size is the least size of a public group; give a number of groups too")
+            raise ValueError("min_size is the least size of a public group; set groups too")
         return self
 
     @property
     def sized(self) -> bool:
-        """Whether it is said how many samples are public."""
+        """Whether the number of public samples is set."""
         return self.share > 0 or self.count is not None or self.groups is not None
 
 
@@ -92,5 +92,5 @@ class Augment(Options):
 
     @property
     def active(self) -> bool:
-        """Whether anything is changed at all."""
+        """Whether any augmentation is on."""
         return bool(self.crop_padding or self.flip or self.cutout)

@@ -1,11 +1,11 @@
-"""Nested values of a config, before they are checked, put over one another."""
+"""Merging nested config values before they are validated."""
 
 from collections.abc import Mapping
 from typing import Any
 
 
 def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with changes put over them; a section that has a `name` replaces the one before."""
+    """The values with changes merged in; a section that has a `name` replaces the earlier one."""
     merged = dict(base)
     for change in changes:
         for key, value in change.items():

@@ -1,4 +1,4 @@
-"""What pydantic found wrong, in one line and in the words of a config file."""
+"""Pydantic's validation errors in one line and in the terms of a config file."""
 
 import re
 from typing import Any, get_args
@@ -7,10 +7,10 @@ from pydantic import BaseModel, ValidationError
 
 from eunoe.errors import nearest
 
-# What pydantic adds to the place of an error where a field may be one of several types.
+# What pydantic adds to the location of an error if a field may be one of several types.
 _UNION_MEMBER = re.compile(r"int|float|str|bool|(tuple|list|constrained-|function-|literal).*")
 
-# What pydantic says of Python's types, as a config file knows them.
+# Pydantic's messages about Python types, in the terms of a config file.
 _SECTION, _LIST = "input should be a section of options", "input should be a list"
 _IN_A_FILE = {
     "model_type": _SECTION,
@@ -23,7 +23,7 @@ _IN_A_FILE = {
 
 
 def explain(error: ValidationError) -> str:
-    """The first thing that pydantic found wrong, in one line."""
+    """The first validation error, in one line."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
     kind = " ".join([first["type"], *([first["ctx"]["class"]] if first["type"] == "is_instance_of" else ())])
@@ -33,15 +33,15 @@ def explain(error: ValidationError) -> str:
 
 
 def explain_in(model: type[BaseModel], error: ValidationError) -> str:
-    """The same for a config with sections; of an unknown key it says the nearest known one."""
-    # A misspelled key often leaves another one missing: the former is what went wrong.
+    """The same for a config with sections; for an unknown key, with the nearest known one."""
+    # A misspelled key often leaves another one missing: the former is the cause.
     unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
     if unknown is None:
         return explain(error)
     *parents, key = (str(part) for part in unknown["loc"])
     section = model
     for parent in parents:
-        # A number is a place in a list.
+        # A number is an index in a list.
         if parent in section.model_fields:
             section = next(iter(sections_of(section.model_fields[parent].annotation)), section)
     where = f" in [{'.'.join(parents)}]" if parents else ""

@@ -1,8 +1,12 @@
 """The base of every group of options: frozen, validated, unknown keys refused."""
 
-from typing import Annotated, Any, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+
+from eunoe.config.messages import explain
+from eunoe.errors import InputError
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
 
@@ -15,12 +19,20 @@ class Options(BaseModel):
     @field_validator("*", mode="before")
     @classmethod
     def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """To pydantic true is 1, which is hardly what was meant."""
+        """Refuse booleans, which pydantic would accept as 0 or 1."""
         if isinstance(value, bool) and info.field_name:
             annotation = cls.model_fields[info.field_name].annotation
             if not _mentions(annotation, bool) and _mentions(annotation, int, float):
                 raise ValueError(f"it must be a number, not {str(value).lower()}")
         return value
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any], where: str) -> Self:
+        """Validate values from outside a config; an error starts with where they come from."""
+        try:
+            return cls.model_validate(dict(values))
+        except ValidationError as error:
+            raise InputError(f"{where}: {explain(error)}") from None
 
 
 def _mentions(annotation: Any, *kinds: type) -> bool:

@@ -1,4 +1,4 @@
-"""Paths in a config: which names are paths, and how they hold in any folder."""
+"""Paths in a config: which names are paths, and making them absolute."""
 
 import os
 from collections.abc import Mapping
@@ -7,17 +7,17 @@ from typing import Any
 
 
 def path_kind(name: str) -> tuple[str, str]:
-    """The data set that reads what lies at this path, and its option for it; empty for other names."""
+    """The data set that reads this path, and its option for the path; empty for other names."""
     if name.endswith(".npz"):
         return "npz", "path"
-    # A plain word is a name even if a folder of that name lies here; ./word is the folder.
+    # A plain word is a name even if a folder of that name exists; ./word is the folder.
     if Path(name).expanduser().is_dir() and ("/" in name or "\\" in name or name in (".", "..")):
         return "folder", "path"
     return "", ""
 
 
 def placed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with absolute paths of data and of what a model starts from, which hold in any folder."""
+    """The values with absolute paths of data and initial weights, valid from any folder."""
     result = {**values, **{key: _placed(values[key]) for key in ("data", "model") if key in values}}
     if isinstance(public := values.get("public"), Mapping) and "data" in public:
         result["public"] = {**public, "data": _placed(public["data"])}
@@ -29,7 +29,7 @@ def _placed(section: Any) -> Any:
         return _absolute(section) if path_kind(section)[0] else section
     if not isinstance(section, Mapping):
         return section
-    # The `path` of a data set of the user's own code may be an address.
+    # The `path` option of a user's own data set may be a URL.
     files = {
         key: _absolute(value)
         for key in ("path", "start_from")

@@ -1,4 +1,4 @@
-"""The rounds at which clients' models are looked at, by which metric and on which data."""
+"""Probes: in which rounds clients' models are measured, by which metric and on which data."""
 
 from typing import Annotated, Literal
 
@@ -27,10 +27,10 @@ class Probe(Options):
         "where a validation part has under 30 samples.",
     )
     samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set it uses.")
-    models: int = Field(10, ge=1, description="Local models looked at in a round, at most.")
+    models: int = Field(10, ge=1, description="Maximum number of local models measured in a round.")
 
     def due(self, round: int, rounds: int) -> bool:
-        """Whether the probe looks at a round of a run with so many rounds."""
+        """Whether the probe is due in a round of a run with this many rounds."""
         fractions = {max(1, int(fraction * rounds + 0.5)) for fraction in self.at}
         return round in self.rounds or round in fractions or bool(self.every and round % self.every == 0)
 

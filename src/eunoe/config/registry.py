@@ -1,6 +1,6 @@
-"""Named things: methods, losses, server optimizers, models, data, partitions, engines, metrics, trackers.
+"""Registry of named components: methods, losses, models, data sets, engines, metrics and so on.
 
-A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
+A component is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. A config names it by a built-in name, by an installed entry point of the group
 `eunoe.<kind>`, or as `package.module:name`; it is imported only when it is used.
 """
@@ -19,11 +19,11 @@ from eunoe.config.builtin import KINDS, PRESETS, Kind
 from eunoe.config.messages import explain
 from eunoe.errors import InputError, nearest
 
-Thing = Callable[..., Any]
+Component = Callable[..., Any]
 
 
 def kinds() -> list[str]:
-    """The keys of the kinds of things that have names."""
+    """The keys of the kinds of named components."""
     return list(KINDS)
 
 
@@ -56,8 +56,8 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, "method": {"name": "fedavg", **own}, "server_optimizer": {**preset, **rest}}
 
 
-def find(kind: str, name: str) -> Thing:
-    """The thing of this name; for a name such as fedadam, its server optimizer."""
+def find(kind: str, name: str) -> Component:
+    """The component of this name; for a name such as fedadam, its server optimizer."""
     if kind == "method" and name in PRESETS:
         kind, name = "server_optimizer", PRESETS[name]["name"]
     of = KINDS[kind]
@@ -74,17 +74,17 @@ def find(kind: str, name: str) -> Thing:
     )
 
 
-def options(thing: Thing) -> dict[str, inspect.Parameter]:
-    """The keyword parameters of a thing."""
-    parameters = inspect.signature(thing).parameters
+def options(component: Component) -> dict[str, inspect.Parameter]:
+    """The keyword parameters of a component."""
+    parameters = inspect.signature(component).parameters
     return {name: p for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 
 def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> Any:
-    """Make the thing of this name from the options given, plus those of `supplied` that it takes."""
-    thing, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
-    known = options(thing)
-    free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(thing).parameters.values())
+    """Build the component of this name from its options, plus those of `supplied` that it accepts."""
+    component, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
+    known = options(component)
+    free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(component).parameters.values())
     for key in given:
         if key in supplied or (key not in known and not free):
             mine = set(known) - set(supplied)
@@ -98,20 +98,20 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
     if missing:
         raise InputError(f"{what} needs the option {missing[0]!r}")
     try:
-        if isinstance(thing, type) and issubclass(thing, BaseModel):
-            return thing(**arguments)
-        if isinstance(thing, type):
-            maker = thing.__init__  # type: ignore[misc]
-            return thing(**{**arguments, **_checked(maker, dict(given), what)})
-        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(thing)(**arguments)
+        if isinstance(component, type) and issubclass(component, BaseModel):
+            return component(**arguments)
+        if isinstance(component, type):
+            maker = component.__init__  # type: ignore[misc]
+            return component(**{**arguments, **_checked(maker, dict(given), what)})
+        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(component)(**arguments)
     except ValidationError as error:
         raise InputError(f"{what}: {explain(error)}") from None
 
 
 def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
-    """The options given, completed by the thing's own defaults, so that a config repeats a run for ever.
+    """The options completed by the component's own defaults, so that a stored config repeats the run exactly.
 
-    A default that a config file cannot say (a class, say) is left out.
+    A default that a config file cannot express (such as a class) is left out.
     """
     full = {}
     for key, parameter in options(find(kind, name)).items():
@@ -123,7 +123,7 @@ def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[
 
 
 def summary(kind: str, name: str) -> str:
-    """The first line of a thing's docstring."""
+    """The first line of a component's docstring."""
     if kind == "method" and name in PRESETS:
         preset = PRESETS[name]
         given = "".join(f", {key} = {value}" for key, value in preset.items() if key != "name")
@@ -132,7 +132,7 @@ def summary(kind: str, name: str) -> str:
 
 
 def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) -> dict[str, Any]:
-    """The arguments of a class that is no pydantic model, checked and converted by its annotations."""
+    """The arguments of a class that is not a pydantic model, validated by its annotations."""
     hints = {name: p.annotation for name, p in inspect.signature(maker, eval_str=True).parameters.items()}
     checked = {}
     for key, value in arguments.items():
@@ -153,32 +153,32 @@ def _installed(kind: str) -> Iterable[Any]:
     return entry_points(group=f"eunoe.{kind}")
 
 
-def _derived(kind: Kind, name: str, thing: Thing) -> Thing:
-    """The thing, if it derives from the base of its kind."""
+def _derived(kind: Kind, name: str, component: Component) -> Component:
+    """The component, checked to derive from the base of its kind."""
     if kind.base is not None:
         base = _load(kind, kind.base)
-        if not (isinstance(thing, type) and isinstance(base, type) and issubclass(thing, base)):
+        if not (isinstance(component, type) and isinstance(base, type) and issubclass(component, base)):
             raise InputError(
                 f"{kind.label} {name!r} must be a class that derives from {kind.base.replace(':', '.')}"
             )
-    return thing
+    return component
 
 
-def _load(kind: Kind, path: str) -> Thing:
+def _load(kind: Kind, path: str) -> Component:
     module_name, _, attribute = path.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise InputError(f"{path!r} names no {kind.label}; your own is named as package.module:name")
     here = str(Path.cwd())
     if here not in sys.path:
-        # A user's own file beside the config is found as it would be by `python -m`.
+        # A user's own file in the working directory is found as with `python -m`.
         sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise InputError(f"no module {module_name!r} to take the {kind.label} {path!r} from") from None
-    thing = getattr(module, attribute, None)
-    if not callable(thing):
+        raise InputError(f"no module {module_name!r} to import the {kind.label} {path!r} from") from None
+    component = getattr(module, attribute, None)
+    if not callable(component):
         raise InputError(f"module {module_name!r} has no class or function called {attribute!r}")
-    return thing  # type: ignore[no-any-return]
+    return component  # type: ignore[no-any-return]

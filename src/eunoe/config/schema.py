@@ -1,4 +1,4 @@
-"""The configuration of a run: what is in config.toml, checked, with a sentence for every field."""
+"""The configuration of a run: the validated contents of config.toml, with a description per field."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -25,7 +25,7 @@ from eunoe.errors import InputError
 
 
 class Named(BaseModel):
-    """A named thing with its options, as in `method = {name = "fedprox", mu = 0.1}`."""
+    """A named component with its options, as in `method = {name = "fedprox", mu = 0.1}`."""
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
@@ -40,7 +40,7 @@ class Model(Named):
     """The model, and the file it starts from."""
 
     start_from: str | None = Field(None, description="A state_dict file (.safetensors or .pt) to start from.")
-    partial: bool = Field(False, description="Take from that file what fits and leave the rest.")
+    partial: bool = Field(False, description="Load the entries of that file that fit and ignore the rest.")
     head: bool = Field(False, description="Add a projection head before the classifier, as MOON has it.")
     classifier: Literal["trained", "frozen", "etf"] = Field(
         "trained", description="Train the classifier, freeze it at its start, or fix it to a simplex ETF."
@@ -100,7 +100,7 @@ class Stop(Options):
 
 
 class Config(Options):
-    """Everything that decides a run."""
+    """The complete configuration of a run."""
 
     name: str = Field("", description="A name for tables and figures; by default made from loss and method.")
     seed: int = Field(0, ge=0, description="The source of every random number.")
@@ -125,10 +125,10 @@ class Config(Options):
     )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(
-        (), description="What is measured of evaluated models besides accuracy, loss and forgetting."
+        (), description="Metrics of evaluated models besides accuracy, loss and forgetting."
     )
-    probes: tuple[Probe, ...] = Field(STANDARD, description="What is measured of forgetting, and when.")
-    track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are handed to.")
+    probes: tuple[Probe, ...] = Field(STANDARD, description="Metrics of clients' models, and their rounds.")
+    track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are sent to.")
     stop: Stop = Field(Stop(), description="What ends the run early.")
     engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")
     checkpoint_seconds: Finite = Field(
@@ -145,7 +145,7 @@ class Config(Options):
     )
     @classmethod
     def _complete(cls, value: Any, info: ValidationInfo) -> Any:
-        """A name may stand alone; options without a name are those of the default thing."""
+        """A name may stand alone; options without a name are those of the default component."""
         if isinstance(value, str):
             return {"name": value}
         if isinstance(value, dict) and "name" not in value and info.field_name:
@@ -188,18 +188,18 @@ class Config(Options):
 
     @property
     def title(self) -> str:
-        """The run's name, or what it does."""
+        """The run's name, or its method and loss."""
         step = "" if self.server_optimizer.name == "sgd" else f" + {self.server_optimizer.name}"
         mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
         return self.name or f"{self.method.name}{step}{mask} · {self.loss.name}"
 
 
-# What may differ when a run is resumed: none of it changes what a round computes.
+# Options that may change when a run is resumed: none of them affects what a round computes.
 RESUMABLE = {"name", "rounds", "metrics", "probes", "track", "stop", "engine", "checkpoint_seconds"}
 
 
 def make_config(values: Mapping[str, Any]) -> Config:
-    """A validated config from nested values; what is wrong is one line of an InputError."""
+    """Validate nested values into a config; an error is an InputError of one line."""
     try:
         return Config.model_validate(_plain(values))
     except ValidationError as error:
@@ -207,7 +207,7 @@ def make_config(values: Mapping[str, Any]) -> Config:
 
 
 def _plain(value: Any) -> Any:
-    """Values without NumPy's own numbers and without paths, which no file could hold as they are."""
+    """Values with NumPy numbers and paths converted to plain types."""
     if isinstance(value, Mapping):
         return {key: _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):

@@ -27,13 +27,13 @@ def read_config(path: Path) -> dict[str, Any]:
 def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     """Values with `a.b=c` settings on top; c is read as TOML, or else as text.
 
-    Setting a `name` to another one drops the options of what was named before.
+    Setting a `name` to another one drops the options of the earlier component.
     """
     result = _copy(values)
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
-            raise InputError(f"{setting!r} is not a setting; write it as part.option=value")
+            raise InputError(f"{setting!r} is not a setting; write it as section.option=value")
         *parents, last = path.strip().split(".")
         place = result
         for parent in parents:

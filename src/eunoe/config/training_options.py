@@ -36,7 +36,7 @@ class Training(Options):
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
-        description="Clients from whom the loss learns nothing (one class only, under tce or wsm): "
+        description="Clients from which the loss learns nothing (one class only, under tce or wsm): "
         "train like any other, train without weight decay, or are skipped.",
     )
 

@@ -140,7 +140,7 @@ class FlatModel:
     ) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits; at the module's own parameters if None is given."""
         if self._both is None:
-            raise InputError("this model exposes no features: it must give `classifier(features(x))`")
+            raise InputError("this model exposes no features: it must compute `classifier(features(x))`")
         if parameters is None:
             return self._both(x)  # type: ignore[no-any-return]
         named = self._named(parameters, float_buffers, int_buffers)
@@ -221,7 +221,7 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
     """Load a state_dict file (.safetensors, or written by torch.save) into a module.
 
     Returns the names that the file does not have. Missing or unexpected names and other shapes are refused
-    unless `partial` is set, which loads what fits (a backbone, say).
+    unless `partial` is set, which loads what fits, such as a backbone.
     """
     try:
         state: Any = (
@@ -231,7 +231,7 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
         )
     except FileNotFoundError:
         raise InputError(f"there is no file {path} to start the model from") from None
-    except Exception as error:
+    except Exception as error:  # Both loaders raise errors of many types.
         raise InputError(f"{path} is not a state_dict file that can be read: {error}") from None
     if not isinstance(state, dict):
         raise InputError(f"{path} is not a state_dict file: it holds a {type(state).__name__}")

@@ -1,6 +1,6 @@
-"""Data sets, partitions and the federation made of them, and what the author of another one imports.
+"""Data sets, partitions and the federation built from them, and the base classes for your own.
 
-A data set of one's own is a function that returns a `DataSet`; a partition derives from `Partition`.
+Your own data set is a function that returns a `DataSet`; a partition derives from `Partition`.
 """
 
 from eunoe.data.arrays import from_arrays as from_arrays

@@ -15,9 +15,9 @@ Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 Labels = NDArray[np.int64]
 
-# torch computes with these; uint16 and its kin exist in torch but can do next to nothing.
+# Types that torch computes with; uint16 and other unsigned types have hardly any operations.
 _INPUT_TYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"}
-# Enough to know two moments of a channel to three digits, few enough to take no time.
+# Enough samples for two moments of a channel to three digits, few enough to be fast.
 _MEASURED_SAMPLES = 4096
 
 
@@ -35,7 +35,7 @@ def from_arrays(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> DataSet:
-    """A data set of the user's own arrays or tensors, which are not copied.
+    """A data set from the user's own arrays or tensors, which are not copied.
 
     Inputs keep their type; images as bytes are [n, H, W] or [n, H, W, channels]. Labels are integers
     0..classes-1. `writer_*` says which client each sample belongs to (integers or strings). Without
@@ -55,7 +55,7 @@ def from_arrays(
     if class_names is not None and len(class_names) != classes:
         raise InputError(f"{name}: {len(class_names)} class names for {classes} classes; one each is needed")
     if (mean is None) != (std is None):
-        raise InputError(f"{name}: give both mean and std, or neither")
+        raise InputError(f"{name}: pass both mean and std, or neither")
     if mean is None and train.dtype == np.uint8:
         mean, std = moments(train)
     writers = _writers(name, writer_train, writer_test, len(train), len(test))
@@ -73,7 +73,7 @@ def from_arrays(
 
 
 def stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Array]:
-    """The inputs and labels of a torch Dataset of (input, label) pairs, each asked for once.
+    """The inputs and labels of a torch Dataset of (input, label) pairs, each read once.
 
     Inputs may be tensors, arrays or Pillow images.
     """
@@ -98,7 +98,7 @@ def set_aside(
     tested = round(share * len(x))
     if not 0 < tested < len(x):
         raise InputError(
-            f"a share of {share:g} of {len(x)} samples sets {tested} aside; some must be left on both sides"
+            f"a share of {share:g} of {len(x)} samples sets {tested} aside; both parts need some"
         )
     rows = rng.permutation(len(x))
     test, train = np.sort(rows[:tested]), np.sort(rows[tested:])
@@ -115,7 +115,7 @@ def moments(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
 
 
 def number_ids(*parts: Array) -> list[Labels]:
-    """Ids of any kind as numbers 0, 1, ... in sorted order, the same number for the same id in all parts."""
+    """Map ids of any kind to 0, 1, ... in sorted order, consistently across parts."""
     _, numbers = np.unique(np.concatenate(parts), return_inverse=True)
     return np.split(numbers.astype(np.int64), np.cumsum([len(part) for part in parts])[:-1])
 
@@ -169,12 +169,10 @@ def one_label_each(x: Array, y: Labels, inputs: str, labels: str) -> None:
 def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
     low, high = min(int(y.min()) for y in labels), max(int(y.max()) for y in labels)
     if low < 0:
-        raise InputError(f"{name}: there is the label {low}; labels must be integers from 0")
+        raise InputError(f"{name}: found label {low}; labels must be integers from 0")
     if classes is not None:
         if high >= classes:
-            raise InputError(
-                f"{name}: there is the label {high}; {classes} classes have labels 0..{classes - 1}"
-            )
+            raise InputError(f"{name}: found label {high}; {classes} classes have labels 0..{classes - 1}")
         return classes
     # Sorting, not counting: a label of 10^12 must give this error, not run out of memory.
     present = np.unique(np.concatenate([np.unique(y) for y in labels]))
@@ -182,10 +180,10 @@ def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
         missing = int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0])
         raise InputError(
             f"{name}: labels go up to {high} but {missing} never occurs; number them 0..C-1, "
-            "or give classes if some are absent on purpose"
+            "or set classes if some are absent on purpose"
         )
     if high == 0:
-        raise InputError(f"{name}: every label is 0; there must be two classes or more to tell apart")
+        raise InputError(f"{name}: every label is 0; there must be at least two classes")
     return high + 1
 
 
@@ -206,7 +204,7 @@ def _writers(
 
 
 def _array(value: Any, what: str) -> Array:
-    """Anything that is an array, a tensor or nested lists, as an array."""
+    """Convert an array, a tensor or nested lists to an array."""
     try:
         if isinstance(value, Tensor):
             return value.detach().cpu().numpy()
@@ -226,7 +224,7 @@ def _held(array: Array) -> str:
 
 
 def _tensor(array: Array) -> Tensor:
-    """A tensor on the same memory; torch takes neither foreign byte orders nor read-only arrays."""
+    """A tensor on the same memory; torch supports neither foreign byte orders nor read-only arrays."""
     if not array.dtype.isnative or not array.flags.writeable or any(step < 0 for step in array.strides):
         array = np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
     return torch.from_numpy(array)

@@ -41,12 +41,12 @@ def fashion_mnist(*, revision: str | None = None) -> DataSet:
 
 
 def cifar10(*, revision: str | None = None) -> DataSet:
-    """CIFAR-10: 32 x 32 color photographs of 10 things, 50,000 to train on, 10,000 to test."""
+    """CIFAR-10: 32 x 32 color photographs in 10 classes, 50,000 to train on, 10,000 to test."""
     return load_named("cifar10", revision)
 
 
 def cifar100(*, revision: str | None = None) -> DataSet:
-    """CIFAR-100: 32 x 32 color photographs of 100 things, 50,000 to train on, 10,000 to test."""
+    """CIFAR-100: 32 x 32 color photographs in 100 classes, 50,000 to train on, 10,000 to test."""
     return load_named("cifar100", revision)
 
 
@@ -70,9 +70,9 @@ def omniglot() -> DataSet:
 
 
 def load_named(name: str, revision: str | None = None) -> DataSet:
-    """A built-in data set that is kept as a file; downloaded first if it is missing.
+    """Load a built-in data set from its file, which is downloaded if missing.
 
-    `revision` is a branch or commit of the hub; a file downloaded at another one is refused.
+    `revision` is a branch or commit of the hub; a file from another one is refused.
     """
     spec, path = spec_of(name), path_of(name)
     if not path.exists():
@@ -82,7 +82,7 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
     if revision is not None and revision not in got:
         raise InputError(
             f"{path} is {' = '.join(got) or 'of no known revision'}, not {revision}; "
-            f"replace it by: eunoe data fetch {name} --revision {revision} --force"
+            f"replace it with: eunoe data fetch {name} --revision {revision} --force"
         )
     arrays = read_npz(path)
     data = dataset_of(
@@ -135,7 +135,7 @@ def _digits_table() -> Array:
 
 
 def spec_of(name: str) -> DataSetSpec:
-    """The specification of a data set that is kept as a file."""
+    """The specification of a data set that is stored as a file."""
     if name == "digits":
         raise InputError("digits comes with scikit-learn; there is nothing to fetch")
     if name not in SPECS:
@@ -144,7 +144,7 @@ def spec_of(name: str) -> DataSetSpec:
 
 
 def path_of(name: str) -> Path:
-    """Where a named data set is kept."""
+    """The file of a built-in data set."""
     return hub.data_folder() / f"{name}.npz"
 
 

@@ -1,13 +1,12 @@
 """The catalog of data sets: which are built in, and which are in the data folder."""
 
-import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from eunoe.data.builtin import digits, fetch_named, load_named, path_of, spec_of
-from eunoe.data.samples import DataSet
+from eunoe.data.samples import checksum
 from eunoe.data.sources.hub import Hub, data_folder, read_record
 from eunoe.data.sources.npz import npz
 from eunoe.data.specs import SPECS
@@ -19,7 +18,7 @@ class Entry:
     """A data set in the catalog; `path` is None where there is no file, `problem` is why it is unusable.
 
     `sha256` is that of the arrays x_train, y_train, x_test, y_test one after the other; `official` says
-    whether it is the known one, where one is spec.
+    whether it equals the one in the specification, if there is one.
     """
 
     name: str
@@ -57,7 +56,7 @@ def entry(name: str) -> Entry:
 
 
 def fetch(name: str, *, revision: str | None = None, force: bool = False, client: Hub | None = None) -> Entry:
-    """Download a built-in data set unless it is there already (or `force` is given)."""
+    """Download a built-in data set unless it exists (or `force` is set)."""
     spec_of(name)
     if force or not path_of(name).exists():
         fetch_named(name, revision=revision, client=client)
@@ -66,22 +65,13 @@ def fetch(name: str, *, revision: str | None = None, force: bool = False, client
     return entry(name)
 
 
-def checksum(data: DataSet) -> str:
-    """The SHA-256 of a data set's inputs and labels, the same however it is stored."""
-    digest = hashlib.sha256()
-    for samples in (data.train, data.test):
-        digest.update(samples.x.contiguous().numpy().data)
-        digest.update(samples.y.contiguous().numpy().data)
-    return digest.hexdigest()
-
-
 def _described(name: str, path: Path | None) -> Entry:
     try:
         data = digits() if path is None else load_named(name) if name in SPECS else npz(path)
     except InputError as error:
         return Entry(name, path, True, problem=str(error))
     official = SPECS[name].sha256 if name in SPECS else None
-    sha256 = checksum(data)
+    sha256 = checksum(data.train, data.test)
     return Entry(
         name,
         path,

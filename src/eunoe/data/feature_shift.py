@@ -1,8 +1,8 @@
-"""Clients whose inputs look different: noise, rotation or contrast of each client's own.
+"""Feature shift: noise, rotation or contrast specific to each client.
 
-It moves no samples, so it goes on top of any partition: a difference between clients that remedies
-for label skew cannot cure. The change is the same for all of a client's samples, in training and in
-testing, and follows from the seed and the client alone.
+It moves no samples, so it combines with any partition: a difference between clients that remedies
+for label skew cannot fix. The change is the same for all of a client's samples, in training and in
+testing, and depends on the seed and the client only.
 """
 
 import math
@@ -45,12 +45,12 @@ def client_shift(options: FeatureShift, seed: int, client: int) -> Shift:
 
 
 def _rotate(x: Tensor, angle: float) -> Tensor:
-    """Images [B, channels, H, W] turned by an angle, counter-clockwise."""
+    """Rotate images [B, C, H, W] counter-clockwise."""
     if x.ndim != 4:
         raise InputError(f"only images [channels, H, W] can be rotated, not samples {tuple(x.shape[1:])}")
     height, width = x.shape[2:]
     sine, cosine = math.sin(angle), math.cos(angle)
-    # Coordinates run from -1 to 1 along both sides, so a turn must know how long the sides are.
+    # Coordinates run from -1 to 1 along both sides, so a rotation must account for the aspect ratio.
     turn = torch.tensor([[cosine, -sine * height / width, 0], [sine * width / height, cosine, 0]]).to(x)
     grid = affine_grid(turn.expand(len(x), 2, 3), list(x.shape), align_corners=False)
     return grid_sample(x, grid, align_corners=False)

@@ -1,7 +1,7 @@
-"""The federation: who owns which samples, what is public, and the test set.
+"""The federation: the samples of each client, the public set, and the test set.
 
-Samples stay in one tensor in the type they came in. Clients are slices of one index array, so a
-million of them cost megabytes, and whatever is computed per client is computed when it is asked for.
+Samples stay in one tensor in their original dtype. Clients are slices of one index array, so a million of
+them cost megabytes, and whatever is computed per client is computed on demand.
 """
 
 import hashlib
@@ -79,7 +79,7 @@ class Federation:
         shift: FeatureShift | None = None,
         dtype: torch.dtype = torch.float32,
     ) -> "Federation":
-        """Take the public part out, divide the rest among the clients, and split what each of them got."""
+        """Set the public part aside, partition the rest among clients, and split each client's samples."""
         labels = data.train.y.numpy()
         groups = _writers(data)
         public, split = public or Public(), split or Split()
@@ -91,7 +91,7 @@ class Federation:
             if source.x.shape[1:] != data.train.x.shape[1:] or source.x.dtype != data.train.x.dtype:
                 raise InputError(
                     f"public samples of {public_data.name!r} are {_form(source)}, but the clients' are "
-                    f"{_form(data.train)}; take a public set of the same form"
+                    f"{_form(data.train)}; use a public set of the same form"
                 )
             theirs, rng = _writers(public_data), generator(seed, "public")
             train, validation, _ = choose_public(source.y.numpy(), rng, public, theirs, foreign=True)
@@ -125,14 +125,14 @@ class Federation:
         std: tuple[float, ...] | None = None,
         **options: Any,
     ) -> "Federation":
-        """A federation of your own arrays.
+        """A federation from your own arrays.
 
-        With `client_ids` (one per sample) the data are divided as they say; otherwise by the named
+        With `client_ids` (one per sample) the data are divided by them; otherwise by the named
         partition, whose options (such as clients and alpha) are further keyword arguments. Without
         test arrays, a share `test` of the samples is set aside.
         """
         if (x_test is None) != (y_test is None):
-            raise InputError("test inputs and test labels go together: give x_test and y_test, or neither")
+            raise InputError("test inputs and test labels go together: pass x_test and y_test, or neither")
         # Checked here under the names of this function's arguments.
         inputs, labels = input_array(x, "x"), label_array(y, "y")
         one_label_each(inputs, labels, "x", "y")
@@ -157,9 +157,9 @@ class Federation:
         test: "torch.utils.data.Dataset[Any] | None" = None,
         **options: Any,
     ) -> "Federation":
-        """A federation of your own torch Datasets of (input, label) pairs; options as of `from_arrays`.
+        """A federation from your own torch Datasets of (input, label) pairs; options as in `from_arrays`.
 
-        Their transforms are applied once: random ones belong into the config (`augment`) instead.
+        Their transforms are applied once: random ones belong in the config (`augment`) instead.
         """
         tested = () if test is None else stacked(test, "test")
         return cls.from_arrays(*stacked(train, "train"), *tested, **options)
@@ -194,7 +194,7 @@ class Federation:
         return tuple(self.preprocess(self.data.train.x[:1]).shape[1:])
 
     def samples(self, source: Source) -> Samples:
-        """The samples that rows of this source mean."""
+        """The samples that rows of this source refer to."""
         if source == "clients":
             return self.data.train
         if source == "test":
@@ -246,7 +246,7 @@ class Federation:
         return x if self.shift is None else client_shift(self.shift, self.shift_seed, client).apply(x)
 
     def checksum(self) -> str:
-        """A hash of who owns what."""
+        """A hash of the rows of all clients."""
         digest = hashlib.sha256()
         for name, array in self._arrays().items():
             digest.update(f"{name} {len(array)} ".encode())
@@ -254,7 +254,7 @@ class Federation:
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
-        """Write who owns what (not the samples) as safetensors."""
+        """Write the rows of all clients (not the samples) as safetensors."""
         save_file(self._arrays(), path)
 
     def _arrays(self) -> dict[str, Integers]:
@@ -270,11 +270,11 @@ class Federation:
 
 
 def _tested_on(data: DataSet, writers: NDArray[Any]) -> DataSet:
-    """The data with the test samples of these writers alone: others are public, or too small to take part."""
+    """The data with the test samples of these writers only: others are public, or too small to take part."""
     if data.writers_test is None:
         return data
     known = torch.isin(data.writers_test, torch.from_numpy(np.unique(writers)))
-    # Writers that only the test part has are there to be tested on.
+    # Writers that occur only in the test part are kept.
     kept = known | ~torch.isin(data.writers_test, cast(Tensor, data.writers_train))
     if bool(kept.all()):
         return data
@@ -287,7 +287,7 @@ def _writers(data: DataSet) -> NDArray[Any] | None:
 
 
 def _same_classes(one: DataSet, other: DataSet) -> bool:
-    """Whether a label means the same in both; a set without labels has negative ones."""
+    """Whether labels mean the same in both; a set without labels has negative ones."""
     same = one.classes == other.classes and one.class_names == other.class_names
     return same and bool((one.train.y >= 0).all())
 

@@ -17,7 +17,7 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
     for prefix, registered, option in (("hf:", "hub", "repo"), ("", *path_kind(name))):
         if registered and name.startswith(prefix):
             if option in options:
-                raise InputError(f"data set {name!r}: the option {option!r} is given by the name already")
+                raise InputError(f"data set {name!r}: the option {option!r} is already set by the name")
             return registered, {option: name.removeprefix(prefix), **options}
     return name, dict(options)
 
@@ -25,9 +25,11 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 def load(name: str, **options: Any) -> DataSet:
     """The data set of this name, path or hub address, with these options."""
     if ("/" in name or "\\" in name) and ":" not in name and not path_kind(name)[0]:
-        raise InputError(f"there is no folder {name}; a data set of your own is a folder or a .npz file")
+        raise InputError(f"there is no folder {name}; your own data set is a folder or a .npz file")
     name, options = resolve(name, options)
     data = registry.build("data_set", name, options)
     if not isinstance(data, DataSet):
-        raise InputError(f"data set {name!r} gave a {type(data).__name__}; it must give an eunoe DataSet")
+        raise InputError(
+            f"data set {name!r} returned a {type(data).__name__}; it must return an eunoe DataSet"
+        )
     return data

@@ -1,7 +1,7 @@
 """From stored samples to model inputs, a batch at a time.
 
-Bytes of two or more dimensions are images: they are scaled to [0, 1] and get their channels first.
-Floats are converted to the model's dtype. Other integers (token ids, say) stay integers.
+Bytes of two or more dimensions are images: they are scaled to [0, 1] and converted to channels first.
+Floats are converted to the model's dtype. Other integers, such as token ids, stay integers.
 """
 
 import torch
@@ -36,7 +36,7 @@ class Preprocess:
         form = (-1, 1, 1) if images else (-1,)
         self._scale = (1 / (std * (255 if self._bytes else 1))).to(dtype).view(form)
         self._shift = (-mean / std).to(dtype).view(form)
-        # What a black pixel becomes.
+        # The value of a black pixel after normalization.
         self.black = self._shift if self._bytes else None
         self._plain = data.mean is None and not self._bytes
 
@@ -47,6 +47,6 @@ class Preprocess:
             x = x.unsqueeze(1)
         elif self._channels_first:
             x = x.permute(0, 3, 1, 2)
-        # Images keep the layout they are stored in, which convolutions on a CPU like best.
+        # Images keep their stored (channels-last) layout, which is fastest for convolutions on a CPU.
         x = x.to(self.dtype)
         return x if self._plain else torch.addcmul(self._shift, x, self._scale)

@@ -29,7 +29,7 @@ def choose_public(
 ) -> PublicRows:
     """Draw the public rows. The validation part is the nearest whole number to its share, halves upwards.
 
-    Of a foreign set, from which no client gets anything, all may be public; they are if no size is given.
+    All samples of a separate public set may be public; they are if no size is set.
     """
     if (options.balanced or options.alpha is not None) and (labels < 0).any():
         raise InputError("balanced and alpha choose by class, and the public data have no labels")
@@ -39,13 +39,13 @@ def choose_public(
         share = 1.0 if foreign and not options.sized else options.share
         wanted = options.count or int(part_size(np.array(len(labels)), share))
         if wanted > len(labels):
-            raise InputError(f"{wanted:,} public samples were asked for, but there are {len(labels):,}")
+            raise InputError(f"{wanted:,} public samples were requested, but there are {len(labels):,}")
         if options.alpha is not None:
             public = _unequal(labels, wanted, options.alpha, generator)
         else:
             public = (_balanced if options.balanced and wanted else _as_drawn)(labels, wanted, generator)
     if len(public) == len(labels) and len(public) and not foreign:
-        raise InputError("all samples are public, which leaves none to the clients; ask for fewer")
+        raise InputError("all samples are public, which leaves none for the clients; use fewer")
     validating = min(int(part_size(np.array(len(public)), options.validation)), max(len(public) - 1, 0))
     training = len(public) - validating
     remaining = np.delete(np.arange(len(labels)), public)
@@ -57,7 +57,7 @@ def _as_drawn(labels: NDArray[Any], wanted: int, generator: np.random.Generator)
 
 
 def _balanced(labels: NDArray[Any], wanted: int, generator: np.random.Generator) -> Integers:
-    """Rows with one of each class after the other, so that a part cut off at either end is balanced too."""
+    """Rows that cycle through the classes, so that a part cut off at either end is balanced too."""
     rows, starts, counts = rows_by_class(labels, generator)
     classes = len(counts)
     if wanted > (most := classes * int(counts.min())):
@@ -70,7 +70,7 @@ def _balanced(labels: NDArray[Any], wanted: int, generator: np.random.Generator)
 
 
 def _unequal(labels: NDArray[Any], wanted: int, alpha: float, generator: np.random.Generator) -> Integers:
-    """Rows whose classes have shares drawn from Dirichlet(alpha); what a class lacks, the others give."""
+    """Rows whose class shares are drawn from Dirichlet(alpha); other classes make up for exhausted ones."""
     rows, starts, counts = rows_by_class(labels, generator)
     shares = generator.dirichlet(np.full(len(counts), alpha))
     taken = np.zeros_like(counts)
@@ -88,6 +88,6 @@ def _whole_groups(
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     large = np.flatnonzero(sizes >= min_size)
     if wanted > len(large):
-        raise InputError(f"{wanted:,} public groups were asked for, but {len(large):,} are large enough")
+        raise InputError(f"{wanted:,} public groups were requested, but {len(large):,} are large enough")
     chosen = np.isin(group, generator.choice(large, wanted, replace=False))
     return generator.permutation(np.flatnonzero(chosen))

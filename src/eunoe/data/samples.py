@@ -1,7 +1,9 @@
-"""Samples and data sets: inputs in the dtype they came in, with integer labels."""
+"""Samples and data sets: inputs in their original dtype, with integer labels."""
 
+import hashlib
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -10,7 +12,7 @@ from eunoe.errors import InputError
 
 @dataclass(frozen=True, repr=False)
 class Samples:
-    """Inputs `x` [n, ...] in the type given (images [n, H, W] or [n, H, W, channels]) and labels `y` [n]."""
+    """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n]."""
 
     x: Tensor
     y: Tensor
@@ -48,3 +50,11 @@ class DataSet:
 
     def __repr__(self) -> str:
         return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"
+
+
+def checksum(*parts: Samples | None) -> str:
+    """The SHA-256 of all inputs and labels, the same however they are stored."""
+    digest = hashlib.sha256()
+    for tensor in (tensor for part in parts if part is not None for tensor in (part.x, part.y)):
+        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
+    return digest.hexdigest()

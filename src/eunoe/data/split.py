@@ -24,7 +24,7 @@ def split(
     validation: float = 0.1,
     test: float = 0.0,
 ) -> Parts:
-    """Shuffle the rows within each client and say where its parts end.
+    """Shuffle the rows within each client and compute where its parts end.
 
     A part's size is its share of the client's samples to the nearest whole number, halves upwards;
     the rest is for training. A client too small for that gives up test samples first, then

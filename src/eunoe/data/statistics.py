@@ -1,7 +1,7 @@
 """Statistics of a partition: how much its clients differ in size and classes.
 
 Everything comes from the matrix of label counts [clients, classes], which is made and read a chunk of
-clients at a time, so that a million clients need no matrix of their own.
+clients at a time, so that a million clients never need the full matrix.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ Floats = NDArray[np.float64]
 
 
 class PerClient(NamedTuple):
-    """What each client's label counts come to."""
+    """Statistics of each client's label counts."""
 
     sizes: Integers
     classes: Integers
@@ -26,7 +26,7 @@ class PerClient(NamedTuple):
 
 @dataclass(frozen=True)
 class PartitionNumbers:
-    """What the clients are like, as means and extremes over those that have samples."""
+    """Means and extremes over the clients that have samples."""
 
     clients: int
     samples: int
@@ -60,9 +60,9 @@ def label_counts(
 
 
 def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
-    """Size, classes, entropy (bits) and distance from the whole of each client [clients].
+    """Size, classes, entropy (bits) and distance from the overall mix of each client [clients].
 
-    `whole` has the label counts of all clients together, if these are not all of them. Clients without
+    `whole` holds the label counts of all clients together, if these are not all of them. Clients without
     samples have NaN as entropy and distance.
     """
     whole = counts.sum(0) if whole is None else whole
@@ -95,7 +95,7 @@ def summarize(clients: PerClient) -> PartitionNumbers:
 def partition_numbers(
     labels: NDArray[Any], order: Integers, offsets: Integers, classes: int, chunk: int = 4096
 ) -> PartitionNumbers:
-    """The numbers of a partition, from a chunk of clients at a time."""
+    """The statistics of a partition, computed a chunk of clients at a time."""
     whole = np.bincount(labels[order], minlength=classes)
     parts = [
         per_client(

@@ -1,8 +1,7 @@
 """Random crop, flip and cutout of whole batches of images, with an offset for each image.
 
-What lies inside a cut-out square is zero in the values given: black for images that have not been
-normalized, the mean color for images that have. Beyond the border of a crop it is zero too, unless
-another color is given.
+Pixels inside a cut-out square become zero: black for images that have not been normalized, the mean
+color for images that have. Pixels beyond the border of a crop are zero too, unless another color is set.
 """
 
 import torch
@@ -16,7 +15,7 @@ from eunoe.errors import InputError
 def augment_batch(
     x: Tensor, options: Augment, generator: torch.Generator, border: Tensor | None = None
 ) -> Tensor:
-    """The batch of images [B, channels, H, W], each changed in its own way, in the same type.
+    """Augment a batch of images [B, C, H, W], each with its own random parameters, in the same dtype.
 
     `border` [channels, 1, 1] is the color beyond a crop's border.
     """
@@ -40,7 +39,7 @@ def _cropped_and_flipped(
     if flip:
         mirrored = torch.randint(2, (images, 1), generator=generator, dtype=torch.bool)
         columns = torch.where(mirrored, columns.flip(1), columns)
-    # One gather of pixels does both, and costs less than a copy each.
+    # One gather of pixels does both, and costs less than two copies.
     pixels = rows[:, :, None] * (width + 2 * padding) + columns[:, None, :]
     pixels = pixels.reshape(images, 1, -1).expand(-1, channels, -1)
     padded = pad(x, (padding,) * 4)

@@ -1,6 +1,6 @@
 """What an engine is: it trains clients and evaluates models, always with the same results.
 
-The functions below are what engines share: which samples are evaluated at a time, and how.
+The functions below are shared by engines: how samples are cut into chunks and evaluated.
 """
 
 import os
@@ -26,9 +26,9 @@ class Trainer(Protocol):
     """Trains clients."""
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        """Train these clients and give their updates in the order of the clients.
+        """Train these clients and yield their updates in the order of the clients.
 
-        Each client's new state is saved for the round and counts once the round accepts it.
+        Each client's new state is saved for the round and becomes current once the round accepts it.
         """
 
 
@@ -54,11 +54,11 @@ class Engine:
         return self.evaluator.evaluate(models, where)
 
     def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        """Measures of a model on data that are not here, by place."""
+        """Metrics of a model on data that are not on this machine, by place."""
         return {}
 
     def close(self) -> None:
-        """End whatever the engine has started."""
+        """Stop whatever the engine has started."""
 
     def __enter__(self) -> "Engine":
         return self
@@ -75,12 +75,12 @@ def make_engine(config: Config, simulation: Simulation, states: ClientStates) ->
 
 
 def cores() -> int:
-    """How many cores this process may use; a system other than Linux only says how many there are."""
+    """How many cores this process may use; outside Linux, how many there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
-    """Samples cut into the pieces that are evaluated at a time; the same pieces whatever the engine."""
+    """Samples cut into chunks for evaluation, the same for every engine."""
     cuts = range(simulation.evaluation_chunk, len(where.rows), simulation.evaluation_chunk)
     rows = np.split(where.rows, cuts)
     owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
@@ -88,14 +88,14 @@ def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
 
 
 def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Predictions:
-    """What a model says of one chunk."""
+    """A model's predictions on one chunk."""
     model, federation = simulation.model, simulation.federation
     model.load(weights)
     rows = torch.from_numpy(where.rows)
     if federation.shift is None or where.owners is None:
         x = federation.inputs(where.source, rows)
     else:
-        # Each client sees its samples in its own way.
+        # Inputs may differ by client (feature shift).
         cuts = np.flatnonzero(np.diff(where.owners)) + 1
         parts = zip(np.split(where.rows, cuts), np.split(where.owners, cuts), strict=True)
         x = torch.cat([federation.inputs(where.source, torch.from_numpy(r), int(o[0])) for r, o in parts])
@@ -113,7 +113,7 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:
-    """The predictions of consecutive chunks as one."""
+    """Concatenate the predictions of consecutive chunks."""
     logits = [part.logits for part in parts if part.logits is not None]
     return Predictions(
         np.concatenate([part.classes for part in parts]),

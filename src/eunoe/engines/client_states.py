@@ -1,7 +1,7 @@
-"""What clients keep between rounds, on disk: one immutable file per client and round.
+"""Client states between rounds, on disk: one immutable file per client and round.
 
-A state counts only if the server accepted the update that came with it; the checkpoint holds, for
-each client, the round whose state counts. Files that no checkpoint needs are removed.
+A state becomes current only if the server accepts the update that came with it; the checkpoint holds, for
+each client, the round of its current state. Files that no checkpoint needs are removed.
 """
 
 import os
@@ -25,7 +25,7 @@ class ClientStates:
         self._replaced: list[tuple[int, Path]] = []
 
     def load(self, client: int, round: int | None = None) -> dict[str, Tensor]:
-        """The state of a client that counts (or that of a given round); empty if it has none."""
+        """The current state of a client (or that of a round); empty if it has none."""
         round = self.accepted.get(client) if round is None else round
         return (
             {}
@@ -34,7 +34,7 @@ class ClientStates:
         )
 
     def save(self, client: int, round: int, state: Mapping[str, Tensor]) -> None:
-        """Write a client's state after a round; it does not count yet."""
+        """Write a client's state after a round; it is not current yet."""
         if not state:
             return
         path = self.path(client, round)
@@ -43,8 +43,8 @@ class ClientStates:
             save_file({name: value.cpu().contiguous() for name, value in state.items()}, partial)
 
     def accept(self, client: int, round: int) -> None:
-        """Let the state of this round count, if the client wrote one."""
-        # A round asks this of every client, so it is asked of the system as directly as can be.
+        """Make the state of this round current, if the client wrote one."""
+        # Called for every client of a round, so it uses the cheapest system call.
         if not os.path.exists(self._name(client, round)):
             return
         if client in self.accepted:
@@ -52,18 +52,18 @@ class ClientStates:
         self.accepted[client] = round
 
     def discard(self, client: int, round: int) -> None:
-        """Forget a state whose update was refused."""
+        """Discard a state whose update was refused."""
         self.path(client, round).unlink(missing_ok=True)
 
     def prune(self, oldest_kept: int) -> None:
-        """Remove what was replaced up to the round of the oldest checkpoint that is kept."""
+        """Remove states that were replaced up to the round of the oldest kept checkpoint."""
         for round, path in self._replaced:
             if round <= oldest_kept:
                 path.unlink(missing_ok=True)
         self._replaced = [entry for entry in self._replaced if entry[0] > oldest_kept]
 
     def remove_strays(self, wanted: set[Path]) -> None:
-        """Remove files that no checkpoint knows, as an interrupted run leaves them."""
+        """Remove files that no checkpoint refers to, left by an interrupted run."""
         for path in self.folder.glob("*/*"):
             if path not in wanted:
                 path.unlink(missing_ok=True)

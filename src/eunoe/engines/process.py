@@ -1,7 +1,6 @@
-"""Clients on all cores of this machine: a single-threaded worker process per core.
+"""Trains clients on all cores of this machine: a single-threaded worker process per core.
 
-Weights go down and updates come up through shared memory; a pipe per worker carries what to do and how
-it went.
+Weights and updates go through shared memory; a pipe per worker carries tasks and replies.
 """
 
 import multiprocessing
@@ -59,9 +58,9 @@ class Process(Engine):
         ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
-            raise InputError("the process engine trains on the CPU; take engine 'serial' for another device")
+            raise InputError("the process engine trains on the CPU; use engine 'serial' for another device")
         if "fork" not in multiprocessing.get_all_start_methods():
-            raise InputError("the process engine needs a system that forks; take engine 'serial' here")
+            raise InputError("the process engine needs a system that can fork; use engine 'serial' here")
         self.workers = Workers(simulation, states, workers or cores())
         super().__init__(simulation, states, ProcessTrainer(self.workers), ProcessEvaluator(self.workers))
 

@@ -14,7 +14,7 @@ from eunoe.training.simulation import Simulation
 
 @contextmanager
 def noting(client: int, round: int) -> Iterator[None]:
-    """Let an exception say which client failed, and when."""
+    """Add a note to an exception: which client failed in which round."""
     try:
         yield
     except Exception as error:
@@ -23,7 +23,7 @@ def noting(client: int, round: int) -> Iterator[None]:
 
 
 def train_and_keep(simulation: Simulation, states: ClientStates, client: int, broadcast: Broadcast) -> Update:
-    """Train a client from its last state and save its new one; an exception says who failed when."""
+    """Train a client from its current state and save its new one; an exception names client and round."""
     with noting(client, broadcast.round):
         update, state = train_client(simulation, client, broadcast, states.load(client))
     states.save(client, broadcast.round, state)

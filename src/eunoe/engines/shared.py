@@ -1,7 +1,7 @@
 """Vectors in memory that this process shares with the processes it forks.
 
 Anonymous shared maps need no file and are not bound by the size of /dev/shm, which containers often
-keep at 64 MB. They begin at a page, so vectors in them are aligned as torch aligns its own.
+keep at 64 MB. They start at a memory page, so vectors in them are aligned as torch's own.
 """
 
 import mmap
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eunoe.core.flat_model import Vectors
 
-# Vectors by group and name, and what a map has to know of them.
+# Vectors by group and name, and their sizes and types.
 Groups = Mapping[str, Mapping[str, Tensor]]
 Layout = dict[str, dict[str, tuple[int, torch.dtype]]]
 
@@ -42,7 +42,7 @@ class SharedVectors:
                 self.groups[group][name].copy_(value)
 
     def fits(self, values: Groups) -> bool:
-        """Whether these are the vectors that the map has room for."""
+        """Whether these vectors have the layout of the map."""
         return _shapes(values) == _shapes(self.groups)
 
     def read(self) -> dict[str, Vectors]:

@@ -1,7 +1,7 @@
 """The worker processes of the process engine.
 
 Workers are forked, so they share the samples with this process without a copy and know a user's classes
-wherever those were defined. A worker that dies is replaced and its task given out again: the same client
+wherever those were defined. A worker that dies is replaced and its task is rescheduled: the same client
 in the same round gives the same bits.
 """
 
@@ -30,13 +30,13 @@ from eunoe.system.signals import end_with_the_parent
 from eunoe.training.client import Broadcast
 from eunoe.training.simulation import Simulation
 
-# A task that ends this many workers (for want of memory, say) would end the next one too.
+# A task that kills this many workers (out of memory, for example) would kill the next one too.
 _DEATHS_ALLOWED = 3
 
 
 @dataclass(frozen=True)
 class Participation:
-    """A task: train a client from the state that it had after a round, or from none."""
+    """A task: train a client from its state after a round, or from none."""
 
     client: int
     round: int
@@ -63,14 +63,14 @@ Task = Participation | Evaluation
 class _Worker:
     process: BaseProcess
     pipe: Connection
-    # Where it writes an update, and where it finds a model to evaluate.
+    # Where it writes an update, and where it reads a model to evaluate.
     slot: SharedVectors
     model: SharedVectors
     task: int | None = None
 
 
 class Workers:
-    """Forked processes that work through tasks."""
+    """A pool of forked processes."""
 
     def __init__(self, simulation: Simulation, states: ClientStates, count: int) -> None:
         self.simulation, self.states, self.count = simulation, states, count
@@ -78,7 +78,7 @@ class Workers:
         self._workers: list[_Worker] = []
 
     def send(self, broadcast: Broadcast) -> None:
-        """Put a broadcast where all workers see it."""
+        """Write a broadcast to memory shared by all workers."""
         message = {"weights": broadcast.weights.vectors(), "shared": broadcast.shared}
         if self.broadcast is None or self.broadcast.layout != layout_of(message):
             self.close()
@@ -86,7 +86,7 @@ class Workers:
         self.broadcast.write(message)
 
     def close(self) -> None:
-        """End all workers."""
+        """Stop all workers."""
         for worker in self._workers:
             worker.pipe.close()
         for worker in self._workers:
@@ -97,10 +97,10 @@ class Workers:
         self._workers = []
 
     def in_order(self, tasks: Sequence[Task], models: Sequence[Weights] = ()) -> Iterator[Any]:
-        """Give out tasks to idle workers and give back their results in the order of the tasks.
+        """Schedule tasks on idle workers and yield their results in the order of the tasks.
 
-        Evaluations come with the model of each. No task is given out that is further ahead of the next
-        result than twice the workers, so that few results wait for their turn.
+        Evaluations come with the model of each. No task is scheduled that is further ahead of the next
+        result than twice the number of workers, so that few results are buffered.
         """
         while len(self._workers) < min(self.count, max(len(tasks), 1)):
             self._start()
@@ -117,12 +117,12 @@ class Workers:
                     try:
                         answer = worker.pipe.recv()
                     except (EOFError, OSError):
-                        # It died, perhaps in the midst of its answer.
+                        # It died, perhaps while sending its reply.
                         deaths[task] += 1
                         if deaths[task] == _DEATHS_ALLOWED:
                             raise RunFailed(
                                 f"{deaths[task]} worker processes died at {tasks[task]}; "
-                                "the machine may be short of memory: take fewer workers"
+                                "the machine may be short of memory: use fewer workers"
                             ) from None
                         self._replace(worker)
                         waiting.appendleft(task)
@@ -134,7 +134,7 @@ class Workers:
                     next_result += 1
         finally:
             if any(worker.task is not None for worker in self._workers):
-                # Left in the middle: the workers' results are of no use any more.
+                # Closed early: the workers' results are no longer needed.
                 for worker in self._workers:
                     worker.process.kill()
                 self.close()
@@ -148,7 +148,7 @@ class Workers:
         if models:
             worker.model.write({"weights": models[number].vectors()})
         worker.task = number
-        # A worker that has died shows when its result is read.
+        # A dead worker is detected when its result is read.
         with suppress(ConnectionError):
             worker.pipe.send(tasks[number])
 
@@ -184,9 +184,9 @@ def _result(worker: _Worker, kind: str, result: Any) -> Any:
 
 
 def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[Connection]) -> None:
-    """A worker's life: do what the pipe says until it closes."""
+    """The main loop of a worker: process tasks from the pipe until it closes."""
     for connection in inherited:
-        # While a copy of the other end lives here, this pipe would not close when the main process dies.
+        # With a copy of the other end open here, this pipe would not close when the main process dies.
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -200,7 +200,7 @@ def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[C
             return
         try:
             answer = _do(workers, worker, task)
-        except Exception as error:
+        except Exception as error:  # Raised again in the main process.
             answer = ("error", portable(error))
         try:
             pipe.send(answer)
@@ -220,7 +220,7 @@ def _do(workers: Workers, worker: _Worker, task: Task) -> tuple[str, Any]:
     update = train_and_keep(simulation, states, task.client, broadcast)
     values = {"weights": update.weights.vectors(), "uploads": update.uploads}
     if not worker.slot.fits(values):
-        # It goes up as it is, for the server to refuse.
+        # Sent as it is; the server will refuse it.
         return "misfit", update
     worker.slot.write(values)
     empty = torch.empty(0)

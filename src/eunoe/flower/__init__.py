@@ -1,4 +1,4 @@
-"""A real Flower federation of Eunoe's methods, and forgetting measured in other people's Flower projects."""
+"""Eunoe's methods in a real Flower federation, and forgetting measured in existing Flower projects."""
 
 from eunoe.flower.measure import measure
 

@@ -1,6 +1,6 @@
-"""The secrets of a federation: a certificate authority, the server's TLS certificate, a key pair per node.
+"""Credentials of a federation: a certificate authority, the server's TLS certificate, a key pair per node.
 
-A node proves who it is with an elliptic-curve key in OpenSSH format (what Flower reads); everybody checks the
+A node authenticates with an elliptic-curve key in OpenSSH format (what Flower reads); all parties verify the
 server's certificate against the authority's. Every private file is readable by its owner only.
 """
 
@@ -28,12 +28,12 @@ from eunoe.errors import InputError
 
 LOOPBACK = ("127.0.0.1", "localhost")
 _PART = r"[a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?"
-# The last part is no number: that would be a mistyped address.
+# The last part must not be a number: that would be a mistyped address.
 HOST_NAME = re.compile(rf"(\*\.)?({_PART}\.)*(?!\d+$){_PART}", re.IGNORECASE | re.ASCII)
 
 
 def write_private(path: Path, content: bytes) -> None:
-    """Write a new file that was never readable by anybody else, not even for a moment."""
+    """Write a new file that is never readable by other users, not even for a moment."""
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
@@ -45,7 +45,7 @@ def write_private(path: Path, content: bytes) -> None:
 
 
 def general_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
-    """Names and addresses of a server as a certificate holds them; refuses what is neither."""
+    """Names and addresses of a server as certificate entries; anything else is refused."""
     names: list[x509.GeneralName] = []
     for host in hosts:
         try:
@@ -53,7 +53,7 @@ def general_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
         except ValueError:
             if len(host) > 253 or not HOST_NAME.fullmatch(host):
                 raise InputError(
-                    f"{host!r} is no name or address of a server; give one such as fl.example.org or "
+                    f"{host!r} is not a host name or address; use one such as fl.example.org or "
                     "192.0.2.7, without https:// and port, and in ASCII letters (xn--...) if it has others"
                 ) from None
             names.append(x509.DNSName(host))
@@ -63,7 +63,7 @@ def general_names(hosts: Sequence[str]) -> list[x509.GeneralName]:
 def make_server_certificate(folder: Path, hosts: Sequence[str] = LOOPBACK, days: int = 365) -> None:
     """Write ca.crt, server.crt and server.key; `hosts` are the names and addresses that nodes use.
 
-    The authority's own key is thrown away: nothing else will ever be signed with it, so nobody can steal it.
+    The authority's own key is discarded: nothing else is ever signed with it, so it cannot be stolen.
     """
     names = general_names(hosts)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -106,7 +106,7 @@ def read_node_key(path: Path) -> bytes:
     try:
         key = load_ssh_public_key(path.read_bytes())
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
-        raise InputError(f"{path} gives no public key of a node ({error}); put the node's there") from None
+        raise InputError(f"{path} is not a node's public key ({error}); put the node's key there") from None
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
 
 

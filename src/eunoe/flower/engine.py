@@ -1,4 +1,4 @@
-"""The engine of a federation's server: clients train elsewhere, and a round waits for their answers."""
+"""The server's engine in a federation: clients train remotely, and a round waits for their replies."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteStates(ClientStates):
-    """Which of its states counts for each client; the states themselves are on the clients' disks."""
+    """Which state is current for each client; the states themselves are on the clients' disks."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -48,14 +48,14 @@ class RemoteStates(ClientStates):
         self.kept.discard((client, round))
 
     def prune(self, oldest_kept: int) -> None:
-        """Nothing: a client removes its old states itself."""
+        """Do nothing: a client removes its old states itself."""
 
     def remove_strays(self, wanted: set[Path]) -> None:
-        """Nothing, for the same reason."""
+        """Do nothing, for the same reason."""
 
 
 class RemoteTrainer:
-    """Trains clients on their own machines; whoever is late is left out."""
+    """Trains clients on their own machines; late replies are dropped."""
 
     def __init__(
         self,
@@ -81,14 +81,14 @@ class RemoteTrainer:
         left, answers, good = list(clients), dict[int, Update](), 0
         for client, reply in self.roster.ask("train", clients, order, self.timeout):
             answers[client] = update = self._update(client, reply, broadcast)
-            # A client that had nothing to learn from has done its duty.
+            # A skipped client counts toward the quorum: it has answered.
             good += update.skipped is None or (reply.has_content() and is_skipped(reply.content))
             while left and left[0] in answers:
                 yield answers.pop(left.pop(0))
         if good < min(self.quorum, len(clients)):
             silent = ", ".join(str(client) for client in left if client not in answers) or "none"
             raise RunFailed(
-                f"{good} of {len(clients)} clients gave an update in round {broadcast.round}, fewer than the "
+                f"{good} of {len(clients)} clients sent an update in round {broadcast.round}, fewer than the "
                 f"quorum of {self.quorum}; no answer within {self.timeout:g} s from: {silent}"
             )
         for client in left:
@@ -110,7 +110,7 @@ class RemoteTrainer:
 
 
 class ClientValidation:
-    """Evaluates a model at the clients that agree, on their validation parts."""
+    """Evaluates a model on the validation parts of the clients that agree."""
 
     def __init__(self, classes: int, roster: Roster, facts: Facts | None, timeout: float) -> None:
         self.classes, self.roster, self.facts, self.timeout = classes, roster, facts, timeout
@@ -143,7 +143,7 @@ class ClientValidation:
         }
 
     def _counts(self, client: int, reply: Message) -> tuple[Any, Any, float] | None:
-        """Right answers and samples per class and the sum of losses; None, and why, if they make no sense."""
+        """Correct predictions and samples per class and the summed loss; None and a reason if invalid."""
         if reply.has_error():
             self._warn(f"client {client} did not evaluate: {one_line(reply.error.reason)}")
             return None

@@ -1,4 +1,4 @@
-"""Writes a Flower app that is ready to run: configuration, server, client, TLS, keys and a start script."""
+"""Writes a ready-to-run Flower app: configuration, server, client, TLS, keys and a start script."""
 
 import logging
 import shutil
@@ -26,9 +26,9 @@ def init(
     port: int = 8443,
     config: Path | None = None,
 ) -> list[Path]:
-    """Write the app of a federation to a new folder; give the files that were written.
+    """Write the app of a federation to a new folder; return the files written.
 
-    What has to differ from the config is logged.
+    Changes to the config that the nodes require are logged.
     """
     if nodes < 1:
         raise InputError(f"a federation needs at least 1 node, not {nodes}")
@@ -63,9 +63,9 @@ def init(
 
 @contextmanager
 def _whole(folder: Path) -> Iterator[None]:
-    """A folder, new or empty, in which everything is written or nothing is left."""
+    """A new or empty folder that is emptied again if writing fails."""
     existed = folder.exists()
-    # Beside keys it will hold clients' models: in the run folder and in the server's database.
+    # Besides keys it will hold clients' models: in the run folder and in the server's database.
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     try:
         yield
@@ -78,7 +78,7 @@ def _whole(folder: Path) -> Iterator[None]:
 
 
 def fitted(values: Mapping[str, Any], nodes: int) -> dict[str, Any]:
-    """A config for so many nodes, whose paths hold wherever on this machine the apps run."""
+    """The config adapted to the number of nodes, with absolute paths."""
     config = make_config(values)
     partition = config.partition
     divides = "clients" in registry.options(registry.find("partition", partition.name))

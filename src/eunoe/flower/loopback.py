@@ -1,6 +1,6 @@
-"""A whole Flower federation on this machine: SuperLink, SuperNodes and the run, as processes on 127.0.0.1.
+"""A complete Flower federation on this machine: SuperLink, SuperNodes and the run, on 127.0.0.1.
 
-For trials and tests. Every process has a Flower home of its own inside the folder, so that nothing is
+For trials and tests. Every process has its own Flower home inside the folder, so that nothing is
 written elsewhere and nodes do not unpack the app into the same place at the same time; telemetry, update
 checks and installation of packages are off.
 """
@@ -34,7 +34,7 @@ class Loopback:
     """The processes of a federation whose app `eunoe flower init` wrote to `folder`.
 
     `own_data` has the path of each node's own data; without it the nodes take the parts of the config's
-    partition. The nodes agree to evaluate models if pyproject.toml asks for that. Node k listens on
+    partition. The nodes agree to evaluate models if pyproject.toml requests it. Node k listens on
     port + 1 + k for its own app.
     """
 
@@ -90,7 +90,7 @@ class Loopback:
         raise RunFailed(f"the SuperLink did not start; see {self._logs / 'superlink.log'}")
 
     def register(self, node: int) -> None:
-        """Let the SuperLink know a node's public key; it remembers it in its database."""
+        """Register a node's public key with the SuperLink, which stores it in its database."""
         done = self.flwr("supernode", "register", str(self._secret(f"node-{node}.pub", "keys")), "here")
         if done.returncode and "already in use" not in done.stdout:
             raise RunFailed(f"node {node} could not be registered: {done.stdout.strip()}")
@@ -127,7 +127,7 @@ class Loopback:
         )
 
     def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
-        """Start an app and follow what its server prints, until it ends."""
+        """Start an app and stream its server's output until it ends."""
         command = ["run", app, "here", "--stream", *(["--run-config", settings] if settings else [])]
         return subprocess.Popen(
             [str(self.commands / "flwr"), *command],
@@ -140,9 +140,9 @@ class Loopback:
         )
 
     def run(self) -> None:
-        """Start everything, wait for the run to end, stop everything.
+        """Start all processes, wait for the run to end, stop all processes.
 
-        A node that died is started again: after a kill the SuperLink takes it for alive, and refuses it,
+        A node that died is restarted: after a kill the SuperLink considers it alive, and refuses it,
         until it has missed its heartbeats for a minute.
         """
         self.check()
@@ -160,14 +160,14 @@ class Loopback:
                 _end([following])
         status = self.status()
         if status != "finished":
-            raise RunFailed(f"the run is {status}; see {self._logs}, then start this again: it will go on")
+            raise RunFailed(f"the run is {status}; see {self._logs}, then start this again to resume")
 
     def check(self) -> None:
-        """Refuse now what the server would refuse when all processes have started."""
+        """Refuse early what the server would refuse once all processes have started."""
         from eunoe.flower.server import assemble_for, check_folder, node_keys
 
         options = self.options
-        # The server runs here, so paths begin here.
+        # The server runs in this folder, so paths are relative to it.
         with contextlib.chdir(self.folder):
             config = make_config(read_config(Path("config.toml")))
             if options.clients != self.count:
@@ -181,18 +181,18 @@ class Loopback:
                 assemble_for(options, config)
 
     def revive(self) -> None:
-        """Start again the nodes that have ended."""
+        """Restart the nodes that have ended."""
         for node, process in list(self.nodes.items()):
             if process.poll() is not None:
                 self.start_node(node)
 
     def status(self) -> str:
-        """How the run stands by its folder."""
+        """The state of the run, from its folder."""
         path = self.folder / self.options.folder / "status.json"
         return str(json.loads(path.read_text())["state"]) if path.exists() else "not started"
 
     def stop(self) -> None:
-        """End every process, nodes first so that they can sign off."""
+        """Terminate all processes, nodes first so that they can disconnect."""
         _end(list(self.nodes.values()))
         self.nodes.clear()
         _end([self.link] if self.link is not None else [])
@@ -212,7 +212,7 @@ class Loopback:
 
     @cached_property
     def options(self) -> "RunOptions":
-        """What pyproject.toml says of the run."""
+        """The run options in pyproject.toml."""
         from eunoe.flower.server import run_options
 
         return run_options(read_config(self.folder / "pyproject.toml")["tool"]["flwr"]["app"]["config"])
@@ -235,7 +235,7 @@ class Loopback:
 
 
 def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
-    """Run a federation on this machine and give its run folder; an error ends the process with one line."""
+    """Run a federation on this machine and return its run folder; an error exits with one line."""
     try:
         here = Loopback(folder, nodes, port, own_data)
         here.run()
@@ -244,7 +244,7 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
     except ImportError as error:
         sys.exit(f"error: {error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe")
     except KeyboardInterrupt:
-        sys.exit("interrupted; started again, the run goes on")
+        sys.exit("interrupted; start again to resume the run")
     return folder / here.options.folder
 
 
@@ -253,7 +253,7 @@ def _options(values: dict[str, object]) -> list[str]:
 
 
 def _ending_with_us() -> Callable[[], object] | None:
-    """What a new process does first, so that it ends when this one does, even by kill -9 (on Linux)."""
+    """A preexec function that ends the new process when this one ends, even by kill -9 (on Linux)."""
     if sys.platform != "linux":
         return None
     request = ctypes.CDLL(None).prctl
@@ -262,7 +262,7 @@ def _ending_with_us() -> Callable[[], object] | None:
 
 
 def _end(processes: Sequence[Process], patience: float = 10.0) -> None:
-    """Ask processes to end, and after a while make them; each leads a group, which goes with it."""
+    """Terminate processes with their groups; kill those that do not end in time."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)

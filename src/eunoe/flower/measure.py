@@ -1,11 +1,11 @@
-"""Measures forgetting in somebody else's Flower project: one line around their strategy and nothing else.
+"""Measures forgetting in an existing Flower project with one line around its strategy.
 
     strategy = measure(FedAdam(...), model, (test_x, test_y))
     strategy.start(grid, initial_arrays, num_rounds=50)
     print(strategy.forgetting.summary())
 
-The model sent, every client's model and the merged model pass through the strategy's own methods; they are
-evaluated there, on the way. Both of Flower's interfaces work: the one on messages (configure_train and
+The model sent, every client's model and the merged model pass through the strategy's own methods, where they
+are evaluated. Both of Flower's interfaces work: the one on messages (configure_train and
 aggregate_train) and the older one (configure_fit and aggregate_fit).
 """
 
@@ -45,16 +45,16 @@ def measure(
     """Make a Flower strategy record round, local and aggregation forgetting as `strategy.forgetting`.
 
     `model` is any instance of the model that is trained; `test_data` is (x, y) or a loader. Where a client's
-    own model must stay secret only round forgetting is measured and a warning says so: under Flower's
-    differential privacy and secure aggregation this is found out; say `private=True` for any other reason
-    (noise that clients add is not visible from here). With `folder`, each round is also written there, for
+    own model must stay private only round forgetting is measured, with a warning: Flower's differential
+    privacy and secure aggregation are detected; pass `private=True` for any other reason (noise that
+    clients add cannot be detected here). With `folder`, each round is also written there, for
     `eunoe report` and `eunoe watch`.
     """
     api = _api(strategy)
     if hasattr(strategy, "forgetting"):
-        raise InputError(f"this {type(strategy).__name__} is measured already; call measure once")
+        raise InputError(f"this {type(strategy).__name__} is already measured; call measure once")
     recorder = _Recorder(model, test_data, name, None if folder is None else Path(folder))
-    reason = _privacy(strategy) if private is None else ("private=True was given" if private else "")
+    reason = _privacy(strategy) if private is None else ("private=True was passed" if private else "")
     if reason:
         recorder.hide(reason)
     configure, aggregate = getattr(strategy, api.configure), getattr(strategy, api.aggregate)
@@ -68,7 +68,7 @@ def measure(
     @functools.wraps(aggregate)
     def aggregated(*args: Any, **kwargs: Any) -> Any:
         given, names = _in_order(aggregate, args, kwargs)
-        # An iterator would be empty after we looked, and aggregation empties the records it reads.
+        # An iterator would be exhausted by reading it, and aggregation empties the records it reads.
         given[1] = list(given[1])
         recorder.local(api.received(given[1], recorder.names))
         unnamed = len(given) - len(names)
@@ -76,7 +76,7 @@ def measure(
         recorder.merged(given[0], None if result[0] is None else api.sent(result[0]))
         return result
 
-    # On the object, not around it: the strategy's own loop calls self.aggregate_train and must find these.
+    # Patched on the object, since the strategy's own loop calls self.aggregate_train.
     for attribute, value in {
         api.configure: configured,
         api.aggregate: aggregated,
@@ -91,14 +91,14 @@ def _in_order(
 ) -> tuple[list[Any], list[str]]:
     """A call's arguments in the order of the method's parameters, and the names of the last ones.
 
-    Both interfaces give the round's number first and then what is sent or received, whatever they call it.
+    Both interfaces pass the round number first and then what is sent or received, under different names.
     """
     call = inspect.signature(method).bind(*args, **kwargs)
     return [*call.args, *call.kwargs.values()], list(call.kwargs)
 
 
 class _Api(NamedTuple):
-    """One of Flower's two interfaces: what its methods are called and how a model looks in it."""
+    """One of Flower's two interfaces: the names of its methods and its representation of a model."""
 
     configure: str
     aggregate: str
@@ -142,7 +142,7 @@ def _of_results(results: Iterable[Any], _: Iterable[str]) -> list[tuple[Hashable
 
 
 def _privacy(strategy: object) -> str:
-    """Why single models must not be looked at: a privacy wrapper around the strategy; else nothing."""
+    """Why clients' models must not be evaluated: a privacy wrapper around the strategy; empty if none."""
     while strategy is not None:
         for kind in type(strategy).__mro__:
             if kind.__name__.startswith(PRIVATE_CLASSES):
@@ -152,7 +152,7 @@ def _privacy(strategy: object) -> str:
 
 
 class _Recorder:
-    """Carries models from Flower's records into the recorder of forgetting."""
+    """Passes models from Flower's records to the forgetting observer."""
 
     def __init__(self, model: nn.Module, data: Batches, name: str, folder: Path | None) -> None:
         self.model = copy.deepcopy(model)
@@ -167,11 +167,11 @@ class _Recorder:
             if metrics.exists() and metrics.stat().st_size:
                 raise InputError(f"{folder} holds the records of another run; name a new folder")
             write_text(folder / "config.toml", to_toml({"name": name}))
-            # So that `eunoe watch` knows the folder before the first round has ended.
+            # So that `eunoe watch` finds the folder before the first round has ended.
             metrics.touch()
 
     def hide(self, reason: str) -> None:
-        """From now on look at merged models only."""
+        """From now on evaluate merged models only."""
         if not self.hidden:
             log.warning(
                 "eunoe measures round forgetting only, not local and aggregation forgetting: %s", reason
@@ -208,7 +208,7 @@ class _Recorder:
             _append(self.folder / "probes.jsonl", self.forgetting.probes[probes:])
 
     def _loaded(self, arrays: Arrays) -> nn.Module:
-        """The model with these arrays, which carry its names or come in its order."""
+        """The model with these arrays, matched by name or in the model's order."""
         named = [name for name, _ in self.model.named_parameters()]
         if set(arrays) == set(self.names) or set(arrays) == set(named):
             pairs = list(arrays.items())
@@ -216,16 +216,16 @@ class _Recorder:
             order = {len(named): named, len(self.names): self.names}.get(len(arrays))
             if order is None:
                 raise InputError(
-                    f"the strategy's model has {len(arrays)} arrays and the one given to measure has "
-                    f"{len(self.names)}; give measure the same model"
+                    f"the strategy's model has {len(arrays)} arrays and the one passed to measure has "
+                    f"{len(self.names)}; pass the same model"
                 )
             pairs = list(zip(order, arrays.values(), strict=True))
         state = self.model.state_dict()
         for name, array in pairs:
             if state[name].shape != array.shape:
                 raise InputError(
-                    f"the strategy's {name} has shape {array.shape} but that of the model given to measure "
-                    f"{tuple(state[name].shape)}; give measure the same model"
+                    f"the strategy's {name} has shape {array.shape} but that of the model passed to measure "
+                    f"{tuple(state[name].shape)}; pass the same model"
                 )
             state[name].copy_(torch.as_tensor(array))
         return self.model
@@ -236,7 +236,7 @@ def _same(one: Arrays, other: Arrays) -> bool:
 
 
 def _classes(model: nn.Module, data: Batches) -> int:
-    """How many classes the model tells apart: the length of its answer to one test sample."""
+    """The number of classes: the length of the model's output for one test sample."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     # Merely iterating a DataLoader draws from the global generator.

@@ -1,9 +1,9 @@
-"""Clients with data of their own: what server and clients know of each other's samples.
+"""Clients with their own data: what server and clients know about each other's samples.
 
-The server has a data set of its own (in the config): its test part measures the model, its training part
+The server has its own data set (in the config): its test part evaluates the model, its training part
 serves as public data where a method needs some, and its type, shape, class names and normalization are sent
-to the clients, whose data must match. No sample leaves a client. The server is told how many it trains on and
-gets its trained model; what else it learns, by method and option, is listed in docs/flower.md.
+to the clients, whose data must match. No sample leaves a client. The server receives the number of training
+samples and the trained model; what else it learns, by method and option, is listed in docs/flower.md.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -20,12 +20,12 @@ from eunoe.data.federation import Federation, Integers, Part
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz
 from eunoe.errors import InputError
-from eunoe.runs.assembly import Given, build_job, load_data
+from eunoe.runs.assembly import UserObjects, build_simulation, load_data
 from eunoe.training.simulation import Simulation
 
 
 class Facts(Options):
-    """What clients must know of the server's data and of the others, so that their own data fit."""
+    """What clients must know about the server's data and each other, so that their own data fit."""
 
     classes: int
     shape: tuple[int, ...]
@@ -59,7 +59,7 @@ class Facts(Options):
 
 
 def facts_out(facts: Facts | None) -> dict[str, ConfigRecord]:
-    """The part of a message that tells clients the facts, if they need any."""
+    """The part of a message with the facts for clients, if they need any."""
     return {} if facts is None else {"facts": facts.record()}
 
 
@@ -70,10 +70,10 @@ def facts_in(content: RecordDict) -> Facts | None:
 
 @dataclass(frozen=True)
 class Scattered(Federation):
-    """A federation of which the samples of at most one client are here."""
+    """A federation with the samples of at most one client on this machine."""
 
     here: int | None = None
-    # How many training samples each client says that it has.
+    # How many training samples each client reported.
     declared: Integers = field(default_factory=lambda: np.empty(0, np.int64))
 
     def __len__(self) -> int:
@@ -122,8 +122,10 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
 
 
 def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
-    """All that a client needs to train on its own data."""
-    simulation = build_job(config, Given(federation=client_federation(config, facts, path, client)))
+    """The simulation of a client that trains on its own data."""
+    simulation = build_simulation(
+        config, UserObjects(federation=client_federation(config, facts, path, client))
+    )
     return replace(simulation, context=replace(simulation.context, mean_size=facts.mean_size))
 
 
@@ -160,13 +162,13 @@ def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
     if facts.class_names is not None and "class_names" in arrays:
         own = [str(name) for name in arrays["class_names"]]
         if strange := sorted(set(own) - set(facts.class_names)):
-            raise InputError(f"{path} has the class {strange[0]!r}, which the federation does not know")
+            raise InputError(f"{path} has the class {strange[0]!r}, which is not a class of the federation")
         if labels.dtype.kind not in "iu":
             raise InputError(f"{path}: {y} is {labels.dtype}; labels must be integers")
         # As an index a negative label would be counted from the end.
         if (nameless := labels[(labels < 0) | (labels >= len(own))]).size:
             raise InputError(
-                f"{path}: there is the label {nameless.flat[0]}; "
+                f"{path}: found label {nameless.flat[0]}; "
                 f"its {len(own)} class names have labels 0..{len(own) - 1}"
             )
         labels = np.array([facts.class_names.index(name) for name in own])[labels]

@@ -1,9 +1,9 @@
-"""Which node is which client, and asking clients something with a time-out.
+"""Which node is which client, and sending messages to clients with a timeout.
 
-Flower's node numbers are random; a node says which client it is when it is asked. Flower tells which key a
-node has proved to have, and where the clients' keys are known it must be that client's. A node that has left
-and come back may have lost what it was told, so it is asked again who it is and sent its message again: the
-same client in the same round gives the same bits.
+Flower's node ids are random; a node answers a query with its client number. Flower reports the key that a
+node has authenticated with; where the clients' keys are known, it must be that client's key. A node that left
+and reconnected may have lost its message, so it is queried again and its message is sent again: the same
+client in the same round gives the same bits.
 """
 
 import logging
@@ -23,12 +23,12 @@ logger = logging.getLogger(__name__)
 POLL_SECONDS = 0.5
 # More than any client has; sums over clients stay far from the largest integer.
 MOST_SAMPLES = 10**9
-# The message or its answer got lost on the way; the client did nothing wrong.
+# The message or its reply was lost in transit; the client is not at fault.
 LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
 
 class Member(NamedTuple):
-    """What a client said of itself when it joined."""
+    """What a client reported when it joined."""
 
     node: int
     size: int
@@ -36,7 +36,7 @@ class Member(NamedTuple):
 
 
 class Roster:
-    """The clients that are connected; `keys` has the public key of each, where nodes are held to theirs."""
+    """The connected clients; `keys` holds the public key required of each, if keys are enforced."""
 
     def __init__(
         self,
@@ -48,27 +48,27 @@ class Roster:
         self.grid, self.clients = grid, clients
         self.members: dict[int, Member] = {}
         self._question, self._keys = question, keys
-        # Nodes that are online, each with the message that asks it who it is until it has answered.
+        # Online nodes, each with its pending query message until it has answered.
         self._online: dict[int, str | None] = {}
-        # Nodes that are no members, each with the client that it says it is (or -1) and why it is not.
+        # Nodes that were refused, each with the client number it claims (or -1) and the reason.
         self._refused: dict[int, tuple[int, str]] = {}
 
     def refresh(self) -> None:
-        """Note who has come and gone; ask newcomers who they are, without waiting for the answer."""
+        """Track which nodes joined and left; query new nodes without waiting for their replies."""
         keys = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         online = set(keys)
         gone = {client for client, member in self.members.items() if member.node not in online}
         for client in gone:
             del self.members[client]
-        # Whoever was refused because of a node that has left is asked again, as if it had just come.
+        # A node that was refused because of one that has left is queried again, as if it had just joined.
         again = {node for node, (client, _) in self._refused.items() if client in gone}
         for node in again:
             del self._refused[node]
-        self._online = {node: asked for node, asked in self._online.items() if node in online - again}
+        self._online = {node: query for node, query in self._online.items() if node in online - again}
         new = sorted(online - set(self._online))
         messages = [Message(self._question, node, "query") for node in new]
         self._online |= dict(zip(new, self.grid.push_messages(messages), strict=True)) if new else {}
-        waiting = {asked: node for node, asked in self._online.items() if asked is not None}
+        waiting = {query: node for node, query in self._online.items() if query is not None}
         for reply in self.grid.pull_messages(list(waiting)) if waiting else ():
             node = waiting[reply.metadata.reply_to_message_id]
             self._online[node] = None
@@ -78,15 +78,17 @@ class Roster:
         client, size, validates = -1, 0, 0
         if reply.has_error():
             if reply.error.code in LOST:
-                del self._online[node]  # It is asked again if it is still there.
+                del self._online[node]  # It is queried again if it is still online.
                 return
             problem = f"a node could not join: {one_line(reply.error.reason)}"
         else:
             try:
-                said = reply.content.metric_records["numbers"]
-                client, size, validates = (int(str(said[name])) for name in ("client", "size", "validates"))
+                reported = reply.content.metric_records["numbers"]
+                client, size, validates = (
+                    int(str(reported[name])) for name in ("client", "size", "validates")
+                )
             except (KeyError, ValueError) as error:
-                problem = f"a node does not say who it is: {type(error).__name__} {error}"
+                problem = f"a node's reply does not identify a client: {type(error).__name__} {error}"
             else:
                 problem = self._objection(client, size, key)
         if problem:
@@ -97,20 +99,20 @@ class Roster:
             self._refused.pop(node, None)
 
     def _objection(self, client: int, size: int, key: bytes) -> str:
-        """Why a node cannot be the client that it says it is, or nothing."""
+        """Why a node cannot be the client that it claims to be; empty if it can."""
         if client not in range(self.clients):
-            return f"a node says that it is client {client}; clients are 0 to {self.clients - 1}"
+            return f"a node claims to be client {client}; clients are 0 to {self.clients - 1}"
         if self._keys is not None and key != self._keys[client]:
-            return f"a node says that it is client {client} but does not have the key of node-{client}.pub"
-        # Without facts the clients have parts of a partition, whose sizes the server knows.
+            return f"a node claims to be client {client} but does not have the key of node-{client}.pub"
+        # Without facts the clients hold parts of a partition, whose sizes the server knows.
         if "facts" in self._question and not 1 <= size <= MOST_SAMPLES:
-            return f"client {client} says that it trains on {size} samples; it must be 1 to {MOST_SAMPLES}"
+            return f"client {client} reports {size} training samples; it must be 1 to {MOST_SAMPLES}"
         if client in self.members:
-            return f"two nodes say that they are client {client}; the second is not used"
+            return f"two nodes claim to be client {client}; the second is not used"
         return ""
 
     def wait(self, seconds: float, least: int) -> None:
-        """Wait until every client has joined; when the time is over, this many will do."""
+        """Wait until every client has joined; after the timeout, this many are enough."""
         end = time.monotonic() + seconds
         while True:
             self.refresh()
@@ -129,9 +131,9 @@ class Roster:
     def ask(
         self, kind: str, clients: Sequence[int], content: Callable[[int], RecordDict], seconds: float
     ) -> Iterator[tuple[int, Message]]:
-        """Send each client its message and give the answers as they come, until all or the time is there."""
+        """Send each client its message and yield the replies as they arrive, until all have or time is up."""
         end = time.monotonic() + seconds
-        missing, sent, asked = set(clients), dict[int, int](), dict[str, int]()
+        missing, sent, pending = set(clients), dict[int, int](), dict[str, int]()
         while missing:
             self.refresh()
             for client in [c for c, node in sent.items() if c in missing and not self._has(c, node)]:
@@ -145,9 +147,9 @@ class Roster:
                 ready, self.grid.push_messages(messages) if ready else (), strict=True
             ):
                 sent[client] = self.members[client].node
-                asked[message] = client
-            for reply in self.grid.pull_messages(list(asked)) if asked else ():
-                client = asked.pop(reply.metadata.reply_to_message_id)
+                pending[message] = client
+            for reply in self.grid.pull_messages(list(pending)) if pending else ():
+                client = pending.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error() and reply.error.code in LOST:
                     sent.pop(client, None)
                 elif client in missing:

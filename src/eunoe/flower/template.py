@@ -10,7 +10,7 @@ participation = 1.0
 [data]
 name = "digits"
 
-# For trials. With data = "own" in pyproject.toml every node has data of its own, and this is not used.
+# For trials. With data = "own" in pyproject.toml every node has its own data, and this is not used.
 [partition]
 name = "dirichlet"
 clients = {nodes}
@@ -48,7 +48,7 @@ serverapp = "server_app:app"
 clientapp = "client_app:app"
 
 [tool.flwr.app.config]
-# The run folder on the server; a run that is there already goes on.
+# The run folder on the server; a run that is already there is resumed.
 folder = "run"
 # Whose data the clients train on: "partition" (parts of one data set, for trials) or "own".
 data = "partition"
@@ -56,9 +56,9 @@ data = "partition"
 clients = {nodes}
 # The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.
 keys = "keys"
-# A round goes on with at least this many clients' answers ...
+# A round completes with at least this many clients' replies ...
 quorum = {quorum}
-# ... after at most this many seconds; who has not answered by then is left out and named.
+# ... after at most this many seconds; clients that have not replied by then are dropped and reported.
 timeout = 600.0
 # Seconds to wait for all clients before the first round.
 join-timeout = 600.0
@@ -90,7 +90,7 @@ app = client_app(Path(__file__).with_name("config.toml"))
 START = '''\
 """Runs this federation on one machine: a server and its nodes as processes of their own, over TLS.
 
-Start it again after an interruption and the run goes on.
+Start it again after an interruption to resume the run.
 """
 
 from pathlib import Path
@@ -136,14 +136,14 @@ LEARNS = """\
 README = """\
 # A federation
 
-`config.toml` says what is computed, `pyproject.toml` (last section) how the federation runs.
+`config.toml` configures the training, `pyproject.toml` (last section) how the federation runs.
 
 ## On one machine
 
     python start.py
 
-starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1 and shows what the server says. Results are in
-`run/`: `eunoe report run` writes the report. Started again, an interrupted run goes on.
+starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1 and shows the server's output. Results are in
+`run/`: `eunoe report run` writes the report. Started again, an interrupted run is resumed.
 
 Nodes prove who they are by their keys, but Flower's commands need no login. While the server runs, every user
 of this machine can start a run at port {port}, and so run code as you: take a machine whose users you trust.
@@ -165,8 +165,8 @@ on the server and on every node. Let only the nodes and yourself through the fir
 under /v1/fleet/ only; a proxy in front of the port can keep those under /v1/control/, which are the commands,
 for yourself.
 
-For each node K, tell the server its public key, give `certificates/ca.crt` and `keys/node-K.key` to that node
-and nobody else, and then remove `keys/node-K.key` here:
+For each node K, register its public key with the server, copy `certificates/ca.crt` and `keys/node-K.key` to
+that node only, and then remove `keys/node-K.key` here:
 
     flwr supernode register keys/node-K.pub NAME
 
@@ -190,15 +190,15 @@ Then, from this folder, with data = "own" in pyproject.toml:
 
     flwr run . NAME --stream
 
-After a crash of the server: start the SuperLink and run this once more. The run goes on at its last finished
-round, with the same results.
+After a crash of the server: start the SuperLink and run this once more. The run resumes after its last
+finished round, with the same results.
 
 ## What the keys prove
 
 A node's key proves that it is registered and, by `keys` in `pyproject.toml`, which client it is: only the
-node with the key of `keys/node-K.pub` on the server is client K. It does not prove that what the node says is
-true, neither its model nor how many samples it has, by which it counts in the average; with
-`method.weighting = "uniform"` all count alike.
+node with the key of `keys/node-K.pub` on the server is client K. It does not prove that what the node reports
+is true, neither its model nor its number of samples, by which it is weighted in the average; with
+`method.weighting = "uniform"` all weigh the same.
 
 ## What the server learns of a client's data
 

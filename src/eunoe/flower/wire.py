@@ -1,6 +1,6 @@
-"""What travels between server and clients, as Flower's records: vectors by name, and a few facts.
+"""Messages between server and clients as Flower records: named vectors and a few numbers.
 
-Whatever comes from another party is checked before it is used, and none of it is unpickled.
+Everything received from another party is checked before it is used, and nothing is unpickled.
 """
 
 from collections.abc import Mapping
@@ -13,13 +13,13 @@ from torch import Tensor
 from eunoe.core.flat_model import Weights
 from eunoe.training.client import SKIPPED, Broadcast, Update
 
-# Letters of another party's text that are shown.
+# Characters of another party's text that are shown.
 LONGEST = 500
 
 
 @dataclass(frozen=True)
 class Order:
-    """What a client is told besides vectors: of which run, and from which round's state it starts."""
+    """What a client receives besides vectors: the run, the round, and which state it starts from."""
 
     run: str
     start: int | None
@@ -49,8 +49,8 @@ def order_out(order: Order, round: int) -> ConfigRecord:
 
 def order_in(content: RecordDict) -> tuple[Order, Broadcast]:
     """What the server sent to a client."""
-    told = content.config_records["order"]
-    run, round, start = str(told["run"]), int(str(told["round"])), int(str(told["start"]))
+    order = content.config_records["order"]
+    run, round, start = str(order["run"]), int(str(order["round"])), int(str(order["start"]))
     # It becomes the name of a folder on the client's disk.
     if not run.isalnum() or round < 1:
         raise ValueError(f"the server's order has run {run!r} and round {round}")
@@ -65,7 +65,7 @@ def weights_in(record: ArrayRecord) -> Weights:
 
 
 def update_out(update: Update, keeps_state: bool) -> RecordDict:
-    """A client's answer; one that was skipped sends only that."""
+    """A client's reply; a skipped client reports only that."""
     if update.skipped is not None:
         return RecordDict({"skipped": ConfigRecord()})
     numbers = {
@@ -87,12 +87,12 @@ def update_out(update: Update, keeps_state: bool) -> RecordDict:
 
 
 def is_skipped(content: RecordDict) -> bool:
-    """Whether a client was skipped: there is nothing for it to learn."""
+    """Whether a client was skipped because its loss learns nothing."""
     return "skipped" in content.config_records
 
 
 def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
-    """A client's update and whether it keeps a state; what makes no sense comes back as skipped."""
+    """A client's update and whether it keeps a state; an invalid reply becomes an absent update."""
     if is_skipped(content):
         return absent(client, start, SKIPPED), False
     try:
@@ -120,12 +120,12 @@ def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update,
             _count(numbers, "backwards"),
         )
         return update, bool(_count(numbers, "keeps_state"))
-    except Exception as error:
+    except Exception as error:  # Another party's bytes may fail to parse in any way.
         return absent(client, start, f"its answer cannot be read: {error}"), False
 
 
 def one_line(text: str | None) -> str:
-    """What another party wrote, fit for a log and a terminal: printable, in one line, and not endless."""
+    """Another party's text made safe for logs and terminals: printable, one line, of bounded length."""
     line = "".join(letter if letter.isprintable() else " " for letter in text or "no reason given")
     return line if len(line) <= LONGEST else f"{line[:LONGEST]} ..."
 

@@ -12,8 +12,8 @@ loss per sample. Most are a softmax over shifted logits, loss = -(z_y + b_y) + l
 
 `fedrs` scales and `masked` replaces the logits of absent classes instead. A class that a client lacks gets
 exactly no gradient wherever b is -inf, so a client with one class has exactly zero loss and gradient there:
-training only applies its weight decay, which draws the average toward zero. `Loss.learns_from` tells such
-clients apart, so that they or their decay can be left out. Weight decay also still shrinks the classifier
+training only applies its weight decay, which draws the average toward zero. `Loss.learns_from` detects such
+clients, so that they or their decay can be left out. Weight decay also still shrinks the classifier
 rows of absent classes. Evaluation uses the raw logits, or `adjust_for_prior` for one client's own model.
 """
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 def trust(student: Tensor, teachers: Tensor) -> tuple[Tensor, Tensor]:
     """How much a student [C] and teachers [T, C] count in each class, from how much each has seen of it.
 
-    The weights of a class sum to 1; a class that nobody has seen is left to the student.
+    The weights of a class sum to 1; a class that no client has seen is left to the student.
     """
     total = student + teachers.sum(0)
     weights = torch.where(total > 0, teachers / torch.where(total > 0, total, 1.0), 0.0)

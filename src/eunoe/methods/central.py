@@ -8,8 +8,8 @@
 
 A round is what a client's participation would be: the epochs (or steps) of [training], with its batch size,
 optimizer, weight decay, clipping and augmentation, and the learning rate of that round. The optimizer's
-momenta go on from round to round, as they would in an ordinary training loop, so epochs = 1 gives such a loop
-with an evaluation after each epoch. Validation parts are left out, so that the numbers compare
+momenta carry over between rounds, as in an ordinary training loop, so epochs = 1 gives such a loop with an
+evaluation after each epoch. Validation parts are left out, so that the numbers compare
 with a federated run's. The loss is plain cross-entropy; any other is refused.
 """
 

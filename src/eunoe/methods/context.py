@@ -1,4 +1,4 @@
-"""What a method knows of the run besides the client or the updates at hand."""
+"""What a method knows about the run besides the client or the updates."""
 
 from dataclasses import dataclass, field
 

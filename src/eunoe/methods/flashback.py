@@ -21,7 +21,7 @@ model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each
     NTD at clients (figure 11)    local = "ntd": FedNTD's loss with its beta = 1, temperature 1
     appendix B                    knowledge = "probabilities"
 
-Departures and what the paper leaves open: a class nobody has seen has alpha_s = 1. "Relative" counts are
+Departures and what the paper leaves open: a class no client has seen has alpha_s = 1. "Relative" counts are
 taken as absolute ones, which the argument compares; knowledge = "relative" divides by a client's size. With
 "probabilities" clients send no counts: the server takes the mean output of each local model on the public
 set, and clients weigh pi against their own class shares; gamma must be tuned again. There is no factor T^2

@@ -5,11 +5,11 @@ https://arxiv.org/abs/2010.01264
     row c of the classifier   w_c <- w_c + sum_{k owns c} p_k (y_kc - w_c) / sum_{k owns c} p_k
     all other parameters      as FedAvg
 
-A client owns the labels that its training data have; a row that nobody in the round owns stays as it is.
+A client owns the labels that its training data have; a row that no client of the round owns is unchanged.
 HeteroFL trains with loss `masked` and weights all clients equally (weighting = "uniform"). Departures: any
 loss goes with it, clients are weighted by their samples by default, and its models of different widths are
 not part of this. The model that a client sends, which is also the one that probes see, has the rows of labels
-that it lacks as it received them. A server optimizer with momentum moves rows that nobody owns by its
+that it lacks as it received them. A server optimizer with momentum moves rows that no client owns by its
 momentum; one with a sign mask is refused.
 """
 

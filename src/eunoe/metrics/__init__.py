@@ -1,4 +1,4 @@
-"""What is measured of a model, and what the author of another metric imports."""
+"""Metrics of models, and the base classes for your own."""
 
 from eunoe.metrics.base import Metric as Metric
 from eunoe.metrics.base import Place as Place

@@ -1,7 +1,7 @@
-"""What a metric is, and what it is shown: a model of a round and what it says of samples.
+"""The base of metrics, and what they receive: snapshots of models with their predictions.
 
-A metric is shown models (`update`), then asked for its numbers (`compute`). The same objects serve the rounds
-and probes of a run, `eunoe.Forgetting` in anybody's loop and `eunoe.flower.measure`.
+A metric collects models (`update`), then returns its numbers (`compute`). The same objects serve the rounds
+and probes of a run, `eunoe.Forgetting` in any training loop and `eunoe.flower.measure`.
 """
 
 from abc import ABC, abstractmethod
@@ -28,10 +28,10 @@ Need = Literal["logits"]
 
 @dataclass(frozen=True)
 class Rows:
-    """Samples to evaluate on: rows of a source and, for clients' rows, who owns each.
+    """Samples to evaluate on: rows of a source and, for clients' rows, the owner of each.
 
-    With `prior`, the owner's class shares (of its training labels) count in what the model says. With
-    `logits`, the predictions have them.
+    With `prior`, predictions are adjusted by the owner's class shares (of its training labels). With
+    `logits`, the predictions include them.
     """
 
     source: Source
@@ -43,9 +43,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predictions:
-    """What a model says of some samples: class and cross-entropy of each, summed probabilities by class.
+    """A model's predictions: class and cross-entropy of each sample, summed probabilities by class.
 
-    The logits are [samples, classes], and there only where they were asked for.
+    The logits are [samples, classes], if requested.
     """
 
     classes: Integers
@@ -58,7 +58,7 @@ class Predictions:
 
 
 class Evaluator(Protocol):
-    """Whatever can evaluate models; every engine can."""
+    """Anything that can evaluate models; every engine can."""
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         """The predictions of each model on these samples."""
@@ -66,7 +66,7 @@ class Evaluator(Protocol):
 
 @dataclass(frozen=True)
 class Place:
-    """What a model says of the samples of one place, and their labels; clients' samples have owners."""
+    """A model's predictions at one place, with labels and, for clients' samples, owners."""
 
     predictions: Predictions
     labels: Integers
@@ -92,7 +92,7 @@ class Place:
     def logits(self) -> Floats:
         """Logits [samples, classes], for a metric that declares the need."""
         if self.predictions.logits is None:
-            raise RuntimeError('a metric that uses logits must say so: needs = ("logits",)')
+            raise RuntimeError('a metric that uses logits must declare it: needs = ("logits",)')
         return self.predictions.logits
 
     @cached_property
@@ -104,10 +104,10 @@ class Place:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A model of a round, as a metric sees it: what it says at each place, its parameters, whose it is.
+    """A model of a round, as a metric sees it: its predictions at each place, its parameters, its client.
 
-    Places of an evaluated round are `validation`, `client_test` and `test`, as far as there are any; those
-    that were measured at clients' own machines are in `elsewhere`, as numbers. `counts` are the training
+    Places of an evaluated round are `validation`, `client_test` and `test`, where they exist; those
+    measured on clients' own machines are in `elsewhere`, as numbers. `counts` are the training
     labels by class of the client whose local model it is, None where they are not known.
     """
 
@@ -123,11 +123,12 @@ class Snapshot:
 class Metric(Options, ABC):
     """Base of the metrics: its fields are its options; what it collects is in private attributes.
 
-    In `metrics` of a config it is shown the merged model of each evaluated round, and its numbers stand under
-    its name in metrics.jsonl. One that looks at clients' models is named in `probes`, with its rounds.
+    In `metrics` of a config it receives the merged model of each evaluated round, and its numbers are
+    recorded under its name in metrics.jsonl. One that measures clients' models is named in `probes`, with its
+    rounds.
     """
 
-    # Which models of a round it is shown.
+    # Which models of a round it receives.
     sees: ClassVar[tuple[Role, ...]] = ("merged",)
     # What it needs of predictions besides classes and losses.
     needs: ClassVar[tuple[Need, ...]] = ()
@@ -145,18 +146,18 @@ class Metric(Options, ABC):
 
     @abstractmethod
     def update(self, model: Snapshot) -> None:
-        """Take in a model; in a round the start comes first, then local models, then the merged one."""
+        """Add a model; in a round the start comes first, then local models, then the merged one."""
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:
-        """The numbers of the round; empty if there is nothing to say."""
+        """The numbers of the round; empty if there are none."""
 
     def state(self) -> dict[str, Any]:
-        """What later rounds depend on: tensors, and what JSON can say; a checkpoint keeps it."""
+        """What later rounds depend on, saved in checkpoints: tensors and JSON values."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from such a state."""
+        """Restore such a state."""
 
 
 class PlaceMetric(Metric):
@@ -166,7 +167,7 @@ class PlaceMetric(Metric):
 
     @abstractmethod
     def measure(self, place: Place) -> Any:
-        """A number, or several by name; None where there is nothing to say."""
+        """A number, or several by name; None if it is undefined."""
 
     def update(self, model: Snapshot) -> None:
         measured = {name: self.measure(place) for name, place in model.places.items()}

@@ -1,4 +1,4 @@
-"""Every local model of a round on every client's data: who loses what by whose training."""
+"""Every local model of a round on every client's data: whose training loses whose knowledge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -11,7 +11,7 @@ from eunoe.metrics.balanced_part import balanced_part
 from eunoe.metrics.base import Floats, Metric, Place, Role, Rows, Snapshot
 from eunoe.metrics.forgetting import reweighted_accuracy
 
-# Validation parts below this size say too little: the test set in the client's class mix says more.
+# Validation parts below this size are too noisy: the test set re-weighted to the client's mix is better.
 _FEW = 30
 
 

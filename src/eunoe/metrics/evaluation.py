@@ -1,4 +1,4 @@
-"""Evaluates the model of a round and asks metrics for their numbers."""
+"""Evaluates the model of a round and computes its metrics."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -13,7 +13,7 @@ from eunoe.metrics.named import BY_PLACE
 
 
 class RoundMetrics:
-    """Shows metrics the model of a round on the test set and on what clients keep to validate and test on."""
+    """Evaluates the model of a round on the test set and on the clients' validation and test parts."""
 
     def __init__(
         self,
@@ -31,9 +31,9 @@ class RoundMetrics:
             ("validation", "validation", validation),
             ("client_test", "test", test),
         )
-        for name, part, asked in parts:
+        for name, part, wanted in parts:
             rows, owners = federation.pooled(part)
-            if asked and len(rows):
+            if wanted and len(rows):
                 self.places[name] = Rows("clients", rows, owners)
         if test and len(federation.data.test):
             self.places["test"] = Rows("test", np.arange(len(federation.data.test)))
@@ -45,7 +45,7 @@ class RoundMetrics:
         weights: Weights,
         elsewhere: Mapping[str, Mapping[str, Any]] | None = None,
     ) -> dict[str, Any]:
-        """What the record of a round says of its model; `elsewhere` are numbers on data that are not here."""
+        """The model's part of a round's record; `elsewhere` are numbers on data of other machines."""
         logits = any("logits" in metric.needs for metric in self.metrics.values())
         (places,) = evaluate_at(evaluator, self.federation, [weights], self.places, logits)
         own = {}
@@ -65,12 +65,12 @@ def evaluate_at(
     where: Mapping[str, Rows],
     logits: bool = False,
 ) -> list[dict[str, Place]]:
-    """What each model says at each of these places."""
+    """The predictions of each model at each place."""
     found: list[dict[str, Place]] = [{} for _ in models]
     for name, rows in where.items():
         labels = federation.samples(rows.source).y.numpy()[rows.rows]
-        said = evaluator.evaluate(models, replace(rows, logits=logits))
-        for places, predictions in zip(found, said, strict=True):
+        predicted = evaluator.evaluate(models, replace(rows, logits=logits))
+        for places, predictions in zip(found, predicted, strict=True):
             places[name] = Place(predictions, labels, federation.classes, rows.owners)
     return found
 
@@ -78,7 +78,7 @@ def evaluate_at(
 def record_of(
     metrics: Mapping[str, Metric], shown: Snapshot, own: Mapping[str, Mapping[str, Place]] | None = None
 ) -> dict[str, Any]:
-    """What metrics say of a model: the standard numbers by place, then the sections of other metrics.
+    """The metrics of a model: the standard numbers by place, then the sections of other metrics.
 
     `own` has the places that are a metric's own, by its name.
     """

@@ -245,8 +245,8 @@ def probability_by_count(probability: ArrayLike, counts: ArrayLike) -> Probabili
     """Mean output probability per class of local models against label counts (Flashback paper, figure 9).
 
     Both are [clients, C]. A class's counts are divided by the most that any client has of it (NaN for a class
-    nobody has); the correlation is Pearson's over all clients and classes, NaN where either side does not
-    vary.
+    that no client has); the correlation is Pearson's over all clients and classes, NaN where either side does
+    not vary.
     """
     probability, counts = np.asarray(probability, np.float64), np.asarray(counts, np.float64)
     most = counts.max(axis=0, keepdims=True, initial=0.0)

@@ -46,9 +46,9 @@ def round_metrics(wanted: Iterable[Named | str | Metric] = ()) -> dict[str, Metr
     for one in wanted:
         metric, name = _built(one)
         if metric.sees != ("merged",):
-            raise InputError(f"metric {name!r} looks at clients' models: name it in probes, with its rounds")
+            raise InputError(f"metric {name!r} measures clients' models: name it in probes, with its rounds")
         if name in made:
-            raise InputError(f"metric {name!r} is measured already: leave it out")
+            raise InputError(f"metric {name!r} is already measured: leave it out")
         if name in RECORDED:
             raise InputError(f"the record of a round has something else called {name!r}: rename your metric")
         made[name] = metric
@@ -69,7 +69,7 @@ def probe_metric(probe: Probe) -> tuple[str, Metric]:
     metric: Metric = registry.build("metric", probe.metric, {}, data=probe.data, samples=probe.samples)
     if "local" not in metric.sees:
         raise InputError(
-            f"metric {probe.metric!r} looks at no client's model: name it in metrics, not in probes"
+            f"metric {probe.metric!r} measures no client's model: name it in metrics, not in probes"
         )
     return recorded_name(probe.metric, metric), metric
 

@@ -1,4 +1,4 @@
-"""Whether clients' models believe in a class as much as the clients' data hold of it."""
+"""Whether the output probability of a class follows its share in the client's data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -30,9 +30,9 @@ class Probability(Metric):
         self._clients, self._probability, self._counts = [], [], []
 
     def update(self, model: Snapshot) -> None:
-        said = model.places["public"].predictions
+        public = model.places["public"].predictions
         self._clients.append(model.client)
-        self._probability.append((said.probability / len(said)).tolist())
+        self._probability.append((public.probability / len(public)).tolist())
         self._counts.append(model.counts)
 
     def compute(self) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""Shows metrics the models of single rounds: where the clients started, what they trained, what was merged.
+"""Measures the models of single rounds: the start model, the local models and the merged model.
 
-A probe draws its random numbers from keys of its own and only evaluates, so a run gives the same bits with
-and without probes. What it finds is a line in probes.jsonl; the schema stands in records/reader.py.
+A probe draws its random numbers from its own keys and only evaluates, so a run gives the same bits with
+and without probes. Its result is a line in probes.jsonl; the schema is in records/reader.py.
 """
 
 from collections.abc import Sequence
@@ -28,7 +28,7 @@ class Planned:
 
 @dataclass
 class ProbedRound:
-    """The models of a round that is probed, as far as they are looked at."""
+    """The models of a probed round that its probes need."""
 
     round: int
     plans: Sequence[Planned]
@@ -37,13 +37,13 @@ class ProbedRound:
     local: dict[int, Weights] = field(default_factory=dict)
 
     def see(self, client: int, weights: Weights) -> None:
-        """Keep a local model that the probes look at."""
+        """Keep a local model that the probes need."""
         if client in self.chosen:
             self.local[client] = weights
 
 
 class Prober:
-    """Measures what the probes of a run ask for."""
+    """Runs the probes of a run."""
 
     def __init__(self, federation: Federation, seed: int, probes: Sequence[Probe], rounds: int) -> None:
         self.federation, self.seed, self.rounds = federation, seed, rounds
@@ -52,7 +52,7 @@ class Prober:
 
     @property
     def metrics(self) -> dict[str, Metric]:
-        """The metrics by names of which no two are alike."""
+        """The metrics by unique names."""
         return {f"probe {number} {plan.name}": plan.metric for number, plan in enumerate(self.plans)}
 
     def watch(self, round: int, clients: Sequence[int], start: Weights) -> ProbedRound | None:
@@ -67,7 +67,7 @@ class Prober:
 
     def measure(self, evaluator: Evaluator, seen: ProbedRound, merged: Weights) -> list[dict[str, Any]]:
         """One record per probe of the round."""
-        # If all clients were skipped there is no local model to look at.
+        # If all clients were skipped there is no local model.
         found = [(plan, self._numbers(evaluator, plan, seen, merged)) for plan in seen.plans if seen.local]
         return [
             {"schema": 1, "round": seen.round, "probe": plan.name, **numbers}
@@ -91,7 +91,7 @@ class Prober:
             evaluator, self.federation, [model[2] for model in models], where, "logits" in metric.needs
         )
         metric.reset()
-        for (role, client, weights), said in zip(models, places, strict=True):
+        for (role, client, weights), predicted in zip(models, places, strict=True):
             counts = None if client is None else self.federation.counts(client).numpy()
-            metric.update(Snapshot(seen.round, role, said, weights.parameters, client, counts))
+            metric.update(Snapshot(seen.round, role, predicted, weights.parameters, client, counts))
         return dict(metric.compute())

@@ -1,4 +1,4 @@
-"""What is measured of every evaluated model at each place."""
+"""The standard metrics of every evaluated model at each place."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Every table and figure of the papers as an exhibit that can be run again, found by name."""
+"""Every table and figure of the papers as a reproducible exhibit, found by name."""
 
 from functools import cache
 from importlib import import_module

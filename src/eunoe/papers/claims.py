@@ -1,4 +1,4 @@
-"""A paper's claim as a number for each seed, positive where it holds, and the verdict over the seeds."""
+"""Claims of a paper as a statistic per seed, positive where the claim holds, and the verdict over seeds."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from eunoe.papers.keys import Key
 from eunoe.records.statistics import deviation
 
-# What each cell of an exhibit is in one seed.
+# The value of each cell of an exhibit for one seed.
 Values = Mapping[Key, float]
-# None where what a claim compares was not run, or is not known yet.
+# None if the compared runs are missing or not decided yet.
 Statistic = Callable[[Values], float | None]
 
 
 class NotReached(float):
-    """The round after the last, of a run that did not get to its target."""
+    """The round after the last, for a run that did not reach its target."""
 
 
 class AtLeast(NotReached):
-    """What a run that stopped early leaves open: a number that would have become this or more."""
+    """An open value of a run that stopped early: it would have become this or more."""
 
 
-# Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is kept, which is a little wide.
+# Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is used, slightly conservative.
 _T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
@@ -40,7 +40,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What the seeds say about a claim: the mean of its statistic with a 95% interval, paired by seed."""
+    """The verdict on a claim: the mean of its statistic over seeds with a 95% interval, paired by seed."""
 
     claim: Claim
     by_seed: tuple[float, ...]
@@ -65,7 +65,7 @@ class Verdict:
 
     @property
     def word(self) -> str:
-        """The verdict in a word or two."""
+        """The verdict in short."""
         if not self.by_seed and not self.diverged:
             return "not tested"
         if self.seen is not None:
@@ -73,7 +73,7 @@ class Verdict:
         return "holds in the one seed" if self.mean > 0 else "does not hold in the one seed"
 
     def text(self) -> str:
-        """The verdict in a line."""
+        """The verdict as one line."""
         if self.word == "not tested":
             return "not tested: what it compares was not run, or nobody got there"
         found = [self.estimate, _seeds(len(self.by_seed))] if self.by_seed else []
@@ -86,7 +86,7 @@ class Verdict:
 def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
     """The verdict from each seed's values; seeds that lack a run of the claim are left out.
 
-    A seed of which nothing but a diverged run is left to compare counts against the claim.
+    A seed with only diverged runs to compare counts against the claim.
     """
     found, diverged = [], 0
     for values in seeds:

@@ -1,4 +1,4 @@
-"""The statistics that claims are made of: one value above another, a method above others in every row."""
+"""The statistics of claims: one value above another, a method above others in every row."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -29,8 +29,8 @@ def stays_below(cell: Key, bound: float) -> Statistic:
 def gains(values: Values, better: str, base: str, measure: str = "") -> list[float]:
     """How much higher one method is than another, for each row that has both; empty if none has.
 
-    A row whose base diverged has nothing to be compared with and is left out; one where only the better
-    diverged is NaN, as is what is left if there is no other.
+    A row whose base diverged is left out; one where only the better diverged is NaN, as is the result if
+    no row is left.
     """
     mine = (cell for cell in values if cell.has(method=better, measure=measure))
     both = [(values[cell], values[cell.but(method=base)]) for cell in mine if cell.but(method=base) in values]
@@ -59,15 +59,15 @@ def mean_loss(better: str, base: str, measure: str = "") -> Statistic:
 
 
 def least_gain(better: str, base: str) -> Statistic:
-    """How much higher one method is than another, in the row where it is so least."""
+    """How much higher one method is than another, in the row with the smallest gap."""
     return lambda values: least(gains(values, better, base))
 
 
 def best_gain(better: str, base: str, data: Sequence[str] = ()) -> Statistic:
-    """How much higher the best row of one method is than that of another, on the data where it is so least.
+    """How much higher the best row of one method is than that of another, on the data with the smallest gap.
 
-    `data` are the data sets that count, all if empty. Rows that diverged are nobody's best; a method of
-    nothing else has none.
+    `data` are the data sets that count, all if empty. Rows that diverged are never the best; a method
+    with no other rows has none.
     """
 
     def statistic(values: Values) -> float | None:
@@ -85,7 +85,7 @@ def best_gain(better: str, base: str, data: Sequence[str] = ()) -> Statistic:
 
 
 def above_all(method: str) -> Statistic:
-    """How far one method is above the best of the others of its row, in the row where it is so least."""
+    """How far one method is above the best of the others in its row, in the row with the smallest gap."""
 
     def statistic(values: Values) -> float | None:
         found = []
@@ -102,7 +102,7 @@ def above_all(method: str) -> Statistic:
 def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
     """How far one value is below the least of the others that were run.
 
-    None where nobody got to a target, or where one that stopped early leaves open who is first.
+    None if no run reached the target, or if one that stopped early leaves the winner open.
     """
     others = tuple(others)
 

@@ -1,4 +1,4 @@
-"""What a run costs: samples that pass forward and backward, and about how long that takes on one core."""
+"""The cost of runs: samples that pass forward and backward, and the estimated time on one core."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -17,7 +17,7 @@ SIZES = {
 }
 WRITERS = {"femnist": 3_432, "omniglot": 128}
 
-# Samples that one core trains on in a second of processor time, by model and width (AMD EPYC, torch 2.13).
+# Training samples per second of CPU time on one core, by model and width (AMD EPYC, torch 2.13).
 RATES = {
     ("lenet", None): 6_100,
     ("cnn", None): 630,
@@ -61,7 +61,7 @@ def samples(config: Mapping[str, Any]) -> float:
 
 
 def core_seconds(config: Mapping[str, Any]) -> float:
-    """About how long a run trains on one core; evaluation and probes come on top."""
+    """Estimated training time on one core, without evaluation and probes."""
     model = config["model"]
     rate = RATES.get((model["name"], model.get("width"))) or RATES[(model["name"], None)]
     return samples(config) / rate

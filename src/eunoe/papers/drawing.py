@@ -1,4 +1,4 @@
-"""The figure of an exhibit, drawn from its runs as an SVG: one of the report, or accuracy over settings."""
+"""The figure of an exhibit, drawn from its runs as SVG: one of the report, or accuracy over settings."""
 
 import re
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from eunoe.report.export import as_svg, printed
 from eunoe.report.figures import KINDS
 from eunoe.report.theme import PICTURE_FONT, config
 
-# Letters in a line below a title: about as wide as a chart.
+# Characters per line below a title: about the width of a chart.
 WIDE = 70
 
 
 def draw(results: Results, found: Sequence[FoundRun], path: Path) -> Path | None:
-    """Draw the figure of the runs that there are; None where they recorded nothing to draw."""
+    """Draw the figure of the existing runs; None if they recorded nothing to draw."""
     exhibit = results.exhibit
     chart = _over_settings(exhibit, found) if exhibit.draws == "settings" else _of_report(exhibit, found)
     if chart is None:
@@ -36,14 +36,14 @@ def draw(results: Results, found: Sequence[FoundRun], path: Path) -> Path | None
     )
     path.parent.mkdir(parents=True, exist_ok=True)
     spec = printed(chart.properties(title=title).to_dict(validate=False))
-    del spec["config"]  # Altair's own sizes, which would come before ours.
+    del spec["config"]  # Altair's default sizes would take precedence over ours.
     look = {**config("#222222", font=PICTURE_FONT), "background": "white", "padding": 8}
     path.write_text(_compact(as_svg(spec, look)), "utf-8")
     return path
 
 
 def _compact(svg: str) -> str:
-    """A picture at half of its size: without a description of every mark, to a hundredth of a pixel."""
+    """Shrink an SVG to half its bytes: drop the description of every mark and round to 0.01 pixel."""
     return re.sub(r"(\.\d\d)\d+", r"\1", re.sub(r' (aria-[a-z]+|role)="[^"]*"', "", svg))
 
 

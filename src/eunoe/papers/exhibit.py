@@ -1,4 +1,4 @@
-"""What an exhibit is: the runs behind a table or figure, what is read off them, the claims they test."""
+"""Exhibits: the runs behind a table or figure, what is measured on them, the claims they test."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ PART = "eunoe.papers.part:part"
 
 @dataclass(frozen=True)
 class Variant:
-    """One line of a table or figure: what tells it from the others, and what it changes."""
+    """One line of a table or figure: its key, and the options it changes."""
 
     key: Key
     changes: Config
@@ -40,7 +40,7 @@ class Variant:
 class PlannedRun(Planned):
     """One planned run of an exhibit: its line and seed; `stand_in` says which data stand in for which.
 
-    The label, like the name in the config, marks a small scale and data that stand in.
+    The label, like the name in the config, marks small scale and stand-in data.
     """
 
     key: Key
@@ -59,7 +59,7 @@ class PlannedRun(Planned):
 
 @dataclass(frozen=True)
 class StandIn:
-    """What runs in the place of data that are absent."""
+    """A replacement for data that are not available."""
 
     data: str
     changes: Config
@@ -82,13 +82,13 @@ STAND_INS = {
 class Exhibit:
     """A table or figure of a paper, and the runs that repeat it.
 
-    `measures` are what is read off each run, by the column they fill ("" where a run fills one cell).
+    `measures` are computed from each run, by the column they fill ("" where a run fills one cell).
     `small` shrinks every run, `small_variants` are the lines that a small scale keeps (all if empty).
     `seeds` is how many the paper's setting is run with. `source_name` names the paper's table or figure where
     it is not the exhibit's own name, `also` a second table that labels may belong to. `shares` names the
-    exhibit whose runs these are, so that they are made once. `derive` computes further cells from the mean
-    values, as text; `after` measures further quantities on a run that has ended. `differs` says where the
-    runs leave the setting of the table or figure, or what they take for granted. `draws` names the figure of
+    exhibit whose runs these are, so that they run only once. `derive` computes further cells from the mean
+    values, as text; `after` measures further quantities on a run that has ended. `differs` states where
+    the runs depart from the table or figure, or what they assume. `draws` names the figure of
     the report that shows the runs ("settings": accuracy over what is varied), and `draws_at` the fraction of
     the run at which a figure of one round is drawn.
     """
@@ -117,17 +117,17 @@ class Exhibit:
 
     @property
     def owner(self) -> str:
-        """The exhibit under whose name the runs are kept."""
+        """The name of the exhibit that owns the runs."""
         return self.shares or self.name
 
     @property
     def measured(self) -> str:
-        """What its numbers are: those of the table, or what is read off in place of a figure's drawing."""
+        """What its numbers are: those of the table, or what is measured in place of a drawn figure."""
         return self.source.measure if self.source.kind != "figure" else self.read_off
 
     @property
     def read_off(self) -> str:
-        """What is read off each run, at any scale."""
+        """What is measured on each run, at any scale."""
         return "; ".join(
             f"{column}: {measure.says}" if column else measure.says
             for column, measure in self.measures.items()

@@ -1,4 +1,4 @@
-"""The runs of an exhibit that there are: in run folders, or in the table of stored results."""
+"""The existing runs of an exhibit: in run folders, or in the table of stored results."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from eunoe.system.files import plain
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A run of an exhibit that there is: what was planned, and what was recorded."""
+    """An existing run of an exhibit: its plan and its records."""
 
     planned: PlannedRun
     run: StoredRun
@@ -32,7 +32,7 @@ def in_store(exhibit: Exhibit, scale: Scale, results: Path) -> list[FoundRun]:
 
 
 def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
-    """How many runs there are below `out`, or else stored, without reading them."""
+    """The number of runs below `out`, or else stored, without reading them."""
     folders = _begun(exhibit, scale, out)
     if folders:
         return len(folders)
@@ -42,7 +42,7 @@ def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
 
 
 def store_runs(exhibit: Exhibit, out: Path, results: Path) -> list[RunKey]:
-    """Store the runs below `out` that are neither running nor failed, in place of earlier ones."""
+    """Store the runs below `out` that are neither running nor failed, replacing earlier ones."""
     found = [one.run for scale in SCALES for one in in_folders(exhibit, scale, out)]
     ended = [run for run in found if run.records.status["state"] not in ("running", "failed")]
     if ended:
@@ -65,7 +65,7 @@ def _plans(exhibit: Exhibit, scale: Scale, seeds: list[int], out: Path) -> list[
 
 
 def _matched(exhibit: Exhibit, scale: Scale, runs: Iterable[StoredRun], place: Path) -> list[FoundRun]:
-    """Runs with their plans; those on other data count where there are none on the paper's."""
+    """Runs with their plans; stand-in runs are used where there are none on the paper's data."""
     by_key = {run.key: run for run in runs}
     plans = _plans(exhibit, scale, sorted({key.seed for key in by_key}), place)
     found = [FoundRun(p, by_key[key_of(p)]) for p in plans if key_of(p) in by_key]
@@ -83,7 +83,7 @@ def check_config(found: FoundRun, place: Path) -> None:
         if name.partition(".")[0] not in RESUMABLE and was.get(name) != planned.get(name):
             raise InputError(
                 f"{name} is {was.get(name)!r} in the run {found.planned.title} of {place} and "
-                f"{planned.get(name)!r} in the exhibit: give another folder by --out, or remove the run"
+                f"{planned.get(name)!r} in the exhibit: choose another folder with --out, or remove the run"
             )
 
 

@@ -1,4 +1,4 @@
-"""What tells the runs of an exhibit apart: named parts, from which labels are formatted."""
+"""Keys of an exhibit's runs: named parts, from which labels are formatted."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -14,7 +14,7 @@ class Key:
 
     @property
     def label(self) -> str:
-        """The parts as text: a name as it is, a number with what it is a value of."""
+        """The parts as text: a name as it is, a number with the name of its option."""
         return " ".join(v if isinstance(v, str) else f"{name}={v}" for name, v in self.parts)
 
     def get(self, name: str) -> Part:
@@ -22,7 +22,7 @@ class Key:
         return dict(self.parts).get(name, "")
 
     def has(self, **parts: Part) -> bool:
-        """Whether all of these parts are what is given."""
+        """Whether all of these parts have these values."""
         return all(self.get(name) == value for name, value in parts.items())
 
     def but(self, **parts: Part) -> Self:

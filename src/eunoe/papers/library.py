@@ -19,7 +19,7 @@ _STATES: dict[str, State] = {
 
 
 class Record(BaseModel):
-    """A frozen part of the data file; unknown keys are mistakes."""
+    """A frozen part of the data file; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,7 +51,7 @@ class Cell(Record):
 
 
 class Paper(Record):
-    """A paper: its title, the settings that its experiments share, what they leave open and we chose."""
+    """A paper: its title, the settings shared by its experiments, and those it leaves open."""
 
     title: str
     settings: tuple[str, ...]
@@ -59,7 +59,7 @@ class Paper(Record):
 
 
 class Source(Record):
-    """A table, a figure or a claim in the text: where it stands, its setting, what it shows, its cells.
+    """A table, a figure or a claim in the text: its location, setting, statement and cells.
 
     `orientation` names a table of another setting whose numbers are shown where this one has none.
     """
@@ -97,7 +97,7 @@ class Source(Record):
 
     @property
     def sentence(self) -> str:
-        """What is expected, and whether it is the paper that says so."""
+        """What is expected, and whether the paper states it."""
         return f"{'Expected' if self.kind in ('identity', 'bound') else 'The paper'}: {self.shows}"
 
     def target(self, label: str) -> Cell | None:
@@ -116,7 +116,7 @@ class Contradiction(Record):
 
 
 class Library(Record):
-    """Everything that papers.toml holds."""
+    """The contents of papers.toml."""
 
     papers: dict[str, Paper]
     sources: dict[str, Source]
@@ -129,7 +129,7 @@ class Library(Record):
         return self.sources[name]
 
     def notes(self, name: str) -> list[Contradiction]:
-        """The contradictions that bear on an exhibit."""
+        """The contradictions that concern an exhibit."""
         return [entry for entry in self.contradictions if name in entry.exhibits]
 
 

@@ -1,4 +1,4 @@
-"""What is read off a finished run: one number from the values that it recorded by round."""
+"""Measures of a finished run: one number from the values recorded by round."""
 
 import math
 import statistics
@@ -8,7 +8,7 @@ from typing import Any
 
 from eunoe.records.statistics import mean_std
 
-# What the quantities are called that runs record.
+# Descriptions of the quantities that runs record.
 QUANTITIES = {
     "accuracy": "test accuracy",
     "round_forgetting": "accuracy that a round takes from a class",
@@ -39,7 +39,7 @@ class Outcome:
 
     @property
     def rounds(self) -> int:
-        """The last round of which there is a record, whether anything was measured in it or not."""
+        """The last recorded round, whether or not anything was measured in it."""
         return max((max(values, default=0) for values in self.series.values()), default=0)
 
     def of(self, quantity: str) -> dict[int, float]:
@@ -50,7 +50,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number that a run yields, what it is, and how it is written."""
+    """A number computed from a run, its description, and its format."""
 
     read: Callable[[Outcome], float]
     says: str
@@ -78,12 +78,12 @@ class Measure:
 
 
 def mean(values: Mapping[int, float]) -> float:
-    """The mean over rounds; not a number if there are none."""
+    """The mean over rounds; NaN if there are none."""
     return sum(values.values()) / len(values) if values else math.nan
 
 
 def last_rounds(quantity: str, unit: str = "accuracy") -> Measure:
-    """The mean over the rounds at the end of which the config says how many there are."""
+    """The mean over the last rounds, as many as `evaluation.last` of the config."""
 
     def read(outcome: Outcome) -> float:
         from eunoe.metrics.forgetting import mean_at_end
@@ -105,7 +105,7 @@ def at_end(quantity: str, unit: str = "accuracy") -> Measure:
 
 
 def at_planned_end(quantity: str) -> Measure:
-    """The value of the last round; none of a run that was stopped before it."""
+    """The value of the last round; NaN for a run that was stopped before it."""
 
     def read(outcome: Outcome) -> float:
         return outcome.of(quantity).get(outcome.config["rounds"], math.nan)
@@ -114,7 +114,7 @@ def at_planned_end(quantity: str) -> Measure:
 
 
 def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
-    """The mean over all measured rounds from `first` on, of what a round does."""
+    """The mean over all measured rounds from `first` on of a per-round quantity."""
 
     def read(outcome: Outcome) -> float:
         return mean({round: value for round, value in outcome.of(quantity).items() if round >= first})
@@ -123,7 +123,7 @@ def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measur
 
 
 def fluctuation(quantity: str) -> Measure:
-    """How much the value of a round differs from those of other rounds: their standard deviation."""
+    """The standard deviation over rounds."""
 
     def read(outcome: Outcome) -> float:
         values = outcome.of(quantity).values()
@@ -160,7 +160,7 @@ def rounds_to(target: float) -> Measure:
 
 
 def drop_from_best() -> Measure:
-    """How far the accuracy at the end is below the best one: a collapse shows as a large drop."""
+    """How far the final accuracy is below the best one: a collapse shows as a large drop."""
 
     def read(outcome: Outcome) -> float:
         values = outcome.of("accuracy")

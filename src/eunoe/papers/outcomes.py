@@ -12,7 +12,7 @@ from eunoe.records.reader import Array, RunRecords, numbers
 
 
 def outcome_of(found: FoundRun) -> Outcome:
-    """What a run recorded, by quantity and round; nothing of one that diverged or has no round yet."""
+    """The values of a run by quantity and round; empty if it diverged or has no round yet."""
     config, run = found.planned.values, found.run
     if run.records.status["state"] == "diverged":
         return Outcome(config, {}, diverged=True)

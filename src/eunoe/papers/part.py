@@ -9,7 +9,7 @@ from eunoe.data.samples import DataSet, Samples
 
 
 def part(*, of: str, limit: int = 0, test_limit: int = 0) -> DataSet:
-    """A part of another data set: so many training and test samples, 0 for all, the same ones every time."""
+    """A fixed subset of another data set: numbers of training and test samples, 0 for all."""
     whole = load(of)
     train, test = _rows(len(whole.train), limit, "train"), _rows(len(whole.test), test_limit, "test")
     return DataSet(
@@ -26,7 +26,7 @@ def part(*, of: str, limit: int = 0, test_limit: int = 0) -> DataSet:
 
 
 def _rows(size: int, limit: int, name: str) -> Tensor:
-    """Rows in their order, drawn once and for all."""
+    """A fixed random subset of rows, in order."""
     if not 0 < limit < size:
         return from_numpy(np.arange(size))
     return from_numpy(np.sort(generator(0, f"part of the {name} samples").permutation(size)[:limit]))

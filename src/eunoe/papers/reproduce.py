@@ -1,4 +1,4 @@
-"""Running an exhibit: what is missing, what is to be run, and what runs that have ended gave."""
+"""Running an exhibit: missing data, pending runs, and results."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,12 +12,12 @@ from eunoe.papers.exhibit import STAND_INS, Exhibit, PlannedRun, Scale, data_set
 from eunoe.papers.found import FoundRun, in_folders
 from eunoe.papers.results import Results, collect
 from eunoe.runs.run import Run
-from eunoe.runs.sweep import OnRound, Planned, done, execute
+from eunoe.runs.sweep import OnSweepRound, Planned, done, execute
 
 
 @dataclass(frozen=True)
 class Limits:
-    """How far runs go for now; what ended early by them goes on later."""
+    """Limits on how far runs go for now; they can be continued later."""
 
     rounds: int | None = None
     hours: float | None = None
@@ -29,13 +29,13 @@ class Limits:
         return replace(planned, values=values)
 
     def seconds(self, planned: Iterable[PlannedRun]) -> float:
-        """About how long one core trains for runs within the limits."""
+        """Estimated training time on one core for runs within the limits."""
         longest = 3600 * self.hours if self.hours else float("inf")
         return sum(min(core_seconds(self.of(run).values), longest) for run in planned)
 
 
 def to_run(planned: Sequence[PlannedRun], limits: Limits) -> list[PlannedRun]:
-    """The runs that are not done; those whose data are absent are left out, if not all are."""
+    """The pending runs; those with missing data are left out, unless all are."""
     return [run for run in ready(planned) if not done(limits.of(run))]
 
 
@@ -44,9 +44,9 @@ def reproduce(
     planned: Sequence[PlannedRun],
     limits: Limits,
     jobs: int = 1,
-    on_round: OnRound = lambda planned, record: None,
+    on_round: OnSweepRound = lambda planned, record: None,
 ) -> None:
-    """Run what is not done, and measure what is measured on runs that have ended."""
+    """Execute the pending runs and compute the measures that need finished runs."""
     execute([limits.of(run) for run in to_run(planned, limits)], jobs, on_round)
     if exhibit.after is not None:
         for run in planned:
@@ -56,7 +56,7 @@ def reproduce(
 
 
 def results_in_folders(exhibit: Exhibit, scale: Scale, out: Path) -> tuple[Results, list[FoundRun]]:
-    """What all runs of the exhibit below a folder gave so far, kept there as a summary."""
+    """The results of all runs of the exhibit below a folder, written there as a summary."""
     found = in_folders(exhibit, scale, out)
     results = collect(exhibit, scale, found)
     path = out / exhibit.name / scale / "summary.json"
@@ -66,13 +66,13 @@ def results_in_folders(exhibit: Exhibit, scale: Scale, out: Path) -> tuple[Resul
 
 
 def missing(planned: Iterable[Planned]) -> dict[str, Path]:
-    """The data sets of these runs that are not here, with the files that they would be in."""
+    """The missing data sets of these runs, with the files that would hold them."""
     paths = {name: path_of(name) for name in data_sets(planned) if name != "digits"}
     return {name: path for name, path in paths.items() if not path.exists()}
 
 
 def ready(planned: Sequence[PlannedRun]) -> list[PlannedRun]:
-    """The runs whose data are here; none at all is an error that says what would help."""
+    """The runs whose data are available; if there are none, an error says what would help."""
     absent: Mapping[str, Path] = missing(planned)
     found = [run for run in planned if not set(data_sets([run])) & set(absent)]
     if not found:

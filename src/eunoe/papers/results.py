@@ -1,4 +1,4 @@
-"""What the runs of an exhibit gave, beside the paper's numbers: rows and verdicts."""
+"""The results of an exhibit's runs next to the paper's numbers: rows and verdicts."""
 
 import math
 import statistics
@@ -33,7 +33,7 @@ class Row:
 
     @property
     def length(self) -> str:
-        """The rounds as they are shown; of a run that stopped early also those that it would have had."""
+        """The rounds as shown; for a run that stopped early, also the planned ones."""
         if self.rounds < self.planned:
             return f"{self.rounds} of {self.planned}"
         return str(self.rounds or "")
@@ -46,7 +46,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """All cells of an exhibit and what they say about its claims."""
+    """All cells of an exhibit and the verdicts on its claims."""
 
     exhibit: Exhibit
     scale: Scale
@@ -86,7 +86,7 @@ class Results:
 
 @dataclass(frozen=True)
 class _Reading:
-    """What one run gave for one cell."""
+    """The value of one run for one cell."""
 
     planned: PlannedRun
     outcome: Outcome
@@ -95,7 +95,7 @@ class _Reading:
 
 
 def collect(exhibit: Exhibit, scale: Scale, found: Sequence[FoundRun]) -> Results:
-    """Rows and verdicts from the runs that there are."""
+    """Rows and verdicts from the existing runs."""
     outcomes = [(one.planned, outcome_of(one)) for one in found]
     return rows_and_verdicts(exhibit, scale, [(p, o) for p, o in outcomes if o.diverged or o.series])
 
@@ -103,7 +103,7 @@ def collect(exhibit: Exhibit, scale: Scale, found: Sequence[FoundRun]) -> Result
 def rows_and_verdicts(
     exhibit: Exhibit, scale: Scale, outcomes: Sequence[tuple[PlannedRun, Outcome]]
 ) -> Results:
-    """Rows and verdicts from what the runs recorded."""
+    """Rows and verdicts from the records of the runs."""
     cells: dict[Key, list[_Reading]] = {}
     for planned, outcome in outcomes:
         for column, measure in exhibit.measures.items():
@@ -118,12 +118,12 @@ def rows_and_verdicts(
             and (converged := [r.value for r in readings if not math.isnan(r.value)])
         }
         rows += [Row(label, _paper(exhibit, label), text) for label, text in exhibit.derive(means).items()]
-    # What other data say counts only where nothing was run on the paper's, and is named.
+    # Stand-in data count only if nothing was run on the paper's data, and are then named.
     other = all(planned.stand_in for planned, _ in outcomes)
     by_seed: dict[int, dict[Key, float]] = {}
     for cell, readings in cells.items():
         for reading in readings:
-            # What was not measured is left out; of a diverged run it counts.
+            # Missing values are left out, except those of a diverged run.
             known = reading.outcome.diverged or not math.isnan(reading.value)
             if known and (other or not reading.planned.stand_in):
                 by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
@@ -134,14 +134,14 @@ def rows_and_verdicts(
 
 
 def _as_tested(claim: Claim, ran: set[str], other_data: bool) -> Claim:
-    """The claim with a sentence that says where the test falls short of it."""
+    """The claim with a note on where the test falls short of it."""
     absent = [name for name in claim.speaks_of if name not in ran]
     short = [f"not run: {', '.join(absent)}"] * bool(absent) + ["on other data than the paper's"] * other_data
     return replace(claim, sentence=f"{claim.sentence} ({'; '.join(short)})") if short else claim
 
 
 def _counted(reading: _Reading) -> float:
-    """A round that was not reached counts as the one after the last: differences are then no larger."""
+    """A target that was not reached counts as the round after the last, which understates differences."""
     if not math.isinf(reading.value):
         return reading.value
     rounds, planned = _rounds(reading)
@@ -165,7 +165,7 @@ def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[_Reading]
     finite = [value for value in values if math.isfinite(value)]
     diverged = sum(reading.outcome.diverged for reading in readings)
     lengths = [_rounds(reading) for reading in readings if not reading.outcome.diverged]
-    # Of seeds that went differently far, the shortest is shown, one that stopped early before all others.
+    # Of seeds of different length, the shortest is shown, and one that stopped early before all others.
     rounds, length = min(lengths, key=lambda length: (length[0] == length[1], *length), default=(0, 0))
     ours = measure.mean_text(finite) if finite else "NC" if diverged else measure.text(values[0])
     if all(math.isinf(value) for value in values) and rounds < length and not diverged:
@@ -191,7 +191,7 @@ def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[_Reading]
 
 
 def _paper(exhibit: Exhibit, label: str) -> str:
-    """The paper's cell as it is shown."""
+    """The paper's cell as shown."""
     if label in exhibit.source.doubtful:
         return f"{exhibit.source.cells[label].text} (doubtful)"
     target = exhibit.target(label)

@@ -1,4 +1,4 @@
-"""Runs of exhibits as they are kept: all runs of an exhibit in one compressed table.
+"""Stored runs of exhibits: all runs of an exhibit in one compressed table.
 
 `runs/NAME.parquet` below the folder of results has the runs of an exhibit at both scales. A row is one record
 of a run:
@@ -8,8 +8,8 @@ of a run:
     round                          of metrics, probes and timings
     values                         the record, as JSON
 
-What is read is what `eunoe.records.reader` reads from a run folder. Checkpoints and clients' states are not
-kept, so that a stored run can be shown but not resumed.
+Rows hold what `eunoe.records.reader` reads from a run folder. Checkpoints and clients' states are not
+stored, so a stored run can be shown but not resumed.
 """
 
 import json
@@ -37,7 +37,7 @@ SCHEMA = pa.schema(
         ("values", pa.string()),
     ]
 )
-# What many rows have in common.
+# Columns with few distinct values.
 _NAMES = ["scale", "line", "stand_in", "kind"]
 
 
@@ -91,7 +91,7 @@ def save(path: Path, runs: Sequence[StoredRun]) -> None:
 
 
 def load(path: Path, scale: Scale | None = None) -> list[StoredRun]:
-    """The runs in a table, or those at one scale; none if there is no table."""
+    """The runs in a table, or those at one scale; empty if there is no table."""
     found: dict[RunKey, dict[str, list[Any]]] = {}
     for key, kind, values in _rows(path, [("scale", "=", scale)] if scale else []):
         found.setdefault(key, {}).setdefault(kind, []).append(json.loads(values))
@@ -104,7 +104,7 @@ def load_keys(path: Path) -> list[RunKey]:
 
 
 def read_folder(planned: PlannedRun) -> StoredRun:
-    """A planned run that has begun, as its folder has it."""
+    """Read a planned run that has started from its folder."""
     after = planned.folder / "after.json"
     measured = json.loads(after.read_text("utf-8")) if after.exists() else {}
     return StoredRun(key_of(planned), read_run(planned.folder, begun=False), measured)

@@ -1,1 +1,1 @@
-"""What a run left behind, read and put into tables."""
+"""Records of runs: reading, comparing, tables."""

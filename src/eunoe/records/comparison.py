@@ -1,4 +1,4 @@
-"""Runs side by side: a row for each setting, with the values of its seeds."""
+"""Comparison of runs: a row per configuration, aggregated over seeds."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -13,13 +13,13 @@ from eunoe.records.groups import group_key, settings
 from eunoe.records.reader import RunRecords
 from eunoe.records.tables import Table
 
-# What a table says of a run that diverged.
+# Shown for a run that diverged.
 NOT_CONVERGED = "NC"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a run and how it is written; an optional one is left out where no run has it."""
+    """A number of a run and its format; an optional one is omitted if no run has it."""
 
     title: str
     metric: str
@@ -60,7 +60,7 @@ class Row:
         return math.nan if self._void(metric) else statistics.deviation(self.values.get(metric, ()))
 
     def cell(self, column: Column) -> str:
-        """Mean ± standard deviation, or how a run ended that has none."""
+        """Mean ± standard deviation, or how the run ended if it has none."""
         if self._void(column.metric):
             return self.ended
         return statistics.mean_std(self.values.get(column.metric, ()), column.digits)
@@ -70,7 +70,7 @@ class Row:
 
 
 class Comparison:
-    """Runs side by side; as text the main numbers, in a notebook all of them."""
+    """Runs side by side; the main numbers as text, all of them in a notebook."""
 
     def __init__(self, runs: Sequence[RunRecords]) -> None:
         groups: dict[str, list[RunRecords]] = {}
@@ -87,7 +87,7 @@ class Comparison:
         )
 
     def table(self, columns: Sequence[Column] | None = None) -> Table:
-        """The numbers as text: those of some columns, or of all."""
+        """The numbers as a table of text: all columns, or the selected ones."""
         shown = self.columns if columns is None else columns
         rows = [
             [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
@@ -111,7 +111,7 @@ class Comparison:
 
 def numbers(run: RunRecords) -> dict[str, float]:
     """The numbers of one run that are compared."""
-    # What a federation that was only watched costs is not known.
+    # The cost of a federation that was only observed is unknown.
     records = [record for record in run.metrics if "sizes" in record]
     training = run.checked_config.training
     plain = sum(
@@ -138,7 +138,7 @@ def numbers(run: RunRecords) -> dict[str, float]:
 
 
 def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> str:
-    """What the numbers of some columns are, in a line."""
+    """One line that explains the numbers of the columns."""
     last = {min(max(run.checked_config.evaluation.last, 1), len(run.metrics)) for run in runs}
     rounds = f"last {last.pop()}" if len(last) == 1 else "last"
     lengths = sorted({len(run.metrics) for run in runs})
@@ -168,7 +168,7 @@ def _row(title: str, members: Sequence[RunRecords]) -> Row:
 
 
 def _titles(groups: Sequence[RunRecords]) -> list[str]:
-    """A title for each group; those of one title are told apart by the settings in which they differ."""
+    """A title for each group; equal titles are distinguished by the options in which the runs differ."""
     titles = []
     for run in groups:
         mine, title = settings(run.checked_config), run.checked_config.title

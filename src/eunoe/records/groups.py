@@ -1,4 +1,4 @@
-"""Several runs: found below folders, and told apart by their settings, of which seeds are none."""
+"""Several runs: found below folders, and labeled by what distinguishes them besides the seed."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -17,7 +17,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
 
 
 def labeled(runs: Sequence[tuple[RunRecords, str]]) -> list[RunRecords]:
-    """Runs and the names of their folders, labeled so that only seeds of one setting share a label."""
+    """Label runs (with the names of their folders) so that only seeds of one configuration share a label."""
     labels: dict[str, str] = {}
     found = []
     for run, place in runs:
@@ -29,8 +29,8 @@ def labeled(runs: Sequence[tuple[RunRecords, str]]) -> list[RunRecords]:
 
 
 def settings(config: Config) -> dict[str, Any]:
-    """What decides a run's results besides its seed, as `section.option`."""
-    # With defaults, so that a run of an earlier version is not told apart by options that it did not have.
+    """The options that determine a run's results besides its seed, as `section.option`."""
+    # With defaults, so that options unknown to an earlier version do not set its runs apart.
     kept = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
     flat: dict[str, Any] = {}
     for key, value in placed(kept).items():
@@ -39,16 +39,16 @@ def settings(config: Config) -> dict[str, Any]:
 
 
 def group_key(config: Config) -> str:
-    """The same for runs that differ only in their seed."""
+    """A key that is equal for runs that differ only in their seed."""
     return json.dumps([config.title, settings(config)], sort_keys=True)
 
 
 def find_folders(paths: Sequence[Path]) -> list[Path]:
-    """The run folders at or below these paths; one with a config alone is none."""
+    """The run folders at or below these paths; a folder with only a config does not count."""
     found = []
     for path in paths:
         places = sorted(config.parent for config in path.rglob("config.toml"))
-        # What was only watched, as by `eunoe.flower.measure`, has no status.
+        # A run that was only observed, as by `eunoe.flower.measure`, has no status.
         files = ("status.json", "metrics.jsonl")
         folders = [place for place in places if any((place / name).exists() for name in files)]
         if not folders:

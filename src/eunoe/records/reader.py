@@ -28,7 +28,7 @@ partition.json:
     {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null}
 
 A metric of the user's own has a number, or an object of numbers, under its name in metrics.jsonl.
-config.toml, environment.json and status.json are the run's settings, where it ran and how far it came.
+config.toml, environment.json and status.json hold the configuration, the environment and the progress.
 All but config.toml may be missing; the report leaves out what was not measured.
 """
 
@@ -60,7 +60,7 @@ def numbers(values: Any) -> Array:
 
 @dataclass(frozen=True)
 class RunRecords:
-    """All that one run recorded; runs of the same label are the seeds of one setting."""
+    """The records of one run; runs with the same label are seeds of one configuration."""
 
     label: str
     metrics: Sequence[Record]
@@ -120,7 +120,7 @@ class RunRecords:
 
     @property
     def part(self) -> str:
-        """The data that the curves are on: the test set where it was measured, else the validation sets."""
+        """The data behind the curves: the test set if it was evaluated, else the validation sets."""
         return "test" if any(record.get("test") for record in self.metrics) else "validation"
 
     @property
@@ -139,7 +139,7 @@ class RunRecords:
 
     @property
     def last(self) -> int:
-        """How many last rounds a result is the mean of; one that was only watched has its last round."""
+        """How many last rounds a result is averaged over; 1 for a run that was only observed."""
         return max(int(self.config.get("evaluation", {}).get("last", 1)), 1)
 
     @property
@@ -158,7 +158,7 @@ class RunRecords:
     def lost_per_class(self) -> Array:
         """What each class lost [rounds, classes] in rounds that follow a measured one; a gain is 0."""
         history = self.per_class
-        # What went in a gap of several rounds is not what one round takes.
+        # A loss over a gap of several rounds is not that of one round.
         following = np.diff(self.rounds[: len(history)]) == 1
         lost: Array = np.maximum(history[:-1] - history[1:], 0.0)[following]
         return lost
@@ -179,7 +179,7 @@ class RunRecords:
 def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     """Read a run folder; the label is the run's name, or what it does.
 
-    One without a finished round is refused, unless it need not have begun.
+    A folder without a finished round is refused, unless `begun` is False.
     """
     folder = Path(folder)
     config, metrics = read_run_config(folder), read_lines(folder / "metrics.jsonl")
@@ -213,13 +213,13 @@ def read_run_config(folder: Path) -> dict[str, Any]:
     try:
         return tomllib.loads((folder / "config.toml").read_text("utf-8"))
     except FileNotFoundError:
-        raise InputError(f"{folder} is no run folder: it has no config.toml") from None
+        raise InputError(f"{folder} is not a run folder: it has no config.toml") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
         raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
 
 
 def read_status(folder: Path) -> dict[str, Any]:
-    """How far a run has come; empty before it began."""
+    """The status of a run; empty before it started."""
     return _read_json(folder / "status.json")
 
 

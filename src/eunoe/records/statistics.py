@@ -4,29 +4,29 @@ from collections.abc import Sequence
 
 import numpy as np
 
-# What stands where there is no number.
+# Shown in place of a missing number.
 NONE = "–"
 
 
 def known(values: Sequence[float]) -> list[float]:
-    """The values that are finite numbers."""
+    """The finite values."""
     return [float(value) for value in values if np.isfinite(value)]
 
 
 def mean(values: Sequence[float]) -> float:
-    """The mean of the known values; NaN where there is none."""
+    """The mean of the finite values; NaN if there are none."""
     found = known(values)
     return float(np.mean(found)) if found else float("nan")
 
 
 def deviation(values: Sequence[float]) -> float:
-    """The standard deviation of a sample (n - 1) of the known values; 0 where one or none is."""
+    """The sample standard deviation (n - 1) of the finite values; 0 for fewer than two."""
     found = known(values)
     return float(np.std(found, ddof=1)) if len(found) > 1 else 0.0
 
 
 def mean_std(values: Sequence[float], digits: int, separator: str = " ± ") -> str:
-    """The mean and, of several values, the standard deviation, as text."""
+    """Format the mean and, for several values, the standard deviation."""
     found = known(values)
     if not found:
         return NONE
@@ -35,5 +35,5 @@ def mean_std(values: Sequence[float], digits: int, separator: str = " ± ") -> s
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell is a number, with or without its deviation, or says that there is none."""
+    """Whether a cell holds a number, with or without a deviation, or marks a missing one."""
     return text.replace("±", "").replace(NONE, "").replace("NC", "").strip(" 0123456789.,%+-e") == ""

@@ -1,4 +1,4 @@
-"""What the records of a run say, as numbers and in plain words."""
+"""Summary of a run's records, as numbers and in plain words."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from eunoe.system.files import plain
 
 
 class Summary(dict[str, Any]):
-    """The numbers of a run; as text, a few sentences. What was not measured is NaN and not spoken of."""
+    """The numbers of a run; as text, a few sentences. What was not measured is NaN and not mentioned."""
 
     def sentences(self) -> list[str]:
         """The numbers in words; differences of accuracy are in points (hundredths)."""
@@ -60,7 +60,7 @@ class Summary(dict[str, Any]):
 
 
 def summarize(run: RunRecords) -> Summary:
-    """Means over rounds of what one run forgot, and where.
+    """Means over rounds of what one run forgot, and in which step.
 
     The first round is left out where there are others: it starts from a model that has learned nothing, so
     what it loses is not knowledge.
@@ -107,7 +107,7 @@ def _points(share: float) -> str:
 
 
 def _none(share: float) -> bool:
-    """Whether it would be written as 0.0 points."""
+    """Whether it would be formatted as 0.0 points."""
     return float(f"{100 * share:.1f}") == 0
 
 

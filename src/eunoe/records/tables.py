@@ -1,4 +1,4 @@
-"""A table: headings and rows of text, written in the formats that papers, pages and terminals take."""
+"""A table: headings and rows of text, formatted as plain text, HTML, Markdown, CSV or LaTeX."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ _LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
 
 @dataclass(frozen=True)
 class Table:
-    """Headings, rows of as many cells, and a note on what the numbers are."""
+    """Headings, rows of as many cells, and a note that explains the numbers."""
 
     headings: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -31,12 +31,12 @@ class Table:
         return column > 0 and all(is_number(row[column]) for row in self.rows)
 
     def pick(self, columns: Sequence[int]) -> "Table":
-        """The table with some of its columns."""
+        """A table of the selected columns."""
         rows = [[row[column] for column in columns] for row in self.rows]
         return Table([self.headings[column] for column in columns], rows, self.note)
 
     def text(self) -> str:
-        """Columns of plain text, numbers to the right."""
+        """Plain text in columns, numbers right-aligned."""
         widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]
         lines = [
             "  ".join(
@@ -64,7 +64,7 @@ class Table:
         """Comma-separated values, one number in a cell: deviations over seeds have columns of their own."""
         columns = []
         for heading, *cells in zip(self.headings, *self.rows, strict=True):
-            # Names may have any sign in them, so what is taken apart is a number and its deviation.
+            # Names may contain ±, so only a number and its deviation are split.
             halves = [cell.partition(" ± ") if is_number(cell) else (cell, "", "") for cell in cells]
             columns.append([heading, *("" if mean == NONE else mean for mean, _, _ in halves)])
             if any(sign for _, sign, _ in halves):

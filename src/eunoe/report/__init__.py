@@ -1,1 +1,1 @@
-"""Shows what was forgotten: draws the figures of run records and writes the report."""
+"""Figures of run records, and the HTML report."""

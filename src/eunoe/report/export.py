@@ -11,12 +11,12 @@ from eunoe.report.theme import config
 
 Format = Literal["pdf", "svg", "png"]
 
-# Points of 1/72 inch: the columns of common paper styles, and what axes and their titles take of them.
+# In points of 1/72 inch: column widths of common paper styles, and the space of axes and their titles.
 ONE_COLUMN, TWO_COLUMNS, AXES = 240, 504, 54
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """A chart as it is printed: no slider, nothing to hover over, as wide as one or two columns."""
+    """A chart for print: no slider, no tooltips, as wide as one or two columns."""
     spec = printed(chart.to_dict(validate=False))
     for param in spec.get("params", []):
         param.pop("bind", None)
@@ -36,7 +36,7 @@ def paper_spec(chart: Any) -> dict[str, Any]:
 
 
 def printed(spec: dict[str, Any]) -> dict[str, Any]:
-    """Without the invisible points that only serve the mouse."""
+    """The chart without the invisible points that only serve tooltips."""
     for panel in spec.get("concat", [spec]):
         if "layer" in panel:
             panel["layer"] = [layer for layer in panel["layer"] if layer["mark"].get("opacity") != 0]
@@ -48,7 +48,7 @@ def _lower(height: Any) -> Any:
 
 
 def draw(chart: Any, format: Format) -> bytes:
-    """A chart as the bytes of a file."""
+    """Render a chart to the bytes of a file."""
     import vl_convert
 
     spec, look = paper_spec(chart), {**config("#111111", font_size=8), "background": "#ffffff"}
@@ -67,7 +67,7 @@ def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise InputError(f"cannot make the folder {folder} for the figures: {error.strerror}") from None
+        raise InputError(f"cannot create the folder {folder} for the figures: {error.strerror}") from None
     written = []
     for figure in all_figures(runs):
         path = folder / f"{figure.name}.{format}"
@@ -80,7 +80,7 @@ def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format
 
 
 def as_svg(spec: dict[str, Any], look: dict[str, Any]) -> str:
-    """A specification as a picture."""
+    """Render a specification as an image."""
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec, _version(spec), config=look))

@@ -1,4 +1,4 @@
-"""The report's words and numbers: a card per run, the comparison in one sentence, and rounds to accuracy."""
+"""The report's summary: a card per run, the comparison in one sentence, and rounds to accuracy."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -22,7 +22,7 @@ NUMBERS = (
 
 
 def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
-    """The summary of one setting: each number is the mean over its seeds."""
+    """The summary of one configuration: each number is the mean over its seeds."""
     each = [summarize(run) for run in seeds]
     mean = Summary(each[0])
     for name, value in each[0].items():
@@ -35,7 +35,7 @@ def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
 
 
 def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
-    """One setting's main numbers, with their deviation over seeds, and its summary in words."""
+    """The main numbers of one configuration, with their deviation over seeds, and its summary in words."""
     each = [summarize(run) for run in seeds]
     cells = []
     for name, title, unit in NUMBERS:
@@ -55,7 +55,7 @@ def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
 
 
 def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
-    """Who forgets least and who is most accurate, in one sentence."""
+    """Which run forgets least and which is most accurate, in one sentence."""
     if len(groups) < 2:
         return ""
     aggregate = {label: over_seeds(seeds) for label, seeds in groups.items()}
@@ -66,7 +66,7 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
         ("accuracy", "ends most accurate", "%", max),
     ):
         known = {label: one[name] for label, one in aggregate.items() if not np.isnan(one[name])}
-        # Below zero is a gain, which a run that keeps losing a class makes when it learns it once more.
+        # Negative is a gain: a run that keeps losing a class gains when it relearns it.
         if len(known) > 1 and min(known.values()) >= 0:
             first = best(known, key=lambda label: known[label])
             others = ", ".join(f"{label} {100 * known[label]:.1f}" for label in known if label != first)

@@ -1,4 +1,4 @@
-"""The report: one HTML file that holds its figures, their data and all code, and needs no network."""
+"""The report: one self-contained HTML file with its figures, their data and all scripts."""
 
 import json
 import re
@@ -16,7 +16,7 @@ from eunoe.report.figures import all_figures
 from eunoe.report.figures.common import by_label
 from eunoe.report.findings import card, comparison, rounds_table
 
-# Nothing may be fetched; Vega compiles its expressions, hence unsafe-eval.
+# Nothing may be fetched; Vega compiles its expressions, which needs unsafe-eval.
 POLICY = (
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'"
@@ -40,7 +40,7 @@ def _file(name: str) -> str:
 
 
 def _script_data(value: Any) -> str:
-    """JSON that cannot end the script element that holds it."""
+    """JSON escaped so that it cannot close its script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -74,7 +74,7 @@ def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
 
 
 def _settings(groups: Mapping[str, Sequence[RunRecords]]) -> str:
-    """Configurations side by side, what differs first and marked; then where the runs ran."""
+    """Configurations side by side, differences first and marked; then the environments."""
     parts = []
     for title, pick in (("Configuration", "config"), ("Environment", "environment")):
         columns = {label: _flat(getattr(seeds[0], pick)) for label, seeds in groups.items()}
@@ -112,7 +112,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
 def report_html(runs: Sequence[RunRecords], live: str = "") -> str:
     """The whole report of one run or of several compared.
 
-    With `live`, the version of the records, it asks its server for a newer one and then loads itself again.
+    With `live`, the version of the records, it polls its server for a newer one and then reloads.
     """
     groups = by_label(runs)
     sections: dict[str, list[str]] = {}
@@ -173,7 +173,7 @@ readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differ
 
 
 def write_report(runs: Sequence[RunRecords], path: str | Path) -> Path:
-    """Write the report and return where it is."""
+    """Write the report and return its path."""
     path = Path(path)
     if path.is_dir():
         raise InputError(

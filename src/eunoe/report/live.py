@@ -1,4 +1,4 @@
-"""Serves the report on this machine while runs go on, anew whenever a round has finished."""
+"""Serves the report on localhost during runs, updated after every round."""
 
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -12,7 +12,7 @@ from eunoe.report.html import report_html
 
 
 class LiveReport:
-    """The report of some runs, made again only when their records have grown."""
+    """The report of runs, rebuilt only when their records have grown."""
 
     def __init__(self, runs: Sequence[Path]) -> None:
         self.runs = list(runs)
@@ -30,7 +30,7 @@ class LiveReport:
         return "-".join(str(path.stat().st_size) for path in files)
 
     def html(self) -> bytes:
-        """The report as of now; before any round has finished, one that waits."""
+        """The current report; before any round has finished, a placeholder that reloads itself."""
         with self._lock:
             version = self.version()
             if version != self._made[0]:
@@ -50,13 +50,13 @@ def _has_rounds(folder: Path) -> bool:
 
 
 def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
-    """A server of the live report, bound to this machine alone."""
+    """A server of the live report, bound to localhost only."""
     live = LiveReport(runs)
     live.version()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            # Another site's name that resolves to this machine must not read the report.
+            # A foreign host name that resolves to this machine must not read the report (DNS rebinding).
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
             if host not in ("127.0.0.1", "localhost"):
                 self._send(403, b"only for this machine", "text/plain")
@@ -79,9 +79,9 @@ def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """Stay silent: the terminal belongs to whoever watches."""
+            """Do not log requests to the terminal."""
 
     try:
         return ThreadingHTTPServer(("127.0.0.1", port), Handler)
     except OSError as error:
-        raise InputError(f"cannot serve on port {port}: {error.strerror}; take --port 0") from None
+        raise InputError(f"cannot serve on port {port}: {error.strerror}; use --port 0") from None

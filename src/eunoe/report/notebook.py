@@ -1,4 +1,4 @@
-"""A run as a notebook shows it: its numbers and its curves, in one piece of HTML that loads nothing."""
+"""The notebook view of a run: its numbers and curves as self-contained HTML."""
 
 import base64
 from html import escape
@@ -21,7 +21,7 @@ def html(run: RunRecords, folder: Path) -> str:
 
 
 def _picture(figure: Figure) -> str:
-    # As an image, so that nothing in it can run or mix with the notebook's own styles.
+    # As an image, so that it cannot run scripts or mix with the notebook's styles.
     data = base64.b64encode(draw(figure.chart, "svg")).decode()
     words = escape(str(figure.chart.description))
     return (

@@ -1,4 +1,4 @@
-"""Measures forgetting in anybody's PyTorch loop: show it the start, each local and the merged model."""
+"""Measures forgetting in any PyTorch training loop from the start, local and merged models."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -28,12 +28,12 @@ Record = dict[str, Any]
 
 
 class Forgetting:
-    """Watches a federated loop and measures what it forgets: which class, by local training or by the merge.
+    """Observes a federated loop and measures what it forgets: which class, by local training or by the merge.
 
     `data` is the test set: a pair of tensors (x, y), or a loader of such batches. Each round, call `local`
     once per client after its training and `merged` once with the new global model; call `start` before the
-    first round (and again only if the global model changes between rounds). Models are left as they were and
-    no random number is drawn. `metrics` are further ones, of your own or by name.
+    first round (and again only if the global model changes between rounds). Models are left unchanged and
+    no random number is drawn. `metrics` are additional ones, your own or by name.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Forgetting:
         self.class_names = list(class_names) if class_names is not None else None
         self.metrics: list[Record] = []
         self.probes: list[Record] = []
-        # Every merged model is shown: a gap is of rounds that left the model as it was.
+        # Every merged model is observed: a gap consists of rounds that left the model unchanged.
         self._global = round_metrics(metrics) | {"forgetting": GlobalForgetting(over_gaps=True)}
         self._of_clients = {
             "local_per_class": LocalPerClass(),
@@ -82,16 +82,16 @@ class Forgetting:
         self._show(self._snapshot("local", model, client, counts))
 
     def hidden(self, client: int) -> None:
-        """A client that took part but whose own model nobody may see, as under secure aggregation.
+        """A client that took part but whose model is not visible, as under secure aggregation.
 
-        A round of hidden clients has round forgetting only: local training and merge cannot be told apart.
+        A round of hidden clients has round forgetting only: local training and merge cannot be separated.
         """
         self._hidden.append(client)
 
     def merged(self, model: nn.Module, round: int | None = None) -> None:
         """The new global model: ends the round; the next round starts from it.
 
-        Rounds are counted from 1; give the number where the caller has one, so that a round without a merge
+        Rounds are counted from 1; pass `round` if the caller has a number, so that a round without a merge
         leaves a gap.
         """
         if not self._started or not (self._clients or self._hidden):
@@ -108,17 +108,17 @@ class Forgetting:
 
     @property
     def records(self) -> RunRecords:
-        """All that was measured, in the form that the figures and the report take."""
+        """All measurements, in the form that figures and the report use."""
         if not self.metrics:
             raise InputError("there is nothing to show yet: no round has ended with merged(model)")
         return RunRecords(self.name, self.metrics, self.probes, class_names=self.class_names)
 
     def summary(self) -> Summary:
-        """The numbers so far as a dict; printed, it says them in plain words."""
+        """The numbers so far as a dict, which prints in plain words."""
         return summarize(self.records)
 
     def report(self, path: str | Path) -> Path:
-        """Write the report with all figures of this loop, one HTML file that needs no network."""
+        """Write the report with all figures of this loop as one self-contained HTML file."""
         return write_report([self.records], path)
 
     @property
@@ -139,29 +139,29 @@ class Forgetting:
     def _snapshot(
         self, role: Role, model: nn.Module, client: int | None = None, counts: Any = None
     ) -> Snapshot:
-        """A model as metrics see it; what it says is found out here, so that it need not be kept."""
+        """A snapshot of a model for metrics, evaluated here so that the model need not be kept."""
         places = {"test": self._evaluate(model)}
         parameters = torch.cat([p.detach().reshape(-1).double().cpu() for p in model.parameters()])
         return Snapshot(self._next_round, role, places, parameters, client, counts)
 
     def _evaluate(self, model: nn.Module) -> Place:
-        """What the model says of the test set; the model stays as it was."""
+        """The model's predictions on the test set; the model is left unchanged."""
         training = [module for module in model.modules() if module.training]
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        said, truth = [], []
+        outputs, truth = [], []
         model.eval()
         try:
             # Merely iterating a DataLoader draws from the global generator.
             with torch.inference_mode(), torch.random.fork_rng(devices=[]):
                 for x, y in self._batches():
-                    said.append(model(x.to(device)).cpu().double())
+                    outputs.append(model(x.to(device)).cpu().double())
                     truth.append(y.cpu())
         finally:
             for module in training:
                 module.training = True
         if not truth:
             raise InputError("the test data are empty")
-        logits, labels = torch.cat(said), torch.cat(truth)
+        logits, labels = torch.cat(outputs), torch.cat(truth)
         if int(labels.max()) >= self.classes:
             raise InputError(f"the test data have label {int(labels.max())}, but classes={self.classes}")
         losses = nn.functional.cross_entropy(logits, labels, reduction="none").numpy()

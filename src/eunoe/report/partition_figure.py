@@ -11,7 +11,7 @@ from eunoe.errors import InputError
 if TYPE_CHECKING:
     import altair as alt
 
-# Paul Tol's muted colors, which color-blind readers can tell apart, with light and dark ones in turn.
+# Paul Tol's muted colors, safe for color-blind readers, alternating light and dark.
 COLORS = (
     *("#332288", "#88CCEE", "#117733", "#DDCC77", "#AA4499"),
     *("#44AA99", "#882255", "#999933", "#CC6677", "#D0D0D0"),
@@ -40,11 +40,11 @@ def partition_figure(
         )
     else:
         color = alt.Color("number:Q", scale=alt.Scale(scheme="viridis"), title="Class")
-    # From top to bottom as in the legend: names from the first, a scale from the largest number.
+    # Stacked in the order of the legend: names from the first, a scale from the largest number.
     downwards: Literal["ascending", "descending"] = "descending" if classes <= len(COLORS) else "ascending"
-    # Bars wide enough to read as long as they fit on a page, in panels that do not look lost.
+    # Bars as wide as the width allows, in panels that are not too narrow.
     width = max(300 if len(panels) > 1 else 480, min(16 * len(clients), 960))
-    # A gap of the page's color separates neighbors of like colors; thin bars have no room for it.
+    # A gap in the background color separates similar neighbors; thin bars have no room for it.
     gap = 0.6 if width / len(clients) > 8 else 0
     axis = alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4)
     chart = (
@@ -67,7 +67,7 @@ def partition_figure(
         .properties(width=width, height=180)
     )
     text = f"Class shares of {len(clients)} clients. " + " ".join(
-        f"{name}: {sizes[name]:.1f} classes a client." for name in panels
+        f"{name}: {sizes[name]:.1f} classes per client." for name in panels
     )
     figure: alt.TopLevelMixin
     if len(panels) == 1:

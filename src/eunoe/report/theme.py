@@ -1,4 +1,4 @@
-"""How every figure looks: colors, sizes, and how its data are packed.
+"""The theme of all figures: colors, sizes, and how their data are packed.
 
 Colors are safe for color-blind readers: runs have Okabe and Ito's palette (without black and yellow, which
 vanish on a dark or a white background), accuracies have viridis, and differences go from blue (gained) to
@@ -18,11 +18,11 @@ PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7
 DARK_PALETTE = ("#56B4E9", "#F0803C", "#2FBF98", "#E39AC4", "#F0B840", "#3D8FD1", "#A79BD8", "#C2A15E")
 GAINED, FORGOTTEN = "#2166ac", "#d9730d"
 SCREEN_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
-# As wide on every machine as where a picture was drawn, so that no word is cut off at its edge.
+# Fonts of equal width on every machine, so that no text is cut off at the edge of a picture.
 PICTURE_FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"
 WIDTH, HEIGHT, PANEL = 320, 200, 200
 
-# What a report shows at most, so that long runs of many clients and classes still open fast.
+# Limits on what a report shows, so that long runs with many clients and classes still open fast.
 MOST_POINTS, MOST_PROBES, MOST_CLIENTS, MOST_CLASSES, MOST_CELLS = 120, 12, 20, 40, 25_000
 
 Row = dict[str, Any]
@@ -30,7 +30,7 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with the words that go with it: what to see, how to read it, and the same in text alone."""
+    """A chart with its title, caption and text alternative."""
 
     name: str
     title: str
@@ -42,7 +42,7 @@ class Figure:
 
 
 def described(chart: Any, text: str) -> Any:
-    """The chart with a text alternative, which screen readers speak."""
+    """The chart with a text alternative for screen readers."""
     return chart.properties(description=text)
 
 
@@ -67,7 +67,7 @@ def _short(value: Any) -> Any:
 
 
 def thinned(items: Sequence[Any], most: int) -> list[Any]:
-    """At most so many items, evenly spread, the first and the last among them."""
+    """At most this many items, evenly spaced, including the first and the last."""
     if len(items) <= most:
         return list(items)
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]

@@ -1,1 +1,1 @@
-"""Running, resuming and repeating runs."""
+"""Running, resuming and sweeping."""

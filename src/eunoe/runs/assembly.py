@@ -1,4 +1,4 @@
-"""From a configuration to a simulation: build every named thing and check that they fit together."""
+"""Builds the simulation of a configuration and checks that its components fit together."""
 
 import copy
 from collections.abc import Callable, Mapping
@@ -28,13 +28,13 @@ from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.trainer import ServerTrainer
 from eunoe.training.simulation import Simulation
 
-# What the library gives to a model besides the user's options.
+# Arguments that the library passes to a model besides the user's options.
 SUPPLIED_TO_MODEL = ("shape", "classes")
 
 
 @dataclass(frozen=True)
-class Given:
-    """Objects that a Python user hands over instead of naming them."""
+class UserObjects:
+    """User-provided objects, passed instead of a name in the config."""
 
     federation: Federation | None = None
     model: nn.Module | None = None
@@ -43,9 +43,9 @@ class Given:
     server_optimizer: ServerOptimizer | None = None
 
 
-def assemble(config: Config, given: Given | None = None) -> tuple[Simulation, list[str]]:
-    """The simulation of a configuration, and what it warns of before round 1."""
-    simulation = build_job(config, given or Given())
+def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simulation, list[str]]:
+    """Build and check the simulation of a configuration; also return warnings to show before round 1."""
+    simulation = build_simulation(config, objects or UserObjects())
     context = simulation.context
     _check_clients(simulation)
     check_metrics(config.metrics, config.probes)
@@ -56,23 +56,23 @@ def assemble(config: Config, given: Given | None = None) -> tuple[Simulation, li
     ]
 
 
-def build_job(config: Config, given: Given) -> Simulation:
-    """The simulation of a configuration, not yet checked: a lone client has not all that a run needs."""
+def build_simulation(config: Config, objects: UserObjects) -> Simulation:
+    """Build the simulation of a configuration without the checks that only hold for a whole federation."""
     dtype = getattr(torch, config.model.dtype)
-    federation = build_federation(config) if given.federation is None else given.federation
+    federation = build_federation(config) if objects.federation is None else objects.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
-    model = build_model(config, federation, given.model)
-    method = given.method or _build("method", config.method, Method)
-    loss = given.loss or _build("loss", config.loss, Loss)
-    step = given.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
+    model = build_model(config, federation, objects.model)
+    method = objects.method or _build("method", config.method, Method)
+    loss = objects.loss or _build("loss", config.loss, Loss)
+    step = objects.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
     if not method.takes_server_optimizer and step != SGD():
         raise InputError(
             f"method {config.method.name!r} computes the new weights itself: leave server_optimizer out"
         )
     if not method.trains_clients and loss != CrossEntropy():
         raise InputError(
-            f"method {config.method.name!r} trains no client, whose loss could be chosen: leave loss out"
+            f"method {config.method.name!r} trains no client, so a loss has no effect: leave loss out"
         )
     context = RoundContext(
         clients=len(federation),
@@ -94,16 +94,16 @@ def build_job(config: Config, given: Given) -> Simulation:
 
 
 def load_data(named: Named) -> DataSet:
-    """The data set of a config section; a path or `hf:owner/name` is the user's own."""
+    """Load the data set of a config section: a built-in name, a path or `hf:owner/name`."""
     from eunoe.data.loading import load
 
     return load(named.name, **named.options)
 
 
 def build_federation(config: Config) -> Federation:
-    """Load the data and divide them."""
+    """Load the data and partition them."""
     public = config.public
-    _not_given("federation", config.data)
+    _refuse_user_object("federation", config.data)
     return Federation.build(
         load_data(config.data),
         _build("partition", config.partition, Callable),
@@ -116,13 +116,13 @@ def build_federation(config: Config) -> Federation:
     )
 
 
-def build_model(config: Config, federation: Federation, given: nn.Module | None) -> FlatModel:
-    """The model at its start, tried on what a client would train on."""
+def build_model(config: Config, federation: Federation, own: nn.Module | None) -> FlatModel:
+    """Build the initial model and try it on what a client would train on."""
     section, device = config.model, usable_device(config.engine.device)
     supplied = {"shape": federation.shape, "classes": federation.classes}
     with global_stream(torch.device("cpu"), config.seed, "model start"):
-        # A copy of the user's own, which stays as it is and may begin another run.
-        module = _build("model", section, nn.Module, **supplied) if given is None else copy.deepcopy(given)
+        # A copy: the user's module is left unchanged and may start another run.
+        module = _build("model", section, nn.Module, **supplied) if own is None else copy.deepcopy(own)
         if section.head:
             from eunoe.models.head import with_head
 
@@ -143,7 +143,7 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
 
 
 def usable_device(name: str) -> str:
-    """The name of a torch device, if it can be used here."""
+    """Return the name of a torch device if it can be used on this machine."""
     try:
         torch.zeros(1, device=name).cpu()
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -151,8 +151,8 @@ def usable_device(name: str) -> str:
     return name
 
 
-def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
-    """The configuration with the defaults of all named things written out and paths made absolute."""
+def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, Any]:
+    """The configuration with the defaults of all named components filled in and paths made absolute."""
     values = config.model_dump(mode="json", exclude_none=True)
     sections: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "partition": ("partition", ()),
@@ -163,8 +163,8 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)
-        handed = getattr(given, "federation" if key == "partition" else key, None)
-        if handed is not None or _is_given(section):
+        passed = getattr(objects, "federation" if key == "partition" else key, None)
+        if passed is not None or _is_user_object(section):
             continue
         own = {
             name: values[key][name] for name in values[key] if name not in section.options and name != "name"
@@ -175,7 +175,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
 
 
 def with_cohort(config: Config, simulation: Simulation) -> Config:
-    """The configuration with the number of clients that train at once, which follows from the model."""
+    """The configuration with the cohort size filled in, which follows from the model."""
     engine = config.engine
     if engine.name != "vectorized" or engine.options.get("cohort") is not None:
         return config
@@ -186,11 +186,11 @@ def with_cohort(config: Config, simulation: Simulation) -> Config:
 
 
 def check_targets(config: Config, federation: Federation) -> None:
-    """Refuse to wait for an accuracy that will not be measured."""
+    """Refuse a stopping target on an accuracy that will not be measured."""
     if config.stop.target is not None and not len(federation.pooled("validation")[0]):
         raise InputError(
             "stop.target is a validation accuracy and no client has a validation part: set split.validation "
-            "(to 0.1, say), or name a test accuracy as stop.test_target"
+            "(for example to 0.1), or name a test accuracy as stop.test_target"
         )
     if config.stop.test_target is not None and not len(federation.data.test.y):
         raise InputError("stop.test_target is a test accuracy and there is no test set: name stop.target")
@@ -207,22 +207,22 @@ def _try(model: FlatModel, federation: Federation, config: Config) -> None:
                 f"model {section.name!r} cannot take inputs of shape {federation.shape}: {first_line(error)}"
             ) from None
     if not isinstance(logits, torch.Tensor):
-        raise InputError(f"model {section.name!r} gives a {type(logits).__name__}; it must give a tensor")
+        raise InputError(f"model {section.name!r} returns a {type(logits).__name__}; it must return a tensor")
     if logits.ndim != 2 or logits.shape[1] != federation.classes:
         raise InputError(
-            f"model {section.name!r} gives outputs of shape {tuple(logits.shape[1:])}, "
+            f"model {section.name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
             f"but the data have {federation.classes} classes"
         )
     model.has_features = model.has_features and _composed(model, x, logits)
 
 
 def _composed(model: FlatModel, x: torch.Tensor, logits: torch.Tensor) -> bool:
-    """Whether the model's features and classifier are what it computes its logits by."""
+    """Whether the logits are the model's classifier applied to its features."""
     with model.evaluating(), torch.no_grad():
         try:
             return torch.allclose(model.features_at(None, x)[1], logits, equal_nan=True)
         except Exception:
-            # Names that mean something else, such as features that are flattened before they are classified.
+            # A user's `features` and `classifier` may mean anything, and so may fail in any way.
             return False
 
 
@@ -230,18 +230,18 @@ def _check_clients(simulation: Simulation) -> None:
     """Refuse clients that cannot train."""
     sizes, training = simulation.federation.sizes, simulation.context.training
     if empty := int((sizes == 0).sum()):
-        raise InputError(f"{empty} clients have no training sample; take fewer clients or another partition")
+        raise InputError(f"{empty} clients have no training sample; use fewer clients or another partition")
     alone = training.batch_size == 1 or int(sizes.min()) == 1
     first = torch.zeros(1, dtype=torch.int64)
     if alone and not simulation.model.trains_on(simulation.federation.inputs("clients", first)):
         raise InputError(
-            "batch normalization cannot train on a single sample: take a larger batch_size, "
+            "batch normalization cannot train on a single sample: use a larger batch_size, "
             "a partition with larger clients or a model with another normalization"
         )
 
 
 def _single_classes(simulation: Simulation) -> list[str]:
-    """A warning if there are clients whose training can do nothing but shrink the model."""
+    """A warning if some clients' training can only shrink the model."""
     training = simulation.context.training
     if not (training.weight_decay and training.single_class == "train"):
         return []
@@ -256,20 +256,20 @@ def _single_classes(simulation: Simulation) -> list[str]:
 
 
 def _build(kind: str, section: Named, wanted: Any, **supplied: Any) -> Any:
-    """The named thing of a section, if it is one of its kind."""
-    _not_given(kind, section)
+    """Build the named component of a section and check its type."""
+    _refuse_user_object(kind, section)
     made = registry.build(kind, section.name, section.options, **supplied)
     if not isinstance(made, wanted):
         raise InputError(
-            f"{kind} {section.name!r} gave a {type(made).__name__}; it must give a {wanted.__name__}"
+            f"{kind} {section.name!r} returned a {type(made).__name__}; it must return a {wanted.__name__}"
         )
     return made
 
 
-def _is_given(section: Named) -> bool:
+def _is_user_object(section: Named) -> bool:
     return section.name.split(":")[0] == "given"
 
 
-def _not_given(key: str, section: Named) -> None:
-    if _is_given(section):
-        raise InputError(f"this run's {key} was an object of your own: hand it over again as {key}=...")
+def _refuse_user_object(key: str, section: Named) -> None:
+    if _is_user_object(section):
+        raise InputError(f"this run's {key} was a user-provided object: pass it again as {key}=...")

@@ -15,12 +15,12 @@ The rules, in order; each rests on what was measured, not on what the configurat
    steps, then SCAFFOLD, which corrects the drift whatever its cause.
 
 Where there is no local_per_class probe, the accuracy that a client's training costs on other clients' data
-stands for L if it is 5 points or more: gains are in it, so no less is lost. G is not judged then.
+stands in for L if it is 5 points or more: gains are netted in it, so no less is lost. G is not judged then.
 
 Where few clients take part in a round or local training is long, more clients and fewer epochs are
 proposed as well: the WSM paper's ablations show forgetting grow with both.
 
-What Eunoe would refuse to run in the run's setting is not proposed.
+Changes that Eunoe would refuse with the run's configuration are not proposed.
 """
 
 import shlex
@@ -52,7 +52,7 @@ class Remedy:
     settings: tuple[str, ...]
 
     def command(self, config: str, name: str = "") -> str:
-        """The command that runs the same setting with this change, under a name of its own."""
+        """The command that runs the same config with this change, under its own name."""
         changes = [setting.rpartition(".name=")[2] for setting in self.settings]
         named = (f"name={' + '.join([name, *changes])}",) if name else ()
         settings = [f"--set {shlex.quote(setting)}" for setting in (*self.settings, *named)]
@@ -78,10 +78,10 @@ class Diagnosis:
 
 
 def diagnose(run: RunRecords) -> Diagnosis:
-    """Apply the rules to a run; what it did already is no remedy, nor is what a run would refuse."""
+    """Apply the rules to a run; remedies that it already had or that cannot run are left out."""
     found = _diagnose(run)
     new = [remedy for remedy in found.remedies if remedy.is_new_to(run.config)]
-    # Where the run itself cannot be assembled, as without its data, what is refused says nothing of a remedy.
+    # If the run itself cannot be assembled (its data may be absent), neither can its remedies be checked.
     if new and _assembles(run):
         new = [remedy for remedy in new if _assembles(run, remedy.settings)]
     return replace(found, remedies=tuple(new))
@@ -131,7 +131,7 @@ def _diagnose(run: RunRecords) -> Diagnosis:
 
 
 def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
-    """How the clients' labels differ; None if the label counts were not kept."""
+    """How the clients' labels differ; None if the label counts were not recorded."""
     counts = run.label_counts
     if counts is None or not counts.any():
         return None

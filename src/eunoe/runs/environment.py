@@ -1,6 +1,5 @@
-"""Where a run happens: what may explain a difference between two machines."""
+"""The environment of a run: what may explain a difference between two machines."""
 
-import hashlib
 import os
 import platform
 import subprocess
@@ -11,7 +10,7 @@ import numpy as np
 import torch
 
 from eunoe.data.federation import Federation
-from eunoe.data.samples import Samples
+from eunoe.data.samples import checksum
 
 
 def environment(federation: Federation) -> dict[str, Any]:
@@ -28,22 +27,14 @@ def environment(federation: Federation) -> dict[str, Any]:
         "cores": os.cpu_count(),
         "git_commit": _commit(),
         "data": federation.data.name,
-        "data_sha256": samples_checksum(federation.data.train, federation.data.test),
-        **({"public_sha256": samples_checksum(federation.public)} if _foreign(federation) else {}),
+        "data_sha256": checksum(federation.data.train, federation.data.test),
+        **({"public_sha256": checksum(federation.public)} if _foreign(federation) else {}),
         "partition_sha256": federation.checksum(),
     }
 
 
-def samples_checksum(*parts: Samples | None) -> str:
-    """A hash of all inputs and labels."""
-    digest = hashlib.sha256()
-    for tensor in (tensor for part in parts if part is not None for tensor in (part.x, part.y)):
-        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()
-
-
 def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Warnings for a run that goes on in an environment that may give other bits."""
+    """Warnings for a run resumed in an environment that may give other bits."""
     return [
         f"{key} was {then[key]!r} and is {now[key]!r} now: results may differ in the last bits"
         for key in ("torch", "cpu")

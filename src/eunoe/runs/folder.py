@@ -1,16 +1,16 @@
-"""The run folder: everything needed to repeat a run, to continue it, and to look at it.
+"""The run folder: everything needed to repeat, resume and inspect a run.
 
     config.toml         the resolved configuration
     environment.json    versions, CPU, git commit, hashes of data and partition
     partition.safetensors, partition.json
-                        who owns which rows, and how many of each class
+                        the rows of each client, and its label counts
     metrics.jsonl       one line per round (schema in docs/run-folder.md); the same bits for the same config
     timings.jsonl       one line per round: seconds
     probes.jsonl        one line per probe (schema in records/reader.py)
     status.json         running, finished, interrupted, diverged or failed, and why
     checkpoints/        the last two
-    states/             what clients keep between rounds
-    track/              files of trackers, if the config has some
+    states/             client states kept between rounds
+    track/              files of trackers, if any are configured
 
 Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
 moment leaves a folder that can be resumed.
@@ -45,18 +45,18 @@ def check_new(path: Path) -> None:
     """Refuse to start a run in a folder that holds another, or anything else."""
     if (path / "config.toml").exists():
         raise InputError(f"{path} holds a run already; resume it, or name another folder")
-    # A kill in the midst of the very first write leaves no more than these.
+    # A process killed during the very first write leaves no more than these.
     nothing = {path / ".lock", *path.glob("config.toml.*.part")}
     if path.is_dir() and set(path.iterdir()) - nothing:
         raise InputError(f"{path} holds other files and no run; name a new folder or an empty one")
 
 
 class RunFolder:
-    """A run's folder, opened by the one process that writes to it."""
+    """The folder of a run, locked by the one process that writes to it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        # The round of the newest checkpoint, after which the run would go on.
+        # The round of the newest checkpoint, from which the run would resume.
         self._saved = 0
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -88,7 +88,7 @@ class RunFolder:
         write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
 
     def write_partition(self, federation: Federation) -> None:
-        """Who owns what, and, unless the clients are too many to look at, how many of each class."""
+        """Write the rows of each client and, unless there are too many clients, their label counts."""
         with replacing(self.path / "partition.safetensors") as partial:
             federation.save(partial)
         if len(federation) * federation.classes <= _CELLS_SHOWN:
@@ -103,17 +103,17 @@ class RunFolder:
     def record(
         self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()
     ) -> None:
-        """Add a round's lines to the metrics, the timings and the probes."""
+        """Append a round's lines to the metrics, timings and probes."""
         for name, lines in zip(_LINES, ([record], [timing], probes), strict=True):
             if lines:
                 with writing(self.path / name), open(self.path / name, "a") as file:
                     file.writelines(json.dumps(plain(values), allow_nan=False) + "\n" for values in lines)
 
     def checkpoint(self, run_state: RunState, states: ClientStates) -> None:
-        """Save all that the next round depends on; then remove what is no longer needed."""
+        """Save the run state, then remove files that are no longer needed."""
         groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
         if run_state.best is not None:
-            # A copy, since the last model is often the best one and a file must not hold a tensor twice.
+            # A copy, since the last model is often the best one and safetensors refuses shared tensors.
             groups["best"] = run_state.best.copy().vectors()
         tensors, remembered = _parted(run_state.metrics)
         groups |= tensors
@@ -145,28 +145,28 @@ class RunFolder:
         states.prune(int(kept[-_KEPT:][0].stem))
 
     def restore(self, run_state: RunState, states: ClientStates) -> list[str]:
-        """Set a run state to where the newest readable checkpoint left it; give warnings.
+        """Restore a run state from the newest readable checkpoint; return warnings.
 
-        The metrics are cut back to the checkpoint's round, and what came after it is removed. A run that
+        Records are truncated to the checkpoint's round, and files written after it are removed. A run that
         had a checkpoint and has none left is refused, so that its records stay.
         """
         lengths, warnings = load_state(self.path, run_state, states)
         if not lengths and _size(self.path / "metrics.jsonl") and self._had_checkpoint():
             raise InputError(
-                f"{self.path} holds the records of a run but no checkpoint that can be read, so it cannot go "
-                "on; to run it again name another folder, or remove this one"
+                f"{self.path} holds the records of a run but no readable checkpoint, so it cannot be "
+                "resumed; to run it again name another folder, or remove this one"
             )
         self._saved = run_state.round
         for name in _LINES:
             _cut_back(self.path / name, lengths.get(name, 0))
         if warnings and not run_state.round:
-            warnings.append("no checkpoint can be read: the run begins again")
+            warnings.append("no checkpoint can be read: the run starts over")
         states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
         for path in self.path.glob("*.part"):
             path.unlink()
         for path in (self.path / "checkpoints").glob("*"):
-            # A later one cannot be read, an earlier one may need states that are gone now, and a kill
-            # leaves what was half written.
+            # A later one is unreadable, an earlier one may need states that were removed, and a killed
+            # process leaves partial files.
             if path.name != _checkpoint_name(run_state.round):
                 path.unlink()
         return warnings
@@ -176,7 +176,7 @@ class RunFolder:
         return not path.exists() or json.loads(path.read_text("utf-8"))["round"] > 0
 
 
-# Processes that a run forks must not hold its lock: they may outlive it by a moment when it is killed.
+# Forked workers must not hold the lock: they may briefly outlive a run that is killed.
 _open: WeakSet[RunFolder] = WeakSet()
 
 
@@ -189,13 +189,13 @@ os.register_at_fork(after_in_child=_leave_locks)
 
 
 def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple[dict[str, int], list[str]]:
-    """Set a run state by the newest readable checkpoint; give the lengths of the files then, and warnings."""
+    """Load the newest readable checkpoint; return the lengths of the record files then, and warnings."""
     warnings = []
     for path in reversed(checkpoints(folder)):
         try:
             vectors, facts = _read(path)
         except (OSError, MemoryError, RuntimeError) as error:
-            # What is in the file may be whole. Torch says with a RuntimeError that it gets no memory.
+            # The file itself may be intact: torch raises RuntimeError when it runs out of memory.
             raise RunFailed(f"cannot read {path}: {error}; once that is fixed, resume the run") from error
         except (SafetensorError, LookupError, TypeError, ValueError) as error:
             warnings.append(f"{path} cannot be read ({error}); the one before it is used")
@@ -203,7 +203,7 @@ def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple
         saved, best = _grouped(vectors, "weights"), _grouped(vectors, "best")
         mine, theirs = run_state.weights.parameters.numel(), saved["parameters"].numel()
         if mine != theirs:
-            raise InputError(f"the model of {folder} has {theirs} parameters and the one given {mine}")
+            raise InputError(f"the model of {folder} has {theirs} parameters and the one passed has {mine}")
         run_state.weights = Weights.from_vectors(saved)
         run_state.server = _grouped(vectors, "server")
         run_state.best = Weights.from_vectors(best) if best else None
@@ -228,10 +228,10 @@ def _checkpoint_name(round: int) -> str:
 
 
 def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
-    """What metrics remember as groups of tensors, and the rest, which must be what JSON can say."""
+    """The state of metrics: groups of tensors, and the other values, which must be JSON-serializable."""
     tensors, rest = dict[str, Vectors](), dict[str, Any]()
     for name, state in metrics.items():
-        # A copy, since a file must not hold a tensor twice and two metrics may remember the same one.
+        # A copy, since two metrics may hold the same tensor and safetensors refuses shared tensors.
         own = {key: value.clone() for key, value in state.items() if isinstance(value, torch.Tensor)}
         tensors[f"metric {name}"] = own
         rest[name] = {key: value for key, value in state.items() if key not in own}
@@ -239,7 +239,7 @@ def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors
             json.dumps(rest[name])
         except (TypeError, ValueError) as error:
             raise InputError(
-                f"metric {name!r}: state() must give tensors or what JSON can say: {error}"
+                f"metric {name!r}: state() must return tensors or JSON-serializable values: {error}"
             ) from None
     return tensors, rest
 
@@ -251,7 +251,7 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
 
 
 def _grouped(vectors: Mapping[str, torch.Tensor], group: str) -> Vectors:
-    """The vectors of one group in a checkpoint, whose names are `group/name`."""
+    """The vectors of one group in a checkpoint, stored as `group/name`."""
     parts = ((name.split("/", 1), value) for name, value in vectors.items())
     return {name: value for (found, name), value in parts if found == group}
 

@@ -1,4 +1,4 @@
-"""What happens beside the rounds of a run: evaluate, stop, probe, record, checkpoint, report."""
+"""The standard hooks of a run: evaluate, stop, probe, record, checkpoint, notify."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ def standard_hooks(
     run_state: RunState,
     on_round: Callable[[Record], None],
 ) -> list[Hook]:
-    """The hooks of a run in a folder, in the order in which they see a round."""
+    """The hooks of a run in a folder, in calling order."""
     federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
     metrics = RoundMetrics(
         round_metrics(config.metrics), federation, seed, validation=chosen.validation, test=chosen.test
@@ -44,7 +44,7 @@ def standard_hooks(
 
 
 class Evaluate(Hook):
-    """Evaluates the model of a round, if it is one of those, and keeps the best on validation."""
+    """Evaluates the model after the rounds that are due, and keeps the best one on validation data."""
 
     def __init__(self, config: Config, engine: Engine, run_state: RunState, metrics: RoundMetrics) -> None:
         self.config, self.engine, self.run_state, self.metrics = config, engine, run_state, metrics
@@ -58,20 +58,20 @@ class Evaluate(Hook):
             measured = self.metrics(self.engine, done.number, done.model, elsewhere)
         done.record |= measured
         remember(self.metrics.metrics, self.run_state)
-        # The test set has no say in which model is best.
+        # The best model is never selected on the test set.
         accuracy = measured["validation"]["accuracy"] if "validation" in measured else -1.0
         if accuracy > self.run_state.best_accuracy:
             self.run_state.best, self.run_state.best_accuracy = done.model, accuracy
 
 
 class Stop(Hook):
-    """Ends a run that has reached its target or used up its time."""
+    """Ends a run that has reached its target or its time limit."""
 
     def __init__(self, config: Config, folder: RunFolder) -> None:
         self.config, self.folder, self.began = config, folder, time.monotonic()
 
     def before_run(self) -> str:
-        # A run that was killed right after its last round has nothing left to do.
+        # A run killed right after its last round has nothing left to do.
         return stop_reason(self.config, self.folder.last_record(), 0.0)
 
     def after_round(self, done: Round) -> None:
@@ -79,7 +79,7 @@ class Stop(Hook):
 
 
 class EvaluateLast(Hook):
-    """Measures in the last round what is measured once."""
+    """Measures personalized accuracy once, in the last round."""
 
     def __init__(self, simulation: Simulation, config: Config, engine: Engine) -> None:
         self.engine, self.rounds, samples = engine, config.rounds, config.evaluation.personal
@@ -95,7 +95,7 @@ class EvaluateLast(Hook):
 
 
 class Probing(Hook):
-    """Looks at the models of the rounds that are probed."""
+    """Runs the probes of the rounds that are due."""
 
     def __init__(self, engine: Engine, run_state: RunState, prober: Prober) -> None:
         self.engine, self.run_state, self.prober = engine, run_state, prober
@@ -114,12 +114,12 @@ class Probing(Hook):
             with done.timed("probe"):
                 done.probes += self.prober.measure(self.engine, self.seen, done.model)
             remember(self.prober.metrics, self.run_state)
-        # The models need not be kept until the next round.
+        # Frees the models before the next round.
         self.seen = None
 
 
 class Recording(Hook):
-    """Writes down what a round gave."""
+    """Writes the records of a round to the run folder."""
 
     def __init__(self, folder: RunFolder, run_state: RunState) -> None:
         self.folder, self.run_state = folder, run_state
@@ -130,7 +130,7 @@ class Recording(Hook):
 
 
 class Checkpoints(Hook):
-    """Saves the run state every so often, and at the end."""
+    """Saves the run state at intervals and at the end."""
 
     def __init__(self, folder: RunFolder, engine: Engine, run_state: RunState, seconds: float) -> None:
         self.folder, self.engine, self.run_state, self.seconds = folder, engine, run_state, seconds
@@ -146,7 +146,7 @@ class Checkpoints(Hook):
 
 
 class Reporting(Hook):
-    """Hands the record of a round to whoever wants to know."""
+    """Passes the record of each round to a callback."""
 
     def __init__(self, on_round: Callable[[Record], None]) -> None:
         self.on_round = on_round
@@ -164,7 +164,7 @@ def evaluated(round: int, config: Config) -> bool:
 
 
 def stop_reason(config: Config, record: Record, seconds: float) -> str:
-    """Why a run ends after this round, or nothing."""
+    """Why a run ends after this round; empty if it continues."""
     for place, target in (("validation", config.stop.target), ("test", config.stop.test_target)):
         if target is not None and place in record and record[place]["accuracy"] >= target:
             return f"{place} accuracy reached {target:g}"
@@ -174,12 +174,12 @@ def stop_reason(config: Config, record: Record, seconds: float) -> str:
 
 
 def restore(metrics: Mapping[str, Metric], run_state: RunState) -> None:
-    """Let metrics go on from what they remember; one that is new to the run begins here."""
+    """Restore the state of metrics; one that is new to the run starts fresh."""
     for name, metric in metrics.items():
         if name in run_state.metrics:
             metric.restore(run_state.metrics[name])
 
 
 def remember(metrics: Mapping[str, Metric], run_state: RunState) -> None:
-    """Put what metrics remember into the run state, from where a checkpoint takes it."""
+    """Copy the state of metrics into the run state, which checkpoints save."""
     run_state.metrics |= {name: state for name, metric in metrics.items() if (state := metric.state())}

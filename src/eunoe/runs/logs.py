@@ -1,4 +1,4 @@
-"""Log records of one of several runs: taken where it runs, and given back under its title."""
+"""Log records of parallel runs: captured in the process of a run, logged again under its title."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 ROOT = logging.getLogger("eunoe")
 
 
-class _Taking(logging.Handler):
-    def __init__(self, take: Callable[[logging.LogRecord], None]) -> None:
+class _Capture(logging.Handler):
+    def __init__(self, consume: Callable[[logging.LogRecord], None]) -> None:
         super().__init__()
-        self._take = take
+        self._consume = consume
 
     def emit(self, record: logging.LogRecord) -> None:
-        self._take(record)
+        self._consume(record)
 
 
 @contextmanager
-def taken(take: Callable[[logging.LogRecord], None]) -> Iterator[None]:
-    """Hand what the library logs to a function instead of the handlers that there are."""
+def captured(consume: Callable[[logging.LogRecord], None]) -> Iterator[None]:
+    """Pass the library's log records to a function instead of the installed handlers."""
     handlers, propagate = ROOT.handlers, ROOT.propagate
-    ROOT.handlers, ROOT.propagate = [_Taking(take)], False
+    ROOT.handlers, ROOT.propagate = [_Capture(consume)], False
     try:
         yield
     finally:
@@ -29,21 +29,21 @@ def taken(take: Callable[[logging.LogRecord], None]) -> Iterator[None]:
 
 @contextmanager
 def titled(title: str) -> Iterator[None]:
-    """Begin what the library logs with a title."""
+    """Prefix the library's log messages with a title."""
     handlers, propagate = ROOT.handlers, ROOT.propagate
 
     def again(record: logging.LogRecord) -> None:
-        taking = ROOT.handlers
+        capturing = ROOT.handlers
         ROOT.handlers, ROOT.propagate = handlers, propagate
         try:
-            give_back(title, record.name, record.levelno, record.getMessage())
+            relog(title, record.name, record.levelno, record.getMessage())
         finally:
-            ROOT.handlers, ROOT.propagate = taking, False
+            ROOT.handlers, ROOT.propagate = capturing, False
 
-    with taken(again):
+    with captured(again):
         yield
 
 
-def give_back(title: str, name: str, level: int, message: str) -> None:
-    """Log what a run logged, under its title."""
+def relog(title: str, name: str, level: int, message: str) -> None:
+    """Log a record of a run again, under its title."""
     logging.getLogger(name).log(level, "%s: %s", title, message)

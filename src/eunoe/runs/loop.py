@@ -1,4 +1,4 @@
-"""The round loop: select clients, broadcast, train, aggregate, update the server; hooks do all the rest."""
+"""The round loop: select clients, broadcast, train, aggregate, update the server; hooks do the rest."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -27,49 +27,49 @@ SCHEMA = 1
 
 @dataclass
 class Round:
-    """A round that has ended, as its hooks see it and add to it."""
+    """A finished round, as hooks read it and add to it."""
 
     number: int
-    # The model that is evaluated, which need not be the one that clients are sent.
+    # The model that is evaluated, which need not be the one broadcast to clients.
     model: Weights
     record: Record
     probes: list[Record] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "probe": 0.0})
-    # Why the run ends after this round; empty if it goes on.
+    # Why the run ends after this round; empty if it continues.
     reason: str = ""
 
     @contextmanager
     def timed(self, step: str) -> Iterator[None]:
-        """Count the time spent inside for a step."""
+        """Add the time spent in the block to a step."""
         clock = time.monotonic()
         yield
         self.seconds[step] += time.monotonic() - clock
 
 
 class Hook:
-    """Does something beside a run's rounds; each method may be left as it is."""
+    """A callback of the round loop; every method is optional."""
 
     def before_run(self) -> str:
-        """Why there is nothing left to do; empty if there is."""
+        """Why the run has nothing left to do; empty if it has."""
         return ""
 
     def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
-        """The clients of a round are selected and start from these weights."""
+        """Called when the clients of a round are selected, with the weights they start from."""
 
     def after_client(self, update: Update) -> None:
-        """An update was added to the aggregate; its vectors are dropped after this."""
+        """Called after an update was added to the aggregate; its vectors are dropped after this."""
 
     def after_round(self, done: Round) -> None:
-        """The run state stands after a round."""
+        """Called after a round, with the run state updated."""
 
     def after_run(self) -> None:
-        """The run ends here, by itself or because a round failed."""
+        """Called when the run ends, normally or because a round failed."""
 
 
 def run_rounds(
     simulation: Simulation, engine: Engine, run_state: RunState, rounds: int, hooks: Sequence[Hook] = ()
 ) -> str:
-    """Go on with a run until it ends; give the reason why it ended."""
+    """Run rounds until the run ends; return the reason why it ended."""
     reason = next(filter(None, [hook.before_run() for hook in hooks]), "")
     while not reason and run_state.round < rounds:
         try:
@@ -89,7 +89,7 @@ def run_rounds(
 def one_round(
     simulation: Simulation, engine: Engine, run_state: RunState, hooks: Sequence[Hook] = ()
 ) -> Round:
-    """One round; the run state then stands after it."""
+    """Run one round and update the run state."""
     clock, round = time.monotonic(), run_state.round + 1
     context, method = simulation.context_in(round), simulation.method
     # 1. Select clients.
@@ -98,13 +98,13 @@ def one_round(
     broadcast = Broadcast(round, run_state.weights, method.broadcast(run_state.server, context))
     for hook in hooks:
         hook.before_training(round, clients, run_state.weights)
-    # 3. Train the clients and 4. aggregate their updates, one after the other as they come.
+    # 3. Train the clients and 4. aggregate their updates one by one as they arrive.
     cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks)
     # 5. Update the server.
     if cohort.used or not clients:
         merged = method.merge(run_state.server, cohort.aggregate, context)
     else:
-        # Every client was skipped: there is nothing to merge.
+        # Every client was skipped: there is nothing to aggregate.
         merged = Merged(run_state.weights, run_state.server)
     if not bool(torch.isfinite(merged.weights.parameters).all()):
         raise Diverged(f"the merged model of round {round} is not finite; a smaller learning rate may help")
@@ -126,7 +126,7 @@ def one_round(
 
 
 def select_clients(simulation: Simulation, round: int) -> list[int]:
-    """The clients of a round, in the order in which they train and count: large ones first."""
+    """The clients of a round, in the order in which they train and are summed: large ones first."""
     if not simulation.method.trains_clients:
         return []
     context = simulation.context
@@ -139,17 +139,17 @@ def select_clients(simulation: Simulation, round: int) -> list[int]:
 
 @dataclass
 class Cohort:
-    """What the clients of a round sent: their aggregate, and the updates in it without their vectors."""
+    """The aggregate of a round, and the updates in it without their vectors."""
 
     aggregate: Aggregate
     used: list[Update] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
     dropped: list[Record] = field(default_factory=list)
-    # Clients that sent an update, whether it was used or not.
+    # Clients that sent an update, used or not.
     sent: int = 0
 
     def record(self) -> Record:
-        """What the record of a round says of its clients."""
+        """The clients' part of a round's record."""
         used = self.used
         return {
             "clients": [update.client for update in used],
@@ -172,7 +172,7 @@ def train_and_aggregate(
     context: RoundContext,
     hooks: Sequence[Hook],
 ) -> Cohort:
-    """Train clients and add up their updates; one that cannot be used is dropped, and its state discarded."""
+    """Train clients and aggregate their updates; an unusable update is dropped and its state discarded."""
     aggregator = Aggregator(simulation.method, broadcast.weights, context)
     cohort = Cohort(aggregator.aggregate)
     failed: list[Record] = []
@@ -197,14 +197,14 @@ def train_and_aggregate(
 
 
 def stripped(update: Update) -> Update:
-    """An update without its vectors, which a round with a thousand clients could not hold."""
+    """An update without its vectors, too large to keep for a round of a thousand clients."""
     empty = torch.empty(0)
     update.weights, update.uploads = Weights(empty, empty, empty), {}
     return update
 
 
 def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: int) -> Record:
-    """Bytes that a round moves: to all of its clients, and back from those that sent an update."""
+    """Bytes sent in a round: down to all its clients, and up from those that sent an update."""
     weights = broadcast.weights
     model = sum(
         v.numel() * v.itemsize for v in (weights.parameters, weights.float_buffers, weights.int_buffers)

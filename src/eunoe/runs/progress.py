@@ -1,4 +1,4 @@
-"""How runs are going: a bar each (round, accuracy, forgetting, time left), or lines without a terminal."""
+"""Progress of runs: a bar each (round, accuracy, forgetting, time left), or lines without a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bars:
-    """A bar per run."""
+    """A progress bar per run."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console()
@@ -41,19 +41,19 @@ class Bars:
         self._progress.stop()
 
     def start(self, key: Any, title: str, rounds: int) -> None:
-        """Begin the bar of a run."""
+        """Add the bar of a run."""
         self._titles[key] = (title, rounds)
         self._tasks[key] = self._progress.add_task(title, total=rounds, numbers="")
 
     def follow(self, planned: "Planned", record: Record | None) -> None:
-        """Begin the bar of a run of a sweep, or show what a round of it gave."""
+        """Add the bar of a run of a sweep (no record), or update it after a round."""
         if record is None:
             self.start(planned.folder, planned.title, planned.rounds)
         else:
             self.update(planned.folder, record)
 
     def update(self, key: Any, record: Record) -> None:
-        """Show what a round gave."""
+        """Update the bar of a run after a round."""
         title, rounds = self._titles[key]
         numbers = describe(record)
         task = self._tasks[key]
@@ -69,7 +69,7 @@ class Bars:
 
 
 def interactive(console: Console) -> bool:
-    """Whether a bar can move there: in a terminal, or in a notebook that has widgets."""
+    """Whether the console can redraw a bar: a terminal, or a notebook with widgets."""
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
@@ -77,9 +77,9 @@ def interactive(console: Console) -> bool:
 def following(
     title: str, rounds: int, on_round: Callable[[Record], None] | None, wanted: bool | None
 ) -> Iterator[Callable[[Record], None]]:
-    """What is called after each round of a run: moves a bar, then calls the user's function.
+    """A callback for the rounds of a run, which updates a bar and then calls `on_round`.
 
-    Without a word on whether a bar is wanted, there is one where it can move.
+    If `wanted` is None, the bar is shown where the console can redraw it.
     """
     console = Console()
     calls = [on_round] if on_round else []
@@ -97,7 +97,7 @@ def following(
 
 
 def describe(record: Record) -> str:
-    """Accuracy and forgetting of a round in a few words."""
+    """Accuracy and forgetting of a round as short text."""
     parts = []
     for place in ("test", "validation"):
         if place in record:

@@ -1,4 +1,4 @@
-"""What must be the same for a run to go on: its configuration and its data; and what may make bits differ."""
+"""Checks before a run is resumed: its configuration and data must match; another machine is warned of."""
 
 import json
 import logging
@@ -18,29 +18,29 @@ logger = logging.getLogger(__name__)
 
 
 def check_place(folder: Path) -> None:
-    """Refuse to go on here with a run whose clients' states are elsewhere."""
+    """Refuse to resume a run whose clients' states are on other machines."""
     if (folder / "flower.json").exists():
         raise InputError(
             f"{folder} is the run of a Flower federation, whose clients keep their own states: "
-            "go on with it by `flwr run` or start.py"
+            "resume it with `flwr run` or start.py"
         )
 
 
 def check_config(folder: Path, new: Config) -> None:
-    """Refuse to go on with the run in a folder under a configuration that would change its results."""
+    """Refuse to resume the run in a folder with a configuration that would change its results."""
     check_change(folder, make_config(read_run_config(folder)), new)
 
 
 def check_change(folder: Path, old: Config, new: Config) -> None:
     """Refuse to change a run's configuration in a way that would change its results."""
-    # Written out, so that an option that is left out equals its default.
+    # With defaults filled in, so that an omitted option equals its default.
     before, after = (plain(resolved(config)) for config in (old, new))
     for name in Config.model_fields:
         if name not in RESUMABLE and before.get(name) != after.get(name):
             where, was, wanted = _difference(name, before.get(name), after.get(name))
             raise InputError(
                 f"{where} is {was!r} in {folder} and cannot become {wanted!r}: "
-                f"what may change when a run goes on is {', '.join(sorted(RESUMABLE))}"
+                f"on resume, only these may change: {', '.join(sorted(RESUMABLE))}"
             )
     if (new.engine.name == "vectorized") != (old.engine.name == "vectorized"):
         raise InputError(
@@ -55,20 +55,20 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
 
 
 def check_data(folder: Path, simulation: Simulation) -> None:
-    """Refuse to go on with a run on other data; warn of another machine."""
+    """Refuse to resume a run on other data; warn of a different environment."""
     path = folder / "environment.json"
     if not path.exists():
         return
     then, now = json.loads(path.read_text("utf-8")), environment(simulation.federation)
-    for key in ("data_sha256", "public_sha256", "partition_sha256"):
-        if then.get(key) != now.get(key):
-            raise InputError(f"the {key.split('_')[0]} of {folder} is not what it was when the run began")
+    for part in ("data", "public", "partition"):
+        if then.get(f"{part}_sha256") != now.get(f"{part}_sha256"):
+            raise InputError(f"the {part} of {folder} is not what it was when the run began")
     for difference in differences(then, now):
         logger.warning(difference)
 
 
 def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any]:
-    """Where two configurations first differ, and what stands there in each."""
+    """The first key in which two configurations differ, and both values."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         key = next(key for key in {**before, **after} if before.get(key) != after.get(key))
         return _difference(f"{name}.{key}", before.get(key), after.get(key))

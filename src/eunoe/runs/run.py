@@ -24,15 +24,15 @@ from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
 from eunoe.records.reader import read_run, read_run_config, read_status
-from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_cohort
+from eunoe.runs.assembly import UserObjects, assemble, check_targets, resolved, with_cohort
 from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new, load_state
-from eunoe.runs.handed_over import handed_over
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
 from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place
 from eunoe.runs.state import start_state
+from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.system.signals import interruptible
 from eunoe.trackers import Tracking, build_trackers
@@ -45,7 +45,7 @@ OnRound = Callable[[Record], None]
 class Run:
     """A run: its metrics as arrays, its final model, its predictions.
 
-    Objects of your own that the run was given are handed over again, which its model is made of.
+    User-provided objects that the run was started with must be passed again, since its model needs them.
     """
 
     def __init__(
@@ -62,7 +62,8 @@ class Run:
         self.read = read_run(self.folder, begun=False)
         self.values = self.read.config
         own = {"model": model, "method": method, "loss": loss, "server_optimizer": server_optimizer}
-        self._given, _ = handed_over(federation, {key: it for key, it in own.items() if it is not None})
+        own = {key: value for key, value in own.items() if value is not None}
+        self._objects, _ = split_user_objects(federation, own)
 
     @property
     def config(self) -> Config:
@@ -75,7 +76,7 @@ class Run:
 
     @property
     def status(self) -> Mapping[str, Any]:
-        """How it ended or that it is running, after which round, and why."""
+        """The state of the run (running, finished, ...), its last round, and the reason it ended."""
         return self.read.status
 
     @property
@@ -102,7 +103,7 @@ class Run:
 
     @cached_property
     def simulation(self) -> Simulation:
-        return assemble(self.config, self._given)[0]
+        return assemble(self.config, self._objects)[0]
 
     def weights(self, which: str = "last") -> Weights:
         """The last model, or the best on validation."""
@@ -122,12 +123,12 @@ class Run:
         return copy.deepcopy(self._loaded(which))
 
     def _loaded(self, which: str = "last") -> nn.Module:
-        """The simulation's own module with the weights of a model, until others are loaded."""
+        """The simulation's own module with the weights of a model loaded, until others are."""
         self.simulation.model.load(self.weights(which))
         return self.simulation.model.module.eval()
 
     def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
-        """The class of each input (given as the training inputs were), by the last model.
+        """The predicted class of each input (in the form of the training inputs), by the last model.
 
         With a `prior`, the class shares or counts at some client, the prediction is that client's own.
         """
@@ -143,7 +144,7 @@ class Run:
         return classes
 
     def _repr_html_(self) -> str | None:
-        """What a notebook shows; before the first round has ended, the text alone."""
+        """The notebook view; before the first round has ended, the plain text."""
         from eunoe.report.notebook import html
 
         return html(self.read, self.folder) if self.read.metrics else None
@@ -165,26 +166,26 @@ def run(
     progress: bool | None = None,
     **values: Any,
 ) -> Run:
-    """Train a federation and give the run.
+    """Train a federation and return the run.
 
     The configuration is a `Config`, nested values, or keyword arguments, which change single options of it
     (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may
-    be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. A run folder
-    that is there already is not overwritten. Without `out` the folder is a temporary one, which stays until
-    you remove it. `progress` shows a bar; by default in terminals and notebooks.
+    be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. An existing run
+    folder is not overwritten. Without `out` the folder is a temporary one, which stays until you remove it.
+    `progress` shows a progress bar; by default only in terminals and notebooks.
     """
-    given, plain = handed_over(federation, values)
+    objects, plain = split_user_objects(federation, values)
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
     checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
     if out is not None:
         check_new(Path(out))
-    simulation, warnings = assemble(checked, given)
+    simulation, warnings = assemble(checked, objects)
     check_targets(checked, simulation.federation)
     for warning in warnings:
         logger.warning(warning)
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
     with following(checked.title, checked.rounds, on_round, progress) as follow:
-        return execute(checked, given, simulation, folder, follow, new=True)
+        return execute(checked, objects, simulation, folder, follow, new=True)
 
 
 def resume(
@@ -196,46 +197,46 @@ def resume(
     progress: bool | None = None,
     **values: Any,
 ) -> Run:
-    """Go on with a run where its newest checkpoint left it; only what changes no result may be changed.
+    """Resume a run from its newest checkpoint; only options that change no result may be changed.
 
-    Changes are nested values or keyword arguments, of single options (`stop={"target": None}`); objects of
-    your own are handed over as to `run`.
+    Changes are nested values or keyword arguments, of single options (`stop={"target": None}`);
+    user-provided objects are passed as to `run`.
     """
     folder = Path(folder)
     check_place(folder)
-    given, plain = handed_over(federation, values)
+    objects, plain = split_user_objects(federation, values)
     old = make_config(read_run_config(folder))
     new = make_config(merge(old.model_dump(), changes or {}, plain))
     check_change(folder, old, new)
     done = int(read_status(folder).get("round", 0))
     if new.rounds < done:
         raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
-    simulation, _ = assemble(new, given)
+    simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)
     check_data(folder, simulation)
     with following(new.title, new.rounds, on_round, progress) as follow:
-        return execute(new, given, simulation, folder, follow)
+        return execute(new, objects, simulation, folder, follow)
 
 
 def execute(
     config: Config,
-    given: Given,
+    objects: UserObjects,
     simulation: Simulation,
     path: Path,
     on_round: OnRound,
     engine: Engine | None = None,
     new: bool = False,
 ) -> Run:
-    """Begin a run in a folder or, unless it must be new, go on with it; on its engine or on a given one."""
+    """Start a run in a folder or, unless it must be new, resume it; on its engine or on the one passed."""
     tracking = Tracking(build_trackers(config.track), path, config.title)
     config, threads = with_cohort(config, simulation), torch.get_num_threads()
-    # One thread everywhere: sums in another order would be other bits.
+    # One thread everywhere: another order of summation would change the bits.
     torch.set_num_threads(1)
 
     def follow(record: Record) -> None:
         for warning in record.get("warnings", ()):
             logger.warning("after round %d, %s", record["round"], warning)
-        tracking.tell(record)
+        tracking.send(record)
         on_round(record)
 
     states = engine.states if engine else ClientStates(path / "states", device=simulation.model.device)
@@ -248,11 +249,11 @@ def execute(
             tracking,
         ):
             if new:
-                # Another run may have come while the data were read.
+                # Another run may have started there while the data were loaded.
                 check_new(path)
             for warning in folder.restore(run_state, states):
                 logger.warning(warning)
-            folder.write_config(resolved(config, given))
+            folder.write_config(resolved(config, objects))
             folder.write_environment(environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
@@ -261,15 +262,15 @@ def execute(
                     hooks = standard_hooks(simulation, config, running, folder, run_state, follow)
                     reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
             except KeyboardInterrupt:
-                # In the midst of a round: the last checkpoint is where the run goes on.
+                # In the middle of a round: the run resumes from its last checkpoint.
                 folder.write_status("interrupted", "interrupted", run_state.seconds)
                 raise
             except Exception as error:
                 reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
-                with suppress(RunFailed):  # The disk may be full, which the error then says.
+                with suppress(RunFailed):  # The disk may be full; the original error says so.
                     folder.write_status(outcome_of(type(error)), reason, run_state.seconds)
                 raise
             folder.write_status("finished", reason, run_state.seconds)
     finally:
         torch.set_num_threads(threads)
-    return Run(path, **vars(given))
+    return Run(path, **vars(objects))

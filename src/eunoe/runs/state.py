@@ -1,4 +1,4 @@
-"""How far a run has come: all that its next round depends on."""
+"""The state of a run between rounds."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,20 +9,20 @@ from eunoe.training.simulation import Simulation
 
 @dataclass
 class RunState:
-    """How far a run has come: all that the next round depends on."""
+    """All that the next round depends on."""
 
     weights: Weights
     server: Vectors
     round: int = 0
     best: Weights | None = None
     best_accuracy: float = -1.0
-    # What metrics remember, by metric: tensors, and what JSON can say.
+    # The state of each metric, by name: tensors and JSON values.
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
 
 
 def start_state(simulation: Simulation) -> RunState:
-    """The state of a run before its first round; the server's vectors are on the CPU, whatever trains."""
+    """The state before the first round; the server's vectors are on the CPU, whatever the device."""
     weights = simulation.model.weights.copy().to("cpu")
     server = simulation.method.start(weights, simulation.context)
     return RunState(weights, {**server, **simulation.context.server_optimizer.start(weights.parameters)})

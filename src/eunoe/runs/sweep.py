@@ -1,7 +1,7 @@
-"""Many runs: the product of settings and seeds, several at a time, skipping what is done.
+"""Sweeps: runs over the product of settings and seeds, several at a time, skipping finished ones.
 
-Each run has a folder of its own, named by its settings, so that a sweep that was interrupted goes on
-where it was, and one that is given more values or seeds runs only what is new.
+Each run has its own folder, named by its settings, so that an interrupted sweep continues where it
+stopped, and one that gets more values or seeds runs only the new ones.
 """
 
 import itertools
@@ -26,7 +26,7 @@ from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.records.reader import read_run, read_status
 from eunoe.runs.assembly import resolved
 from eunoe.runs.hooks import stop_reason
-from eunoe.runs.logs import give_back, taken, titled
+from eunoe.runs.logs import captured, relog, titled
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config
 from eunoe.runs.run import Run, resume, run
@@ -53,18 +53,18 @@ class Planned:
 
     @property
     def title(self) -> str:
-        """What it is called among the runs of the sweep."""
+        """The name of the run within the sweep."""
         return f"{self.label} seed {self.values['seed']}"
 
 
-# Called as a run starts (no record) and after each of its rounds.
-OnRound = Callable[[Planned, Record | None], None]
+# Called when a run starts (record is None) and after each of its rounds.
+OnSweepRound = Callable[[Planned, Record | None], None]
 
 
 def plan(
     values: Mapping[str, Any], over: Mapping[str, Sequence[Any]], seeds: Sequence[int], out: Path
 ) -> list[Planned]:
-    """All runs of the product of the settings in `over`, at each seed; every one is checked."""
+    """Plan one run per combination of the settings in `over` and seed, each with a validated config."""
     if "seed" in over:
         raise InputError("a sweep takes its seeds from --seeds, as in --seeds 0,1,2: leave seed out")
     runs = []
@@ -75,7 +75,7 @@ def plan(
         for seed in seeds:
             full = {**apply_settings(values, text), "seed": seed}
             if label:
-                # A name that all runs share would not tell them apart.
+                # A name that all runs share would not distinguish them.
                 full["name"] = f"{values['name']}, {label}" if values.get("name") else label
             runs.append(Planned(label or "run", full, out / folder_name(label or "run") / f"seed-{seed}"))
             _ = runs[-1].config
@@ -90,11 +90,11 @@ def folder_name(label: str) -> str:
 
 
 def execute(
-    runs: Iterable[Planned], jobs: int = 1, on_round: OnRound = lambda planned, record: None
+    runs: Iterable[Planned], jobs: int = 1, on_round: OnSweepRound = lambda planned, record: None
 ) -> list[Run]:
-    """Run what is not finished, `jobs` at a time; give all runs. What a run logs begins with its title.
+    """Execute the unfinished runs, `jobs` at a time, and return all. Log messages start with a run's title.
 
-    A run that diverges is left as it is (its status says so) and the others go on; any other
+    A run that diverges is left as it is (see its status) and the others continue; any other
     exception ends the sweep. A folder with a run of another configuration is refused.
     """
     by_folder: dict[Path, Planned] = {}
@@ -103,7 +103,7 @@ def execute(
             raise InputError(
                 f"two runs that differ would both be in {planned.folder}; sweep over one of them"
             )
-        # A mistyped name is to show before the first run, not after it.
+        # A mistyped name must fail before the first run, not after it.
         resolved(planned.config)
         if (planned.folder / "config.toml").exists():
             check_config(planned.folder, planned.config)
@@ -126,21 +126,21 @@ def sweep(
     seeds: Sequence[int],
     out: Path,
     jobs: int = 1,
-    on_round: OnRound = lambda planned, record: None,
+    on_round: OnSweepRound = lambda planned, record: None,
 ) -> list[Run]:
-    """The product of runs, as `plan` and `execute` make it."""
+    """Plan and execute the runs of a sweep."""
     return execute(plan(values, over, seeds, out), jobs, on_round)
 
 
 def _shown(value: Any) -> str:
-    """A value in a label: a named thing by its name, then its options."""
+    """A value as shown in a label: a named component by its name, then its options."""
     if not isinstance(value, Mapping):
         return str(value)
     return " ".join(str(item) if key == "name" else f"{key}={item}" for key, item in value.items())
 
 
 def done(planned: Planned) -> bool:
-    """Whether nothing is left to do: a run that ended early by its hours or its length may be to go on."""
+    """Whether a run is complete: one that stopped early by its hours or rounds may have to be resumed."""
     status, config = read_status(planned.folder), planned.config
     if not status:
         return False
@@ -148,7 +148,7 @@ def done(planned: Planned) -> bool:
         return bool(status["state"] == "diverged" or status["round"] > config.rounds)
     if status["round"] >= config.rounds:
         return True
-    # The target may be another than the one that ended it.
+    # The target may have changed since the run ended.
     last = read_run(planned.folder, begun=False).metrics[-1:]
     return any(stop_reason(config, dict(record), 0.0) for record in last)
 
@@ -156,7 +156,7 @@ def done(planned: Planned) -> bool:
 def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
     with suppress(Diverged):
         if (planned.folder / "config.toml").exists():
-            # A stop that is no longer asked for must not end it.
+            # A stopping rule that was removed must not end the run.
             stop = planned.config.stop.model_dump()
             changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
             resume(planned.folder, {**changes, "stop": stop}, on_round=on_round, progress=False)
@@ -164,8 +164,8 @@ def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
             run(planned.config, out=planned.folder, on_round=on_round, progress=False)
 
 
-def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
-    """Runs in forked processes of their own, each with the serial engine unless another is named."""
+def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnSweepRound) -> None:
+    """Execute runs in parallel forked processes, with the serial engine unless another is named."""
     context = multiprocessing.get_context("fork")
     active: dict[Connection, tuple[Planned, BaseProcess]] = {}
     queue = list(waiting)
@@ -188,7 +188,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
                 assert isinstance(pipe, Connection)
                 planned, process = active[pipe]
                 try:
-                    told = pipe.recv()
+                    message = pipe.recv()
                 except EOFError:
                     process.join()
                     del active[pipe]
@@ -197,12 +197,12 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
                             f"the process of {planned.folder} ended with {process.exitcode}"
                         ) from None
                     continue
-                if isinstance(told, Exception):
-                    raise told
-                if isinstance(told, Logged):
-                    give_back(planned.title, told.name, told.level, told.message)
+                if isinstance(message, Exception):
+                    raise message
+                if isinstance(message, Logged):
+                    relog(planned.title, message.name, message.level, message.message)
                 else:
-                    on_round(planned, told)
+                    on_round(planned, message)
     finally:
         for _, process in active.values():
             process.terminate()
@@ -210,7 +210,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnRound) -> None:
 
 
 class Logged(NamedTuple):
-    """A log record of a run in a process of its own."""
+    """A log record from the process of a run."""
 
     name: str
     level: int
@@ -218,7 +218,7 @@ class Logged(NamedTuple):
 
 
 def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
-    """Go on with a run; each of its records, what it logs and how it fails go through the pipe."""
+    """Start or resume a run; its round records, log records and exception are sent through the pipe."""
     end_with_the_parent()
     keep_freed_memory()
     for connection in inherited:
@@ -227,11 +227,11 @@ def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> N
     def send(record: logging.LogRecord) -> None:
         pipe.send(Logged(record.name, record.levelno, record.getMessage()))
 
-    with suppress(KeyboardInterrupt), taken(send):
+    with suppress(KeyboardInterrupt), captured(send):
         try:
             _go_on(planned, pipe.send)
         except InputError as error:
             pipe.send(InputError(f"{planned.folder}: {error}"))
-        except Exception:
+        except Exception:  # Whatever failed here is raised in the main process.
             pipe.send(RunFailed(f"{planned.folder}: {traceback.format_exc()}"))
     pipe.close()

@@ -1,4 +1,4 @@
-"""The search for the best value of one number, by runs."""
+"""Search for the best value of one hyper-parameter."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -7,7 +7,7 @@ from typing import Any
 
 from eunoe.errors import InputError
 from eunoe.runs.run import Run
-from eunoe.runs.sweep import OnRound, plan, sweep
+from eunoe.runs.sweep import OnSweepRound, plan, sweep
 
 
 def search(
@@ -17,12 +17,12 @@ def search(
     seeds: Sequence[int],
     out: Path,
     jobs: int = 1,
-    on_round: OnRound = lambda planned, record: None,
+    on_round: OnSweepRound = lambda planned, record: None,
 ) -> tuple[float, dict[float, float]]:
-    """The best value of a number: steps of x10 until the best is inside, then of x2.
+    """Search for the best value of a hyper-parameter: factors of 10 until the best is bracketed, then of 2.
 
     The best has the fewest rounds to `stop.target` if that is set, otherwise the highest final accuracy;
-    both on validation, never on the test set. Gives the best value and the score of each one tried.
+    both on validation, never on the test set. Returns the best value and the score of each one tried.
     """
     if not 0 < start < math.inf:
         raise InputError(f"a search by factors starts from a number above 0, not {start:g}")
@@ -30,7 +30,7 @@ def search(
 
     def score(tried: Sequence[float]) -> None:
         new = [value for value in dict.fromkeys(tried) if value not in scores]
-        # A value that the setting cannot have is to show before the others are run.
+        # An invalid value must fail before the others are run.
         plan(values, {path: new}, seeds, out)
         for value in new:
             runs = sweep(values, {path: [value]}, seeds, out, jobs, on_round)
@@ -53,7 +53,7 @@ def _score(run: Run) -> float:
     if run.config.stop.target is not None:
         rounds, values = run.series("validation.accuracy")
         reached = rounds[values >= run.config.stop.target]
-        # Runs that never get there come after all that do, by how far they got.
+        # Runs that never reach the target rank after all that do, by accuracy.
         return -float(reached[0]) if len(reached) else -1e6 + run.final("validation.accuracy")
     accuracy = run.final("validation.accuracy")
     if math.isnan(accuracy):

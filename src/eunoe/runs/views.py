@@ -1,4 +1,4 @@
-"""What a Python user calls to look at runs: compared, diagnosed, drawn, reported."""
+"""The Python interface to finished runs: compare, diagnose, plot, report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ def compare(runs: Source | Sequence[Source]) -> Comparison:
 
 
 def diagnose(run: Source) -> diagnosis.Diagnosis:
-    """What a run forgot and where, in words, and what to try next."""
+    """What a run forgot and in which step, in words, and what to try next."""
     return diagnosis.diagnose(_read(run)[0][0])
 
 
@@ -32,7 +32,7 @@ def figures(runs: Source | Sequence[Source]) -> dict[str, Any]:
 
 
 def write_report(runs: Source | Sequence[Source], path: Path | str) -> Path:
-    """Write the report of runs, one HTML file that needs no network, and return where it is."""
+    """Write the report of runs as one self-contained HTML file and return its path."""
     from eunoe.report import html
 
     return html.write_report(labeled(_read(runs)), path)

@@ -109,7 +109,7 @@ class Adaptive(ServerOptimizer):
     def check(self) -> list[str]:
         if not self.tau:
             raise InputError(
-                "server_optimizer.tau = 0 divides by 0 where nothing has changed: set it to 1e-3, say"
+                "server_optimizer.tau = 0 divides by 0 where nothing has changed: set it, for example to 1e-3"
             )
         if self.tau >= 1e-5:
             return []

@@ -268,7 +268,7 @@ def public_trainer(
     With a `batch`, it must be possible to train on batches of that size.
     """
     if trainer is None or trainer.federation.public is None:
-        raise InputError(f"{method} needs a public set at the server: set public.share (to 0.025, say)")
+        raise InputError(f"{method} needs a public set at the server: set public.share, for example to 0.025")
     pool = trainer.public("train")
     if not len(pool):
         raise InputError(f"{method} needs public samples to train on: raise public.share or public.count")
@@ -282,7 +282,7 @@ def public_trainer(
     alone = min(batch, len(pool)) == 1
     if alone and not trainer.model.trains_on(pool.inputs(torch.zeros(1, dtype=torch.int64))):
         raise InputError(
-            f"{method}: batch normalization cannot train on a single public sample: take larger batches at "
+            f"{method}: batch normalization cannot train on a single public sample: use larger batches at "
             "the server, more public samples or a model with another normalization"
         )
     return trainer

@@ -1,1 +1,1 @@
-"""Files, memory and signals: what the operating system gives."""
+"""The operating system: files, memory, signals, log output."""

@@ -19,14 +19,14 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, SafetensorError) as error:
-        # Safetensors' own error is the system's with its name around it.
+        # Safetensors wraps the system's error.
         raise RunFailed(f"cannot write {path}: {error}; once that is fixed, resume the run") from error
 
 
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
-    """A name to write to, which becomes the file itself when all is written."""
-    # A worker that outlives a killed run by a moment may write what the resumed run writes.
+    """A temporary path that replaces the file once it is completely written."""
+    # A worker that briefly outlives a killed run may write the same file as the resumed run.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     with writing(path):
         try:
@@ -47,7 +47,7 @@ def write_text(path: Path, text: str) -> None:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file of a run; a last line that is still being written is left out."""
+    """The objects of a JSON Lines file of a run; an incomplete last line is ignored."""
     if not path.exists():
         return []
     lines = path.read_text(encoding="utf-8").split("\n")
@@ -70,7 +70,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 
 
 def plain(value: Any) -> Any:
-    """A value as JSON can say it: an array becomes lists, what is not finite null."""
+    """Convert a value for JSON: arrays to lists, non-finite numbers to null."""
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Let SIGTERM end a run as Ctrl-C does."""
+    """Make SIGTERM end a run as Ctrl-C does."""
     try:
         before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     except ValueError:  # Not the main thread.
@@ -23,7 +23,7 @@ def interruptible() -> Iterator[None]:
 
 
 def end_with_the_parent() -> None:
-    """Let this process end when the one that forked it does, even by kill -9."""
+    """Make this process end when its parent does, even by kill -9."""
     parent = multiprocessing.parent_process()
     assert parent is not None
 

@@ -1,6 +1,6 @@
-"""Telling other tools how a run goes: TensorBoard, Weights & Biases, MLflow, or one of the user's own.
+"""Experiment trackers: TensorBoard, Weights & Biases, MLflow, or the user's own.
 
-A tracker never changes what a run computes and never ends it: one that fails is left out from there on.
+A tracker never changes what a run computes and never ends it: one that fails is disabled with a warning.
 """
 
 import importlib.util
@@ -21,13 +21,13 @@ from eunoe.trackers.base import Tracker as Tracker
 
 logger = logging.getLogger(__name__)
 
-# Lists with an entry per client: told by their mean, or by their length.
+# Lists with an entry per client: sent as their mean, or as their length.
 _AVERAGED = ("sizes", "steps", "loss_before", "loss_after", "update_norms")
 _COUNTED = ("clients", "dropped")
 
 
 def build_trackers(sections: Sequence[Named]) -> list[tuple[str, Tracker]]:
-    """The trackers that a config asks for, with their names."""
+    """The trackers of a config, with their names."""
     built = []
     for section in sections:
         tracker: Tracker = registry.build("tracker", section.name, section.options)
@@ -59,7 +59,7 @@ def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
 
 
 class Tracking:
-    """Tells trackers of a run's rounds and, at its end, of its figures."""
+    """Sends a run's rounds and, at its end, its figures to trackers."""
 
     def __init__(self, trackers: Sequence[tuple[str, Tracker]], folder: Path, title: str) -> None:
         self._trackers, self._folder, self._title = list(trackers), folder, title
@@ -71,33 +71,33 @@ class Tracking:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._round and kind is None and self._trackers:
             for name, png in self._figures().items():
-                self._tell(lambda tracker, name=name, png=png: tracker.figure(self._round, name, png))  # type: ignore[misc]
+                self._send(lambda tracker, name=name, png=png: tracker.figure(self._round, name, png))  # type: ignore[misc]
         if self._round:
-            self._tell(lambda tracker: tracker.close(outcome_of(kind)))
+            self._send(lambda tracker: tracker.close(outcome_of(kind)))
 
-    def tell(self, record: Mapping[str, Any]) -> None:
-        """Hand over what a round gave."""
+    def send(self, record: Mapping[str, Any]) -> None:
+        """Send the record of a round."""
         if not self._trackers:
             return
         round = int(record["round"])
         if not self._round:
-            # Not before the first round has ended: an engine that forks its workers beside the threads
+            # Not before the first round has ended: an engine that forks its workers next to the threads
             # of a tool might hang.
             run = TrackedRun(
                 self._folder, self._title, read_run_config(self._folder), identity(self._folder), round
             )
-            self._tell(lambda tracker: tracker.start(run))
+            self._send(lambda tracker: tracker.start(run))
         self._round = round
         values = scalars(record)
-        self._tell(lambda tracker: tracker.scalars(round, values))
+        self._send(lambda tracker: tracker.scalars(round, values))
 
-    def _tell(self, what: Callable[[Tracker], None]) -> None:
+    def _send(self, what: Callable[[Tracker], None]) -> None:
         for name, tracker in list(self._trackers):
             try:
                 what(tracker)
-            except Exception as error:
+            except Exception as error:  # Whatever a tool raises must not end the run.
                 self._trackers.remove((name, tracker))
-                _warn(f"tracker {name!r} failed and is left out from here on", error)
+                _warn(f"tracker {name!r} failed and is disabled", error)
 
     def _figures(self) -> dict[str, bytes]:
         from eunoe.report.export import draw
@@ -117,7 +117,7 @@ def _warn(what: str, error: Exception) -> None:
 
 
 def identity(folder: Path) -> str:
-    """A name that no other run has, kept in the run folder."""
+    """A unique identifier of the run, stored in its folder."""
     path = folder / "track" / "id"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

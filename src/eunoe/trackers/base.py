@@ -1,4 +1,4 @@
-"""What a tracker is: it hands the numbers and figures of a run to a tool that shows them."""
+"""The base of trackers, which send the numbers and figures of a run to an external tool."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,21 +17,21 @@ class TrackedRun:
     folder: Path
     title: str
     config: Mapping[str, Any]
-    # Of this run and no other; the same when the run goes on after a break.
+    # Unique to this run; the same after it is resumed.
     identity: str
-    # The first round that is told; what a tool knows of later ones is from before a break.
+    # The first round that is sent; later ones that a tool already has are from before an interruption.
     first_round: int
 
     @property
     def place(self) -> Path:
-        """Where in the run folder a tool may keep its files."""
+        """The part of the run folder for a tool's files."""
         return self.folder / "track"
 
 
 class Tracker(Options, ABC):
-    """Base of the trackers: its fields are its options; what it has opened is in private attributes."""
+    """Base of the trackers: its fields are its options; open resources are private attributes."""
 
-    # The package that must be installed for it.
+    # The package that it requires.
     needs: ClassVar[str] = ""
 
     @abstractmethod

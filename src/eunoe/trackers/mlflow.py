@@ -15,10 +15,10 @@ _TAG = "eunoe.run"
 
 
 class MLflow(Tracker):
-    """MLflow: a run in a tracking server or data base."""
+    """MLflow: a run in a tracking server or database."""
 
     uri: str | None = Field(
-        None, description="The tracking server or data base; by default MLflow's own default."
+        None, description="The tracking server or database; by default MLflow's own default."
     )
     experiment: str = Field("eunoe", description="The experiment that the run belongs to.")
 

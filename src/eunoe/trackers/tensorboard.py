@@ -23,7 +23,7 @@ class TensorBoard(Tracker):
     def start(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # After a break, what was written of rounds that are done again is hidden.
+        # After resuming, events of rounds that are run again are hidden.
         place = self.folder or run.place / "tensorboard"
         self._writer = SummaryWriter(str(place), purge_step=run.first_round if run.first_round > 1 else None)
         self._writer.add_text("config", f"```toml\n{to_toml(run.config)}\n```", 0)

@@ -32,7 +32,7 @@ class WandB(Tracker):
             name=run.title,
             config=dict(run.config),
             mode="offline" if self.offline else None,
-            # The console is the progress bar's, and nobody may be there to answer a question.
+            # The console belongs to the progress bar, and prompts may go unanswered.
             settings=wandb.Settings(console="off", silent=True, login_timeout=60),
         )
 
@@ -46,5 +46,5 @@ class WandB(Tracker):
         self._run.log({f"figures/{name}": wandb.Image(Image.open(BytesIO(png)))}, step=round)
 
     def close(self, outcome: Outcome) -> None:
-        # By 255 it knows a run that the user ended.
+        # 255 marks a run that the user ended.
         self._run.finish({"finished": 0, "interrupted": 255}.get(outcome, 1))

@@ -16,7 +16,7 @@ from eunoe.training.simulation import Simulation
 
 # Numbers that are gathered at a time for the steps to come (16 MB).
 _BLOCK = 4_000_000
-# Why a client is left out from which the loss learns nothing; it names the option and no client's labels.
+# Reason for skipping a client from which the loss learns nothing; it names the option, not the labels.
 SKIPPED = "it is skipped (training.single_class)"
 
 

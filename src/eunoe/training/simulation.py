@@ -16,7 +16,7 @@ from eunoe.methods.context import RoundContext
 
 @dataclass(frozen=True)
 class Simulation:
-    """A run without its state: data, model, loss, method and the facts of the run."""
+    """A run without its state: data, model, loss, method and round context."""
 
     federation: Federation
     model: FlatModel

@@ -31,7 +31,7 @@ def test_rows_by_class_leave_out_classes_without_samples() -> None:
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (np.zeros(2, np.int64), "3 clients cannot share 2 samples; name at most 2"),
+        (np.zeros(2, np.int64), "3 clients cannot share 2 samples; use at most 2"),
         (np.zeros(5), "labels must be one integer each, not float64"),
         (np.zeros((5, 1), np.int64), "labels must be one integer each"),
     ],

@@ -49,7 +49,7 @@ def test_gray_pictures_have_no_channel(tmp_path):
 def test_size_brings_all_to_one_height_and_width(root):
     put(root, "train/cat/large.png", 60, (20, 30))
     with pytest.raises(
-        InputError, match=r"large.png is 20 x 30 and .*b.jpg is 2 x 3; give a size to bring all to"
+        InputError, match=r"large.png is 20 x 30 and .*b.jpg is 2 x 3; set a size to resize them"
     ):
         folder(root)
     assert tuple(folder(root, size=(4, 5)).train.x.shape) == (5, 4, 5, 3)
@@ -61,19 +61,19 @@ def test_size_brings_all_to_one_height_and_width(root):
 def test_gray_among_colored_needs_a_choice(root):
     put(root, "train/dog/gray.png", 9, mode="L")
     with pytest.raises(
-        InputError, match=r'gray.png is gray and .*b.jpg is colored; give mode = "RGB" or mode = "L"'
+        InputError, match=r'gray.png is gray and .*b.jpg is colored; set mode = "RGB" or mode = "L"'
     ):
         folder(root)
     assert tuple(folder(root, mode="L").train.x.shape) == (5, 2, 3)
 
 
-def test_what_is_wrong_is_said(root, tmp_path_factory):
+def test_errors_are_reported(root, tmp_path_factory):
     empty = tmp_path_factory.mktemp("empty")
     with pytest.raises(InputError, match="has no folder train/; it needs train/<class>/ and test/<class>/"):
         folder(empty)
     (empty / "train").mkdir()
     (empty / "test").mkdir()
-    with pytest.raises(InputError, match="train holds no folder; there must be one for each class"):
+    with pytest.raises(InputError, match="train holds no folder; there must be one per class"):
         folder(empty)
     (empty / "train" / "a").mkdir()
     with pytest.raises(InputError, match=r"train holds no images; they belong in .*train/<class>/"):
@@ -89,7 +89,7 @@ def test_what_is_wrong_is_said(root, tmp_path_factory):
 
 def test_a_file_that_is_no_picture_is_named(root):
     (root / "train/cat/notes.txt").write_text("cats")
-    with pytest.raises(InputError, match=r"notes.txt is no image that Pillow can read"):
+    with pytest.raises(InputError, match=r"notes.txt is not an image that Pillow can read"):
         folder(root)
 
 
@@ -98,5 +98,5 @@ def test_sixteen_bits_are_refused_rather_than_cut(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         Image.fromarray(np.full((2, 2), 1000, np.uint16)).save(path)
-    with pytest.raises(InputError, match=r"1.png has pixels of type I;16; only 8 bits a channel"):
+    with pytest.raises(InputError, match=r"1.png has pixels of type I;16; only 8 bits per channel"):
         folder(tmp_path)

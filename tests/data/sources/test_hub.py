@@ -103,7 +103,7 @@ def test_held_out_is_the_rounded_down_share_of_every_group(groups, percent):
 def test_gray_and_colored_are_brought_to_the_mode_given(tmp_path, files):
     mixed = pictures([np.full((2, 2, 3), 9), png(np.full((2, 2), 7), "L")])
     files["default/train/0000.parquet"] = parquet({"image": mixed, "label": [0, 1]})
-    with pytest.raises(InputError, match=r"column 'image', row 1 is gray and .* row 0 is colored; give mode"):
+    with pytest.raises(InputError, match=r"column 'image', row 1 is gray and .* row 0 is colored; set mode"):
         fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(files))
     fetch(Source("me/cats", mode="RGB"), tmp_path / "a.npz", hub=FakeHub(files))
     assert npz(tmp_path / "a.npz").train.x[:2, 0, 0].tolist() == [[9, 9, 9], [7, 7, 7]]
@@ -148,14 +148,14 @@ def cell(image=None, label=0, more=None):
             "column 'label' is string; labels must be integers",
         ),
         (cell(label=pa.array([None], pa.int64())), Source("me/cats"), "column 'label' has empty cells"),
-        (cell(label=-1), Source("me/cats"), "hub data set me/cats: there is the label -1"),
-        (cell(label=7), Source("me/cats"), "hub data set me/cats: there is the label 7; 2 classes"),
+        (cell(label=-1), Source("me/cats"), "hub data set me/cats: found label -1"),
+        (cell(label=7), Source("me/cats"), "hub data set me/cats: found label 7; 2 classes"),
         (
             cell(more={"who": [0.5]}),
             Source("me/cats", client="who"),
             "column 'who' is double; client ids must be",
         ),
-        (cell(pictures([b"no picture"])), Source("me/cats"), "row 0 is no image that Pillow can read"),
+        (cell(pictures([b"no picture"])), Source("me/cats"), "row 0 is not an image that Pillow can read"),
         (cell(pa.array([{"bytes": None, "path": "a.png"}])), Source("me/cats"), "rows have no bytes"),
         (
             cell(pa.array(["text"])),
@@ -167,7 +167,7 @@ def cell(image=None, label=0, more=None):
             Source("me/cats"),
             "rows hold double; images or lists of numbers are needed",
         ),
-        (cell(pictures(images(1, size=(3, 3)))), Source("me/cats"), "3 x 3; give a size"),
+        (cell(pictures(images(1, size=(3, 3)))), Source("me/cats"), "3 x 3; set a size"),
         (
             parquet({"image": pa.array([[1], [1, 2]]), "label": [0, 1]}),
             Source("me/cats"),
@@ -175,7 +175,7 @@ def cell(image=None, label=0, more=None):
         ),
     ],
 )
-def test_what_is_wrong_with_the_content_is_said_and_nothing_is_kept(tmp_path, files, file, source, message):
+def test_bad_content_is_reported_and_nothing_is_kept(tmp_path, files, file, source, message):
     files = {
         "default/train/0000.parquet": file,
         "default/test/0000.parquet": files["default/test/0000.parquet"],
@@ -200,7 +200,7 @@ def test_lists_whose_length_changes_between_files_and_empty_files(tmp_path):
 
 def test_wrong_numbers_of_rows_are_refused(tmp_path, files):
     with pytest.raises(
-        InputError, match="me/cats has 5 and 4 rows to train and test, not 6 and 4; give a revision"
+        InputError, match="me/cats has 5 and 4 rows to train and test, not 6 and 4; choose a revision"
     ):
         fetch(Source("me/cats"), tmp_path / "a.npz", rows=(6, 4), hub=FakeHub(files))
     fetch(Source("me/cats"), tmp_path / "a.npz", rows=(5, 4), hub=FakeHub(files))
@@ -240,7 +240,7 @@ def test_missing_splits_and_ambiguous_configs():
     some = remote("small/train/0000.parquet", "large/train/0000.parquet", "large/valid/0000.parquet")
     with pytest.raises(InputError, match="o/n has no split 'test'; it has train, valid"):
         split_files(some, "test", Source("o/n"))
-    with pytest.raises(InputError, match="o/n has several configs; give config, one of large, small"):
+    with pytest.raises(InputError, match="o/n has several configs; set config to one of large, small"):
         split_files(some, "train", Source("o/n"))
     assert split_files(some, "train", Source("o/n", config="small")) == some[:1]
     with pytest.raises(InputError, match="has no split 'train'; it has no parquet files"):
@@ -253,12 +253,12 @@ def test_a_hub_data_set_of_ones_own_is_fetched_once(tmp_path, files, monkeypatch
     monkeypatch.setattr(hub_module, "HuggingFace", lambda: client)
     first = hub("me/cats", revision="v1")
     second = hub("me/cats", revision="v1")
-    assert client.asked == [("me/cats", "v1")]
+    assert client.requests == [("me/cats", "v1")]
     assert first.name == "hf:me/cats"
     assert first.train.x.equal(second.train.x)
     assert len(hub("me/cats", train=("train", "test"), revision="v1", held_out=50).train) == 5
     hub("me/cats", revision="v1", held_out=40)
-    assert len(client.asked) == 3
+    assert len(client.requests) == 3
     assert len(list((tmp_path / "hub").glob("me--cats-*.npz"))) == 3
 
 

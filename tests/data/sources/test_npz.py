@@ -149,10 +149,10 @@ def test_writers_may_be_left_out_or_given(tmp_path):
             {"y_train": np.linspace(0, 1, 50)},
             r"mine.npz: y_train is float64 \[50\]; labels must be one integer",
         ),
-        ({"x_train": np.array([None] * 50)}, "mine.npz: x_train.npy is no plain array .*Object arrays"),
+        ({"x_train": np.array([None] * 50)}, "mine.npz: x_train.npy is not a plain array .*Object arrays"),
     ],
 )
-def test_what_is_wrong_is_said_with_the_file_name(tmp_path, changes, message):
+def test_errors_name_the_file(tmp_path, changes, message):
     given = {key: array for key, array in {**arrays(), **changes}.items() if array is not None}
     if "y_train" in changes and given["y_train"].dtype == np.int64:
         given["y_test"] = np.array([1, 2, 3, 1, 2, 3])
@@ -165,13 +165,13 @@ def test_no_file_no_zip_and_half_a_zip(tmp_path):
     with pytest.raises(InputError, match=r"there is no file .*mine.npz"):
         npz(tmp_path / "mine.npz")
     (tmp_path / "mine.npz").write_bytes(b"x,y\n1,2\n")
-    with pytest.raises(InputError, match=r"mine.npz is no readable .npz file .*numpy.savez makes one"):
+    with pytest.raises(InputError, match=r"mine.npz is not a readable .npz file .*with numpy.savez"):
         npz(tmp_path / "mine.npz")
     np.savez(tmp_path / "whole.npz", **arrays())
     (tmp_path / "half.npz").write_bytes((tmp_path / "whole.npz").read_bytes()[:600])
-    with pytest.raises(InputError, match=r"half.npz is no readable .npz file"):
+    with pytest.raises(InputError, match=r"half.npz is not a readable .npz file"):
         npz(tmp_path / "half.npz")
     with zipfile.ZipFile(tmp_path / "text.npz", "w") as archive:
         archive.writestr("x_train.npy", "hello, I am no array")
-    with pytest.raises(InputError, match=r"text.npz: x_train.npy is no plain array"):
+    with pytest.raises(InputError, match=r"text.npz: x_train.npy is not a plain array"):
         npz(tmp_path / "text.npz")

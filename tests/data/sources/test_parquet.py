@@ -23,7 +23,7 @@ def written(path: Path, metadata: dict[str, str] | None = None, **columns: Any) 
 
 
 def read(*files: Path) -> Rows:
-    return read_rows(files, COLUMNS, ImageDecoder(), lambda rows: None)
+    return read_rows(files, COLUMNS, ImageDecoder())
 
 
 def test_files_follow_one_another(tmp_path: Path) -> None:

@@ -94,7 +94,7 @@ def test_through_killed_workers_and_refused_updates_no_bit_changes(one_node: Non
     assert results(found) == results(calm)
 
 
-def test_the_users_exception_says_who_failed_and_when(one_node: None, tmp_path: Path) -> None:
+def test_the_users_exception_names_client_and_round(one_node: None, tmp_path: Path) -> None:
     client = run_with("serial", tmp_path / "calm").records[1]["clients"][1]
     method = {"name": "tests.faults:Faulty", "faults": {f"2/{client}": "error"}}
     with pytest.raises(OwnError, match="it does not work") as caught:

@@ -47,7 +47,7 @@ def test_label_counts_are_those_of_the_training_parts():
         assert counts.tolist() == federation.counts(client).tolist()
 
 
-def test_equal_batches_are_told_from_unequal_ones():
+def test_equal_batches_are_distinguished_from_unequal_ones():
     simulation = make_simulation(blobs(4, 20), training={"batch_size": 5, "epochs": (1, 3)})
     assert len(set(simulation.federation.sizes.tolist())) == 1
     assert Cohort.plan(simulation, simulation.context_in(1), [0, 1, 2, 3], exact=True).equal

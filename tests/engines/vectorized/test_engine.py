@@ -18,7 +18,7 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized, cohort_of
 from eunoe.losses.wsm import WSM
 from eunoe.methods.base import Finished, Method
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import select_clients
 from eunoe.runs.run import resume, run
 from eunoe.runs.state import start_state
@@ -52,7 +52,7 @@ def ragged(clients: int = 4, size: int = 30, **options: Any) -> Federation:
 def named_model(federation: Federation, model: str, dtype: str, **values: Any) -> Simulation:
     """A simulation of a named model."""
     config = make_config({"model": {"name": model, "dtype": dtype}, "participation": 1.0, **values})
-    return assemble(config, Given(federation=federation))[0]
+    return assemble(config, UserObjects(federation=federation))[0]
 
 
 class Both:
@@ -172,7 +172,7 @@ def test_every_way_to_train(tmp_path, training):
 
 
 @pytest.mark.parametrize("single_class", ["train", "no_decay", "skip"])
-def test_clients_from_whom_the_loss_learns_nothing(tmp_path, single_class):
+def test_clients_from_which_the_loss_learns_nothing(tmp_path, single_class):
     federation = blobs(6, 12, alpha=0.05)
     for optimizer in ("sgd", "adamw"):
         training = {**RAGGED, "weight_decay": 0.1, "single_class": single_class, "optimizer": optimizer}

@@ -26,13 +26,13 @@ class Partition(Options):
     def __call__(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None = None
     ) -> tuple[Integers, Integers]:
-        """The rows of all clients, one client after the other, and where each client's rows begin."""
+        """The rows of all clients, concatenated, and the offset of each client."""
         labels = np.asarray(labels)
         if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
             raise InputError(f"labels must be one integer each, not {labels.dtype} {labels.shape}")
         if len(labels) < self.clients:
             raise InputError(
-                f"{self.clients:,} clients cannot share {len(labels):,} samples; name at most {len(labels):,}"
+                f"{self.clients:,} clients cannot share {len(labels):,} samples; use at most {len(labels):,}"
             )
         return self.divide(labels, generator, groups)
 
@@ -40,7 +40,7 @@ class Partition(Options):
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
     ) -> tuple[Integers, Integers]:
-        """The order and offsets for labels that have been checked; override this."""
+        """The order and offsets for validated labels; override this."""
 
 
 class ClassRows(NamedTuple):
@@ -60,7 +60,7 @@ def rows_by_class(labels: NDArray[Any], generator: np.random.Generator) -> Class
 
 
 def offsets_of(sizes: Integers) -> Integers:
-    """Where parts of these sizes begin when they stand one after the other, and where the last one ends."""
+    """Offsets of consecutive parts of these sizes, including the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 

@@ -1,10 +1,10 @@
-"""Clients that know exactly k classes, of about equal size.
+"""Clients with exactly k classes each, of about equal size.
 
-Each class serves a number of clients in proportion to its samples (at least one where there are
-enough places), and its samples are divided evenly among them, so that all samples have an owner
-unless there are fewer places than classes. Which clients a class serves is drawn client by client,
-with the places still open as weights; a class that has as many places left as there are clients left
-must go to each of them, which is what makes the draw end with k different classes for everyone.
+Each class is shared by a number of clients in proportion to its samples (at least one if there are
+enough slots), and its samples are divided evenly among them, so that all samples have an owner
+unless there are fewer slots than classes. Classes are drawn client by client, weighted by their open
+slots; a class with as many open slots as there are clients left must go to each of them, which
+ensures that every client ends with k different classes.
 """
 
 from typing import Any
@@ -20,7 +20,7 @@ from eunoe.errors import InputError
 class Classes(Partition):
     """Exactly k classes for each client, each class divided evenly among its clients."""
 
-    classes: int = Field(2, ge=1, description="Number of different classes that each client has.")
+    classes: int = Field(2, ge=1, description="Number of classes per client.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
@@ -38,13 +38,13 @@ class Classes(Partition):
         return by_owner(rows[used], np.repeat(pairs // self.classes, sizes), self.clients)
 
     def _places(self, counts: Integers) -> Integers:
-        """How many clients each class serves: in proportion to its samples, at most one client a sample."""
+        """The number of clients per class: in proportion to its samples, at most one client per sample."""
         most = np.minimum(counts, self.clients)
         open_places = self.clients * self.classes
         if most.sum() < open_places:
             raise InputError(
                 f"{len(counts):,} classes cannot give {self.clients:,} clients {self.classes:,} classes each;"
-                " ask for fewer classes or clients"
+                " use fewer classes or clients"
             )
         places = np.full(len(counts), int(open_places >= len(counts)), np.int64)
         while (missing := open_places - int(places.sum())) > 0:

@@ -27,7 +27,10 @@ class Dirichlet(Partition):
     """Clients of equal size, each with its own class mix drawn from a Dirichlet distribution."""
 
     alpha: float = Field(
-        0.1, gt=0, le=1e6, description="Concentration: near 0 one class a client, large the mix of the whole."
+        0.1,
+        gt=0,
+        le=1e6,
+        description="Concentration: near 0 one class per client, if large the overall mix.",
     )
 
     def divide(
@@ -50,7 +53,7 @@ class Dirichlet(Partition):
 
 
 def draw(mix: NDArray[np.float64], left: Integers, size: int, generator: np.random.Generator) -> Integers:
-    """How many samples of each class a client of this mix takes from those that are left."""
+    """How many of the remaining samples of each class a client with this mix takes."""
     taken: Integers = np.minimum(generator.multinomial(size, mix), left)
     while missing := size - int(taken.sum()):
         mix = np.where(taken < left, mix, 0.0)

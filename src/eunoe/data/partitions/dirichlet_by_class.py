@@ -23,10 +23,8 @@ class DirichletByClass(Partition):
     alpha: float = Field(
         0.1, gt=0, le=1e6, description="Concentration: the smaller, the fewer clients share a class."
     )
-    min_size: int = Field(10, ge=1, description="Samples that every client has at least.")
-    draws: int = Field(
-        1000, ge=1, description="Draws after which the search for a division ends with an error."
-    )
+    min_size: int = Field(10, ge=1, description="Minimum number of samples per client.")
+    draws: int = Field(1000, ge=1, description="Number of draws after which an error is raised.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
@@ -45,7 +43,7 @@ class DirichletByClass(Partition):
                 return by_owner(rows, owners, self.clients)
             fewest = min(fewest, small)
             if drawn >= 20 and fewest > 30:
-                # So many clients will not all grow by chance in any number of draws.
+                # With this many small clients, no number of draws will succeed.
                 break
         raise InputError(
             f"in {drawn:,} draws at least {fewest:,} of {self.clients:,} clients had fewer than min_size ="

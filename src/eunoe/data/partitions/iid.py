@@ -1,4 +1,4 @@
-"""The same mix for everyone: a random division into equal parts."""
+"""IID clients: a random division into equal parts."""
 
 from typing import Any
 

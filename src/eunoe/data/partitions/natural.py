@@ -1,4 +1,4 @@
-"""Clients that the data came with: one for each writer, speaker or device."""
+"""Natural clients of the data: one for each writer, speaker or device."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Clients that differ in size only: Dirichlet over the sizes, the class mix of the whole for everyone."""
+"""Clients that differ in size only: sizes from a Dirichlet draw, the same class mix for all."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ class Quantity(Partition):
     alpha: float = Field(
         0.5, gt=0, le=1e6, description="Concentration: the smaller, the more unequal the sizes."
     )
-    min_size: int = Field(1, ge=1, description="Samples that every client has at least.")
+    min_size: int = Field(1, ge=1, description="Minimum number of samples per client.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
@@ -28,7 +28,7 @@ class Quantity(Partition):
                 f" min_size can be at most {len(labels) // self.clients:,}"
             )
         ends = np.cumsum(generator.dirichlet(np.full(self.clients, self.alpha)))
-        # Every client has its least size; only what is beyond that is divided by the draw.
+        # Every client gets the minimum; only the remainder is divided by the draw.
         extra = np.floor(ends / ends[-1] * spare).astype(np.int64)
         offsets = np.arange(self.clients + 1) * self.min_size + np.concatenate([[0], extra])
         return generator.permutation(len(labels)), offsets

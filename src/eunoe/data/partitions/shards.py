@@ -19,7 +19,7 @@ from eunoe.errors import InputError
 class Shards(Partition):
     """Blocks of a single label, the same number of blocks for each client."""
 
-    shards: int = Field(2, ge=1, description="Blocks of a single label that each client gets.")
+    shards: int = Field(2, ge=1, description="Blocks of a single label per client.")
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
@@ -39,7 +39,7 @@ def block_size(counts: Integers, blocks: int) -> int:
     """The largest size at which classes of these counts can be cut into that many blocks."""
     if blocks > (total := int(counts.sum())):
         raise InputError(
-            f"{total:,} samples cannot be cut into {blocks:,} shards; ask for fewer clients or shards"
+            f"{total:,} samples cannot be cut into {blocks:,} shards; use fewer clients or shards"
         )
     low, high = 1, total // blocks
     while low < high:

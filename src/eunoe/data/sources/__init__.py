@@ -1,1 +1,1 @@
-"""Where samples come from."""
+"""Sources of data sets: files, folders and the hub."""

@@ -1,4 +1,4 @@
-"""The user's own images: a folder with train/<class>/ and test/<class>/."""
+"""Image folders: train/<class>/ and test/<class>/."""
 
 from pathlib import Path
 
@@ -11,9 +11,9 @@ from eunoe.errors import InputError, nearest
 
 
 def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) -> DataSet:
-    """A folder of images, train/<class>/... and test/<class>/...; size brings all to one height and width.
+    """A folder of images, train/<class>/... and test/<class>/...; `size` resizes all to one height and width.
 
-    Classes and files are taken in the order of their names; what starts with a dot is left out.
+    Classes and files are sorted by name; those that start with a dot are ignored.
     """
     root = Path(path).expanduser()
     for part in ("train", "test"):
@@ -21,7 +21,7 @@ def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) ->
             raise InputError(f"{root} has no folder {part}/; it needs train/<class>/ and test/<class>/")
     class_names = _folders(root / "train")
     if not class_names:
-        raise InputError(f"{root / 'train'} holds no folder; there must be one for each class")
+        raise InputError(f"{root / 'train'} holds no folder; there must be one per class")
     decoder = ImageDecoder(mode, size)
     (x_train, y_train), (x_test, y_test) = (
         read_part(root / part, class_names, decoder) for part in ("train", "test")

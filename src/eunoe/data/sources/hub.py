@@ -1,11 +1,12 @@
 """Data sets from the Hugging Face hub: downloaded, verified and kept as a .npz file with its record.
 
 All files are of one commit; the record (a .json file of the same name) has the commit and the SHA-256 of
-every file, so that two downloads can be told apart.
+every file, so that two downloads can be compared.
 """
 
 import hashlib
 import json
+import logging
 import os
 import re
 import tempfile
@@ -16,17 +17,16 @@ from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, cast
 
 import numpy as np
 from pydantic import Field
-from rich.console import Console
-from rich.progress import Progress, TaskID
 
 from eunoe.core.rng import generator
 from eunoe.data.arrays import Array, Labels, number_ids
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.data.sources.npz import dataset_of, read_npz, write_npz
-from eunoe.data.sources.parquet import Columns, Rows, count_rows, read_rows
+from eunoe.data.sources.parquet import Columns, count_rows, read_rows
 from eunoe.errors import InputError
 
+logger = logging.getLogger(__name__)
 # The branch on which the hub keeps every data set as parquet, whatever its owner uploaded.
 PARQUET = "refs/convert/parquet"
 _CHUNK = 1 << 20
@@ -61,23 +61,23 @@ class RemoteFile(NamedTuple):
 
 
 class Hub(Protocol):
-    """The two requests that are made to the hub."""
+    """The two requests that are sent to the hub."""
 
     def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        """The commit that a revision means now, and its files."""
+        """The commit that a revision currently points to, and its files."""
 
     def open(self, repo: str, commit: str, path: str) -> BinaryIO:
         """The content of a file, as a stream."""
 
 
 class HuggingFace:
-    """The hub itself, over the internet."""
+    """The Hugging Face hub, over the internet."""
 
     def __init__(self, endpoint: str | None = None) -> None:
         self._endpoint = endpoint
 
     def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        """The commit that a revision means now, and its files."""
+        """The commit that a revision currently points to, and its files."""
         from huggingface_hub import HfApi
 
         info = HfApi(self._endpoint).dataset_info(repo, revision=revision, files_metadata=True, timeout=30)
@@ -133,7 +133,7 @@ def data_folder() -> Path:
 
 
 def read_record(path: Path) -> Mapping[str, Any]:
-    """Where a data set that is kept as this file was downloaded from; empty if that is not known."""
+    """The record of where the data set in this file was downloaded from; empty if unknown."""
     try:
         record = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError):
@@ -155,22 +155,22 @@ def fetch(
     if len(splits := source.train + source.test) != len(set(splits)):
         raise InputError(f"hub data set {source.repo}: a split is named twice in {', '.join(splits)}")
     target.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as scratch, _progress() as progress:
+    with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as scratch:
         commit, files = _listed(hub, source, revision)
         local: dict[str, list[Path]] = {}
         record: list[dict[str, object]] = []
         for split in splits:
             for file in split_files(files, split, source):
                 path = Path(scratch, file.path.replace("/", "--"))
-                digest = _download(hub, source.repo, commit, file, path, progress)
+                digest = _download(hub, source.repo, commit, file, path)
                 local.setdefault(split, []).append(path)
                 record.append({"path": file.path, "bytes": path.stat().st_size, "sha256": digest})
         parts = [
             [path for split in splits for path in local[split]] for splits in (source.train, source.test)
         ]
         _check_counts(source, parts, rows)
-        arrays = _arrays(source, parts, progress)
-    # Checked as it will be when it is loaded, so that no bad file is ever kept.
+        arrays = _arrays(source, parts)
+    # Checked as on loading, so that no bad file is ever kept.
     dataset_of(arrays, source.repo, f"hub data set {source.repo}", classes=classes)
     write_npz(target, arrays)
     about = {"repo": source.repo, "revision": revision, "commit": commit, "files": record}
@@ -203,7 +203,7 @@ def split_files(files: Sequence[RemoteFile], split: str, source: Source) -> list
         raise InputError(f"hub data set {source.repo} has no split {split!r}; {has}")
     if len(found) > 1:
         raise InputError(
-            f"hub data set {source.repo} has several configs; give config, one of {', '.join(found)}"
+            f"hub data set {source.repo} has several configs; set config to one of {', '.join(found)}"
         )
     return next(iter(found.values()))
 
@@ -219,18 +219,13 @@ def held_out_rows(groups: Labels, percent: int) -> np.ndarray[tuple[int], np.dty
     return chosen
 
 
-def _arrays(source: Source, parts: list[list[Path]], progress: Progress) -> dict[str, Array]:
+def _arrays(source: Source, parts: list[list[Path]]) -> dict[str, Array]:
     decoder = ImageDecoder(source.mode, source.size)
     columns = Columns(source.image, source.label, source.client)
-
-    def read(files: list[Path]) -> Rows:
-        task = progress.add_task("reading", total=count_rows(files))
-        return read_rows(files, columns, decoder, lambda count: progress.advance(task, count))
-
-    train = read(parts[0])
+    train = read_rows(parts[0], columns, decoder)
     arrays: dict[str, Array] = {}
     if source.test:
-        test = read(parts[1])
+        test = read_rows(parts[1], columns, decoder)
         arrays |= {"x_train": train.x, "y_train": train.y, "x_test": test.x, "y_test": test.y}
         if train.clients is not None and test.clients is not None:
             arrays["writer_train"], arrays["writer_test"] = number_ids(train.clients, test.clients)
@@ -251,26 +246,25 @@ def _check_counts(source: Source, parts: list[list[Path]], expected: tuple[int, 
     if expected is not None and counts != expected:
         raise InputError(
             f"hub data set {source.repo} has {counts[0]} and {counts[1]} rows to train and test, not "
-            f"{expected[0]} and {expected[1]}; give a revision that has them"
+            f"{expected[0]} and {expected[1]}; choose a revision that has them"
         )
 
 
 def _listed(hub: Hub, source: Source, revision: str) -> tuple[str, list[RemoteFile]]:
     try:
         return hub.files(source.repo, revision)
-    except Exception as error:
+    except Exception as error:  # The hub's client raises errors of several HTTP libraries.
         raise _failed(source.repo, error) from error
 
 
-def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path, progress: Progress) -> str:
-    task: TaskID = progress.add_task(f"{repo} {file.path}", total=file.bytes or None)
+def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path) -> str:
+    logger.info("downloading %s of %s (%.1f MB)", file.path, repo, file.bytes / 1e6)
     digest = hashlib.sha256()
     try:
         with hub.open(repo, commit, file.path) as stream, path.open("wb") as out:
             while chunk := stream.read(_CHUNK):
                 out.write(chunk)
                 digest.update(chunk)
-                progress.advance(task, len(chunk))
     except Exception as error:
         raise _failed(repo, error) from error
     if file.sha256 and digest.hexdigest() != file.sha256:
@@ -283,7 +277,3 @@ def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path, pr
 def _failed(repo: str, error: Exception) -> InputError:
     reason = f"{type(error).__name__}: {error}".split("\n")[0]
     return InputError(f"the download of hub data set {repo} failed ({reason})")
-
-
-def _progress() -> Progress:
-    return Progress(console=Console(stderr=True), transient=True)

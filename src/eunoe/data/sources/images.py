@@ -1,15 +1,13 @@
-"""Encoded images to arrays of bytes, all of one size and either all gray or all colored."""
+"""Decodes images to arrays of bytes, all of one size and either all gray or all colored."""
 
-from typing import IO, TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import IO, Any, Literal
 
 import numpy as np
 from pydantic import PositiveInt
 
 from eunoe.data.arrays import Bytes
 from eunoe.errors import InputError
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 Mode = Literal["L", "RGB"]
 Size = PositiveInt | tuple[PositiveInt, PositiveInt]
@@ -19,7 +17,7 @@ _NAMES: dict[Mode, str] = {"L": "gray", "RGB": "colored"}
 
 
 class ImageDecoder:
-    """Decodes one image after the other; the first one sets what `mode` and `size` leave open.
+    """Decodes images one by one; the first one determines `mode` and `size` if they are None.
 
     `mode` L is gray [H, W] and RGB is colored [H, W, 3]; `size` is (height, width), or one number for both.
     """
@@ -29,7 +27,7 @@ class ImageDecoder:
         self._resize = (size, size) if isinstance(size, int) else size
         self._first: tuple[str, Mode, tuple[int, int]] | None = None
 
-    def decode(self, source: "Path | IO[bytes]", where: str) -> Bytes:
+    def decode(self, source: Path | IO[bytes], where: str) -> Bytes:
         """The image as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
         from PIL import Image
 
@@ -38,13 +36,15 @@ class ImageDecoder:
                 return self._fitted(image, where)
         except OSError as error:
             # Pillow's message would name a buffer in memory rather than the image.
-            raise InputError(f"{where} is no image that Pillow can read ({type(error).__name__})") from None
+            raise InputError(
+                f"{where} is not an image that Pillow can read ({type(error).__name__})"
+            ) from None
 
     def _fitted(self, image: Any, where: str) -> Bytes:
         from PIL import Image
 
         if image.mode not in _GRAY | _COLORED:
-            raise InputError(f"{where} has pixels of type {image.mode}; only 8 bits a channel are known here")
+            raise InputError(f"{where} has pixels of type {image.mode}; only 8 bits per channel work")
         mode: Mode = "L" if image.mode in _GRAY else "RGB"
         size = self._resize or (image.height, image.width)
         if self._first is None:
@@ -53,12 +53,12 @@ class ImageDecoder:
         if self._mode is None and mode != first_mode:
             raise InputError(
                 f"{where} is {_NAMES[mode]} and {first} is {_NAMES[first_mode]}; "
-                'give mode = "RGB" or mode = "L" to bring all to'
+                'set mode = "RGB" or mode = "L" to convert them'
             )
         if size != first_size:
             raise InputError(
                 f"{where} is {size[0]} x {size[1]} and {first} is {first_size[0]} x {first_size[1]}; "
-                f"give a size to bring all to, as --set data.size=[{first_size[0]},{first_size[1]}]"
+                f"set a size to resize them, as in --set data.size=[{first_size[0]},{first_size[1]}]"
             )
         image = image.convert(self._mode or mode)
         if (image.height, image.width) != size:

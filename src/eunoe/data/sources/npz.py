@@ -1,4 +1,4 @@
-"""Data sets kept as .npz files: read without copying, written whole or not at all.
+"""Data sets in .npz files: read without copying, written atomically.
 
 The arrays of a .npz that is not compressed lie in the file as they lie in memory, so they are mapped
 from it: opening takes no time, and processes that open the same file share its memory. Pages are
@@ -9,6 +9,7 @@ import os
 import struct
 import zipfile
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,7 +22,7 @@ from eunoe.errors import InputError, nearest
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("writer_train", "writer_test", "class_names")
 _ALIGNMENT = 64
-_PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program gives a meaning to
+_PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program uses
 _ZIP64_FIELD_BYTES = 20
 
 
@@ -32,7 +33,7 @@ def npz(path: Path, *, classes: int | None = None) -> DataSet:
 
 
 def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -> DataSet:
-    """The data set that a file's arrays make; errors name the file."""
+    """Build a data set from the arrays of a file; errors name the file."""
     for key in arrays:
         if key not in NEEDED + OPTIONAL:
             raise InputError(f"{where}: unknown array {key!r}; {nearest(key, NEEDED + OPTIONAL)}")
@@ -41,14 +42,11 @@ def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -
     rest = {key: array for key, array in arrays.items() if key != "class_names"}
     if "class_names" in arrays:
         known.setdefault("class_names", [str(name) for name in arrays["class_names"]])
-    try:
-        return from_arrays(**rest, name=name, **known)
-    except InputError as error:
-        raise InputError(f"{where}: {str(error).removeprefix(f'{name}: ')}") from None
+    return replace(from_arrays(**rest, name=where, **known), name=name)
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a .npz file, mapped where they are stored plainly, else read into memory."""
+    """All arrays of a .npz file, memory-mapped if stored uncompressed, else read into memory."""
     try:
         with zipfile.ZipFile(path) as archive, path.open("rb") as file:
             return {
@@ -58,7 +56,9 @@ def read_npz(path: Path) -> dict[str, Array]:
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (zipfile.BadZipFile, IsADirectoryError, struct.error) as error:
-        raise InputError(f"{path} is no readable .npz file ({error}); numpy.savez makes one") from None
+        raise InputError(
+            f"{path} is not a readable .npz file ({error}); write one with numpy.savez"
+        ) from None
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
@@ -103,7 +103,7 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: 
         with archive.open(member) as stream:
             return np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
     except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: {member.filename} is no plain array ({error})") from None
+        raise InputError(f"{path}: {member.filename} is not a plain array ({error})") from None
 
 
 def _array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

@@ -2,7 +2,7 @@
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +24,7 @@ class Columns(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """What the rows of some files hold."""
+    """The contents of the rows of one or more files."""
 
     x: Array
     y: Labels
@@ -39,10 +39,8 @@ def count_rows(files: Sequence[Path]) -> int:
     return sum(read_metadata(file).num_rows for file in files)
 
 
-def read_rows(
-    files: Sequence[Path], columns: Columns, decoder: ImageDecoder, advance: Callable[[int], None]
-) -> Rows:
-    """All rows of the files in order; `advance` is called with the number of rows read."""
+def read_rows(files: Sequence[Path], columns: Columns, decoder: ImageDecoder) -> Rows:
+    """All rows of the files in order."""
     from pyarrow.parquet import ParquetFile
 
     count = count_rows(files)
@@ -76,7 +74,6 @@ def read_rows(
                 if columns.client:
                     clients.append(np.array(batch.column(columns.client).to_pylist()))
                 row += len(inputs)
-                advance(len(inputs))
     assert x is not None
     return Rows(x, np.concatenate(labels), np.concatenate(clients) if clients else None, class_names)
 
@@ -116,7 +113,7 @@ def _inputs(column: Any, decoder: ImageDecoder, where: str, row: int) -> Array:
     if types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
         column = column.field("bytes")
         if column.null_count:
-            raise InputError(f"{where}s have no bytes; images that are only linked to cannot be read")
+            raise InputError(f"{where}s have no bytes; images given only by a path cannot be read")
     if types.is_binary(column.type) or types.is_large_binary(column.type):
         encoded = column.to_pylist()
         return np.stack(

@@ -1,4 +1,4 @@
-"""What happens in the workers of the Ray engine."""
+"""The actors of the Ray engine."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from eunoe.training.simulation import Simulation
 
 
 class Actor:
-    """A worker. References come in lists: Ray itself would fetch what they mean for every task."""
+    """A worker. References come in lists, since Ray would otherwise resolve them for every task."""
 
     def __init__(self, references: list[Any]) -> None:
         import ray
@@ -30,7 +30,7 @@ class Actor:
         """Answer once the simulation is there."""
 
     def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
-        """Train a few clients; give their updates and their new states."""
+        """Train a few clients; return their updates and new states."""
 
         def work() -> list[tuple[Update, Any]]:
             broadcast: Broadcast = self._receive(references[0])
@@ -49,7 +49,7 @@ class Actor:
         )
 
     def _receive(self, reference: Any) -> Any:
-        """What the driver stored for many tasks; it comes once."""
+        """A value that the driver stored for many tasks, fetched once."""
         import ray
 
         if self._last[0] != reference.hex():

@@ -1,8 +1,8 @@
-"""The workers of the Ray engine: actors on the cores of a cluster, and the tasks they are given.
+"""The workers of the Ray engine: actors on the cores of a cluster, and the scheduling of their tasks.
 
-A task whose worker or node was lost is given to another: the same client in the same round gives the same
-bits. Workers are actors, not Ray's tasks: a task waits up to a tenth of a second for its place. Cores that
-join get a worker when the next round begins.
+A task whose worker or node was lost is rescheduled: the same client in the same round gives the same bits.
+Workers are actors, not Ray tasks, which wait up to a tenth of a second to be placed. Cores that join get a
+worker when the next round begins.
 """
 
 import logging
@@ -22,11 +22,11 @@ from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 
-# A task that ends this many workers would end the next one too; so with workers that cannot start.
+# A task that kills this many workers would kill the next one too; likewise workers that cannot start.
 _LOSSES_ALLOWED = 3
-# Tasks per worker that may be ahead of the next result, so that few results wait for their turn.
+# Tasks per worker that may be ahead of the next result, so that few results are buffered.
 _AHEAD = 3
-# Seconds without a result after which to ask whether there is still somebody to wait for.
+# Seconds without a result after which to check that a worker is still alive.
 _PATIENCE = 10.0
 
 Submit = Callable[[Any, int], Any]
@@ -34,7 +34,7 @@ Submit = Callable[[Any, int], Any]
 
 @dataclass
 class _Worker:
-    """A worker and the tasks it was given, the one it works on first."""
+    """A worker and its queue of tasks, the running one first."""
 
     actor: Any
     tasks: list[int] = field(default_factory=list)
@@ -42,13 +42,13 @@ class _Worker:
     begun: bool = False
 
 
-# Who works on which task, by the reference that is there once the result is; a worker's second result may
-# be there before its first, which may be larger.
+# Which worker runs which task, by the reference to the result; a worker's second result may be ready
+# before its first, which may be larger.
 _Running = dict[Any, tuple[_Worker, int]]
 
 
 class Cluster:
-    """A Ray cluster, or a Ray of its own on this machine, with a worker per core."""
+    """A Ray cluster, or a local Ray instance, with a worker per core."""
 
     def __init__(self, simulation: Simulation, address: str | None, workers: int | None) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
@@ -60,8 +60,8 @@ class Cluster:
             ) from None
         self._ray, self._limit = ray, workers
         self._workers: list[_Worker] = []
-        # Workers that wait for a core, load the simulation or may be lost, by the reference that is there
-        # once they are ready.
+        # Workers that wait for a core, load the simulation or may be lost, by the reference to their
+        # readiness.
         self._starting: dict[Any, _Worker] = {}
         self._failed_starts = 0
         self._warned = False
@@ -69,7 +69,7 @@ class Cluster:
         if self._connected:
             _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
         try:
-            # What is trained on at the server stays there.
+            # The server's trainer is not needed by workers.
             sent = replace(simulation, context=replace(simulation.context, trainer=None))
             self._simulation = self.put(sent)
             self.hire()
@@ -78,27 +78,27 @@ class Cluster:
             raise
 
     def put(self, value: Any) -> Any:
-        """Store a value once for all workers; give the reference to it."""
+        """Store a value once for all workers; return its reference."""
         return self._ray.put(packed(value))
 
     def close(self) -> None:
-        """Dismiss all workers and leave the cluster."""
+        """Stop all workers and disconnect from the cluster."""
         for worker in [*self._workers, *self._starting.values()]:
-            self._dismiss(worker)
+            self._stop(worker)
         self._workers, self._starting = [], {}
-        # Ray's shutdown ends the Ray that `_connect` started, and only leaves one that was there before.
+        # Ray's shutdown stops an instance that `_connect` started, and only disconnects from an existing one.
         if self._connected and self._ray.is_initialized():
             self._ray.shutdown()
 
     def in_order(self, count: int, submit: Submit) -> Iterator[Any]:
-        """Give tasks to the workers and give back their results in the order of the tasks."""
+        """Schedule tasks on the workers and yield their results in the order of the tasks."""
         waiting, losses = list(range(count)), Counter[int]()
         running: _Running = {}
         done: dict[int, Packed] = {}
-        given = 0
+        yielded = 0
         try:
-            while given < count:
-                self._give_out(waiting, given, running, submit)
+            while yielded < count:
+                self._schedule(waiting, yielded, running, submit)
                 ready, _ = self._ray.wait([*running, *self._starting], timeout=_PATIENCE)
                 if not ready and not self._workers:
                     self._wait_on()
@@ -114,24 +114,28 @@ class Cluster:
                     else:
                         worker.tasks.remove(number)
                         done[number] = result
-                while given in done:
-                    kind, value = unpacked(done.pop(given))
+                while yielded in done:
+                    kind, value = unpacked(done.pop(yielded))
                     if kind == "error":
                         raise value
                     yield value
-                    given += 1
+                    yielded += 1
         finally:
-            # Left in the middle: these results are of no use any more.
+            # Closed early: these results are no longer needed.
             for worker in [worker for worker in self._workers if worker.tasks]:
-                self._dismiss(worker)
+                self._stop(worker)
                 self._workers.remove(worker)
 
-    def _give_out(self, waiting: list[int], given: int, running: _Running, submit: Submit) -> None:
-        """Give every worker a task and, as long as there are plenty, the next one to go on with at once."""
+    def _schedule(self, waiting: list[int], yielded: int, running: _Running, submit: Submit) -> None:
+        """Schedule a task on every worker and, while there are plenty, a second one to avoid idling."""
         for depth in (0, 1):
             for worker in self._workers:
                 enough = len(waiting) > depth * len(self._workers)
-                if enough and len(worker.tasks) == depth and waiting[0] < given + _AHEAD * len(self._workers):
+                if (
+                    enough
+                    and len(worker.tasks) == depth
+                    and waiting[0] < yielded + _AHEAD * len(self._workers)
+                ):
                     number = waiting.pop(0)
                     worker.tasks.append(number)
                     running[submit(worker.actor, number)] = worker, number
@@ -144,27 +148,27 @@ class Cluster:
         losses: Counter[int],
         error: Exception,
     ) -> None:
-        """Let others do what a lost worker had to do."""
+        """Reschedule the tasks of a lost worker."""
         for reference in [reference for reference, (owner, _) in running.items() if owner is worker]:
             del running[reference]
         losses[worker.tasks[0]] += 1
         if losses[worker.tasks[0]] == _LOSSES_ALLOWED:
             raise RunFailed(f"{_LOSSES_ALLOWED} Ray workers were lost at one task: {_line(error)}") from error
-        # In order: if the first were not the one that the next result waits for, it might never be given out.
+        # In order: if the first were not the one that the next result waits for, it might never be scheduled.
         waiting += worker.tasks
         waiting.sort()
         worker.tasks = []
         self._workers.remove(worker)
-        self._dismiss(worker)
-        # A node takes all its workers along: who has nothing to do shows that it is there before a task is
-        # its, which could otherwise be lost at one after the other.
+        self._stop(worker)
+        # A lost node takes all its workers along: an idle worker must answer before it gets a task, which
+        # could otherwise be lost at one worker after the other.
         for idle in [other for other in self._workers if not other.tasks]:
             self._workers.remove(idle)
             self._starting[idle.actor.ready.remote()] = idle
         self.hire()
 
     def hire(self) -> None:
-        """Have a worker on every core of the cluster; one without a core yet gets it when there is one."""
+        """Start a worker for every core of the cluster; Ray places it when a core is free."""
         actor = self._ray.remote(num_cpus=1)(Actor)
         wanted = self.cores() if self._limit is None else min(self.cores(), self._limit)
         for _ in range(len(self._workers) + len(self._starting), wanted):
@@ -172,7 +176,7 @@ class Cluster:
             self._starting[worker.actor.ready.remote()] = worker
 
     def _begin(self, reference: Any) -> None:
-        """Take a worker in that is ready, if it is."""
+        """Add a worker to the pool if it is ready."""
         worker = self._starting.pop(reference)
         try:
             self._ray.get(reference)
@@ -185,7 +189,7 @@ class Cluster:
             self._failed_starts, self._warned, worker.begun = 0, False, True
             self._workers.append(worker)
 
-    def _dismiss(self, worker: _Worker) -> None:
+    def _stop(self, worker: _Worker) -> None:
         with suppress(self._ray.exceptions.RayError):
             self._ray.kill(worker.actor)
 
@@ -193,11 +197,11 @@ class Cluster:
         """How many cores the cluster has."""
         found = int(self._ray.cluster_resources().get("CPU", 0))
         if found < 1:
-            raise RunFailed("the Ray cluster has no core to train on; resume when a node has joined it")
+            raise RunFailed("the Ray cluster has no core to train on; resume when a node has joined")
         return found
 
     def _wait_on(self) -> None:
-        """Go on waiting for a first worker if there may be one, and warn once."""
+        """Keep waiting for a first worker if one may still start, and warn once."""
         total = self.cores()
         if not self._warned:
             self._warned = True
@@ -217,13 +221,13 @@ def _connect(address: str, workers: int | None) -> None:
 
 @contextmanager
 def _same_handler(number: int) -> Iterator[None]:
-    """Leave a signal's handler as it is; Ray sets one of its own."""
+    """Restore a signal's handler, which Ray replaces."""
     before = signal.getsignal(number)
     yield
-    with suppress(ValueError):  # Not the main thread, in which alone handlers are set.
+    with suppress(ValueError):  # Handlers can be set in the main thread only.
         signal.signal(number, before)
 
 
 def _line(error: Exception) -> str:
-    """What Ray says in many lines."""
+    """Ray's multi-line message as one line."""
     return " ".join(str(error).split())[:1000]

@@ -1,7 +1,7 @@
-"""Clients on a Ray cluster: a single-threaded worker per core, with a client or a few small ones at a time.
+"""Trains clients on a Ray cluster: a single-threaded worker per core, with one or a few clients per task.
 
-The simulation goes into Ray's object store once and from there once to each node, whose workers share it;
-so do a round's weights. A client's state goes down with its task and comes back with its update.
+The simulation is put into Ray's object store once and sent once to each node, whose workers share it; so
+are a round's weights. A client's state is sent with its task and returned with its update.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,8 +19,8 @@ from eunoe.metrics.base import Predictions, Rows
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 
-# A round is cut into at least this many tasks per core, so that all cores end at about the same time;
-# and no task brings back more than these bytes, unless a single client does.
+# A round is cut into at least this many tasks per core, so that all cores finish at about the same time;
+# and no task returns more than these bytes, unless a single client does.
 _SHARES = 16
 _BYTES = 2**20
 
@@ -85,7 +85,7 @@ class RayEvaluator:
 
 
 class Ray(Engine):
-    """A Ray cluster, or a Ray of its own on this machine."""
+    """A Ray cluster, or a local Ray instance."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class Ray(Engine):
         ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
-            raise InputError("the ray engine trains on the CPU; take engine 'serial' for another device")
+            raise InputError("the ray engine trains on the CPU; use engine 'serial' for another device")
         self.cluster = Cluster(simulation, address, workers)
         trainer = RayTrainer(simulation, states, self.cluster)
         super().__init__(simulation, states, trainer, RayEvaluator(simulation, self.cluster))

@@ -1,8 +1,8 @@
-"""Values as a few bytes with their arrays beside them, so that a store can share the arrays unread.
+"""Serialization with out-of-band arrays, so that an object store can share them without a copy.
 
-Torch's own pickle copies tensors into the bytes; here the memory of tensors and arrays stays beside
-them. What is unpacked lies at multiples of 64 bytes, as torch's own memory does: kernels may add up in
-another order elsewhere, and give other bits.
+Torch's own pickling copies tensors into the bytes; here the memory of tensors and arrays is kept apart.
+Unpacked arrays are aligned to 64 bytes, as torch's own memory: with another alignment kernels may sum in
+another order and give other bits.
 """
 
 import io
@@ -23,11 +23,11 @@ _ALIGNMENT = 64
 
 
 def packed(value: Any) -> Packed:
-    """A value whose classes the other side can import, or that Ray's pickle can send as they are."""
+    """Pack a value; classes that the other side cannot import are pickled by value."""
     from ray.cloudpickle import CloudPickler
 
     file, buffers = io.BytesIO(), list[pickle.PickleBuffer]()
-    # A pickler looks at this table of its class when it is made, and not again.
+    # A pickler reads its class's dispatch table once, on construction.
     table = ChainMap({Tensor: _reduce}, CloudPickler.dispatch_table)
     pickler = type("Pickler", (CloudPickler,), {"dispatch_table": table})
     pickler(file, protocol=5, buffer_callback=buffers.append).dump(value)
@@ -35,14 +35,14 @@ def packed(value: Any) -> Packed:
 
 
 def unpacked(parts: Packed, copy: bool = True) -> Any:
-    """The value. Without a copy its arrays stay where they are, which must not be written to."""
+    """Unpack a value. Without `copy` its arrays share the store's memory, which must not be written to."""
     data, buffers = parts
     return pickle.loads(data, buffers=[_aligned(buffer, copy) for buffer in buffers])
 
 
 def _aligned(buffer: Bytes, copy: bool) -> Bytes:
     with warnings.catch_warnings():
-        # A store gives memory that is not to be written to, of which torch warns.
+        # The store's memory is read-only, of which torch warns.
         warnings.simplefilter("ignore", UserWarning)
         tensor = torch.from_numpy(buffer)
     result: Bytes = (tensor.clone() if copy or tensor.data_ptr() % _ALIGNMENT else tensor).numpy()
@@ -56,5 +56,5 @@ def _reduce(tensor: Tensor) -> Any:
         RuntimeError,
         TypeError,
     ):
-        # Not in the CPU's memory, part of a graph, or of a type of torch's own.
+        # Not on the CPU, part of a graph, or a tensor subclass.
         return tensor.__reduce_ex__(5)  # type: ignore[no-untyped-call]

@@ -1,8 +1,8 @@
-"""Many clients at once in this process: a cohort is a matrix with a row per client, trained under vmap.
+"""Trains many clients at once in this process: a cohort is a matrix with a row per client, under vmap.
 
 For small models, where Python costs more than arithmetic, this is several times faster than one client
 after the other. Results differ from the other engines in the last bits, since sums are formed in
-another order. What cannot be vectorized trains one client after the other, and a warning says so.
+another order. Clients that cannot be vectorized train one after the other, with a warning.
 """
 
 from typing import Annotated
@@ -15,12 +15,12 @@ from eunoe.engines.serial import LocalEvaluator
 from eunoe.engines.vectorized.trainer import CohortTrainer
 from eunoe.training.simulation import Simulation
 
-# Parameters of all of a cohort's models together, and the most clients, by the engine benchmark.
+# The most parameters of a cohort's models together, and the most clients, from the engine benchmark.
 _PARAMETERS, _CLIENTS = 2_000_000, 256
 
 
 def cohort_of(parameters: int) -> int:
-    """How many clients of a model with so many parameters train at once."""
+    """The cohort size for a model with this many parameters."""
     return max(2, min(_CLIENTS, _PARAMETERS // parameters))
 
 

@@ -1,11 +1,11 @@
-"""Why clients cannot train at once, and then train one after the other."""
+"""Why clients cannot be vectorized and train one after the other instead."""
 
 from torch import nn
 
 from eunoe.errors import first_line
 from eunoe.training.simulation import Simulation
 
-# What torch's transforms say of operations that they cannot transform; they raise a bare RuntimeError.
+# Messages of torch's transforms for unsupported operations, raised as plain RuntimeError.
 _TRANSFORMS = ("vmap", "functorch", "BatchedTensor", "doesn't have storage", "During a grad")
 
 
@@ -24,7 +24,7 @@ def declared_reason(simulation: Simulation) -> str | None:
 
 
 def reason_of(error: Exception) -> str | None:
-    """The reason that an exception gives, or None if it is a fault that the user has to see."""
+    """The reason in an exception, or None if it is an error that the user must see."""
     if isinstance(error, NotVectorizable):
         return str(error)
     if isinstance(error, RuntimeError) and any(phrase in str(error) for phrase in _TRANSFORMS):

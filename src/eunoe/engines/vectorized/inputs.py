@@ -1,4 +1,4 @@
-"""What a step of a cohort reads, all of it: nothing else may differ between two steps.
+"""All that a step of a cohort reads: nothing else may differ between two steps.
 
 A step's tensors come in three groups: the weights and the batch, which are new in every step; what each
 client has of its own, with a first dimension of clients; and what is the same for all clients. The numbers
@@ -30,7 +30,7 @@ class StepNumbers(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What clients keep between rounds and what a method's `begin` has prepared for the steps."""
+    """Client states and what a method's `begin` has prepared for the steps."""
 
     state: Vectors
     cache: Vectors
@@ -51,15 +51,15 @@ class Own(NamedTuple):
     terms: Tensor
     # The model's buffers, if it has any.
     buffers: Vectors
-    # Empty where all clients have that of the training options.
+    # Empty if all clients have that of the training options.
     weight_decay: tuple[Tensor, ...]
     prepared: Prepared
-    # The optimizer's moments, for a method with a step of its own.
+    # The optimizer's moments, for a method with its own step.
     moments: Vectors
 
 
 class Common(NamedTuple):
-    """What all clients have in common."""
+    """Tensors shared by all clients."""
 
     start: Vectors
     shared: Vectors
@@ -84,7 +84,7 @@ class Inputs:
 
     @cached_property
     def flat(self) -> tuple[list[Tensor], tuple[TreeSpec, TreeSpec]]:
-        """The tensors, each client's own first, and how they belong together."""
+        """The tensors, each client's own first, and their structure."""
         (own, own_spec), (common, common_spec) = tree_flatten(self.own), tree_flatten(self.common)
         return [*own, *common], (own_spec, common_spec)
 

@@ -1,8 +1,8 @@
-"""Steps under vmap without the price of vmap, once they have run often enough with the same shapes.
+"""Records steps under vmap and replays them without its overhead, once shapes have repeated often enough.
 
-For small models nearly all of a step's time is what vmap and differentiation cost in Python. The tensor
-operations that come of them do not depend on the values, so they are recorded once and then run alone:
-the same operations on the same numbers, so it makes no difference to a result when that begins.
+For small models nearly all of a step's time is the Python overhead of vmap and differentiation. The resulting
+tensor operations do not depend on the values, so they are recorded once and then replayed: the same
+operations on the same numbers, so the results do not depend on when replaying begins.
 """
 
 import warnings
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from eunoe.engines.vectorized.inputs import CohortStep, StepNumbers
 
-# Shapes that change all the time must not fill the memory.
+# Shapes that keep changing must not fill the memory.
 _SHAPES_KEPT = 64
 # In place of a step's numbers (lr, round, steps_taken): the recording shows what is computed with them.
 _NUMBERS = (torch.tensor(0.5, dtype=torch.float64), torch.tensor(1), torch.tensor(0))
@@ -23,7 +23,7 @@ Recorded = Callable[..., Any]
 
 
 class Recorder:
-    """Runs the steps of cohorts that do the same, if their inputs are alike; by a recording if it can."""
+    """Runs the steps of cohorts, by a recording where shapes repeat and it is possible."""
 
     def __init__(self, module: nn.Module, calls_before: int) -> None:
         self._calls_before = calls_before
@@ -55,7 +55,7 @@ class Recorder:
         """The step's operations as a function of its tensors; None if they could differ the next time.
 
         The operations see the numbers of the step as tensors. A step that computes with them is not
-        recorded: it would compute in tensors' precision, and branches on them would be forgotten.
+        recorded: it would compute in tensor precision, and branches on them would be lost.
         """
         from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -65,7 +65,7 @@ class Recorder:
         try:
             recorded = make_fx(operations)(*_NUMBERS, *tensors)
         except Exception:
-            # The same step has run many times, so it is the recording that failed: it runs on as it did.
+            # The same step has run many times, so only recording failed: it keeps running unrecorded.
             return None
         inputs = [node for node in recorded.graph.nodes if node.op == "placeholder"]
         if any(node.users for node in inputs[: len(_NUMBERS)]):
@@ -74,14 +74,14 @@ class Recorder:
             if node.op == "get_attr":
                 constant = getattr(recorded, node.target)
                 if constant.numel() > 1 and constant.data_ptr() not in self._constants:
-                    # It looked at a tensor that is no input and may be another one next time.
+                    # It read a tensor that is not an input and may be another one next time.
                     return None
         _simplify(recorded)
         return _scripted(recorded, (*_NUMBERS, *tensors))
 
 
 def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Recorded:
-    """The operations run by TorchScript, which spares Python between them; as they are if it cannot."""
+    """The operations compiled by TorchScript, which avoids Python between them; unchanged if that fails."""
     try:
         with warnings.catch_warnings(), torch.no_grad():
             warnings.simplefilter("ignore")
@@ -91,7 +91,7 @@ def _scripted(recorded: torch.fx.GraphModule, tensors: tuple[Any, ...]) -> Recor
 
 
 def _simplify(recorded: torch.fx.GraphModule) -> None:
-    """Leave out operations that change nothing."""
+    """Remove operations that change nothing."""
     aten = torch.ops.aten
     calls = [node for node in recorded.graph.nodes if node.op == "call_function"]
     writes = any(getattr(getattr(n.target, "_schema", None), "is_mutable", False) for n in calls)

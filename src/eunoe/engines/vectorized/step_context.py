@@ -1,6 +1,6 @@
 """One client of a cohort as a method sees it inside `torch.func.vmap`.
 
-In between, a method sees single vectors, as it does when a client trains alone.
+Inside, a method sees single vectors, as it does when a client trains alone.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ class StepContext(ClientContext):
         return self.decayed(gradient)
 
     def decayed(self, gradient: Tensor) -> Tensor:
-        # It is a tensor where it differs between clients.
+        # A tensor if it differs between clients.
         decays = isinstance(self.weight_decay, Tensor) or self.weight_decay
         return (
             gradient + self.weight_decay * self.at
@@ -64,7 +64,7 @@ class StepContext(ClientContext):
         self.backwards += len(batch.y)
         outside = self.float_buffers, self.int_buffers
 
-        # Buffers are arguments, since only arguments may be written to inside.
+        # Buffers are arguments, since only arguments may be written to inside vmap.
         def mean_at(point: Tensor, float_buffers: Tensor | None, int_buffers: Tensor | None) -> Tensor:
             self.float_buffers, self.int_buffers = float_buffers, int_buffers
             return masked_mean(loss(point), batch.mask)
@@ -81,7 +81,7 @@ class StepContext(ClientContext):
 
 
 class NoMoments(dict[str, Tensor]):
-    """The optimizer's moments where the engine has them and the method cannot see them."""
+    """The optimizer's moments, which the engine keeps and the method cannot read."""
 
     def _refuse(self, *_: object) -> Any:
         raise NotVectorizable("its loss or correction reads the optimizer's moments")
@@ -103,7 +103,7 @@ def make_step_context(
     common: Common,
     numbers: StepNumbers,
 ) -> StepContext:
-    """A client inside vmap from what its step reads; `networks` are asked for features or for logits."""
+    """A client inside vmap from what its step reads; `networks` compute features or logits."""
     mine, alike = own.prepared, common.prepared
     empty = torch.empty(0)
     unknown = Weights(empty, empty, empty).vectors()
@@ -113,7 +113,7 @@ def make_step_context(
         vectors = {**unknown, **mine.weights.get(name, {}), **alike.weights.get(name, {})}
         return Frozen(Weights.from_vectors(vectors), features, outputs)
 
-    # Tensors where a client that trains alone has numbers.
+    # Tensors where a client that trains alone has Python numbers.
     of_client: Any = {"id": own.id, "size": own.size, "steps": own.steps}
     decay: Any = own.weight_decay[0] if own.weight_decay else context.training.weight_decay
     return StepContext(

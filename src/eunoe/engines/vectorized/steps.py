@@ -1,4 +1,4 @@
-"""The steps of a cohort: gradients of all its clients at once, and what the optimizer makes of them."""
+"""The steps of a cohort: gradients of all its clients at once, and the optimizer's updates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
 from eunoe.training.simulation import Simulation
 
-# Above this many parameters the arithmetic dominates, so that no work is done only to keep shapes.
+# Above this many parameters arithmetic dominates, so no work is spent on keeping shapes constant.
 _SMALL = 100_000
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What comes of a cohort's steps besides its weights."""
+    """The results of a cohort's steps besides its weights."""
 
     # The loss of each client on its first batch, before the first step and after the last one.
     before: list[float]
@@ -48,7 +48,7 @@ class Steps:
         self._own_step = type(simulation.method).step is not Method.step
         # Whether steps go over exactly the clients that have them; they are recorded otherwise.
         self.exact = self.has_buffers or self._own_step or model.parameters.numel() > _SMALL
-        # Recording costs as much as some hundred steps save, and a participation has one loss for many steps.
+        # Recording costs as much as a hundred steps save, and a participation measures few losses.
         self.gradients = Recorder(model.module, calls_before=100)
         self.losses = Recorder(model.module, calls_before=10)
         self._passes = (0.0, 0.0)
@@ -108,7 +108,7 @@ class Steps:
         weights: Tensor,
         batch: Batch,
     ) -> list[float]:
-        """The clients' losses on a batch as their first step saw it, leaving no trace in their statistics."""
+        """The clients' losses on the batch of their first step, without updating batch-norm statistics."""
         if inputs.own.buffers:
             buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
             inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)

@@ -1,4 +1,4 @@
-"""Training of clients in cohorts; those that cannot train at once train one after the other."""
+"""Trains clients in cohorts; those that cannot be vectorized train one after the other."""
 
 import logging
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 
 class CohortTrainer:
-    """A cohort of clients at a time."""
+    """Trains one cohort of clients at a time."""
 
     def __init__(self, simulation: Simulation, states: ClientStates, cohort: int) -> None:
         self.simulation, self.states, self.cohort = simulation, states, cohort
@@ -114,7 +114,7 @@ class CohortTrainer:
     def _begin(
         self, cohort: Cohort, context: RoundContext, broadcast: Broadcast
     ) -> list[tuple[ClientContext, Tensor]]:
-        """The clients, each with where its stream of torch's global generator has got to."""
+        """The clients, each with the state of its stream of torch's global generator."""
         simulation, begun = self.simulation, []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
             with global_stream(simulation.model.device, context.seed, "model", broadcast.round, client):
@@ -133,11 +133,11 @@ class CohortTrainer:
     ) -> Inputs:
         """What the cohort's steps read besides their weights and batches."""
         simulation, device = self.simulation, self.simulation.model.device
-        training, told = simulation.context.training, cohort.loss_counts
+        training, counts = simulation.context.training, cohort.loss_counts
         mine, alike = prepared_by(clients, cohort.longest)
         decay: tuple[Tensor, ...] = ()
         if training.single_class == "no_decay" and training.weight_decay:
-            learns = torch.tensor([simulation.loss.learns_from(counts) for counts in told]).to(told)
+            learns = torch.tensor([simulation.loss.learns_from(row) for row in counts]).to(counts)
             decay = ((learns * training.weight_decay).to(device),)
         buffers = {"float_buffers": weights.float_buffers, "int_buffers": weights.int_buffers}
         own = Own(
@@ -145,7 +145,7 @@ class CohortTrainer:
             size=torch.from_numpy(simulation.federation.sizes[cohort.clients]).to(device),
             steps=torch.tensor(cohort.steps).to(device),
             counts=cohort.counts.to(device),
-            terms=self._terms(told).to(device),
+            terms=self._terms(counts).to(device),
             buffers={name: value for name, value in buffers.items() if value.numel()},
             weight_decay=decay,
             prepared=mine,
@@ -154,7 +154,7 @@ class CohortTrainer:
         return Inputs(own, Common(broadcast.weights.vectors(), broadcast.shared, alike))
 
     def _terms(self, counts: Tensor) -> Tensor:
-        """What the loss makes of every client's counts, the first of them looked at alone too, once."""
+        """The loss's terms of every client's counts; once, checked against those of the first row alone."""
         loss = self.simulation.loss
         terms = loss.terms(counts)
         if not self._terms_checked and len(counts) > 1:
@@ -171,13 +171,13 @@ class CohortTrainer:
 
 @contextmanager
 def _noting(clients: Sequence[int], round: int) -> Iterator[None]:
-    """Let an exception say which clients trained, when, and what helps if it is only raised here."""
+    """Add a note to an exception: which clients trained in which round, and what may help."""
     try:
         yield
     except Exception as error:
-        who = f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(map(str, clients))}"
+        names = f"client {clients[0]}" if len(clients) == 1 else f"clients {', '.join(map(str, clients))}"
         error.add_note(
-            f"This happened while {who} trained at once in round {round}. If engine 'serial' works, the "
+            f"This happened while {names} trained at once in round {round}. If engine 'serial' works, the "
             "method cannot be vectorized: set its `vectorizes` to False."
         )
         raise

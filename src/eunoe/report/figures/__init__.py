@@ -1,4 +1,4 @@
-"""All figures of some runs, in the order of the report; what was not measured has no figure."""
+"""All figures of runs, in the order of the report; a figure without data is omitted."""
 
 from collections.abc import Sequence
 
@@ -44,7 +44,7 @@ KINDS = (
 
 
 def all_figures(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[Figure]:
-    """Every figure that the records of these runs can fill, or those of some names."""
+    """All figures for which these runs have records, or only the named ones."""
     first = [kind for kind in KINDS if kind.section == ROUNDS]
     kinds = [*first, *own_metrics.kinds(runs), *(kind for kind in KINDS if kind not in first)]
     return [

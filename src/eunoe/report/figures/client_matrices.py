@@ -62,7 +62,7 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 
 def _columns(models: Sequence[int], data: Sequence[int]) -> list[tuple[int, int]]:
-    """The data that are shown, in their order: the models' own, and of the others as many as fit."""
+    """The clients whose data are shown, in order: the models' own, and as many others as fit."""
     own_first = sorted(enumerate(data), key=lambda column: column[1] not in models)
     return sorted(own_first[: 2 * MOST_CLIENTS])
 
@@ -77,7 +77,7 @@ def title(rows: Sequence[Row]) -> str:
 
 
 def draw(rows: Sequence[Row]) -> Any:
-    """Accuracy before and after training and the difference, model by data; a line of panels per run."""
+    """Accuracy before and after training and the difference, model by data; a row of panels per run."""
     labels = run_labels(rows)
     largest = max(abs(row["lost"]) for row in rows)
     limit = max(0.1, math.ceil(10 * largest) / 10)
@@ -110,7 +110,7 @@ def _most_columns(rows: Sequence[Row]) -> int:
 
 
 def _column_axis(columns: int) -> alt.Axis:
-    """An axis of clients that has room for its labels: every so-manieth, and always the last."""
+    """An axis of clients with room for its labels: every n-th client, and always the last."""
     last, every = columns - 1, math.ceil(columns / 11)
     here = f"round(datum.index * {last})"
     written = f"{here} === {last} || {here} % {every} === 0 && {here} <= {last - every}"

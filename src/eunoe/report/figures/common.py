@@ -1,4 +1,4 @@
-"""What several figures need: what a figure is, runs grouped by label, hover points, the slider."""
+"""Shared by figures: the definition of a figure, grouping by label, hover points, the slider."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -30,9 +30,9 @@ ACCURACY = alt.Scale(domain=[0, 1])
 
 
 class Kind(NamedTuple):
-    """A figure that a report may have: where, its rows, how they are drawn, and the words that go with it.
+    """A kind of figure: its section in the report, its rows, how they are drawn, its title and caption.
 
-    The title is made of the rows, so that what it claims is what they show.
+    The title is computed from the rows, so that its claim is what they show.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Kind(NamedTuple):
 
 
 def always(title: str) -> Callable[[Sequence[Row]], str]:
-    """A title that says how to read a figure, whatever it shows."""
+    """A fixed title that explains how to read a figure."""
     return lambda rows: title
 
 
@@ -60,7 +60,7 @@ def class_names(rows: Sequence[Row]) -> list[str]:
 
 
 def of_run(label: str) -> str:
-    """A filter for one run's rows, in Vega's expression language; any label is safe in it."""
+    """A filter for one run's rows in Vega's expression language, with the label escaped."""
     safe = "".join(char if char.isascii() and char.isalnum() else _escaped(char) for char in label)
     return f"datum.run === '{safe}'"
 
@@ -71,7 +71,7 @@ def _escaped(char: str) -> str:
 
 
 def hover_points(base: Any, hover: Sequence[Any]) -> Any:
-    """Wide invisible points, so that a value shows without aiming at a thin line."""
+    """Large invisible points, so that tooltips show without aiming at a thin line."""
     return base.mark_point(opacity=0, size=160).encode(tooltip=list(hover))
 
 
@@ -81,7 +81,7 @@ def round_axis(field: str = "round:Q") -> alt.X:
 
 
 def whole_rounds(**look: Any) -> alt.Axis:
-    """An axis of rounds; Vega puts ticks between two rounds that stand alone, which get no label."""
+    """An axis of rounds; fractional ticks, which Vega adds between few rounds, get no label."""
     return alt.Axis(tickMinStep=1, format="d", labelExpr="datum.value % 1 ? '' : datum.label", **look)
 
 
@@ -91,7 +91,7 @@ def slider_rounds(rows: Sequence[Row]) -> list[int]:
 
 
 def slider_start(rows: Sequence[Row]) -> int:
-    """Where the slider stands at first: at three tenths of the run, where the WSM paper looks."""
+    """The initial position of the slider: three tenths of the run, as in the WSM paper."""
     rounds = slider_rounds(rows)
     return min(range(len(rounds)), key=lambda at: abs(rounds[at] - 0.3 * rounds[-1]))
 
@@ -102,9 +102,10 @@ def round_slider(rows: Sequence[Row]) -> alt.Parameter:
     return alt.param(name="probe", value=slider_start(rows), bind=slider)
 
 
-def columns_for(panels: int) -> int:
-    """How many panels stand side by side."""
-    return 2 if panels in (1, 2, 4) else 3
+def in_panels(panels: Sequence[Any], rows: Sequence[Row], columns: int | None = None) -> Any:
+    """Panels side by side on the same rows, three per row unless fewer fill the rows better."""
+    default = 2 if len(panels) in (1, 2, 4) else 3
+    return alt.concat(*panels, columns=columns or default, spacing=24, data=table(rows))
 
 
 def in_points(values: Sequence[float]) -> str:
@@ -113,7 +114,7 @@ def in_points(values: Sequence[float]) -> str:
 
 
 def by_label(runs: Sequence[RunRecords]) -> dict[str, list[RunRecords]]:
-    """The seeds of each setting, in the order in which the labels first come."""
+    """Runs grouped by label, in order of first appearance."""
     groups: dict[str, list[RunRecords]] = {}
     for run in runs:
         groups.setdefault(run.label, []).append(run)
@@ -127,7 +128,7 @@ def band(
 ) -> list[Row]:
     """Mean and deviation over seeds of a series per round, for each label; unknown rounds left out.
 
-    Unless it may have any sign and size, it is a share, whose band ends at 0 and 1.
+    Unless unbounded, the values are shares, whose band is clipped to [0, 1].
     """
     rows = []
     for label, seeds in by_label(runs).items():
@@ -153,9 +154,9 @@ def band(
 
 
 def kept_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:
-    """The classes that are shown of a run: all, or the forty that lose most per round.
+    """The classes shown for each run: all, or the forty that lose most per round.
 
-    Runs of as many classes show the same ones, chosen by the first of them.
+    Runs with equally many classes show the same ones, chosen by the first of them.
     """
     first = next(run for run in runs if run.classes == like.classes)
     if not len(first.per_class):
@@ -166,12 +167,12 @@ def kept_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:
 
 
 def first_seeds(runs: Sequence[RunRecords]) -> dict[str, tuple[RunRecords, list[int]]]:
-    """The first seed of each label, and its classes that are shown."""
+    """The first seed of each label, and the classes shown for it."""
     return {label: (seeds[0], kept_classes(runs, seeds[0])) for label, seeds in by_label(runs).items()}
 
 
 def probed(runs: Sequence[RunRecords], probe: str, most: int = MOST_PROBES) -> list[int]:
-    """The rounds that the slider goes over: those that every label has been probed in, thinned."""
+    """The rounds of the slider: those in which every label was probed, thinned."""
     rounds = [{int(record["round"]) for record in seeds[0].probe(probe)} for seeds in by_label(runs).values()]
     measured = [found for found in rounds if found]
     return thinned(sorted(set.intersection(*measured)), most) if measured else []

@@ -6,12 +6,12 @@ from typing import Any
 import altair as alt
 
 from eunoe.records.reader import RunRecords
-from eunoe.report.figures.common import SETTING, Kind, always, by_label, run_labels
-from eunoe.report.theme import PANEL, Row, described, table
+from eunoe.report.figures.common import SETTING, Kind, always, by_label, in_panels, run_labels
+from eunoe.report.theme import PANEL, Row, described
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Bytes and seconds of a whole run per kind, mean over seeds; what was not recorded is left out."""
+    """Bytes and seconds of a whole run by kind, mean over seeds; unrecorded ones are omitted."""
     found = []
     for label, seeds in by_label(runs).items():
         aggregate: dict[tuple[str, str], float] = {}
@@ -58,7 +58,7 @@ def draw(rows: Sequence[Row]) -> Any:
         for label in labels:
             total = sum(row["amount"] for row in mine if row["run"] == label)
             words.append(f"{label} {total:,.0f} {unit}")
-    chart = alt.concat(*panels, columns=2, spacing=24, data=table(rows)).resolve_scale(color="independent")
+    chart = in_panels(panels, rows, columns=2).resolve_scale(color="independent")
     return described(chart, f"Bars of the costs of each run: {'; '.join(words)}.")
 
 

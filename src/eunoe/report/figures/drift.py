@@ -7,8 +7,17 @@ import altair as alt
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords, numbers
-from eunoe.report.figures.common import SETTING, Kind, always, by_label, hover_points, round_axis, run_labels
-from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, table, thinned
+from eunoe.report.figures.common import (
+    SETTING,
+    Kind,
+    always,
+    by_label,
+    hover_points,
+    in_panels,
+    round_axis,
+    run_labels,
+)
+from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
@@ -53,7 +62,7 @@ def draw(rows: Sequence[Row]) -> Any:
             f"cosine {last['cosine']:.2f}"
         )
     text = f"Drift of local models over rounds; in the last probed round {'; '.join(words)}."
-    return described(alt.concat(*panels, columns=3, spacing=24, data=table(rows)), text)
+    return described(in_panels(panels, rows, columns=3), text)
 
 
 FIGURE = Kind(

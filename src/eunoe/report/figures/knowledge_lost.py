@@ -5,9 +5,9 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import STEP, Kind, always, columns_for, hover_points, round_axis, run_labels
+from eunoe.report.figures.common import STEP, Kind, always, hover_points, in_panels, round_axis, run_labels
 from eunoe.report.figures.steps import mean_of, parts
-from eunoe.report.theme import PANEL, Row, described, run_color, table
+from eunoe.report.theme import PANEL, Row, described, run_color
 
 
 def draw(rows: Sequence[Row]) -> Any:
@@ -45,9 +45,7 @@ def draw(rows: Sequence[Row]) -> Any:
         for label in run_labels(rows)
     ]
     text = f"Knowledge lost per round, mean over rounds. {'; '.join(words)}."
-    return described(
-        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
-    )
+    return described(in_panels(panels, rows), text)
 
 
 FIGURE = Kind(

@@ -13,14 +13,14 @@ from eunoe.report.figures.common import (
     accuracy_key,
     always,
     class_names,
-    columns_for,
     first_seeds,
+    in_panels,
     of_run,
     probed,
     round_slider,
     run_labels,
 )
-from eunoe.report.theme import MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL, Row, described, table
+from eunoe.report.theme import MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL, Row, described
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
@@ -79,9 +79,7 @@ def draw(rows: Sequence[Row]) -> Any:
         )
         size = {"width": 1.3 * PANEL, "height": alt.Step(17)}
         panels.append(alt.layer(filled, held).properties(title=label, **size))
-    chart = alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)).add_params(
-        round_slider(rows)
-    )
+    chart = in_panels(panels, rows).add_params(round_slider(rows))
     chart = chart.resolve_scale(x="independent", y="independent")
     text = "Heat-map of accuracy per class of the model a round started from, of each client's trained model "
     return described(chart, text + f"and of the merged model, for {', '.join(run_labels(rows))}.")

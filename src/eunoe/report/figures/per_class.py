@@ -14,13 +14,13 @@ from eunoe.report.figures.common import (
     accuracy_key,
     always,
     class_names,
-    columns_for,
     first_seeds,
+    in_panels,
     of_run,
     run_labels,
     whole_rounds,
 )
-from eunoe.report.theme import MOST_CELLS, MOST_POINTS, PANEL, Row, described, table, thinned
+from eunoe.report.theme import MOST_CELLS, MOST_POINTS, PANEL, Row, described, thinned
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
@@ -66,9 +66,7 @@ def draw(rows: Sequence[Row]) -> Any:
         )
         panels.append(chart.properties(width=1.5 * PANEL, height=max(PANEL, 9 * len(names)), title=label))
     text = f"Heat-map of accuracy per class over rounds for {', '.join(run_labels(rows))}. {_worst(rows)}"
-    return described(
-        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
-    )
+    return described(in_panels(panels, rows), text)
 
 
 def _worst(rows: Sequence[Row]) -> str:

@@ -13,12 +13,14 @@ from eunoe.report.figures.common import (
     Kind,
     always,
     by_label,
-    columns_for,
+    in_panels,
     of_run,
     round_axis,
     run_labels,
 )
-from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, table, thinned
+from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
+
+START, LOCAL, MERGED = "start model", "local models, mean", "merged model"
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
@@ -31,16 +33,21 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
             positions, losses = forgetting.saw_tooth(
                 [number], [loss["start"]], numbers(loss["local"])[None], [loss["merged"]]
             )
-            models = "start model", "local models, mean", "merged model"
             for order, (position, value) in enumerate(zip(positions.tolist(), losses.tolist(), strict=True)):
                 found.append(
-                    {"run": label, "round": number, "at": position, "model": models[order], "loss": value}
+                    {
+                        "run": label,
+                        "round": number,
+                        "at": position,
+                        "model": (START, LOCAL, MERGED)[order],
+                        "loss": value,
+                    }
                 )
     return found
 
 
 def _has_loss(probe: Record) -> bool:
-    """Whether the loss was measured and is a number; that of a model that overflows is none."""
+    """Whether the loss was measured and is finite; that of a model that overflows is not."""
     if not (loss := probe.get("loss")):
         return False
     return bool(np.isfinite(numbers([loss["start"], *loss["local"], loss["merged"]])).all())
@@ -53,7 +60,7 @@ def draw(rows: Sequence[Row]) -> Any:
     low, high = min(row["loss"] for row in rows), max(row["loss"] for row in rows)
     shape = alt.Shape(
         "model:N",
-        scale=alt.Scale(domain=["local models, mean", "merged model"], range=["triangle-up", "circle"]),
+        scale=alt.Scale(domain=[LOCAL, MERGED], range=["triangle-up", "circle"]),
         legend=alt.Legend(title=None, orient="top", symbolFillColor="gray", symbolStrokeColor="gray"),
     )
     panels = []
@@ -65,19 +72,17 @@ def draw(rows: Sequence[Row]) -> Any:
             run_color(labels, legend=False),
         )
         line = base.mark_line(strokeWidth=1.2).encode(order="at:Q")
-        ends = base.transform_filter("datum.model !== 'start model'")
+        ends = base.transform_filter(f"datum.model !== '{START}'")
         points = ends.mark_point(filled=True, size=26, opacity=0.9).encode(shape, tooltip=hover)
         panels.append(alt.layer(line, points).properties(width=1.5 * PANEL, height=PANEL, title=label))
     words = []
     for label in labels:
         mine = [row for row in rows if row["run"] == label]
-        local = [row["loss"] for row in mine if row["model"].startswith("local")]
-        merged = [row["loss"] for row in mine if row["model"].startswith("merged")]
+        local = [row["loss"] for row in mine if row["model"] == LOCAL]
+        merged = [row["loss"] for row in mine if row["model"] == MERGED]
         words.append(f"{label} {sum(local) / len(local):.2f} and {sum(merged) / len(merged):.2f}")
     text = f"Saw-tooth of loss. Mean loss of local models and of the merged model: {'; '.join(words)}."
-    return described(
-        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
-    )
+    return described(in_panels(panels, rows), text)
 
 
 FIGURE = Kind(

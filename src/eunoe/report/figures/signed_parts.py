@@ -5,9 +5,9 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import STEP, Kind, columns_for, hover_points, of_run, round_axis, run_labels
+from eunoe.report.figures.common import STEP, Kind, hover_points, in_panels, of_run, round_axis, run_labels
 from eunoe.report.figures.steps import mean_of, parts
-from eunoe.report.theme import PANEL, Row, described, table
+from eunoe.report.theme import PANEL, Row, described
 
 
 def title(rows: Sequence[Row]) -> str:
@@ -67,9 +67,7 @@ def draw(rows: Sequence[Row]) -> Any:
         for label in run_labels(rows)
     ]
     text = f"Accuracy taken away per round, mean over rounds. {'; '.join(words)}."
-    return described(
-        alt.concat(*panels, columns=columns_for(len(panels)), spacing=24, data=table(rows)), text
-    )
+    return described(in_panels(panels, rows), text)
 
 
 FIGURE = Kind(

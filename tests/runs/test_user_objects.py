@@ -1,4 +1,4 @@
-"""Objects of the user's own: told apart, and mistakes explained in a line."""
+"""User-provided objects: separated from names, and mistakes reported in one line."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ import torch
 import eunoe
 from eunoe.errors import InputError
 from eunoe.losses.cross_entropy import CrossEntropy
-from eunoe.runs.handed_over import handed_over
+from eunoe.runs.user_objects import split_user_objects
 from tests.helpers import blobs
 
 
-def test_objects_are_told_apart_from_names() -> None:
+def test_objects_are_separated_from_names() -> None:
     loss, federation = CrossEntropy(), blobs()
-    given, plain = handed_over(federation, {"loss": loss, "method": "fedprox", "rounds": 3})
-    assert (given.loss, given.federation, given.method) == (loss, federation, None)
+    objects, plain = split_user_objects(federation, {"loss": loss, "method": "fedprox", "rounds": 3})
+    assert (objects.loss, objects.federation, objects.method) == (loss, federation, None)
     assert plain == {
         "loss": {"name": "given:CrossEntropy"},
         "method": "fedprox",
@@ -28,22 +28,22 @@ def test_objects_are_told_apart_from_names() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"federation": "x.npz"}, r"federation is the path 'x.npz': name data to load as data='x.npz'"),
-        ({"federation": [1]}, r"federation is a list: make one by eunoe.Federation.from_arrays"),
+        ({"federation": "x.npz"}, r"federation is the path 'x.npz': load data by data='x.npz'"),
+        ({"federation": [1]}, r"federation is a list: build one by eunoe.Federation.from_arrays"),
         (
             {"loss": torch.nn.CrossEntropyLoss()},
             r"loss 'ce' is cross-entropy; .* derive from eunoe.losses.Loss",
         ),
         (
             {"loss": CrossEntropy},
-            r"loss is the class CrossEntropy: give an object, as in CrossEntropy\(...\)",
+            r"loss is the class CrossEntropy: pass an instance, as in CrossEntropy\(...\)",
         ),
         (
             {"loss": lambda logits, y: 0.0},
-            r"loss is a function: give a name, a section",
+            r"loss is a function: pass a name, a section",
         ),
-        ({"model": torch.nn.Linear}, r"model is the class Linear: give an object"),
-        ({"method": print}, r"method is a builtin_function_or_method: give a name"),
+        ({"model": torch.nn.Linear}, r"model is the class Linear: pass an instance"),
+        ({"method": print}, r"method is a builtin_function_or_method: pass a name"),
     ],
 )
 def test_mistakes_are_one_line(values: dict[str, Any], says: str) -> None:

@@ -1,4 +1,4 @@
-"""Objects of the user's own among keyword arguments: checked, and told apart from names and sections."""
+"""Separates user-provided objects from names and sections among keyword arguments, and checks them."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +10,7 @@ from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
-from eunoe.runs.assembly import Given
+from eunoe.runs.assembly import UserObjects
 from eunoe.server.optimizers import ServerOptimizer
 
 KINDS: Mapping[str, tuple[type, str]] = {
@@ -21,8 +21,8 @@ KINDS: Mapping[str, tuple[type, str]] = {
 }
 
 
-def handed_over(federation: Any, values: Mapping[str, Any]) -> tuple[Given, dict[str, Any]]:
-    """Keyword arguments as the objects among them and config values, which say that they were given."""
+def split_user_objects(federation: Any, values: Mapping[str, Any]) -> tuple[UserObjects, dict[str, Any]]:
+    """Split keyword arguments into objects and config values, with a placeholder for each object."""
     objects = {key: values[key] for key, (kind, _) in KINDS.items() if isinstance(values.get(key), kind)}
     for key in KINDS.keys() & values.keys() - objects.keys():
         _check(key, values[key])
@@ -31,16 +31,18 @@ def handed_over(federation: Any, values: Mapping[str, Any]) -> tuple[Given, dict
         _check_federation(federation)
         for key in ("data", "partition", "split", "public", "shift"):
             if key in values:
-                raise InputError(f"{key} is part of the federation that was given; leave one of them out")
+                raise InputError(f"{key} is part of the federation that was passed; leave one of them out")
         plain |= {"data": {"name": "given"}, "partition": {"name": "given"}}
-    return Given(federation=federation, **objects), plain
+    return UserObjects(federation=federation, **objects), plain
 
 
 def _check(key: str, value: Any) -> None:
-    """Refuse what is neither a name, nor a section, nor an object of its kind."""
+    """Refuse a value that is neither a name, nor a section, nor an object of the right type."""
     kind, wanted = KINDS[key]
     if isinstance(value, type) and issubclass(value, kind):
-        raise InputError(f"{key} is the class {value.__name__}: give an object, as in {value.__name__}(...)")
+        raise InputError(
+            f"{key} is the class {value.__name__}: pass an instance, as in {value.__name__}(...)"
+        )
     if key == "loss" and isinstance(value, nn.Module):
         raise InputError(
             f"loss is PyTorch's {type(value).__name__}: loss 'ce' is cross-entropy; for a loss of your own "
@@ -48,18 +50,18 @@ def _check(key: str, value: Any) -> None:
         )
     if callable(value):
         raise InputError(
-            f"{key} is a {type(value).__name__}: give a name, a section with a name, or {wanted}"
+            f"{key} is a {type(value).__name__}: pass a name, a section with a name, or {wanted}"
         )
 
 
 def _check_federation(federation: Any) -> None:
     if isinstance(federation, str | Path):
         raise InputError(
-            f"federation is the path {str(federation)!r}: name data to load as data={str(federation)!r}, or "
-            "make a federation of arrays by eunoe.Federation.from_arrays(x, y)"
+            f"federation is the path {str(federation)!r}: load data by data={str(federation)!r}, or "
+            "build a federation from arrays by eunoe.Federation.from_arrays(x, y)"
         )
     if not isinstance(federation, Federation):
         raise InputError(
-            f"federation is a {type(federation).__name__}: make one by eunoe.Federation.from_arrays(x, y) or "
-            "eunoe.Federation.from_torch(dataset)"
+            f"federation is a {type(federation).__name__}: build one by eunoe.Federation.from_arrays(x, y) "
+            "or eunoe.Federation.from_torch(dataset)"
         )

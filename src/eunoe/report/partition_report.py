@@ -1,4 +1,4 @@
-"""A page about partitions: their numbers in a table, the figure, and nothing that needs the internet."""
+"""The partition report: one HTML file with the statistics of partitions and their figure."""
 
 import math
 import re
@@ -29,7 +29,7 @@ MEANING = (
 
 
 def number_lines(numbers: PartitionNumbers, classes: int) -> dict[str, str]:
-    """The numbers of a partition as words and figures, for a table."""
+    """The statistics of a partition as labeled text, for a table."""
     sizes = (
         f"{numbers.size_min:,} each"
         if numbers.size_min == numbers.size_max
@@ -38,22 +38,22 @@ def number_lines(numbers: PartitionNumbers, classes: int) -> dict[str, str]:
     return {
         "clients": f"{numbers.clients:,}",
         "samples": f"{numbers.samples:,}",
-        "samples a client": sizes,
-        "classes a client": f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})",
+        "samples per client": sizes,
+        "classes per client": f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})",
         "label entropy, bits": f"{numbers.entropy_mean:.2f} of {math.log2(classes):.2f}",
-        "distance from the whole": f"{numbers.distance_mean:.2f}",
+        "distance to overall mix": f"{numbers.distance_mean:.2f}",
         "single-class clients": f"{numbers.single_class_share:.0%}",
     }
 
 
-def partition_page(
+def partition_report(
     title: str, notes: str, lines: Mapping[str, Mapping[str, str]], figure: "alt.TopLevelMixin"
 ) -> str:
-    """The page as HTML: a column of numbers for each partition, then the figure, with values on hovering."""
+    """The report as HTML: a column of statistics per partition, then the figure, with values on hover."""
     import vl_convert
 
     drawn: str = vl_convert.vegalite_to_svg(figure.to_json())
-    # Bars carry their values as a label for screen readers; as a title they are shown on hovering too.
+    # Bars carry their values as a label for screen readers; as a title they are also shown on hover.
     drawn = re.sub(r'<path (aria-label="([^"]*)"[^>]*)/>', r"<path \1><title>\2</title></path>", drawn)
     names = next(iter(lines.values()))
     head = "".join(f"<th scope='col'>{escape(panel)}</th>" for panel in lines)

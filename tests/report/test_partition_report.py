@@ -1,0 +1,35 @@
+"""The partition report: labeled statistics, a figure with values on hover, no external resources."""
+
+import numpy as np
+
+from eunoe.data.statistics import per_client, summarize
+from eunoe.report.partition_figure import partition_figure
+from eunoe.report.partition_report import number_lines, partition_report
+
+COUNTS = np.array([[3, 0, 1, 0], [0, 5, 5, 0], [2, 0, 0, 0]])
+
+
+def test_numbers_in_words() -> None:
+    assert number_lines(summarize(per_client(COUNTS)), 4) == {
+        "clients": "3",
+        "samples": "16",
+        "samples per client": "5.3 (2 to 10)",
+        "classes per client": "1.7 (1 to 2)",
+        "label entropy, bits": "0.60 of 2.00",
+        # Half of 7/8, of 5/8 and of 11/8, whose mean is 23/48.
+        "distance to overall mix": "0.48",
+        "single-class clients": "33%",
+    }
+    assert number_lines(summarize(per_client(COUNTS[:1])), 4)["samples per client"] == "4 each"
+
+
+def test_the_report_has_the_numbers_and_the_figure_and_escapes_names() -> None:
+    lines = {"<a>": number_lines(summarize(per_client(COUNTS)), 4)}
+    html = partition_report("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
+    assert "<h1>A &amp; B</h1>" in html
+    assert "<th scope='col'>&lt;a&gt;</th>" in html
+    assert "<td>5.3 (2 to 10)</td>" in html
+    assert html.count("<title>Client") == 5
+    assert "<title>Client 0: 3 of class 0 (75.0%)</title>" in html
+    assert "<a>" not in html
+    assert "<script" not in html
