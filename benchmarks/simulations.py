@@ -10,7 +10,7 @@ from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
-from eunoe.runs.assembly import Given, assemble
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.training.simulation import Simulation
 
 
@@ -43,4 +43,4 @@ def logistic() -> nn.Module:
 def simulation_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Simulation:
     base = {"data": "given", "partition": "given", "model": "given", "probes": []}
     config = make_config({**base, "participation": participation, "training": training})
-    return assemble(config, Given(federation=federation, model=net))[0]
+    return assemble(config, UserObjects(federation=federation, model=net))[0]
