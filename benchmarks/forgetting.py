@@ -1,4 +1,4 @@
-"""What looking costs: a report of 6 runs x 500 rounds, and a probe of 10 models x 10 data sets in a round.
+"""What looking costs: a report of 6 runs x 500 rounds; a probe of 10 models x 10 data sets against a round.
 
 PYTHONPATH=. python benchmarks/forgetting.py
 """

@@ -1,4 +1,4 @@
-"""An ordinary Flower project: Eunoe measures what its FedAvg forgets, and lends it a loss that forgets less.
+"""An ordinary Flower project: Eunoe measures what its FedAvg forgets and gives it a loss that forgets less.
 
 Needs the extras for Flower and Ray, on which Flower simulates; in the clone:
 pip install --constraint constraints.txt '.[flower,ray]'

@@ -1,4 +1,4 @@
-"""One's own torch module, trained by a federation; afterwards an ordinary module again."""
+"""Your own torch module, trained in a federation and given back as an ordinary module."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ import eunoe
 
 
 class Net(nn.Module):
-    """A small network; `features` and `classifier` show MOON and others what comes before the classes."""
+    """A small network; methods such as MOON use what it calls `features` and `classifier`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -35,7 +35,7 @@ def main() -> None:
         evaluation={"last": 5},
     )
     trained = run.model()
-    print(f"{type(trained).__name__}: accuracy {run.accuracy:.3f}, forgotten in a round {run.forgetting:.3f}")
+    print(f"{type(trained).__name__}: accuracy {run.accuracy:.3f}, round forgetting {run.forgetting:.3f}")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""A method of one's own: evaluate the running mean of the global models instead of the last one.
+"""A method of your own: evaluate the running mean of the global models instead of the last one.
 
 eunoe run --set method.name=running_mean:RunningMean --set method.decay=0.8     (in this folder)
 """
