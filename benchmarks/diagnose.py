@@ -12,7 +12,7 @@ import itertools
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.schema import apply_settings
+from eunoe.config.settings import apply_settings
 from eunoe.records.reader import read_run
 from eunoe.runs.diagnosis import diagnose
 from eunoe.runs.run import Run

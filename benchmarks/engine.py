@@ -1,13 +1,11 @@
-"""What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
+"""How fast the engines train, as ratios within one run: against the bare loop and against each other.
 
-    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [faults] [clients] [merge]
+    python benchmarks/engine.py [process] [serial] [vectorized] [sizes]
 
-Without a name, all of them run. Each pair is measured in turn, again and again, and compared by the 20th
-percentile of its times, since a shared machine is never faster than itself but often slower.
+Without a name, all of them run.
 """
 
 import multiprocessing
-import resource
 import sys
 import tempfile
 import time
@@ -17,11 +15,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from simulations import images, logistic, mlp, points, simulation_of
+from timing import interleaved, low, report
 from torch import nn
 
 from eunoe.config.data_options import Split
-from eunoe.config.schema import make_config
-from eunoe.core.flat_model import Weights
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
@@ -32,68 +30,11 @@ from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
-from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.simulation import Simulation
+from eunoe.training.client import Broadcast
 
 torch.set_num_threads(1)
-
-
-def images(clients: int, size: int, classes: int = 10) -> Federation:
-    """Random CIFAR-shaped images, as many for each client."""
-    rng = np.random.default_rng(0)
-    x = rng.integers(0, 256, (clients * size, 32, 32, 3), dtype=np.uint8)
-    y = np.arange(len(x)) % classes
-    data = from_arrays(x, y, x[:10], y[:10], classes=classes)
-    return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
-
-
-def points(clients: int, size: int, inputs: int = 64, classes: int = 10) -> Federation:
-    """Random vectors, as many for each client."""
-    rng = np.random.default_rng(0)
-    x = rng.normal(size=(clients * size, inputs)).astype(np.float32)
-    y = np.arange(len(x)) % classes
-    data = from_arrays(x, y, x[:10], y[:10], classes=classes)
-    return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
-
-
-def mlp() -> nn.Module:
-    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
-
-
-def logistic() -> nn.Module:
-    return nn.Linear(64, 10)
-
-
-def simulation_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Simulation:
-    base = {"data": "given", "partition": "given", "model": "given", "probes": []}
-    config = make_config({**base, "participation": participation, "training": training})
-    return assemble(config, UserObjects(federation=federation, model=net))[0]
-
-
-def interleaved(pair: dict[str, Callable[[], None]], times: int) -> dict[str, list[float]]:
-    """Seconds of each of the pair, measured in turn."""
-    seconds: dict[str, list[float]] = {name: [] for name in pair}
-    for _ in range(times):
-        for name, work in pair.items():
-            began = time.perf_counter()
-            work()
-            seconds[name].append(time.perf_counter() - began)
-    return seconds
-
-
-def low(values: list[float]) -> float:
-    return float(np.percentile(values, 20))
-
-
-def report(what: str, seconds: dict[str, list[float]], limit: float) -> None:
-    (mine, ours), (other, theirs) = ((name, low(values)) for name, values in seconds.items())
-    print(
-        f"{what}: {mine} {ours:.4f} s, {other} {theirs:.4f} s, ratio {ours / theirs:.2f} (at most {limit:g})"
-    )
 
 
 def usual_client(
@@ -251,97 +192,7 @@ def sizes(rounds: int = 8) -> None:
         )
 
 
-def memory() -> None:
-    """Memory after 300 rounds against that after 20."""
-    federation = points(50, 40)
-    simulation = simulation_of(federation, mlp(), 10, epochs=1, batch_size=20, lr=0.01)
-    run_state = start_state(simulation)
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        Process(simulation, ClientStates(Path(folder)), 2) as engine,
-    ):
-        used = {}
-        for round in range(1, 301):
-            one_round(simulation, engine, run_state)
-            used[round] = resident()
-        print(
-            f"memory: {used[20]:.0f} MB after 20 rounds, {used[300]:.0f} MB after 300, "
-            f"ratio {used[300] / used[20]:.3f} (at most 1.05)"
-        )
-
-
-def faults() -> None:
-    """Page faults of a worker's later participations against its first: memory that is kept causes none."""
-    simulation = simulation_of(images(1, 256), LeNet((3, 32, 32), 10), 1, epochs=3, batch_size=64)
-    broadcast = Broadcast(1, simulation.model.weights.copy())
-    with tempfile.TemporaryDirectory() as folder:
-        engine = Process(simulation, ClientStates(Path(folder)), 1)
-        with engine:
-            counts = [0]
-            for _ in range(3):
-                list(engine.train([0], broadcast))
-                (worker,) = multiprocessing.active_children()
-                # The tenth value of a process's status counts its page faults.
-                status = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")")[1].split()
-                counts.append(int(status[7]))
-    first, _, third = np.diff(counts)
-    print(
-        f"page faults of a worker: {first} in its first participation, {third} in its third, "
-        f"ratio {third / first:.3f} (at most 0.1)"
-    )
-
-
-def clients(rounds: int = 30) -> None:
-    """Rounds of a federation with a million clients against one with a hundred, the same work in both."""
-    engines: dict[str, Callable[[], None]] = {}
-    before = resident()
-    for count in (1_000_000, 100):
-        x = torch.randn(10_000, 64)
-        y = torch.arange(10_000) % 10
-        rows = np.tile(np.arange(10_000), max(1, count * 10 // 10_000))[: count * 10]
-        data = from_arrays(x.numpy(), y.numpy(), x[:10].numpy(), y[:10].numpy())
-        offsets = np.arange(count + 1) * 10
-        federation = Federation(data, rows, offsets, offsets[1:], offsets[1:])
-        simulation = simulation_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
-        if count > 100:
-            print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
-        engine = Serial(simulation, ClientStates(Path(tempfile.mkdtemp())))
-        run_state = start_state(simulation)
-        engines[f"{count:,} clients"] = lambda simulation=simulation, engine=engine, run_state=run_state: (
-            one_round(simulation, engine, run_state)
-        )
-    interleaved(engines, 2)
-    report("a round", interleaved(engines, rounds), 1.2)
-
-
-def merge() -> None:
-    """Memory of merging a thousand updates of 1.7M parameters."""
-    size = 1_700_000
-    empty = torch.empty(0)
-    simulation = simulation_of(points(100, 10), mlp(), 10)
-    start = Weights(torch.zeros(size), empty, empty.long())
-    before = peak()
-    aggregator = Aggregator(simulation.method, start, simulation.context)
-    for client in range(1000):
-        aggregator.add(
-            Update(client, 10, Weights(torch.full((size,), float(client)), empty, empty.long()), {})
-        )
-    simulation.method.merge({}, aggregator.aggregate, simulation.context)
-    used = (peak() - before) / (size * 4 / 1e6)
-    print(f"merging 1,000 updates: memory of {used:.0f} models")
-
-
-def resident() -> float:
-    """MB that this process holds."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 1e6
-
-
-def peak() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
-
-
-SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, faults, clients, merge)}
+SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -1,4 +1,4 @@
-"""What looking costs: a page of 6 runs x 500 rounds, and a probe of 10 models x 10 data sets against a round.
+"""What looking costs: a report of 6 runs x 500 rounds, and a probe of 10 models x 10 data sets in a round.
 
 PYTHONPATH=. python benchmarks/forgetting.py
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tests.report.made_up import made_up_run
 
-from eunoe.config.options import Split
+from eunoe.config.data_options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
@@ -19,7 +19,7 @@ from eunoe.report.html import write_report
 from eunoe.runs.run import run
 
 
-def page() -> None:
+def report() -> None:
     runs = [
         made_up_run(label, seed, rounds=500, classes=10)
         for label in ("FedAvg", "FedAvg + WSM")
@@ -29,7 +29,7 @@ def page() -> None:
         began = time.perf_counter()
         path = write_report(runs, Path(folder) / "report.html")
         seconds, size = time.perf_counter() - began, path.stat().st_size / 1e6
-    print(f"page of 6 runs x 500 rounds: {seconds:.1f} s (under 10), {size:.2f} MB (under 5)")
+    print(f"report of 6 runs x 500 rounds: {seconds:.1f} s (under 10), {size:.2f} MB (under 5)")
 
 
 def probe() -> None:
@@ -51,5 +51,5 @@ def probe() -> None:
 
 
 if __name__ == "__main__":
-    page()
+    report()
     probe()

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from eunoe.config.options import Split
+from eunoe.config.data_options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
@@ -44,7 +44,12 @@ CASES: dict[str, tuple[dict[str, Any], str, float | None]] = {
     "feddyn": ({"method": "feddyn"}, "fedavg", 1.05),
     "fednova": ({"method": "fednova"}, "fedavg", 1.05),
     "fedadam": ({"method": "fedadam"}, "fedavg", None),
+    "fedexp": ({"method": "fedexp"}, "fedavg", None),
     "gma": ({"method": "gma"}, "fedavg", None),
+    "fedacg": ({"method": "fedacg"}, "fedavg", None),
+    "fedcm": ({"method": "fedcm"}, "fedavg", None),
+    "fedsam": ({"method": "fedsam"}, "fedavg", None),
+    "fedvls": ({"method": "fedvls"}, "fedavg", None),
     "fedntd": ({"method": "fedntd"}, "fedavg", 1.15),
     "flashback's clients": ({"method": {"name": "flashback", "server_epochs": 0}}, "fedavg", 1.15),
     "moon": ({"method": "moon", "model": HEAD}, "fedavg, with head", 1.25),

@@ -67,6 +67,9 @@ def sit(folder: Path, plan: dict[str, Any]) -> int:
         return INTERRUPTED
     except RunFailed:
         return FAILED
+    finally:
+        logging.getLogger("eunoe").removeHandler(handler)
+        handler.close()
     return 0
 
 

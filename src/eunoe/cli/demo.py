@@ -38,7 +38,6 @@ ARMS: dict[str, dict[str, Any]] = {
         "server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2},
     },
 }
-TARGET = 0.85
 
 
 def demo(
@@ -65,13 +64,15 @@ def demo(
         runs = execute(planned, jobs, bars.follow)
     rows = Comparison([run.read for run in runs]).rows
     title = f"20 clients with few digits each, 1 in a round; mean ± std over seeds {SEEDS[0]}-{SEEDS[-1]}"
-    headings = ["run", "accuracy", "forgetting", f"rounds to {TARGET:.0%}", "bytes", "seconds"]
+    # What FedAvg reaches in the end: no number that would have to be chosen.
+    target = rows[0].mean("accuracy")
+    headings = ["run", "accuracy", "forgetting", f"rounds to {target:.3f}", "bytes", "seconds"]
     cells = [
         [
             row.title,
             mean_std(row.values["accuracy"], 3),
             mean_std(row.values["forgetting"], 4),
-            rounds_to(TARGET, [run for run in runs if run.config.title == row.title]),
+            rounds_to(target, [run for run in runs if run.config.title == row.title]),
             f"{traffic(row) / traffic(rows[0]):.1f}",
             mean_std(row.values["seconds"], 1),
         ]

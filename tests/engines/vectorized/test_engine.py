@@ -365,9 +365,10 @@ def batch_normed() -> nn.Module:
     return nn.Sequential(nn.Linear(5, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 3))
 
 
-def test_batch_norm_vectorizes_with_equal_batches(tmp_path):
+@pytest.mark.parametrize(("last_batch", "batch_size"), [("drop", 7), ("keep", 7), ("keep", 8)])
+def test_batch_norm_vectorizes_with_equal_batches(tmp_path, last_batch, batch_size):
     for dtype in TOLERANCE:
-        training = {**RAGGED, "last_batch": "drop", "epochs": (1, 3)}
+        training = {"lr": 0.3, "last_batch": last_batch, "batch_size": batch_size, "epochs": (1, 3)}
         simulation = make_simulation(
             equal_blobs(), batch_normed(), dtype, training=training, participation=1.0
         )

@@ -149,7 +149,10 @@ class Cohort:
             index = torch.from_numpy(self.index[first:last, :level]).to(device).unbind()
             mask = torch.from_numpy(real[first:last, :level]).to(device).unbind()
             for i in range(last - first):
-                yield Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
+                batch = Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
+                if self.context.has_batch_norm and batch.mask is not None:
+                    batch = _unpadded(batch, int(self.lengths[first + i, 0]))
+                yield batch
             first = last
 
     def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Tensor:
@@ -167,6 +170,14 @@ class Cohort:
                     if length:
                         own[:length] = simulation.augmented(own[:length], rng)
         return x
+
+
+def _unpadded(batch: Batch, length: int) -> Batch:
+    """A batch of equally many samples from every client without its padding.
+
+    A mask keeps padding out of the loss, but not out of the statistics of batch normalization.
+    """
+    return Batch(batch.x[:, :length], batch.y[:, :length], batch.index[:, :length])
 
 
 def _level(number: int, most: int) -> int:
