@@ -45,9 +45,9 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     if not isinstance(name, str) or name not in PRESETS:
         return values
     preset, other = PRESETS[name], values.get("server_optimizer")
-    given = other if isinstance(other, Mapping) else {"name": other}
+    chosen = other if isinstance(other, Mapping) else {"name": other}
     default = {"name": "sgd", **defaults("server_optimizer", "sgd", {})}
-    if {**default, **{key: value for key, value in given.items() if value is not None}} != default:
+    if {**default, **{key: value for key, value in chosen.items() if value is not None}} != default:
         raise InputError(
             f"method {name!r} is fedavg with server optimizer {preset['name']!r}: leave server_optimizer out"
         )
@@ -80,16 +80,16 @@ def options(component: Component) -> dict[str, inspect.Parameter]:
     return {name: p for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 
-def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> Any:
+def build(kind: str, name: str, values: Mapping[str, Any], **supplied: Any) -> Any:
     """Build the component of this name from its options, plus those of `supplied` that it accepts."""
     component, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
     known = options(component)
     free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(component).parameters.values())
-    for key in given:
+    for key in values:
         if key in supplied or (key not in known and not free):
             mine = set(known) - set(supplied)
             raise InputError(f"{what} has no option {key!r}; {nearest(key, mine)}")
-    arguments = {**{key: value for key, value in supplied.items() if key in known}, **given}
+    arguments = {**{key: value for key, value in supplied.items() if key in known}, **values}
     missing = [
         key
         for key, p in known.items()
@@ -102,13 +102,13 @@ def build(kind: str, name: str, given: Mapping[str, Any], **supplied: Any) -> An
             return component(**arguments)
         if isinstance(component, type):
             maker = component.__init__  # type: ignore[misc]
-            return component(**{**arguments, **_checked(maker, dict(given), what)})
+            return component(**{**arguments, **_checked(maker, dict(values), what)})
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(component)(**arguments)
     except ValidationError as error:
         raise InputError(f"{what}: {explain(error)}") from None
 
 
-def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
+def defaults(kind: str, name: str, values: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
     """The options completed by the component's own defaults, so that a stored config repeats the run exactly.
 
     A default that a config file cannot express (such as a class) is left out.
@@ -119,15 +119,15 @@ def defaults(kind: str, name: str, given: Mapping[str, Any], supplied: Iterable[
             parameter.default, bool | int | float | str | list | tuple | dict
         ):
             full[key] = parameter.default
-    return {**full, **given}
+    return {**full, **values}
 
 
 def summary(kind: str, name: str) -> str:
     """The first line of a component's docstring."""
     if kind == "method" and name in PRESETS:
         preset = PRESETS[name]
-        given = "".join(f", {key} = {value}" for key, value in preset.items() if key != "name")
-        return f"fedavg with server optimizer {preset['name']}{given}"
+        values = "".join(f", {key} = {value}" for key, value in preset.items() if key != "name")
+        return f"fedavg with server optimizer {preset['name']}{values}"
     return (inspect.getdoc(find(kind, name)) or "").split("\n")[0]
 
 

@@ -61,19 +61,19 @@ def measure(
 
     @functools.wraps(configure)
     def configured(*args: Any, **kwargs: Any) -> Any:
-        given, _ = _in_order(configure, args, kwargs)
-        recorder.start(api.sent(given[1]))
+        arguments, _ = _in_order(configure, args, kwargs)
+        recorder.start(api.sent(arguments[1]))
         return configure(*args, **kwargs)
 
     @functools.wraps(aggregate)
     def aggregated(*args: Any, **kwargs: Any) -> Any:
-        given, names = _in_order(aggregate, args, kwargs)
+        arguments, names = _in_order(aggregate, args, kwargs)
         # An iterator would be exhausted by reading it, and aggregation empties the records it reads.
-        given[1] = list(given[1])
-        recorder.local(api.received(given[1], recorder.names))
-        unnamed = len(given) - len(names)
-        result = aggregate(*given[:unnamed], **dict(zip(names, given[unnamed:], strict=True)))
-        recorder.merged(given[0], None if result[0] is None else api.sent(result[0]))
+        arguments[1] = list(arguments[1])
+        recorder.local(api.received(arguments[1], recorder.names))
+        unnamed = len(arguments) - len(names)
+        result = aggregate(*arguments[:unnamed], **dict(zip(names, arguments[unnamed:], strict=True)))
+        recorder.merged(arguments[0], None if result[0] is None else api.sent(result[0]))
         return result
 
     # Patched on the object, since the strategy's own loop calls self.aggregate_train.

@@ -126,7 +126,7 @@ class Cluster:
                 self._stop(worker)
                 self._workers.remove(worker)
 
-    def _schedule(self, waiting: list[int], yielded: int, running: _Running, submit: Submit) -> None:
+    def _schedule(self, waiting: list[int], next_result: int, running: _Running, submit: Submit) -> None:
         """Schedule a task on every worker and, while there are plenty, a second one to avoid idling."""
         for depth in (0, 1):
             for worker in self._workers:
@@ -134,7 +134,7 @@ class Cluster:
                 if (
                     enough
                     and len(worker.tasks) == depth
-                    and waiting[0] < yielded + _AHEAD * len(self._workers)
+                    and waiting[0] < next_result + _AHEAD * len(self._workers)
                 ):
                     number = waiting.pop(0)
                     worker.tasks.append(number)
