@@ -71,6 +71,8 @@ class RunRecords:
     environment: Mapping[str, Any] = field(default_factory=dict)
     label_counts: Array | None = None
     class_names: Sequence[str] | None = None
+    # Whether a real federation made it, which no command here runs again.
+    flower: bool = False
     status: Mapping[str, Any] = field(default_factory=lambda: {"state": "running", "round": 0, "reason": ""})
 
     @cached_property
@@ -203,6 +205,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
         environment=_read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
+        flower=(folder / "flower.json").exists(),
         **({"status": status} if status else {}),
     )
     return relabeled(run, run.checked_config.title)
