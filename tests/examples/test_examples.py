@@ -28,7 +28,7 @@ def printed(name: str, folder: Path) -> str:
 
 def test_every_script_is_here_and_short():
     scripts = {path.name for path in EXAMPLES.glob("*.py")}
-    assert scripts == {*PRINTED, "own_data.py", "running_mean.py"}
+    assert scripts == {*PRINTED, "own_data.py", "bounded_updates.py"}
     assert all(len((EXAMPLES / name).read_text().splitlines()) < 80 for name in scripts)
 
 
