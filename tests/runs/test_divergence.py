@@ -11,7 +11,9 @@ from eunoe.methods import Aggregate, Merged, Method, RoundContext, Vectors, Weig
 from eunoe.records.comparison import MAIN, Comparison
 from eunoe.runs.run import resume, run
 from eunoe.runs.sweep import Planned, done
+from eunoe.trackers import Tracking
 from tests.runs.small_runs import FAST
+from tests.trackers.noted import Noted
 
 SMALL: dict[str, Any] = {**FAST, "participation": 8, "model": {"name": "mlp", "hidden": [16]}}
 
@@ -67,3 +69,11 @@ def test_a_run_that_never_learned_is_finished_with_a_warning(caplog: pytest.LogC
     ended = run({**SMALL, "rounds": 10}, method=method)
     assert (ended.status["state"], ended.status["reason"]) == ("finished", "all 10 rounds done")
     assert "its accuracy never rose above chance" in caplog.text
+
+
+def test_trackers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Tracking, "_figures", lambda tracking: {})
+    monkeypatch.setattr(Noted, "told", [])
+    method = {"name": "tests.runs.test_divergence:Dies", "surely": 1e10}
+    run(SMALL, method=method, track=["tests.trackers.noted:Noted"])
+    assert Noted.told[-1] == ("close", "diverged")
