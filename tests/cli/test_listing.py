@@ -46,10 +46,11 @@ def test_every_name_is_listed(what: str, kind: str) -> None:
         (("data_set:hub",), "text or a list of texts"),
         (("partition:dirichlet",), "Concentration"),
         (("augment",), "true or false"),
+        (("averaging",), "decay"),
         (("engine",), "names: process, ray, serial"),
         (("training",), "one of sgd, adam, adamw"),
         (("server_optimizer:adam",), "lr"),
-        (("method:examples.running_mean:RunningMean",), "decay"),
+        (("method:examples.bounded_updates:BoundedUpdates",), "bound"),
     ],
 )
 def test_options_are_explained(name: tuple[str, ...], says: str) -> None:

@@ -16,8 +16,8 @@ PRINTED = {
 }
 # Most of their time is Ray's start.
 ON_RAY = {"flower_project.py", "ray_cluster.py"}
-# tests/report/test_observer.py and test_running_mean.py run these.
-ELSEWHERE = {"bare_loop.py", "running_mean.py"}
+# tests/report/test_observer.py and test_bounded_updates.py run these.
+ELSEWHERE = {"bare_loop.py", "bounded_updates.py"}
 
 
 def printed(name: str, folder: Path) -> str:

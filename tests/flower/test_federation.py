@@ -37,6 +37,7 @@ METHODS = {
     "state, uploads and broadcast": {"method": "tests.flower.methods:Remembers"},
     "adam at the server": {"method": "fedavg", "server_optimizer": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},
+    "averaging": {"averaging": {"decay": 0.5}},
 }
 
 

@@ -118,3 +118,36 @@ def test_what_option_two_cannot_have(tmp_path: Path) -> None:
 def test_traffic_is_twice_the_models(tmp_path: Path) -> None:
     record = Trial(tmp_path, UNEQUAL, Scaffold(), classes=4, training=STEPS).rounds().record
     assert record["bytes_up"] == record["bytes_down"] == 4 * 2 * 12 * 8
+
+
+def test_eight_rounds_with_stale_controls_are_those_of_plain_autograd(tmp_path: Path) -> None:
+    """Two of four clients a round, written anew: w, c and c_k as the paper has them."""
+    steps, lr, count = 5, 0.2, len(UNEQUAL)
+    training = {"steps": steps, "lr": lr, "batch_size": 0}
+    trial = Trial(tmp_path, UNEQUAL, Scaffold(), classes=4, training=training, participation=2)
+    start, total = trial.parameters.clone(), torch.zeros(12, dtype=torch.float64)
+    controls = {client: torch.zeros_like(start) for client in range(count)}
+    last: dict[int, int] = {}
+    waited = 0
+    for round in range(1, 9):
+        cohort = trial.rounds().record["clients"]
+        ends, changes = [], []
+        for client in cohort:
+            x, y = UNEQUAL[client]
+            local = start.clone().requires_grad_()
+            for _ in range(steps):
+                loss = torch.nn.functional.cross_entropy(x @ local.view(4, 3).T, y)
+                (gradient,) = torch.autograd.grad(loss, local)
+                local = (local - lr * (gradient - controls[client] + total)).detach().requires_grad_()
+            after = controls[client] - total + (start - local.detach()) / (lr * steps)
+            ends.append(local.detach())
+            changes.append(after - controls[client])
+            controls[client] = after
+            waited = max(waited, round - last.get(client, round))
+            last[client] = round
+        start = start + torch.stack([end - start for end in ends]).mean(0)
+        total = total + torch.stack(changes).sum(0) / count
+        torch.testing.assert_close(trial.parameters, start, rtol=0, atol=1e-12)
+        torch.testing.assert_close(trial.server["control"], total, rtol=0, atol=1e-12)
+    # Some control was from three rounds before or more.
+    assert waited > 2

@@ -1,4 +1,5 @@
 import shlex
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -46,15 +47,18 @@ def records(start, local, merged, counts, before=None, **config):
     [
         # Local models forget 40 points each; the merge loses none that a client still had.
         (records(0.9, [0.5, 0.5], 0.8, MANY), "local", "loss.name=wsm"),
-        # Where a third of the clients take part, their corrections stay fresh; not with momentum.
-        (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "method.name=scaffold"),
-        (records(0.9, [0.5, 0.5], 0.8, FEW, training={"momentum": 0.9}), "local", "loss.name=wsm"),
+        (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "loss.name=wsm"),
         # The same loss of knowledge where all clients have the same classes.
         (records(0.9, [0.5, 0.5], 0.8, ALIKE), "not labels", "training.epochs=1"),
         # Local models keep nearly all; their average loses 30 points.
-        (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "merge", "method.name=flashback"),
+        (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "merge", "loss.name=wsm"),
         (records(0.9, [0.88, 0.89], 0.89, FEW), "little", None),
-        (records(0.9, [0.5, 0.5], 0.8, MANY, loss="wsm"), "local", "method.name=fedntd"),
+        (records(0.9, [0.5, 0.5], 0.8, MANY, loss="wsm"), "local", "averaging.decay=0.9"),
+        (
+            records(0.9, [0.5, 0.5], 0.8, MANY, loss="wsm", averaging={"last": 3}),
+            "local",
+            "method.name=fedntd",
+        ),
     ],
 )
 def test_the_rules(found, kind, first):
@@ -64,6 +68,78 @@ def test_the_rules(found, kind, first):
     assert (settings[0] if settings else None) == first
     if kind in ("little", "not labels"):
         assert "loss.name=wsm" not in settings
+
+
+def proposed(found):
+    """All that is proposed, in order."""
+    return [setting for remedy in diagnose(found).remedies for setting in remedy.settings]
+
+
+def flashback_for(found):
+    return next(r for r in diagnose(found).remedies if "method.name=flashback" in r.settings)
+
+
+@pytest.mark.parametrize("counts", [FEW, MANY])
+def test_scaffold_comes_after_the_losses_and_only_where_corrections_stay_fresh(counts):
+    order = proposed(records(0.9, [0.5, 0.5], 0.8, counts))
+    assert order[:3] == ["loss.name=wsm", "averaging.decay=0.9", "method.name=fedntd"]
+    assert ("method.name=scaffold" in order) == (counts is FEW)
+    assert "method.name=scaffold" not in proposed(
+        records(0.9, [0.5, 0.5], 0.8, counts, training={"momentum": 0.9})
+    )
+
+
+def test_both_losses_are_named_and_the_larger_one_is_said_to_be():
+    # The start has .9 of every class, each client .6, the merge .55: L is 30 points and G 5.
+    (last,) = diagnose(records(0.9, [0.6, 0.6], 0.55, FEW)).sentences[-1:]
+    assert last.startswith(
+        "Local training loses 30.0 points, more than the merge (5.0 points): a client has 2.0"
+    )
+    # Now the best client has kept all but L is 15 on average, and the merge loses 25 from it.
+    (last,) = diagnose(records(0.9, [0.9, 0.6], 0.65, FEW)).sentences[-1:]
+    assert last.startswith("The merge loses 25.0 points, more than local training (15.0 points)")
+    (last,) = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).sentences[-1:]
+    assert last.startswith("Most is lost in the merge, gains not counted: 30.0 points, against 1.0 points")
+
+
+def test_of_a_diverged_run_it_says_so_and_proposes_a_smaller_learning_rate_first():
+    found = records(0.9, [0.5, 0.5], 0.8, FEW, method="scaffold")
+    dead = replace(found, status={"state": "diverged", "round": 2, "reason": "its loss ended at 4e+26"})
+    diagnosis = diagnose(dead)
+    assert diagnosis.kind == "diverged"
+    assert diagnosis.sentences[0] == "The run diverged: its loss ended at 4e+26."
+    # SCAFFOLD would refuse to clip.
+    assert [remedy.settings for remedy in diagnosis.remedies] == [("training.lr=0.01",)]
+    plain = replace(dead, config=make_config({}).model_dump(mode="json"))
+    assert proposed(plain) == ["training.lr=0.01", "training.clip=10"]
+
+
+def test_of_a_run_that_never_learned_nothing_is_proposed():
+    lines = [
+        {"round": t, "clients": [0], "test": {"accuracy": 0.25, "per_class": [0.25] * 4}} for t in range(12)
+    ]
+    diagnosis = diagnose(RunRecords("run", lines, config=make_config({}).model_dump(mode="json")))
+    assert (diagnosis.kind, diagnosis.remedies) == ("untrained", ())
+    assert diagnosis.sentences[0] == "Its accuracy never rose above chance."
+
+
+def test_where_models_are_averaged_the_forgetting_of_the_clients_model_counts():
+    # The mean loses half a point in a round and local training 3: little, unless clients' models lose 10.
+    found = records(0.9, [0.87, 0.87], 0.895, FEW, averaging={"decay": 0.9})
+    sent = [
+        {**line, "sent": {"test": {"accuracy": 0.8}, "forgetting": {"round": 0.1}}} for line in found.metrics
+    ]
+    assert diagnose(found).kind == "little"
+    diagnosis = diagnose(replace(found, metrics=sent))
+    assert diagnosis.kind == "local"
+    said = " ".join(diagnosis.sentences)
+    assert "clients receive, has accuracy 80.0%, and a round takes 10.0 points" in said
+    assert "A round takes 0.5 points" in said
+
+
+def test_a_federation_is_told_what_to_change_in_its_own_config():
+    remedy = flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW))
+    assert remedy.change() == ('in config.toml of the app: method.name = "flashback", public.share = 0.05')
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedntd", "fedprox", "flashback"])
@@ -106,11 +182,13 @@ def test_what_a_run_would_refuse_is_no_remedy(found, refused):
 
 def test_where_the_run_itself_cannot_be_assembled_nothing_is_left_out():
     found = records(0.9, [0.88, 0.9], 0.6, FEW, data="nowhere.npz", server_optimizer="momentum")
-    assert diagnose(found).remedies[0].settings[0] == "method.name=flashback"
+    assert "method.name=flashback" in proposed(found)
 
 
 def test_without_public_data_distillation_asks_for_some():
-    remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
+    remedy = flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW))
+    assert "5% of the clients' samples, with their labels, must be at the server" in remedy.why
+    assert "samples" not in flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1})).why
     assert remedy.settings == ("method.name=flashback", "public.share=0.05")
     assert remedy.command("r/config.toml") == (
         "eunoe run r/config.toml --set method.name=flashback --set public.share=0.05"
@@ -118,7 +196,7 @@ def test_without_public_data_distillation_asks_for_some():
 
 
 def test_the_remedy_of_a_run_with_a_name_has_another_name():
-    remedy = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).remedies[0]
+    remedy = flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW))
     words = shlex.split(remedy.command("my runs/config.toml", "plain"))
     assert words[2] == "my runs/config.toml"
     assert words[-1] == "name=plain + flashback + public.share=0.05"

@@ -61,7 +61,7 @@ def best_of(script: Sequence[dict[str, Any]]) -> RunState:
     for number, numbers in enumerate(script, 1):
         model = run_state.weights.copy()
         model.parameters.fill_(number)
-        done = Round(number, model, {"round": number})
+        done = Round(number, model, model, {"round": number})
         hook.after_round(done)
         assert done.record == {"round": number, **numbers}
     return run_state

@@ -16,7 +16,8 @@ def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> No
     for sentence in found.sentences:
         print(sentence)
     if found.remedies:
-        print("\nTo try, in this order:")
+        again = ", then start the federation again with another `folder` in its pyproject.toml"
+        print(f"\nTo try, in this order{again if records.flower else ''}:")
     for remedy in found.remedies:
         command = remedy.command(str(run / "config.toml"), records.config.get("name", ""))
-        print(f"  {command}\n      {remedy.why}")
+        print(f"  {remedy.change() if records.flower else command}\n      {remedy.why}")

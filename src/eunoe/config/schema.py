@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from eunoe.config import registry
+from eunoe.config.averaging_options import Averaging
 from eunoe.config.data_options import Augment, FeatureShift, Public, Split
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
@@ -123,6 +124,9 @@ class Config(Options):
     server_optimizer: Named = Field(
         Named(name="sgd"), description="What the server does with the mean update."
     )
+    averaging: Averaging | None = Field(
+        None, description="Evaluate and export the mean of the global models; off by default."
+    )
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(
         (), description="Metrics of evaluated models besides accuracy, loss and forgetting."
@@ -191,7 +195,8 @@ class Config(Options):
         """The run's name, or its method and loss."""
         step = "" if self.server_optimizer.name == "sgd" else f" + {self.server_optimizer.name}"
         mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
-        return self.name or f"{self.method.name}{step}{mask} · {self.loss.name}"
+        mean = "" if self.averaging is None else " + averaging"
+        return self.name or f"{self.method.name}{step}{mask}{mean} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

@@ -36,6 +36,7 @@ RECORDED = frozenset(
         "client_test",
         "test",
         "personal",
+        "sent",
     ]
 )
 

@@ -9,6 +9,7 @@ import numpy as np
 from eunoe.core.batches import samples_trained
 from eunoe.errors import InputError, nearest
 from eunoe.records import statistics
+from eunoe.records.divergence import divergence
 from eunoe.records.groups import group_key, settings
 from eunoe.records.reader import RunRecords
 from eunoe.records.tables import Table
@@ -27,7 +28,11 @@ class Column:
     optional: bool = False
 
 
-MAIN = (Column("accuracy", "accuracy"), Column("forgetting", "forgetting", 4))
+MAIN = (
+    Column("accuracy", "accuracy"),
+    Column("forgetting", "forgetting", 4),
+    Column("forgetting of clients' model", "sent_forgetting", 4, optional=True),
+)
 FURTHER = (
     Column("FedNTD score", "fedntd"),
     Column("worst tenth", "worst_tenth"),
@@ -88,7 +93,7 @@ class Comparison:
 
     def table(self, columns: Sequence[Column] | None = None) -> Table:
         """The numbers as a table of text: all columns, or the selected ones."""
-        shown = self.columns if columns is None else columns
+        shown = self.columns if columns is None else [one for one in columns if one in self.columns]
         rows = [
             [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
         ]
@@ -122,6 +127,7 @@ def numbers(run: RunRecords) -> dict[str, float]:
     return {
         "accuracy": run.accuracy,
         "forgetting": run.round_forgetting,
+        "sent_forgetting": run.sent_forgetting,
         "fedntd": run.final("forgetting.fedntd"),
         "worst_tenth": run.final("validation.clients.worst_tenth"),
         "client_test": run.final("client_test.accuracy"),
@@ -153,14 +159,15 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     means = list(dict.fromkeys(text for metric, text in at_end.items() if metric in shown))
     words += [f"{', '.join(means)}: mean of the {rounds} rounds"] if means else []
     words += ["forgetting: mean of all rounds"] * ("forgetting" in shown)
+    words += ["clients' model: the newest, not the mean that is evaluated"] * ("sent_forgetting" in shown)
     words += ["MB: a round"] * ("up" in shown or "down" in shown)
     words += ["passes: work against plain training"] * ("passes" in shown)
     return "; ".join(words)
 
 
 def _row(title: str, members: Sequence[RunRecords]) -> Row:
-    states = {run.status["state"] for run in members}
-    ended = NOT_CONVERGED if "diverged" in states else "failed" if "failed" in states else ""
+    failed = any(run.status["state"] == "failed" for run in members)
+    ended = NOT_CONVERGED if any(divergence(run) for run in members) else "failed" if failed else ""
     found = [numbers(run) for run in members]
     metrics = dict.fromkeys(metric for one in found for metric in one)
     values = {metric: [one.get(metric, math.nan) for one in found] for metric in metrics}

@@ -7,7 +7,8 @@ metrics.jsonl, one line per round ("validation" or "test" is null in a round whe
     {"schema": 1, "round": 7, "clients": [3, 5], "dropped": [], "bytes_up": 80, "bytes_down": 80,
      "validation": {"accuracy": 0.6, "loss": 1.1, "per_class": [0.5, 0.7]}, "test": {the same},
      "forgetting": {"round": 0.02, "fedntd": 0.05},
-     "personal": {"clients": 20, "without_prior": 0.6, "with_prior": 0.7}}
+     "personal": {"clients": 20, "without_prior": 0.6, "with_prior": 0.7},
+     "sent": {"validation", "test" and "forgetting" of the model that clients receive, with averaging only}}
 
 probes.jsonl, one line per probe:
     {"schema": 1, "round": 7, "probe": "client_matrix", "models": [3, 5], "data": [3, 5],
@@ -70,6 +71,8 @@ class RunRecords:
     environment: Mapping[str, Any] = field(default_factory=dict)
     label_counts: Array | None = None
     class_names: Sequence[str] | None = None
+    # Whether a real federation made it, which no command here runs again.
+    flower: bool = False
     status: Mapping[str, Any] = field(default_factory=lambda: {"state": "running", "round": 0, "reason": ""})
 
     @cached_property
@@ -104,6 +107,12 @@ class RunRecords:
     def round_forgetting(self) -> float:
         """Mean round forgetting over the whole run."""
         rounds, values = self.series("forgetting.round")
+        return mean_over_rounds(values, rounds)
+
+    @property
+    def sent_forgetting(self) -> float:
+        """The same of the model that clients receive, where another is evaluated; NaN elsewhere."""
+        rounds, values = self.series("sent.forgetting.round")
         return mean_over_rounds(values, rounds)
 
     @cached_property
@@ -196,6 +205,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
         environment=_read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
+        flower=(folder / "flower.json").exists(),
         **({"status": status} if status else {}),
     )
     return relabeled(run, run.checked_config.title)

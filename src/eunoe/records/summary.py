@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.metrics import forgetting
+from eunoe.records.divergence import divergence, warning
 from eunoe.records.reader import RunRecords, numbers
 from eunoe.system.files import plain
 
@@ -15,7 +16,7 @@ class Summary(dict[str, Any]):
     def sentences(self) -> list[str]:
         """The numbers in words; differences of accuracy are in points (hundredths)."""
         known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
-        lines = []
+        lines = [self["trouble"]] if self["trouble"] else []
         if "accuracy" in known:
             last = min(self["last"], self["rounds"])
             end = "at the end" if last == 1 else f"over the last {last}"
@@ -30,6 +31,12 @@ class Summary(dict[str, Any]):
             lines.append(
                 f"A round takes {_points(self['round_forgetting'])} of accuracy from a class, gains not "
                 f"counted; a class ends {end} its best."
+            )
+        if "sent_forgetting" in known:
+            lines.append(
+                "That is the mean of the global models; the newest one, which clients receive, has accuracy "
+                f"{self['sent_accuracy']:.1%}, and a round takes {_points(self['sent_forgetting'])} from a "
+                "class of it."
             )
         if "lost_locally" in known:
             lines.append(
@@ -84,6 +91,7 @@ def summarize(run: RunRecords) -> Summary:
     best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
     return Summary(
         name=run.label,
+        trouble=_trouble(run),
         rounds=int(run.metrics[-1]["round"]),
         last=run.last,
         accuracy=forgetting.mean_at_end(curve, run.rounds, run.last),
@@ -92,6 +100,8 @@ def summarize(run: RunRecords) -> Summary:
         area_under_curve=forgetting.area_under_curve(curve, run.rounds),
         round_forgetting=forgetting.mean_over_rounds(run.forgetting("round"), run.rounds),
         fedntd=forgetting.mean_at_end(run.forgetting("fedntd"), run.rounds, run.last),
+        sent_accuracy=_sent_accuracy(run),
+        sent_forgetting=run.sent_forgetting,
         lost_locally=forgetting.known_mean([one.local for one in lost]),
         lost_in_merge=forgetting.known_mean([one.merge for one in lost]),
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
@@ -100,6 +110,19 @@ def summarize(run: RunRecords) -> Summary:
         lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),
         class_names=run.names(history.shape[1]),
     )
+
+
+def _sent_accuracy(run: RunRecords) -> float:
+    rounds, values = run.series(f"sent.{run.part}.accuracy")
+    return forgetting.mean_at_end(values, rounds, run.last)
+
+
+def _trouble(run: RunRecords) -> str:
+    """What makes all other numbers of a run worth little, as a sentence; empty if nothing does."""
+    if why := divergence(run):
+        return f"The run diverged: {why}."
+    words = warning(run)
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
 
 
 def _points(share: float) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.metrics import forgetting
+from eunoe.records.divergence import divergence
 from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import mean_std
 from eunoe.records.summary import Summary, summarize
@@ -16,6 +17,7 @@ SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (
     ("accuracy", "accuracy at the end", "%"),
     ("round_forgetting", "lost per round and class", "points"),
+    ("sent_forgetting", "lost by the model that clients receive", "points"),
     ("lost_locally", "lost by local training (L)", "points"),
     ("lost_in_merge", "lost in the merge (G)", "points"),
 )
@@ -31,6 +33,8 @@ def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
     if len(each) > 1:
         # Each seed has its own best round and its own classes.
         mean["best_round"], mean["lost_per_class"] = 0, []
+        diverged = sum(bool(divergence(run)) for run in seeds)
+        mean["trouble"] = f"{diverged} of {len(seeds)} seeds diverged." if diverged else ""
     return mean
 
 
@@ -55,13 +59,18 @@ def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
 
 
 def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
-    """Which run forgets least and which is most accurate, in one sentence."""
+    """Which run forgets least and which is most accurate, in one sentence; diverged runs do not count."""
     if len(groups) < 2:
         return ""
-    aggregate = {label: over_seeds(seeds) for label, seeds in groups.items()}
+    aggregate = {
+        label: over_seeds(seeds)
+        for label, seeds in groups.items()
+        if not any(divergence(run) for run in seeds)
+    }
     praise: dict[str, list[str]] = {}
     for name, words, unit, best in (
         ("round_forgetting", "forgets least per round", "points", min),
+        ("sent_forgetting", "forgets least per round in the model that clients receive", "points", min),
         ("client_forgetting", "loses least on other clients' data", "points", min),
         ("accuracy", "ends most accurate", "%", max),
     ):
@@ -71,9 +80,10 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
             first = best(known, key=lambda label: known[label])
             others = ", ".join(f"{label} {100 * known[label]:.1f}" for label in known if label != first)
             praise.setdefault(first, []).append(f"{words}: {100 * known[first]:.1f} {unit} ({others})")
+    dead = [label for label in groups if label not in aggregate]
     sentences = [
         f"<strong>{escape(label)}</strong> {escape('; '.join(words))}." for label, words in praise.items()
-    ]
+    ] + [f"<strong>{escape(label)}</strong> diverged." for label in dead]
     return f'<p class="finding">{" ".join(sentences)}</p>' if sentences else ""
 
 

@@ -90,7 +90,9 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         has_batch_norm=model.has_batch_norm,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
-    return Simulation(federation, model, loss, method, config.augment, context, config.evaluation.chunk)
+    return Simulation(
+        federation, model, loss, method, config.augment, context, config.evaluation.chunk, config.averaging
+    )
 
 
 def load_data(named: Named) -> DataSet:

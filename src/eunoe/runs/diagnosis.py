@@ -2,17 +2,18 @@
 
 The rules, in order; each rests on what was measured, not on what the configuration promises:
 
-1. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure.
-2. L is at least half of the merge loss G, and the clients' class mixes differ (mean distance from the
-   whole of 0.2 or more): local training erases classes that a client lacks. The WSM and TCE papers find
-   that a softmax over a client's own classes prevents this, most of all where few clients take part: wsm,
-   then FedNTD and FedProx. Where 15% or more take part, SCAFFOLD comes first: its corrections stay fresh
-   then, and in our benchmark it lowered forgetting without costing accuracy, which wsm sometimes does.
-3. G is more than twice L: what some client knows is lost when the models are averaged. The Flashback
-   paper finds that distilling the clients' models into the average keeps it: flashback if there are
-   labeled public data, otherwise feddf.
-4. Something is forgotten and the class mixes are alike: no remedy for labels is promised. Fewer local
-   steps, then SCAFFOLD, which corrects the drift whatever its cause.
+1. The run diverged or never rose above chance (records/divergence.py): what it forgot means nothing. After
+   a divergence a smaller learning rate comes first, then clipping.
+2. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure. Where
+   models are averaged, the round forgetting of the model that clients receive counts: a mean has little.
+3. The clients' class mixes are alike (mean distance from the whole under 0.2): no remedy for labels is
+   promised. Fewer local steps, averaging, then SCAFFOLD, which corrects the drift whatever its cause.
+4. The class mixes differ: local training erases classes that a client lacks. The WSM and TCE papers find
+   that a softmax over a client's own classes prevents this: wsm comes first, then the mean of the global
+   models, which costs clients nothing. Then, if the merge loss G is more than twice L, what some client knows
+   is lost when the models are averaged, and the Flashback paper finds that distilling the clients' models
+   into the average keeps it: flashback, feddf. Otherwise FedNTD, FedProx and, where 15% or more of the
+   clients take part so that its corrections stay fresh, SCAFFOLD.
 
 Where there is no local_per_class probe, the accuracy that a client's training costs on other clients' data
 stands in for L if it is 5 points or more: gains are netted in it, so no less is lost. G is not judged then.
@@ -23,6 +24,7 @@ proposed as well: the WSM paper's ablations show forgetting grow with both.
 Changes that Eunoe would refuse with the run's configuration are not proposed.
 """
 
+import json
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,10 +33,11 @@ from typing import Any
 import numpy as np
 
 from eunoe.config.schema import make_config
-from eunoe.config.settings import apply_settings
+from eunoe.config.settings import apply_settings, parse_value
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
+from eunoe.records.divergence import divergence, warning
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import summarize
 from eunoe.runs.assembly import assemble
@@ -58,10 +61,24 @@ class Remedy:
         settings = [f"--set {shlex.quote(setting)}" for setting in (*self.settings, *named)]
         return " ".join(["eunoe run", shlex.quote(config), *settings])
 
+    def change(self) -> str:
+        """The change of a federation's own config, which its next run is started with."""
+        parts = [setting.partition("=") for setting in self.settings]
+        changes = [f"{path} = {json.dumps(parse_value(text))}" for path, _, text in parts]
+        return f"in config.toml of the app: {', '.join(changes)}"
+
     def is_new_to(self, config: Mapping[str, Any]) -> bool:
-        """Whether it names a loss or a method that the run did not have, or names none."""
+        """Whether it names a loss or a method that the run did not have, or averaging, or none of them."""
+        if config.get("averaging") and any(setting.startswith("averaging.") for setting in self.settings):
+            return False
         named = [setting.split(".name=") for setting in self.settings if ".name=" in setting]
         return not named or any(config[section]["name"] != name for section, name in named)
+
+
+SCAFFOLD = Remedy("correct each client's drift by what it did before", ("method.name=scaffold",))
+AVERAGING = Remedy(
+    "evaluate the mean of the global models; it costs clients nothing", ("averaging.decay=0.9",)
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -100,7 +117,11 @@ def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarize(run), run.config
     clients = _label_mixes(run)
     local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
+    if not np.isnan(found["sent_forgetting"]):
+        per_round = found["sent_forgetting"]
     facts = [*found.sentences(), *_setting(run, clients)]
+    if troubled := _troubled(run, facts):
+        return troubled
     if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
         local = found["client_forgetting"]
     if np.isnan(per_round) or np.isnan(local):
@@ -113,21 +134,50 @@ def _diagnose(run: RunRecords) -> Diagnosis:
             "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
             "a loss that re-weights classes is not expected to help."
         )
-        return Diagnosis("not labels", (*facts, words), (*_shorter(run), _scaffold()))
+        return Diagnosis("not labels", (*facts, words), (*_shorter(run), AVERAGING, SCAFFOLD))
+    first, *others = _losses(config, clients)
     if merge > 2 * local:
         words = (
-            "Most is lost in the merge: single clients still know what the average no longer does. "
-            "Distil the clients' models into the average."
+            f"Most is lost in the merge, gains not counted: {_points(merge)}, against {_points(local)} in "
+            "local training. Single clients still know what the average no longer does."
         )
-        return Diagnosis("merge", (*facts, words), (*_distillation(config), *_more(run)))
-    unlearns = (
-        f"has {clients.classes_mean:.1f} classes on average and unlearns the others"
+        remedies = (first, AVERAGING, *_distillation(config), *_more(run))
+        return Diagnosis("merge", (*facts, words), remedies)
+    remedies = (first, AVERAGING, *others, *_fresh_controls(run), *_more(run), *_shorter(run))
+    return Diagnosis("local", (*facts, _cause(local, merge, clients)), remedies)
+
+
+def _troubled(run: RunRecords, facts: Sequence[str]) -> Diagnosis | None:
+    """What is said of a run whose forgetting means nothing; None for all others."""
+    if divergence(run):
+        lr = run.checked_config.training.lr
+        words = "What a diverged model forgets means nothing: let it converge first."
+        remedies = (
+            Remedy("smaller steps are the first thing to try", (f"training.lr={lr / 5:.3g}",)),
+            Remedy("a bound on the gradient stops single steps that explode", ("training.clip=10",)),
+        )
+        return Diagnosis("diverged", (*facts, words), remedies)
+    if warning(run):
+        words = "What was never learned cannot be forgotten: train longer, or at another learning rate."
+        return Diagnosis("untrained", (*facts, words), ())
+    return None
+
+
+def _cause(local: float, merge: float, clients: PartitionNumbers | None) -> str:
+    """Where it is lost, by both numbers, and why."""
+    why = (
+        f"a client has {clients.classes_mean:.1f} classes on average and unlearns the others"
         if clients
-        else "unlearns what the model it received knew"
+        else "a client unlearns what the model it received knew"
     )
-    words = f"Local training is where it is lost: a client {unlearns}."
-    remedies = (*_fresh_controls(run), *_losses(config, clients), *_more(run), *_shorter(run))
-    return Diagnosis("local", (*facts, words), remedies)
+    if np.isnan(merge):
+        return f"Local training loses {_points(local)}: {why}."
+    if local >= merge:
+        return f"Local training loses {_points(local)}, more than the merge ({_points(merge)}): {why}."
+    return (
+        f"The merge loses {_points(merge)}, more than local training ({_points(local)}), but not twice as "
+        f"much. Both begin in local training: {why}, and the average does not bring all of it back."
+    )
 
 
 def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
@@ -170,12 +220,15 @@ def _distillation(config: Mapping[str, Any]) -> list[Remedy]:
     public = config.get("public", {})
     there = public.get("share") or public.get("count") or public.get("groups") or public.get("data")
     share = () if there else ("public.share=0.05",)
+    cost = "" if there else "; 5% of the clients' samples, with their labels, must be at the server instead"
     return [
         Remedy(
-            "distil the clients and the last model into the average, by what each has seen",
+            f"distil the clients and the last model into the average, by what each has seen{cost}",
             ("method.name=flashback", *share),
         ),
-        Remedy("distil the mean of the clients' outputs into the average", ("method.name=feddf", *share)),
+        Remedy(
+            f"distil the mean of the clients' outputs into the average{cost}", ("method.name=feddf", *share)
+        ),
     ]
 
 
@@ -186,7 +239,7 @@ def _participation(run: RunRecords) -> float:
 
 def _fresh_controls(run: RunRecords) -> list[Remedy]:
     steady = not run.config["training"].get("momentum")
-    return [_scaffold()] if steady and _participation(run) >= FRESH else []
+    return [SCAFFOLD] if steady and _participation(run) >= FRESH else []
 
 
 def _more(run: RunRecords) -> list[Remedy]:
@@ -204,5 +257,5 @@ def _shorter(run: RunRecords) -> list[Remedy]:
     return []
 
 
-def _scaffold() -> Remedy:
-    return Remedy("correct each client's drift by what it did before", ("method.name=scaffold",))
+def _points(share: float) -> str:
+    return f"{100 * share:.1f} points"

@@ -112,6 +112,7 @@ class RunFolder:
     def checkpoint(self, run_state: RunState, states: ClientStates) -> None:
         """Save the run state, then remove files that are no longer needed."""
         groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
+        groups["average"] = run_state.average
         if run_state.best is not None:
             # A copy, since the last model is often the best one and safetensors refuses shared tensors.
             groups["best"] = run_state.best.copy().vectors()
@@ -205,7 +206,7 @@ def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple
         if mine != theirs:
             raise InputError(f"the model of {folder} has {theirs} parameters and the one passed has {mine}")
         run_state.weights = Weights.from_vectors(saved)
-        run_state.server = _grouped(vectors, "server")
+        run_state.server, run_state.average = _grouped(vectors, "server"), _grouped(vectors, "average")
         run_state.best = Weights.from_vectors(best) if best else None
         for name in ("round", "best_accuracy", "seconds"):
             setattr(run_state, name, facts[name])

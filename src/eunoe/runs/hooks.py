@@ -31,9 +31,12 @@ def standard_hooks(
     metrics = RoundMetrics(
         round_metrics(config.metrics), federation, seed, validation=chosen.validation, test=chosen.test
     )
+    # A mean forgets little by construction, so the model that clients receive is measured beside it.
+    sent = [] if config.averaging is None else [EvaluateSent(simulation, config, engine, run_state)]
     prober = Prober(federation, seed, config.probes, config.rounds)
     return [
         Evaluate(config, engine, run_state, metrics),
+        *sent,
         Stop(config, folder),
         EvaluateLast(simulation, config, engine),
         Probing(engine, run_state, prober),
@@ -62,6 +65,32 @@ class Evaluate(Hook):
         accuracy = measured["validation"]["accuracy"] if "validation" in measured else -1.0
         if accuracy > self.run_state.best_accuracy:
             self.run_state.best, self.run_state.best_accuracy = done.model, accuracy
+
+
+class EvaluateSent(Hook):
+    """Evaluates the model that clients receive, in the rounds in which the evaluated one is another."""
+
+    def __init__(self, simulation: Simulation, config: Config, engine: Engine, run_state: RunState) -> None:
+        self.config, self.engine, self.run_state, chosen = config, engine, run_state, config.evaluation
+        self.metrics = RoundMetrics(
+            round_metrics(),
+            simulation.federation,
+            simulation.context.seed,
+            validation=chosen.validation,
+            test=chosen.test,
+        )
+        # Under names of their own, since the evaluated model's metrics are in the same checkpoint.
+        self.remembered = {f"sent {name}": metric for name, metric in self.metrics.metrics.items()}
+        restore(self.remembered, run_state)
+
+    def after_round(self, done: Round) -> None:
+        if not evaluated(done.number, self.config):
+            return
+        with done.timed("evaluate"):
+            weights = self.run_state.weights
+            elsewhere = self.engine.measured_elsewhere(weights)
+            done.record["sent"] = self.metrics(self.engine, done.number, weights, elsewhere)
+        remember(self.remembered, self.run_state)
 
 
 class Stop(Hook):
@@ -112,7 +141,8 @@ class Probing(Hook):
     def after_round(self, done: Round) -> None:
         if self.seen:
             with done.timed("probe"):
-                done.probes += self.prober.measure(self.engine, self.seen, done.model)
+                # What a round does to a model is not seen in the mean of several rounds.
+                done.probes += self.prober.measure(self.engine, self.seen, done.merged)
             remember(self.prober.metrics, self.run_state)
         # Frees the models before the next round.
         self.seen = None

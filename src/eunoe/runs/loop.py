@@ -15,8 +15,9 @@ from eunoe.engines.base import Engine
 from eunoe.errors import Diverged, RunFailed
 from eunoe.methods.base import Merged
 from eunoe.methods.context import RoundContext
-from eunoe.runs.state import RunState
+from eunoe.runs.state import RunState, evaluated_model
 from eunoe.server.aggregate import Aggregate
+from eunoe.server.averaging import updated
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
@@ -32,6 +33,8 @@ class Round:
     number: int
     # The model that is evaluated, which need not be the one broadcast to clients.
     model: Weights
+    # The model that the method reports after this round alone: the same unless models are averaged.
+    merged: Weights
     record: Record
     probes: list[Record] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "probe": 0.0})
@@ -120,7 +123,10 @@ def one_round(
         **({"server": merged.record} if merged.record else {}),
         **({"warnings": list(merged.warnings)} if merged.warnings else {}),
     }
-    done = Round(round, method.reported(run_state.server, run_state.weights), record)
+    reported = method.reported(run_state.server, run_state.weights)
+    if simulation.averaging is not None:
+        run_state.average = updated(simulation.averaging, run_state.average, reported)
+    done = Round(round, evaluated_model(simulation, run_state), reported, record)
     done.seconds["train"] = time.monotonic() - clock
     return done
 

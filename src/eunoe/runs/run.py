@@ -20,9 +20,11 @@ from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
-from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
+from eunoe.errors import EunoeError, InputError, Outcome, RunFailed, outcome_of
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
+from eunoe.records.divergence import divergence
+from eunoe.records.divergence import warning as never_rose
 from eunoe.records.reader import read_run, read_run_config, read_status
 from eunoe.runs.assembly import UserObjects, assemble, check_targets, resolved, with_cohort
 from eunoe.runs.environment import environment
@@ -31,7 +33,7 @@ from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
 from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place
-from eunoe.runs.state import start_state
+from eunoe.runs.state import evaluated_model, start_state
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.system.signals import interruptible
@@ -116,7 +118,7 @@ class Run:
             if run_state.best is None:
                 raise InputError(f"{self.folder} has no best model: nothing was evaluated on validation data")
             return run_state.best
-        return simulation.method.reported(run_state.server, run_state.weights)
+        return evaluated_model(simulation, run_state)
 
     def model(self, which: str = "last") -> nn.Module:
         """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode."""
@@ -218,6 +220,17 @@ def resume(
         return execute(new, objects, simulation, folder, follow)
 
 
+def judge(folder: Path, reason: str) -> tuple[Outcome, str]:
+    """How a run ended whose last round is done: finished, or diverged if its model is worth nothing."""
+    records = read_run(folder, begun=False)
+    if why := divergence(records):
+        logger.warning("the run diverged: %s; a smaller training.lr may help", why)
+        return "diverged", f"{reason}, but {why}"
+    if why := never_rose(records):
+        logger.warning("%s", why)
+    return "finished", reason
+
+
 def execute(
     config: Config,
     objects: UserObjects,
@@ -270,7 +283,9 @@ def execute(
                 with suppress(RunFailed):  # The disk may be full; the original error says so.
                     folder.write_status(outcome_of(type(error)), reason, run_state.seconds)
                 raise
-            folder.write_status("finished", reason, run_state.seconds)
+            ended = judge(path, reason)
+            folder.write_status(*ended, run_state.seconds)
+            tracking.outcome = ended[0]
     finally:
         torch.set_num_threads(threads)
     return Run(path, **vars(objects))

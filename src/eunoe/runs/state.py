@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.server.averaging import averaged
 from eunoe.training.simulation import Simulation
 
 
@@ -14,6 +15,8 @@ class RunState:
     weights: Weights
     server: Vectors
     round: int = 0
+    # What the mean of the global models is computed from, if it is.
+    average: Vectors = field(default_factory=dict)
     best: Weights | None = None
     best_accuracy: float = -1.0
     # The state of each metric, by name: tensors and JSON values.
@@ -26,3 +29,9 @@ def start_state(simulation: Simulation) -> RunState:
     weights = simulation.model.weights.copy().to("cpu")
     server = simulation.method.start(weights, simulation.context)
     return RunState(weights, {**server, **simulation.context.server_optimizer.start(weights.parameters)})
+
+
+def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
+    """The model that is evaluated and exported: the one that the method reports, or the mean of those."""
+    reported = simulation.method.reported(run_state.server, run_state.weights)
+    return averaged(simulation.averaging, run_state.average, reported)

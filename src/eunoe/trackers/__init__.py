@@ -13,7 +13,7 @@ from typing import Any
 
 from eunoe.config import registry
 from eunoe.config.schema import Named
-from eunoe.errors import InputError, outcome_of
+from eunoe.errors import InputError, Outcome, outcome_of
 from eunoe.records.reader import read_run, read_run_config
 from eunoe.system.files import write_text
 from eunoe.trackers.base import TrackedRun as TrackedRun
@@ -64,6 +64,8 @@ class Tracking:
     def __init__(self, trackers: Sequence[tuple[str, Tracker]], folder: Path, title: str) -> None:
         self._trackers, self._folder, self._title = list(trackers), folder, title
         self._round = 0
+        # How the run ended, unless an exception ends it.
+        self.outcome: Outcome = "finished"
 
     def __enter__(self) -> "Tracking":
         return self
@@ -73,7 +75,8 @@ class Tracking:
             for name, png in self._figures().items():
                 self._send(lambda tracker, name=name, png=png: tracker.figure(self._round, name, png))  # type: ignore[misc]
         if self._round:
-            self._send(lambda tracker: tracker.close(outcome_of(kind)))
+            outcome = self.outcome if kind is None else outcome_of(kind)
+            self._send(lambda tracker: tracker.close(outcome))
 
     def send(self, record: Mapping[str, Any]) -> None:
         """Send the record of a round."""

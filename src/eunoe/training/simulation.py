@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from eunoe.config.averaging_options import Averaging
 from eunoe.config.data_options import Augment
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
@@ -25,6 +26,7 @@ class Simulation:
     augment: Augment
     context: RoundContext
     evaluation_chunk: int = 500
+    averaging: Averaging | None = None
 
     def augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """A training batch with its random changes; crops have black borders, as is usual."""

@@ -1,0 +1,67 @@
+"""Averaging of global models: what is evaluated is their mean, what clients receive is the newest.
+
+Iterate averaging goes back to Polyak and Juditsky (1992, "Acceleration of Stochastic Approximation by
+Averaging"). Of the models w_1, w_2, ... that a method reports after each round:
+
+    decay d:   m_t = d m_(t-1) + (1 - d) w_t,  m_0 = 0 ;  evaluated: m_t / (1 - d^t)
+    last n:    evaluated: the mean of the last n models, of all while there are fewer
+
+    d   averaging.decay
+    n   averaging.last
+
+With M_t = m_t / (1 - d^t) the first is M_t = M_(t-1) + a (w_t - M_(t-1)) with a = (1 - d) / (1 - d^t), which
+is what is computed, in float64. Where a is 1 the mean is the newest model, bit for bit. Float buffers, such
+as normalization statistics, are averaged alike; integer buffers are the newest.
+
+The state is named vectors: for a decay one model in float64, for the last n models all of them, in their own
+type. Each checkpoint has it too.
+"""
+
+import torch
+from torch import Tensor
+
+from eunoe.config.averaging_options import Averaging
+from eunoe.core.flat_model import Vectors, Weights
+
+_AVERAGED = ("parameters", "float_buffers")
+
+
+def updated(averaging: Averaging, state: Vectors, newest: Weights) -> Vectors:
+    """The state after one more global model; it is empty before the first."""
+    own = newest.vectors()
+    if averaging.last is not None:
+        kept = averaging.last - 1
+        rows = {name: own[name][None] for name in _AVERAGED}
+        if not state or not kept:
+            return {name: row.clone() for name, row in rows.items()}
+        return {name: torch.cat([state[name][-kept:], row]) for name, row in rows.items()}
+    models = int(state["models"]) + 1 if state else 1
+    return {
+        **{name: _toward(state.get(name), own[name], averaging.share(models)) for name in _AVERAGED},
+        "models": torch.tensor(models),
+    }
+
+
+def averaged(averaging: Averaging | None, state: Vectors, newest: Weights) -> Weights:
+    """The model to evaluate: the mean, or the newest where nothing is averaged."""
+    if averaging is None or not state:
+        return newest
+    own = newest.vectors()
+    means = {
+        name: (state[name] if averaging.last is None else _mean(state[name])).to(own[name].dtype)
+        for name in _AVERAGED
+    }
+    return Weights(**means, int_buffers=newest.int_buffers)
+
+
+def _toward(mean: Tensor | None, newest: Tensor, share: float) -> Tensor:
+    new = newest.double()
+    return new.clone() if mean is None or share == 1.0 else mean + share * (new - mean)
+
+
+def _mean(rows: Tensor) -> Tensor:
+    """The mean of rows in float64, added one after the other so that no copy of them all is made."""
+    total = rows[0].double()
+    for row in rows[1:]:
+        total = total + row
+    return total / len(rows)

@@ -1,0 +1,98 @@
+"""When a run has diverged: the rule by hand, and where it shows."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from eunoe.config.schema import make_config
+from eunoe.records.comparison import MAIN, Comparison
+from eunoe.records.divergence import at_chance, divergence, never_learned, why_diverged
+from eunoe.records.reader import RunRecords
+from eunoe.records.summary import summarize
+from eunoe.report.findings import comparison
+
+# Ten classes: chance is .1, up to .12 counts as chance, clearly above is .19, and a loss explodes at 23.03.
+FINE = [1.0] * 20
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "why"),
+    [
+        ([0.5, 0.6, 0.7], [1.0, 0.9, 0.8], ""),
+        # The loss exploded, the accuracy is at chance: over the last three rounds, not over the last two.
+        ([0.5, 0.6, 0.1, 0.1, 0.1], [1.0, 1.0, 4e26, 4e26, 4e26], "its loss ended at 4e+26"),
+        ([0.5, 0.6, 0.6, 0.1, 0.1], [1.0, 1.0, 1.0, 4e26, 4e26], ""),
+        # Below half of the best (.6) is dead too; a large loss alone is not.
+        ([0.6, 0.29, 0.29, 0.29], [1.0, 24.0, 24.0, 24.0], "its loss ended at 24"),
+        ([0.6, 0.31, 0.31, 0.31], [1.0, 24.0, 24.0, 24.0], ""),
+        ([0.6, 0.29, 0.29, 0.29], [1.0, 23.0, 23.0, 23.0], ""),
+        ([0.6, 0.6, 0.6], [math.inf] * 3, "its loss is no longer finite"),
+        ([0.1], [1e9], "its loss ended at 1e+09"),
+        # A loss that was not measured says nothing.
+        ([0.1, 0.1, 0.1], [math.nan] * 3, ""),
+        # Ten rounds at chance after a round clearly above it; not nine, and not after a round just above.
+        ([0.19] + [0.12] * 10, FINE[:11], "its accuracy fell from 19.0% to chance"),
+        ([0.18] + [0.12] * 10, FINE[:11], ""),
+        ([0.7] * 3 + [0.1] * 9, FINE[:12], ""),
+        ([0.7] * 3 + [0.1] * 9 + [0.13], FINE[:13], ""),
+        ([], [], ""),
+    ],
+)
+def test_the_rule_with_ten_classes(accuracy: list[float], loss: list[float], why: str) -> None:
+    found = why_diverged(accuracy, loss, 10)
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+def test_chance_and_clearly_above_with_other_numbers_of_classes() -> None:
+    assert at_chance(0.52, 2)
+    assert not at_chance(0.53, 2)
+    assert at_chance(0.012, 100)
+    assert not at_chance(0.013, 100)
+    # With 100 classes .03 is clearly above chance, with two .55.
+    assert why_diverged([0.03] + [0.01] * 10, FINE[:11], 100)
+    assert why_diverged([0.55] + [0.5] * 10, FINE[:11], 2)
+    assert not why_diverged([0.54] + [0.5] * 10, FINE[:11], 2)
+    assert not why_diverged([1.0] + [1.0] * 10, [1e9] * 11, 1)
+
+
+def test_a_run_that_was_never_above_chance_did_not_diverge() -> None:
+    assert never_learned([0.1] * 10, 10)
+    assert not never_learned([0.1] * 9, 10)
+    assert not never_learned([0.1] * 9 + [0.13], 10)
+    assert not why_diverged([0.1] * 30, [2.3] * 30, 10)
+
+
+def made_up(label: str, accuracy: float, loss: float | None, forgetting: float) -> RunRecords:
+    lines = [
+        {
+            "round": round,
+            "test": {"accuracy": accuracy, "loss": loss, "per_class": [accuracy] * 10},
+            "forgetting": {"round": forgetting, "fedntd": 0.0},
+        }
+        for round in (1, 2, 3, 4)
+    ]
+    return RunRecords(label, lines, config=make_config({"name": label}).model_dump(mode="json"))
+
+
+def test_a_dead_model_is_never_said_to_forget_least() -> None:
+    good, better = made_up("good", 0.6, 1.0, 0.1), made_up("better", 0.7, 1.0, 0.05)
+    # In a file a loss that is not finite is null.
+    dead = made_up("dead", 0.1, None, 0.0)
+    assert divergence(dead) == "its loss is no longer finite"
+    said = comparison({"good": [good], "better": [better], "dead": [dead]})
+    assert "better</strong> forgets least per round: 5.0 points (good 10.0)" in said
+    assert "<strong>dead</strong> diverged." in said
+    assert Comparison([good, dead]).table(MAIN).rows == [
+        ["good", "1", "0.600", "0.1000"],
+        ["dead", "1", "NC", "NC"],
+    ]
+    assert summarize(dead).sentences()[0] == "The run diverged: its loss is no longer finite."
+    assert "diverged" not in " ".join(summarize(good).sentences())
+
+
+def test_the_status_has_the_last_word() -> None:
+    run = made_up("run", 0.6, 1.0, 0.1)
+    ended = replace(run, status={"state": "diverged", "round": 4, "reason": "not finite"})
+    assert (divergence(run), divergence(ended)) == ("", "not finite")
