@@ -71,9 +71,9 @@ def test_a_run_that_never_learned_is_finished_with_a_warning(caplog: pytest.LogC
     assert "its accuracy never rose above chance" in caplog.text
 
 
-def test_trackers_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trackers_get_the_outcome(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Tracking, "_figures", lambda tracking: {})
-    monkeypatch.setattr(Noted, "told", [])
+    monkeypatch.setattr(Noted, "calls", [])
     method = {"name": "tests.runs.test_divergence:Dies", "surely": 1e10}
     run(SMALL, method=method, track=["tests.trackers.noted:Noted"])
-    assert Noted.told[-1] == ("close", "diverged")
+    assert Noted.calls[-1] == ("close", "diverged")
