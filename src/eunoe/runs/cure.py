@@ -98,10 +98,13 @@ def cure(
     halving = Halving(place / "search", search_seeds, rungs_of(config.rounds), jobs, journal, clock, watching)
     if "winner" not in journal.notes:
         halving.run(trials)
-        journal.note(winner=halving.best(trials)[0].number)
+        best, reached = halving.best(trials)
+        journal.note(winner=best.number, reached=reached)
     winner = chosen[journal.notes["winner"]]
     tried = trials_of(journal, halving.rungs)
     facts = diagnosis.diagnose(records).sentences[:2]
+    if journal.notes["reached"] < config.rounds:
+        facts = (*facts, f"The budget ended the search after round {journal.notes['reached']}.")
     if winner is chosen[0]:
         sentence = nothing_found(tried, winner.label, len(search_seeds))
         return Cure(None, (*facts, sentence), None, None, None, tried, None, (), place)

@@ -20,6 +20,8 @@ from eunoe.runs.halving import rungs_of
 LEAST = 4
 # Candidates that are worth more than a further seed.
 SOME = 8
+# Longer than by the measured speed: a search that is cut short has judged by few rounds.
+SLACK = 1.3
 
 
 @dataclass(frozen=True)
@@ -74,17 +76,17 @@ def make_plan(
             seconds += math.ceil(len(left) * seeds / jobs) * speed.of(rung - before, mean)
             # The dearer ones may be the better ones.
             left, before = left[len(left) // 2 :], rung
-        return seconds
+        return SLACK * seconds
 
     if len(costs) < 2:
         raise InputError("no remedy fits this run: what could be tried is refused in its setting")
     least = min(LEAST, len(costs))
-    confirm = math.ceil(2 * fresh / jobs) * speed.of(rounds, 1.1)
+    confirm = SLACK * math.ceil(2 * fresh / jobs) * speed.of(rounds)
     needed = confirm + search(least, 1)
     if needed > budget:
         raise InputError(
             f"a budget of {written(budget)} cannot hold {fresh} runs each of baseline and cure and a search: "
-            f"give --budget {written(1.1 * needed)}"
+            f"give --budget {written(needed)}"
         )
     seconds = max(min(budget / 2, budget - confirm), search(least, 1))
     count = len(costs)

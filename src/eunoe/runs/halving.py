@@ -18,7 +18,7 @@ from eunoe.config.merging import merge
 from eunoe.config.schema import Config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.metrics.forgetting import known_mean, mean_at_end
+from eunoe.metrics.forgetting import known_mean, mean_at_end, mean_over_rounds
 from eunoe.records.reader import RunRecords, read_run, read_status
 from eunoe.runs.budget import Clock, TimeUp
 from eunoe.runs.journal import Journal, Result
@@ -130,7 +130,7 @@ def result(runs: Sequence[RunRecords], rounds: int) -> Result:
     """What the runs of a trial reached by a round, whether or not they went on since."""
     return Result(
         float(np.mean([accuracy_at(run, rounds) for run in runs])),
-        float(known_mean([_until(run, "forgetting.round", rounds)[1].mean() for run in runs])),
+        known_mean([mean_over_rounds(*reversed(_until(run, "forgetting.round", rounds))) for run in runs]),
         float(np.mean([run.status.get("seconds", math.nan) for run in runs])),
     )
 
