@@ -6,10 +6,12 @@ from typing import Any
 
 import pytest
 
+from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.runs import remedies
+from eunoe.runs.assembly import build_federation
 from eunoe.runs.cure import cure
 from eunoe.runs.halving import Halving, Watching
 from eunoe.runs.remedies import BASELINE, Treatment
@@ -18,7 +20,14 @@ from eunoe.runs.sweep import Planned
 from tests.runs.small_runs import NAMED, everything
 
 # It barely learns, so larger steps are a clear cure and smaller ones are none.
-SLOW: dict[str, Any] = {**NAMED, "training": {"epochs": 1, "lr": 0.0005}, "stop": {"hours": 5.0}}
+SLOW: dict[str, Any] = {
+    **NAMED,
+    "participation": 4,
+    "partition": {"name": "iid", "clients": 8},
+    "model": "logistic",
+    "training": {"epochs": 1, "lr": 0.0005},
+    "stop": {"hours": 5.0},
+}
 LARGER = Treatment("larger steps", lr=600.0)
 SMALLER = Treatment("smaller steps", lr=0.1)
 SAME = Treatment("a trace of fedprox", {"method": {"name": "fedprox", "mu": 1e-12}})
@@ -125,10 +134,7 @@ def test_a_federation_in_memory_is_handed_over_to_every_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, LARGER)
-    from eunoe.config.schema import make_config
-    from eunoe.runs.assembly import build_federation
-
-    federation: Federation = build_federation(make_config(NAMED))
+    federation: Federation = build_federation(make_config(SLOW))
     values = {**SLOW, "rounds": 2}
     del values["partition"]
     done = run(values, federation=federation, out=tmp_path / "run")

@@ -18,7 +18,7 @@ def test_the_plan_grows_with_the_budget() -> None:
         assert make_plan(costs, 4, SECOND, budget, 5, 1) == CurePlan(count, seeds, budget / 2)
     # Eight candidates are 16 seconds a seed, and the search gets what the runs on fresh seeds leave.
     assert make_plan(costs, 4, SECOND, SLACK * (40 + 32), 5, 1) == CurePlan(8, 2, pytest.approx(SLACK * 32))
-    few = make_plan(costs, 4, SECOND, SLACK * (40 + 10), 5, 1)
+    few = make_plan(costs, 4, SECOND, SLACK * (40 + 12), 5, 1)
     assert (few.candidates, few.seeds) == (5, 1)
 
 

@@ -23,6 +23,7 @@ def cure(
     zero, the run is to stay as it is. The same command goes on with what was cut off.
     """
     from eunoe.cli.tables import show
+    from eunoe.records.statistics import mean_std
     from eunoe.runs.cure import cure as find
     from eunoe.runs.halving import Watching
     from eunoe.runs.progress import StageBars
@@ -39,7 +40,7 @@ def cure(
     show(
         ["tried", "rounds", "validation", "forgetting"],
         [
-            [one.label, str(one.rounds), f"{one.accuracy:.3f}", f"{one.forgetting:.4f}"]
+            [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]
             for one in found.search
         ],
         title="The search, on its own seeds",

@@ -37,6 +37,7 @@ def tune(
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
+    from eunoe.records.statistics import mean_std
     from eunoe.runs import tuning
     from eunoe.runs.budget import read_budget
     from eunoe.runs.halving import Watching
@@ -63,7 +64,7 @@ def tune(
             watching=Watching(bars.stage, bars.count),
         )
     rows = [
-        [one.label, str(one.rounds), f"{one.accuracy:.3f}", f"{one.forgetting:.4f}"]
+        [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]
         for one in tuned.trials[:10]
     ]
     show(["trial", "rounds", "validation accuracy", "forgetting"], rows)
