@@ -27,6 +27,7 @@ SLOW: dict[str, Any] = {
     "model": "logistic",
     "training": {"epochs": 1, "lr": 0.0005},
     "stop": {"hours": 5.0},
+    "checkpoint_seconds": 60,
 }
 LARGER = Treatment("larger steps", lr=600.0)
 SMALLER = Treatment("smaller steps", lr=0.1)
