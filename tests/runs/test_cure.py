@@ -12,7 +12,7 @@ from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.runs import remedies
 from eunoe.runs.assembly import build_federation
-from eunoe.runs.cure import cure
+from eunoe.runs.cure import cure, find_cure
 from eunoe.runs.halving import Halving, Watching
 from eunoe.runs.remedies import BASELINE, Treatment
 from eunoe.runs.run import Run, run
@@ -125,7 +125,7 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(
 
     whole = cure(slow, budget="1h", jobs=1, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        cure(slow, budget="1h", jobs=1, out=tmp_path / "cut", watching=Watching(on_round=die))
+        find_cure(slow, "1h", 5, 1, tmp_path / "cut", Watching(on_round=die))
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cut")
     assert again.validation == whole.validation
     assert again.test == whole.test

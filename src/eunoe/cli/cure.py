@@ -25,18 +25,8 @@ def cure(
     from eunoe.cli.tables import show
     from eunoe.records.statistics import mean_std
     from eunoe.runs.cure import cure as find
-    from eunoe.runs.halving import Watching
-    from eunoe.runs.progress import StageBars
 
-    with StageBars() as bars:
-        found = find(
-            run,
-            budget=budget,
-            seeds=seeds,
-            jobs=jobs,
-            out=out,
-            watching=Watching(bars.stage, bars.count),
-        )
+    found = find(run, budget=budget, seeds=seeds, jobs=jobs, out=out, progress=True)
     show(
         ["tried", "rounds", "validation", "forgetting"],
         [

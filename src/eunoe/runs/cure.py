@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from eunoe.config.merging import merge
 from eunoe.config.paths import placed
@@ -37,6 +38,7 @@ from eunoe.runs.halving import (
     search_values,
 )
 from eunoe.runs.journal import Journal
+from eunoe.runs.progress import StageBars, interactive
 from eunoe.runs.remedies import Candidate, candidates
 from eunoe.runs.run import Run
 from eunoe.runs.sweep import execute
@@ -53,14 +55,30 @@ def cure(
     seeds: int = 5,
     jobs: int | None = None,
     out: Path | str | None = None,
-    watching: Watching | None = None,
+    progress: bool | None = None,
 ) -> Cure:
     """Look for a change of a run's configuration that makes its model better, and say by how much.
 
     The budget is wall-clock time for all of it, in seconds or as text such as "15m"; `seeds` is the number
     of fresh seeds, at least 5. `jobs` runs train at a time, by default one per core. The results are in
-    `out`, by default a folder beside the run's.
+    `out`, by default a folder beside the run's. `progress` shows a bar; by default where it can move.
     """
+    console = Console()
+    if interactive(console) if progress is None else progress:
+        with StageBars(console) as bars:
+            return find_cure(run, budget, seeds, jobs, out, Watching(bars.stage, bars.count))
+    return find_cure(run, budget, seeds, jobs, out, Watching())
+
+
+def find_cure(
+    run: Run | Path | str,
+    budget: str | float,
+    seeds: int,
+    jobs: int | None,
+    out: Path | str | None,
+    watching: Watching,
+) -> Cure:
+    """The same, with somebody who is told how it goes."""
     began = time.monotonic()
     run = run if isinstance(run, Run) else Run(run)
     if seeds < 5:
@@ -84,7 +102,6 @@ def cure(
     ]
     jobs = jobs or (1 if config.engine.name == "ray" else cores())
     journal, plan = _planned(place / "journal.jsonl", records, found, seconds, seeds, jobs, start)
-    watching = watching or Watching()
     chosen = found[: plan.candidates]
     trials = [
         Trial(number, one.label, search_values(one.values, config), one.given)
