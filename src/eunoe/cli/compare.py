@@ -48,7 +48,7 @@ def compare(
         found.named([name.strip() for name in columns.split(",")]) if columns else MAIN if short else None
     )
     if paired:
-        shown = picked or (MAIN if short else found.columns)
+        shown = [column for column in picked or found.columns if column in found.columns]
         table = found.paired().table([(column.title, column.metric, column.digits) for column in shown])
     else:
         table = found.table(picked)
