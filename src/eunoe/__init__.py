@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from eunoe.losses.base import client_loss as client_loss
     from eunoe.methods.base import Method as Method
     from eunoe.report.observer import Forgetting as Forgetting
+    from eunoe.runs.cure import cure as cure
     from eunoe.runs.run import Run as Run
     from eunoe.runs.run import resume as resume
     from eunoe.runs.run import run as run
@@ -32,6 +33,7 @@ _PUBLIC = {
     "Run": "eunoe.runs.run",
     "client_loss": "eunoe.losses.base",
     "compare": "eunoe.runs.views",
+    "cure": "eunoe.runs.cure",
     "diagnose": "eunoe.runs.views",
     "figures": "eunoe.runs.views",
     "resume": "eunoe.runs.run",

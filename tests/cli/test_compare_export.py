@@ -1,6 +1,7 @@
 """`eunoe compare` and `eunoe export` as a user types them."""
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -110,3 +111,20 @@ def test_what_cannot_be_exported(folder: Path, tmp_path: Path) -> None:
         assert says in outcome.error
         assert len(outcome.error.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
+
+
+def test_differences_by_seed(folder: Path, tmp_path: Path) -> None:
+    refused = eunoe("compare", folder, "--paired")
+    assert refused.code == 2
+    assert refused.error == (
+        "error: fedavg · wsm has seeds 0 and fedavg · ce has 0, 1: paired differences need the same seeds\n"
+    )
+    run({**VALUES, "loss": "wsm", "seed": 1}, out=tmp_path / "wsm-1")
+    shown = eunoe("compare", folder, tmp_path, "--paired", "--format", "md")
+    assert shown.code == 0, shown.error
+    headings, _, first, second = shown.out.splitlines()
+    assert headings.startswith("| run | seeds | accuracy | forgetting |")
+    assert headings.endswith("| better |")
+    assert "±" in first
+    assert re.search(r"[+-]0\.\d{3} \[[+-]\d\.\d{3}, [+-]\d\.\d{3}\]", second)
+    assert "mean difference" in eunoe("compare", folder, tmp_path, "--paired").out

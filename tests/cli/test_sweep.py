@@ -54,13 +54,6 @@ def test_warnings_are_printed(here: Path) -> None:
     assert "warning: method=feddyn seed 0: feddyn may diverge without clipping" in outcome.error
 
 
-def test_the_search(here: Path) -> None:
-    outcome = eunoe("sweep", "c.toml", "--search", "training.lr=0.1", "--set", "rounds=1", "--out", "s")
-    assert outcome.code == 0, outcome.error
-    assert "best: training.lr=" in outcome.out
-    assert (here / "s" / "training.lr=0.1" / "seed-0" / "config.toml").exists()
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -69,20 +62,12 @@ def test_the_search(here: Path) -> None:
         (["--seeds", "-1"], "seed: input should be greater than or equal to 0"),
         (["--over", "seed=1,2"], "takes its seeds from --seeds"),
         (["--over", " seed=1,2"], "takes its seeds from --seeds"),
-        (["--search", "seed=1"], "takes its seeds from --seeds"),
         (["--over", "loss.name"], "must be an option and its values"),
         (["--over", "loss.name="], "must be an option and its values"),
         (["--over", "training.lr=0.1,nan"], "training.lr: input should be a finite number"),
         (["--over", "training.lrr=1"], "did you mean 'lr'?"),
         (["--over", "loss.name=wms"], "did you mean 'wsm'?"),
-        (["--search", "training.lr"], "--search takes one number"),
-        (["--search", "training.lr=x"], "--search takes one number"),
-        (["--search", "training.lr=true"], "--search takes one number"),
-        (["--search", "training.batch_size=0x10"], "--search takes one number"),
-        (["--search", "training.batch_size=16"], "training.batch_size: input should be a valid integer"),
         (["--over", "loss.name=ce,,wsm"], "must be an option and its values"),
-        (["--search", "training.lr=0"], "starts from a number above 0"),
-        (["--search", "training.lr=1", "--over", "loss.name=ce"], "--search takes one number"),
     ],
 )
 def test_bad_input(here: Path, arguments: list[str], says: str) -> None:

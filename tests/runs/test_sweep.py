@@ -12,7 +12,6 @@ from eunoe.errors import InputError, RunFailed
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.run import Run
 from eunoe.runs.sweep import Planned, execute, folder_name, plan, sweep
-from eunoe.runs.tuning import search
 from tests.faults import alive, children, until
 from tests.runs.small_runs import BRIEF
 
@@ -67,8 +66,6 @@ def test_the_whole_plan_is_checked_before_anything_runs(tmp_path: Path) -> None:
 def test_the_seed_is_no_setting_to_sweep_over(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
         plan(BRIEF, {"loss.name": ["ce"], "seed": [1, 2]}, [0], tmp_path)
-    with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
-        search(BRIEF, "seed", 1.0, [0], tmp_path)
 
 
 @pytest.mark.parametrize("jobs", [1, 2])

@@ -8,6 +8,7 @@ import typer
 
 from eunoe.cli import data, flower
 from eunoe.cli.compare import compare
+from eunoe.cli.cure import cure
 from eunoe.cli.data_show import show
 from eunoe.cli.demo import demo
 from eunoe.cli.diagnose import diagnose
@@ -17,6 +18,7 @@ from eunoe.cli.papers import papers, reproduce
 from eunoe.cli.report import figures, report, watch
 from eunoe.cli.run import run
 from eunoe.cli.sweep import sweep
+from eunoe.cli.tune import tune
 from eunoe.errors import EunoeError, InputError
 from eunoe.system.log_lines import log_lines
 
@@ -27,8 +29,10 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command()(sweep)
+app.command()(tune)
 app.command()(compare)
 app.command()(diagnose)
+app.command()(cure)
 app.command()(report)
 app.command()(figures)
 app.command()(watch)

@@ -25,6 +25,12 @@ def compare(
     columns: Annotated[
         str | None, typer.Option(help="The columns to show, separated by commas, such as accuracy,seconds.")
     ] = None,
+    paired: Annotated[
+        bool,
+        typer.Option(
+            "--paired", help="Show differences from the first run by seed, with 95% intervals of their means."
+        ),
+    ] = False,
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds; NC: diverged, failed: ended by another error.
 
@@ -41,10 +47,14 @@ def compare(
     picked = (
         found.named([name.strip() for name in columns.split(",")]) if columns else MAIN if short else None
     )
-    table = found.table(picked)
+    if paired:
+        shown = [column for column in picked or found.columns if column in found.columns]
+        table = found.paired().table([(column.title, column.metric, column.digits) for column in shown])
+    else:
+        table = found.table(picked)
     if format is Format.table:
         show(table.headings, table.rows, note=table.note)
-        if short and not columns:
+        if short and not columns and not paired:
             further = ", ".join(column.title for column in found.columns if column not in MAIN)
             print(f"--all shows also: {further}")
     else:

@@ -1,4 +1,4 @@
-"""`eunoe sweep`: runs over a product of settings and seeds, or a search for one hyper-parameter."""
+"""`eunoe sweep`: runs over a product of settings and seeds."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +15,6 @@ def sweep(
     seeds: Annotated[
         str | None, typer.Option(help="Seeds, separated by commas; by default the config's.")
     ] = None,
-    search: Annotated[
-        str | None,
-        typer.Option(help="A number to tune from a start value, such as training.lr=0.01: x10, then x2."),
-    ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Folder of the sweep; by default runs/<config>.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,
@@ -30,7 +26,6 @@ def sweep(
     from eunoe.records.comparison import MAIN, Comparison
     from eunoe.runs import sweep as sweeping
     from eunoe.runs.progress import Bars
-    from eunoe.runs.tuning import search as search_number
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
@@ -40,15 +35,7 @@ def sweep(
         path, items = read_over(setting)
         product[path] = [parse_value(item) for item in items]
     with Bars() as bars:
-        if search is not None:
-            path, start = _read_search(search, alone=not product)
-            best, scores = search_number(values, path, start, numbers, folder, jobs, bars.follow)
-        else:
-            done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
-    if search is not None:
-        show([path, "score"], [[f"{value:g}", f"{score:.4f}"] for value, score in scores.items()])
-        print(f"best: {path}={best:g} (on validation); runs in {folder}")
-        return
+        done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
     table = Comparison([run.read for run in done]).table(MAIN)
     show(table.headings, table.rows, note=table.note)
     print(f"runs in {folder}")
@@ -73,18 +60,6 @@ def read_over(setting: str) -> tuple[str, list[str]]:
     if not path or not all(items):
         raise InputError(f"--over {setting!r} must be an option and its values: section.option=x,y")
     return path, items
-
-
-def _read_search(setting: str, alone: bool) -> tuple[str, float]:
-    from eunoe.errors import InputError
-
-    path, _, start = setting.partition("=")
-    try:
-        if alone:
-            return path.strip(), float(start)
-    except ValueError:
-        pass
-    raise InputError("--search takes one number to start from, as in training.lr=0.01, without --over")
 
 
 def split_values(text: str) -> list[str]:

@@ -11,6 +11,7 @@ from eunoe.errors import InputError, nearest
 from eunoe.records import statistics
 from eunoe.records.divergence import divergence
 from eunoe.records.groups import group_key, settings
+from eunoe.records.paired import Arm, Paired
 from eunoe.records.reader import RunRecords
 from eunoe.records.tables import Table
 
@@ -83,7 +84,7 @@ class Comparison:
             groups.setdefault(group_key(run.checked_config), []).append(run)
         titles = _titles([members[0] for members in groups.values()])
         self.rows = [_row(*pair) for pair in zip(titles, groups.values(), strict=True)]
-        self._runs = list(runs)
+        self._runs, self._groups = list(runs), list(groups.values())
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
             column
@@ -98,6 +99,18 @@ class Comparison:
             [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
         ]
         return Table(["run", "seeds", *(column.title for column in shown)], rows, legend(self._runs, shown))
+
+    def paired(self) -> Paired:
+        """What each setting gains over the first, seed by seed, with the intervals of the means."""
+        arms = []
+        for row, members in zip(self.rows, self._groups, strict=True):
+            seeds = [run.checked_config.seed for run in members]
+            if len(set(seeds)) < len(seeds):
+                raise InputError(f"{row.title} has more than one run of a seed; name each run once")
+            void = row.ended or None
+            found = {seed: {} if void else numbers(run) for seed, run in zip(seeds, members, strict=True)}
+            arms.append(Arm(row.title, found))
+        return Paired(arms)
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """The columns of these titles or metrics."""

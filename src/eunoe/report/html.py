@@ -109,7 +109,7 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def report_html(runs: Sequence[RunRecords], live: str = "") -> str:
+def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[theme.Figure] = ()) -> str:
     """The whole report of one run or of several compared.
 
     With `live`, the version of the records, it polls its server for a newer one and then reloads.
@@ -117,7 +117,7 @@ def report_html(runs: Sequence[RunRecords], live: str = "") -> str:
     groups = by_label(runs)
     sections: dict[str, list[str]] = {}
     drawn = []
-    for figure in all_figures(runs):
+    for figure in [*all_figures(runs), *further]:
         html, drawing = _figure(figure)
         sections.setdefault(figure.section, []).append(html)
         drawn.append(drawing)
@@ -172,14 +172,14 @@ readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differ
 """
 
 
-def write_report(runs: Sequence[RunRecords], path: str | Path) -> Path:
-    """Write the report and return its path."""
+def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence[theme.Figure] = ()) -> Path:
+    """Write the report, with further figures at its end, and return its path."""
     path = Path(path)
     if path.is_dir():
         raise InputError(
             f"cannot write the report to {path}: it is a folder; name a file, such as report.html"
         )
-    text = report_html(runs)
+    text = report_html(runs, further=further)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -5,7 +5,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from importlib.util import find_spec
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -33,7 +33,7 @@ class Bars:
         self._tasks: dict[Any, TaskID] = {}
         self._titles: dict[Any, tuple[str, int]] = {}
 
-    def __enter__(self) -> "Bars":
+    def __enter__(self) -> Self:
         self._progress.start()
         return self
 
@@ -66,6 +66,23 @@ class Bars:
             )
         if not interactive(self.console) and record["round"] % max(rounds // 5, 1) == 0:
             self.console.print(f"{title}: round {record['round']}/{rounds} {numbers}", markup=False)
+
+
+class StageBars(Bars):
+    """A bar per stage of a search, which counts the rounds of all of its runs."""
+
+    _stage, _count = "", 0
+
+    def stage(self, title: str, rounds: int) -> None:
+        """Begin the bar of a stage."""
+        self._stage, self._count = title, 0
+        self.start(title, title, max(rounds, 1))
+
+    def count(self, planned: "Planned", record: Record | None) -> None:
+        """Show that a run has come a round further."""
+        if record is not None:
+            self._count += 1
+            self.update(self._stage, {**record, "round": self._count, "dropped": ()})
 
 
 def interactive(console: Console) -> bool:

@@ -12,12 +12,14 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import torch
 
 from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.config.settings import apply_settings
@@ -36,11 +38,15 @@ from eunoe.system.signals import end_with_the_parent, interruptible
 
 @dataclass(frozen=True)
 class Planned:
-    """One run of a sweep: a label for the group of seeds it belongs to, its values and its folder."""
+    """One run of a sweep: a label for the group of seeds it belongs to, its values and its folder.
+
+    `given` are objects of the user's own, such as a federation, by the names that `run` takes them under.
+    """
 
     label: str
     values: dict[str, Any]
     folder: Path
+    given: Mapping[str, Any] = field(default_factory=dict, kw_only=True)
 
     @cached_property
     def config(self) -> Config:
@@ -159,9 +165,11 @@ def _go_on(planned: Planned, on_round: Callable[[Record], None]) -> None:
             # A stopping rule that was removed must not end the run.
             stop = planned.config.stop.model_dump()
             changes = {key: planned.values[key] for key in RESUMABLE if key in planned.values}
-            resume(planned.folder, {**changes, "stop": stop}, on_round=on_round, progress=False)
+            resume(
+                planned.folder, {**changes, "stop": stop}, on_round=on_round, progress=False, **planned.given
+            )
         else:
-            run(planned.config, out=planned.folder, on_round=on_round, progress=False)
+            run(planned.config, out=planned.folder, on_round=on_round, progress=False, **planned.given)
 
 
 def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnSweepRound) -> None:
@@ -178,7 +186,7 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnSweepRound) -> 
                 ours, theirs = context.Pipe()
                 process: BaseProcess = context.Process(
                     target=_child,
-                    args=(Planned(planned.label, values, planned.folder), theirs, [ours, *active]),
+                    args=(replace(planned, values=values), theirs, [ours, *active]),
                 )
                 process.start()
                 theirs.close()
@@ -221,6 +229,8 @@ def _child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> N
     """Start or resume a run; its round records, log records and exception are sent through the pipe."""
     end_with_the_parent()
     keep_freed_memory()
+    # The threads that torch had before the fork are not in this process, and waiting for them has no end.
+    torch.set_num_threads(1)
     for connection in inherited:
         connection.close()
 

@@ -1,0 +1,176 @@
+"""Successive halving over rounds: all trials run a quarter of the rounds, the better half of them goes on
+to half of the rounds, the better half of those to the end. Survivors go on from where they stopped.
+
+What a trial reached is the mean validation accuracy over its seeds and last rounds; the test set is never
+read. Which trial is promoted depends on these numbers alone. Time decides only where the plan ends: a stage
+that the budget cuts short promotes nobody, and its runs can go on.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eunoe.config.merging import merge
+from eunoe.config.schema import Config
+from eunoe.data.federation import Federation
+from eunoe.errors import InputError
+from eunoe.metrics.forgetting import known_mean, mean_at_end, mean_over_rounds
+from eunoe.records.reader import RunRecords, read_run, read_status
+from eunoe.runs.budget import Clock, TimeUp
+from eunoe.runs.journal import Journal, Result
+from eunoe.runs.loop import Record
+from eunoe.runs.sweep import Planned, done, execute, folder_name
+
+SHARES = (0.25, 0.5, 1.0)
+# Called as a stage begins, with its title and how many rounds it has.
+OnStage = Callable[[str, int], None]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A configuration to try: its number in the plan, its label, values, and objects of the user's own."""
+
+    number: int
+    label: str
+    values: Mapping[str, Any]
+    given: Mapping[str, Any] = field(default_factory=dict)
+
+    def planned(self, folder: Path, seed: int, rounds: int) -> Planned:
+        """Its run at a seed."""
+        values = {**self.values, "seed": seed, "rounds": rounds, "name": self.label}
+        return Planned(
+            self.label, values, folder / folder_name(self.label) / f"seed-{seed}", given=self.given
+        )
+
+
+@dataclass(frozen=True)
+class Watching:
+    """Who is told how a search goes."""
+
+    on_stage: OnStage = lambda title, rounds: None
+    on_round: Callable[[Planned, Record | None], None] = lambda planned, record: None
+
+
+@dataclass(frozen=True)
+class Halving:
+    """Where and on which seeds trials run, to which rounds, and within which time."""
+
+    folder: Path
+    seeds: Sequence[int]
+    rungs: Sequence[int]
+    jobs: int
+    journal: Journal
+    clock: Clock
+    watching: Watching = field(default_factory=Watching)
+
+    def run(self, trials: Sequence[Trial]) -> bool:
+        """Run a plan to its end or to that of the budget; whether all of it was run."""
+        for rounds in self.rungs:
+            if not self._stage(trials, rounds):
+                return False
+            trials = self.ranked(trials, rounds)[: math.ceil(len(trials) / 2)]
+        return True
+
+    def ranked(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
+        """Those with a result at this many rounds, best first; the earlier one of equals."""
+        known = [trial for trial in trials if (trial.number, rounds) in self.journal.results]
+        return sorted(
+            known, key=lambda trial: (-self.journal.results[trial.number, rounds].accuracy, trial.number)
+        )
+
+    def best(self, trials: Sequence[Trial]) -> tuple[Trial, int]:
+        """The best of the last stage that has results, and its rounds."""
+        for rounds in reversed(self.rungs):
+            if found := self.ranked(trials, rounds):
+                return found[0], rounds
+        raise InputError("the budget ended before a first result; give it more time")
+
+    def _stage(self, trials: Sequence[Trial], rounds: int) -> bool:
+        missing = [trial for trial in trials if (trial.number, rounds) not in self.journal.results]
+        if not missing:
+            return True
+        if self.clock.over:
+            return False
+        runs = {
+            trial.number: [trial.planned(self.folder, seed, rounds) for seed in self.seeds]
+            for trial in missing
+        }
+        every = [planned for group in runs.values() for planned in group]
+        left = [max(0, rounds - int(read_status(planned.folder).get("round", 0))) for planned in every]
+        self.watching.on_stage(f"{len(missing)} trials to round {rounds}", sum(left))
+        try:
+            execute(every, self.jobs, self._follow)
+            ended = list(missing)
+        except TimeUp:
+            # Of a stage that was cut short nothing counts, unless there is nothing else.
+            first = not self.journal.results
+            ended = [trial for trial in missing if first and all(map(done, runs[trial.number]))]
+        for trial in ended:
+            read = [read_run(planned.folder, begun=False) for planned in runs[trial.number]]
+            self.journal.result(trial.number, rounds, result(read, rounds))
+        self.journal.note(spent=self.clock.spent)
+        return len(ended) == len(missing)
+
+    def _follow(self, planned: Planned, record: Record | None) -> None:
+        self.watching.on_round(planned, record)
+        if self.clock.over:
+            raise TimeUp
+
+
+def rungs_of(rounds: int) -> list[int]:
+    """The rounds at which trials are compared."""
+    return sorted({max(1, round(share * rounds)) for share in SHARES})
+
+
+def result(runs: Sequence[RunRecords], rounds: int) -> Result:
+    """What the runs of a trial reached by a round, whether or not they went on since."""
+    return Result(
+        float(np.mean([accuracy_at(run, rounds) for run in runs])),
+        known_mean([mean_over_rounds(*reversed(_until(run, "forgetting.round", rounds))) for run in runs]),
+        float(np.mean([run.status.get("seconds", math.nan) for run in runs])),
+    )
+
+
+def accuracy_at(run: RunRecords, rounds: int) -> float:
+    """Mean validation accuracy over the last rounds before a round; 0 for a run that diverged."""
+    if run.status["state"] == "diverged":
+        return 0.0
+    at, values = _until(run, "validation.accuracy", rounds)
+    last = min(run.checked_config.evaluation.last, max(1, rounds // 4))
+    return mean_at_end(values, at, last)
+
+
+def _until(run: RunRecords, path: str, rounds: int) -> tuple[Any, Any]:
+    at, values = run.series(path)
+    return at[at <= rounds], values[at <= rounds]
+
+
+def search_values(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
+    """Values for runs that are searched over: validated each round, never tested, and nothing else."""
+    kept = {key: value for key, value in values.items() if key not in ("stop", "track", "metrics")}
+    chosen = config.evaluation
+    return merge(
+        kept,
+        {
+            "evaluation": {
+                "every": chosen.every,
+                "last": max(chosen.last, 1),
+                "validation": True,
+                "test": False,
+                "personal": 0,
+            },
+            "probes": [],
+        },
+    )
+
+
+def check_validation(federation: Federation) -> None:
+    """Refuse to search without the data that decide."""
+    if not len(federation.pooled("validation")[0]):
+        raise InputError(
+            "a search decides on validation data and no client has any: set split.validation (to 0.1, say)"
+        )

@@ -1,0 +1,145 @@
+"""What a cure tries, in the order in which it tries it: one table, and what of it fits a run.
+
+The order is that of what helped most often at least cost. The run as it is stands first, and its learning
+rate is varied like that of the others, so that a remedy is not compared with a badly tuned baseline.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from eunoe.config.merging import merge
+from eunoe.config.schema import Config, make_config
+from eunoe.errors import InputError
+from eunoe.runs.assembly import UserObjects, assemble
+
+Changes = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Treatment:
+    """Changes of a run's configuration, when they apply, and what they cost.
+
+    `lr` and `epochs` are factors on the run's own. `cost` is the time of local training against that of
+    plain training, and `note` says in words what else it costs.
+    """
+
+    name: str
+    changes: Changes = field(default_factory=dict)
+    lr: float = 1.0
+    epochs: float = 1.0
+    labels: bool = False
+    rounds: int = 1
+    cost: float = 1.0
+    note: str = ""
+
+    def applied(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
+        """The values with its changes; None if it cannot change them."""
+        training: dict[str, Any] = {}
+        if self.lr != 1:
+            training["lr"] = float(f"{config.training.lr * self.lr:.4g}")
+        if self.epochs != 1:
+            epochs = config.training.epochs
+            if config.training.steps is not None or not isinstance(epochs, int) or epochs < 2:
+                return None
+            training["epochs"] = max(1, round(epochs * self.epochs))
+        changed = merge(values, self.changes, {"training": training} if training else {})
+        return None if self.name and make_config(changed) == config else changed
+
+
+AVERAGING: Changes = {"averaging": {"decay": 0.9}}
+WSM: Changes = {"loss": {"name": "wsm"}}
+MOMENTUM: Changes = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
+
+_AVERAGED = Treatment("averaging", AVERAGING, note="one more model at the server")
+_WSM = Treatment("wsm", WSM, labels=True)
+_BOTH = Treatment(
+    "wsm with averaging", {**WSM, **AVERAGING}, labels=True, note="one more model at the server"
+)
+BASELINE = Treatment("")
+
+
+def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
+    return replace(treatment, name=", ".join(part for part in (treatment.name, words) if part), lr=lr)
+
+
+def _third(treatment: Treatment) -> Treatment:
+    return _at(treatment, 1 / 3, "a third of the learning rate")
+
+
+def _threefold(treatment: Treatment) -> Treatment:
+    return _at(treatment, 3.0, "three times the learning rate")
+
+
+TABLE: Sequence[Treatment] = (
+    BASELINE,
+    _AVERAGED,
+    _WSM,
+    _BOTH,
+    _third(BASELINE),
+    Treatment("server momentum", MOMENTUM, note="one more vector at the server"),
+    Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
+    _third(_AVERAGED),
+    _threefold(_AVERAGED),
+    Treatment("fedacg", {"method": {"name": "fedacg"}, "server_optimizer": {"name": "sgd"}}, cost=1.1),
+    _threefold(_WSM),
+    _threefold(_BOTH),
+    Treatment(
+        "scaffold with server momentum",
+        {"method": {"name": "scaffold"}, **MOMENTUM},
+        cost=1.1,
+        note="twice the traffic, and a vector at each client",
+    ),
+    _threefold(BASELINE),
+    _third(_WSM),
+    _third(_BOTH),
+    Treatment(
+        "slow averaging", {"averaging": {"decay": 0.95}}, rounds=60, note="one more model at the server"
+    ),
+    Treatment("fast averaging", {"averaging": {"decay": 0.7}}, note="one more model at the server"),
+    Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
+    Treatment("falling learning rate", {"training": {"lr_decay": 0.97}}),
+    Treatment("half of the local epochs", epochs=0.5, cost=0.5),
+    Treatment("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
+    Treatment("fedprox", {"method": {"name": "fedprox", "mu": 0.1}}, cost=1.1),
+    Treatment("flashback", {"method": {"name": "flashback"}}, cost=1.5, note="training at the server"),
+    Treatment("feddf", {"method": {"name": "feddf"}}, cost=1.5, note="training at the server"),
+)
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A treatment of a run: its label, the values of its runs, and the user's objects that it keeps."""
+
+    label: str
+    treatment: Treatment
+    values: Mapping[str, Any]
+    given: Mapping[str, Any]
+
+
+def candidates(
+    values: Mapping[str, Any], config: Config, given: UserObjects, labels_differ: bool
+) -> list[Candidate]:
+    """The treatments that fit a run, the run as it is first; what could not be assembled is left out."""
+    found: list[Candidate] = []
+    objects = {key: it for key, it in vars(given).items() if it is not None}
+    for treatment in TABLE:
+        if (treatment.labels and not labels_differ) or config.rounds < treatment.rounds:
+            continue
+        # An object of the user's own is kept unless the treatment names another in its place.
+        kept = {key: it for key, it in objects.items() if key not in treatment.changes}
+        try:
+            changed = treatment.applied(values, config)
+            if changed is None:
+                continue
+            made = make_config(changed)
+            if any(made == make_config(other.values) for other in found):
+                continue
+            if treatment is not BASELINE:
+                assemble(made, UserObjects(**kept))
+        except InputError:
+            if treatment is BASELINE:
+                raise
+            continue
+        found.append(Candidate(treatment.name or config.title, treatment, changed, kept))
+    return found

@@ -1,0 +1,159 @@
+"""What a cure found: the gain on fresh seeds, whether it is one, and how that is said."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from eunoe.config.paths import placed
+from eunoe.config.schema import Config, make_config
+from eunoe.config.toml import to_toml
+from eunoe.metrics.forgetting import mean_over_rounds
+from eunoe.records.paired import Difference, difference
+from eunoe.records.reader import RunRecords
+from eunoe.records.statistics import mean, mean_std
+from eunoe.records.tables import Table
+from eunoe.runs.halving import accuracy_at
+from eunoe.runs.journal import Journal
+from eunoe.runs.remedies import Candidate
+from eunoe.runs.run import Run
+from eunoe.system.files import write_text
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A remedy of the search: how far it came, and what it reached on the search seeds."""
+
+    label: str
+    rounds: int
+    accuracy: float
+    forgetting: float
+
+
+@dataclass(frozen=True, repr=False)
+class Cure:
+    """What was found: the remedy if it is a cure, its gain by seed, and the runs that show it."""
+
+    label: str | None
+    sentences: tuple[str, ...]
+    validation: Difference | None
+    test: Difference | None
+    table: Table | None
+    search: tuple[Tried, ...]
+    config: Path | None
+    runs: tuple[Run, ...]
+    folder: Path
+
+    def __repr__(self) -> str:
+        return "\n".join([*([self.table.text()] if self.table else []), *self.sentences])
+
+
+def trials_of(journal: Journal, rungs: Sequence[int]) -> tuple[Tried, ...]:
+    """The trials of a journal: those that came further before the others, then the better ones."""
+    found = []
+    for number, label in journal.labels.items():
+        reached = [rounds for rounds in rungs if (number, rounds) in journal.results]
+        if reached:
+            last = journal.results[number, reached[-1]]
+            found.append(Tried(label, reached[-1], last.accuracy, last.forgetting))
+    return tuple(sorted(found, key=lambda one: (-one.rounds, -one.accuracy)))
+
+
+def nothing_found(tried: Sequence[Tried], label: str, seeds: int) -> str:
+    """The sentence for a search in which the run as it is came out best."""
+    others = [one for one in tried if one.label != label]
+    return (
+        f"Nothing did better than {label} as it is: of {len(others)} remedies tried on {seeds} search seeds, "
+        "none reached its validation accuracy. Keep it."
+    )
+
+
+def received_forgetting(run: RunRecords) -> float:
+    """Mean round forgetting of the model that clients receive, which may not be the evaluated one."""
+    rounds, values = run.series("sent.forgetting.round")
+    return mean_over_rounds(values, rounds) if len(rounds) else run.round_forgetting
+
+
+def judged(
+    place: Path,
+    config: Config,
+    winner: Candidate,
+    before: Sequence[Run],
+    after: Sequence[Run],
+    tried: tuple[Tried, ...],
+    facts: tuple[str, ...],
+) -> Cure:
+    """The gain of the winner's runs over the others, seed by seed; its config is written if it is a cure.
+
+    `config` is that of the run to cure, which the winner's changes are made in.
+    """
+    validation = difference(
+        *([accuracy_at(run.read, config.rounds) for run in arm] for arm in (after, before))
+    )
+    forgets = [100 * mean([received_forgetting(run.read) for run in arm]) for arm in (before, after)]
+    name, path = winner.label, place / "cure.toml"
+    gain = f"{name}: {validation.points()} on validation over {len(after)} fresh seeds"
+    if validation.better:
+        write_text(path, to_toml(_changed(winner, config)))
+        less = f"forgets {forgets[1]:.1f} points a round instead of {forgets[0]:.1f}"
+        words = f"{gain}; the model that clients receive {less}."
+    else:
+        kept = f"Nothing is better beyond its interval: keep {config.title} as it is."
+        words = f"{kept} The best of the search, {gain}."
+    # Whether it is a cure is decided; only now are the test results read.
+    test = difference(*([_tested(run) for run in arm] for arm in (after, before)))
+    sentences = [*facts, words]
+    if np.isfinite(test.mean):
+        sentences.append(f"On the test set, read once: {test.points()}.")
+    runs = (*before, *after)
+    return Cure(
+        name if validation.better else None,
+        tuple(sentences),
+        validation,
+        test if np.isfinite(test.mean) else None,
+        _table([before, after], config.rounds),
+        tried,
+        path if validation.better else None,
+        runs,
+        place,
+    )
+
+
+def _tested(run: Run) -> float:
+    return 0.0 if run.status["state"] == "diverged" else run.accuracy
+
+
+def _changed(winner: Candidate, config: Config) -> dict[str, Any]:
+    """The configuration of the run to cure with the winner's changes and its name."""
+    changed = winner.treatment.applied(config.model_dump(exclude_none=True), config)
+    values = make_config({**(changed or {}), "name": winner.label}).model_dump(mode="json", exclude_none=True)
+    return placed(values)
+
+
+def _table(arms: Sequence[Sequence[Run]], rounds: int) -> Table:
+    rows = []
+    for arm in arms:
+        read = [run.read for run in arm]
+        moved = [
+            sum(record.get("bytes_up", 0) + record.get("bytes_down", 0) for record in one.metrics) / 1e6
+            for one in read
+        ]
+        rows.append(
+            [
+                arm[0].config.title,
+                mean_std([accuracy_at(one, rounds) for one in read], 3),
+                mean_std([one.round_forgetting for one in read], 4),
+                mean_std([received_forgetting(one) for one in read], 4),
+                mean_std([_tested(run) for run in arm], 3),
+                mean_std([float(one.status.get("seconds", np.nan)) for one in read], 1),
+                f"{mean(moved):.1f}",
+            ]
+        )
+    headings = ["run", "validation", "forgetting", "of clients' model", "test", "seconds", "MB"]
+    note = (
+        f"mean ± std over {len(arms[0])} fresh seeds; forgetting: of the evaluated model, and of that "
+        "which clients receive; MB: moved in the whole run"
+    )
+    return Table(headings, rows, note)

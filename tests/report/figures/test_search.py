@@ -1,0 +1,29 @@
+"""The figures of a search, by hand."""
+
+from eunoe.records.reader import RunRecords
+from eunoe.report.figures.search import front, search_figures
+
+
+def made_up(name: str, accuracies: list[float], seed: int = 0) -> RunRecords:
+    metrics = [
+        {
+            "round": round,
+            "validation": {"accuracy": accuracy},
+            "forgetting": {"round": None if round == 1 else 0.1},
+        }
+        for round, accuracy in enumerate(accuracies, start=1)
+    ]
+    config = {"name": name, "seed": seed, "rounds": len(accuracies), "evaluation": {"last": 1}}
+    return RunRecords(name, metrics, config=config)
+
+
+def test_a_remedy_has_a_line_and_a_point_however_far_its_seeds_came() -> None:
+    runs = [made_up("wsm", [0.2, 0.4]), made_up("wsm", [0.4, 0.6], seed=1), made_up("fedavg", [0.3])]
+    points = {row["run"]: row for row in front(runs)}
+    assert points["wsm"]["accuracy"] == 0.5
+    assert points["wsm"]["forgetting"] == 0.1
+    assert [points[name]["rounds"] for name in ("wsm", "fedavg")] == [2, 1]
+    curves, scatter = search_figures(runs)
+    assert "wsm came furthest, at 50.0% after 2 rounds." in curves.chart.description
+    assert "fedavg,1,0.3" in str(scatter.chart.to_dict())
+    assert search_figures([made_up("empty", [])]) == []

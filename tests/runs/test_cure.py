@@ -1,0 +1,163 @@
+"""The cure of a run: where a remedy wins, where none does, what is kept and what is refused."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eunoe.config.schema import make_config
+from eunoe.config.settings import read_config
+from eunoe.data.federation import Federation
+from eunoe.errors import InputError
+from eunoe.runs import remedies
+from eunoe.runs.assembly import build_federation
+from eunoe.runs.cure import cure, find_cure
+from eunoe.runs.halving import Halving, Watching
+from eunoe.runs.remedies import BASELINE, Treatment
+from eunoe.runs.run import Run, run
+from eunoe.runs.sweep import Planned
+from tests.runs.small_runs import NAMED, everything
+
+# It barely learns, so larger steps are a clear cure and smaller ones are none.
+SLOW: dict[str, Any] = {
+    **NAMED,
+    "participation": 4,
+    "partition": {"name": "iid", "clients": 8},
+    "model": "logistic",
+    "training": {"epochs": 1, "lr": 0.0005},
+    "stop": {"hours": 5.0},
+    "checkpoint_seconds": 60,
+}
+LARGER = Treatment("larger steps", lr=600.0)
+SMALLER = Treatment("smaller steps", lr=0.1)
+SAME = Treatment("a trace of fedprox", {"method": {"name": "fedprox", "mu": 1e-12}})
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run to cure."""
+    return run(SLOW, out=tmp_path_factory.mktemp("run") / "slow").folder
+
+
+def tries(monkeypatch: pytest.MonkeyPatch, *treatments: Treatment) -> None:
+    monkeypatch.setattr(remedies, "TABLE", (BASELINE, *treatments))
+
+
+def test_a_remedy_that_wins_is_written_with_its_interval(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, SMALLER, LARGER)
+    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert found.label == "larger steps"
+    assert found.validation is not None
+    assert found.validation.better
+    assert found.test is not None
+    assert any(
+        re.fullmatch(
+            r"larger steps: \+\d+\.\d points \[\d+\.\d, \d+\.\d\] on validation over 5 fresh seeds; the "
+            r"model that clients receive forgets \d+\.\d points a round instead of \d+\.\d\.",
+            sentence,
+        )
+        for sentence in found.sentences
+    )
+    assert found.sentences[-1].startswith("On the test set, read once: +")
+    assert found.table is not None
+    assert [row[0] for row in found.table.rows] == ["fedavg · ce", "larger steps"]
+    # The seeds of the run, of the search and of the judgment have nothing in common.
+    seeds = {int(path.name.split("-")[1]) for path in (tmp_path / "cure" / "search").glob("*/seed-*")}
+    fresh = {one.config.seed for one in found.runs}
+    assert (seeds, fresh) == ({1000, 1001, 1002}, {2000, 2001, 2002, 2003, 2004})
+    for path in (tmp_path / "cure" / "search").glob("*/seed-*"):
+        assert not any("test" in record for record in Run(path).records)
+    assert found.config is not None
+    written = read_config(found.config)
+    assert written["training"]["lr"] == 0.3
+    # What the run says of itself stays.
+    assert (written["seed"], written["rounds"], written["stop"]) == (0, 4, {"hours": 5.0})
+    before = everything(tmp_path)
+    again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert again.sentences == found.sentences
+    assert everything(tmp_path) == before
+    assert "larger steps" in repr(again)
+    with pytest.raises(InputError, match="holds a search with another budget"):
+        cure(slow, budget="2h", jobs=1, out=tmp_path / "cure")
+
+
+def test_where_the_run_as_it_is_comes_out_best_nothing_is_promised(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, SMALLER)
+    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (found.label, found.config, found.validation, found.runs) == (None, None, None, ())
+    assert found.sentences[-1] == (
+        "Nothing did better than fedavg · ce as it is: of 1 remedies tried on 3 search seeds, none reached "
+        "its validation accuracy. Keep it."
+    )
+    assert not (tmp_path / "cure" / "runs").exists()
+
+
+def test_a_gain_within_its_interval_is_no_cure(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, SAME)
+    monkeypatch.setattr(Halving, "best", lambda self, trials: (trials[1], 4))
+    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (found.label, found.config) == (None, None)
+    assert found.validation is not None
+    assert not found.validation.better
+    assert "Nothing is better beyond its interval: keep fedavg · ce as it is." in repr(found)
+    assert not (tmp_path / "cure" / "cure.toml").exists()
+
+
+@pytest.mark.parametrize("stop", [5, 20])
+def test_one_that_was_killed_goes_on_and_finds_the_same(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
+) -> None:
+    tries(monkeypatch, LARGER)
+    count = 0
+
+    def die(planned: Planned, record: dict[str, Any] | None) -> None:
+        nonlocal count
+        count += record is not None
+        if count == stop:
+            raise KeyboardInterrupt
+
+    whole = cure(slow, budget="1h", jobs=1, out=tmp_path / "whole")
+    with pytest.raises(KeyboardInterrupt):
+        find_cure(slow, "1h", 5, 1, tmp_path / "cut", Watching(on_round=die))
+    again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cut")
+    assert again.validation == whole.validation
+    assert again.test == whole.test
+
+
+def test_a_federation_in_memory_is_handed_over_to_every_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+    federation: Federation = build_federation(make_config(SLOW))
+    values = {**SLOW, "rounds": 2}
+    del values["partition"]
+    done = run(values, federation=federation, out=tmp_path / "run")
+    found = cure(done, budget="1h", jobs=2)
+    assert found.label == "larger steps"
+    assert found.folder == tmp_path / "run-cure"
+    assert found.runs[0].values["data"] == {"name": "given"}
+    with pytest.raises(InputError, match="was an object of your own: hand it over again"):
+        cure(tmp_path / "run", budget="1h")
+
+
+def test_what_cannot_be_cured_is_refused_before_anything_runs(slow: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"a budget of 1s cannot hold 5 runs .* give --budget \d+[sm]"):
+        cure(slow, budget="0.001s", out=tmp_path / "cure")
+    with pytest.raises(InputError, match="at least 5 fresh seeds, not 3"):
+        cure(slow, seeds=3, out=tmp_path / "cure")
+    with pytest.raises(InputError, match="is no run folder"):
+        cure(tmp_path, out=tmp_path / "cure")
+    blind = run({**NAMED, "rounds": 1, "split": {"validation": 0.0}}, out=tmp_path / "blind")
+    with pytest.raises(InputError, match=r"no client has any: set split\.validation"):
+        cure(blind, out=tmp_path / "cure")
+    (blind.folder / "flower.json").write_text("{}")
+    with pytest.raises(InputError, match="is the run of a Flower federation"):
+        cure(blind, out=tmp_path / "cure")
+    assert not (tmp_path / "cure").exists()

@@ -1,0 +1,65 @@
+"""What of the table of remedies fits a run."""
+
+from typing import Any
+
+from eunoe.config import registry
+from eunoe.config.schema import make_config
+from eunoe.runs.assembly import UserObjects
+from eunoe.runs.remedies import BASELINE, TABLE, Treatment, candidates
+from tests.runs.small_runs import NAMED
+
+
+def fitting(labels_differ: bool = True, **values: Any) -> dict[str, Any]:
+    config = make_config({**NAMED, **values})
+    found = candidates(config.model_dump(exclude_none=True), config, UserObjects(), labels_differ)
+    return {one.label: one.values for one in found}
+
+
+def test_the_run_as_it_is_stands_first_and_its_learning_rate_is_varied() -> None:
+    found = fitting()
+    assert next(iter(found)) == "fedavg · ce"
+    assert found["a third of the learning rate"]["training"]["lr"] == 0.06667
+    assert found["three times the learning rate"]["training"]["lr"] == 0.6
+    assert {"wsm", "logit adjustment", "server momentum", "fedacg", "fedntd"} <= found.keys()
+    assert found["wsm, three times the learning rate"]["loss"]["name"] == "wsm"
+
+
+def test_labels_are_treated_only_where_they_differ() -> None:
+    found = fitting(labels_differ=False)
+    assert not any(name in label for label in found for name in ("wsm", "logit", "fedntd"))
+    assert "server momentum" in found
+
+
+def test_public_data_are_needed_by_what_distills() -> None:
+    assert not {"flashback", "feddf"} & fitting().keys()
+    assert {"flashback", "feddf"} <= fitting(public={"share": 0.1}).keys()
+
+
+def test_what_the_run_does_already_is_not_tried() -> None:
+    assert "wsm" not in fitting(loss="wsm")
+    assert "fedprox" not in fitting(method={"name": "fedprox", "mu": 0.1})
+    # An epoch cannot be halved.
+    assert "half of the local epochs" not in fitting()
+    assert fitting(training={"epochs": 4})["half of the local epochs"]["training"]["epochs"] == 2
+
+
+def test_every_name_in_the_table_is_one_of_the_library() -> None:
+    assert TABLE[0] is BASELINE
+    assert len({treatment.name for treatment in TABLE}) == len(TABLE)
+    for kind in ("method", "loss", "server_optimizer"):
+        named = {one.changes[kind]["name"] for one in TABLE if kind in one.changes}
+        assert named <= set(registry.names(kind))
+
+
+def test_what_cannot_be_changed_is_no_treatment() -> None:
+    config = make_config({**NAMED, "training": {"steps": 3}})
+    halved = Treatment("half", epochs=0.5)
+    assert halved.applied(config.model_dump(), config) is None
+    assert Treatment("same", {"loss": {"name": "ce"}}).applied(config.model_dump(), config) is None
+
+
+def test_what_the_method_refuses_is_left_out() -> None:
+    found = fitting(method="feddf", public={"share": 0.1})
+    # It computes the new weights itself.
+    assert "server momentum" not in found
+    assert "wsm" in found
