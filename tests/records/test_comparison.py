@@ -216,3 +216,23 @@ def test_columns_are_named_by_title_or_metric(tmp_path: Path) -> None:
     assert [column.metric for column in made.named(["worst tenth", "up"])] == ["worst_tenth", "up"]
     with pytest.raises(InputError, match="no column 'accurcy': did you mean 'accuracy'"):
         made.named(["accurcy"])
+
+
+def test_where_models_are_averaged_the_forgetting_of_both_is_shown(tmp_path: Path) -> None:
+    plain = made_up(tmp_path / "plain", [0.2, 0.4])
+    mean = made_up(tmp_path / "mean", [0.2, 0.4, 0.4], averaging={"decay": 0.9})
+    lines = [
+        {**line, "sent": {"test": {"accuracy": 0.3}, "forgetting": {"round": lost}}}
+        for line, lost in zip(mean.metrics, (None, 0.5, 0.25), strict=True)
+    ]
+    (tmp_path / "mean" / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    headings, rows = table([plain, opened(tmp_path / "mean")], MAIN)
+    assert headings[2:] == ["accuracy", "forgetting", "forgetting of clients' model"]
+    # (0.2 + 0.3) / 2 of the mean and (0.5 + 0.25) / 2 of the newest model.
+    assert rows == [
+        ["fedavg · ce", "1", "0.300", "0.2000", "–"],
+        ["fedavg + averaging · ce", "1", "0.400", "0.2500", "0.3750"],
+    ]
+    # Without averaging there is no such column.
+    assert table([plain], MAIN)[0][2:] == ["accuracy", "forgetting"]
+    assert "sent" not in opened(tmp_path / "mean").own_metrics
