@@ -54,7 +54,7 @@ class Planned:
     @property
     def title(self) -> str:
         """What it is called among the runs of the sweep."""
-        return f"{self.label} seed {self.values['seed']}"
+        return f"{self.label} seed {self.config.seed}"
 
 
 # Called as a run starts (no record) and after each of its rounds.
