@@ -38,7 +38,7 @@ def test_lists_and_ranges(here: Path) -> None:
         (["--over", "training.lr=0.1..x"], "is no range of numbers"),
         (["--over", "training.lr=0.1..0.2"], "give --budget, as in 30m, or --trials"),
         (["--over", "loss.name=ce,wsm", "--budget", "5"], "write it as 90s, 15m or 2h"),
-        (["--over", "loss.name"], "must be a setting and its values"),
+        (["--over", "loss.name"], "must be an option and its values"),
         (["--over", "loss.name=ce", "--set", "split.validation=0.0"], "set split.validation"),
     ],
 )

@@ -152,7 +152,7 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(slow: Path, tmp_pa
         cure(slow, budget="0.001s", out=tmp_path / "cure")
     with pytest.raises(InputError, match="at least 5 fresh seeds, not 3"):
         cure(slow, seeds=3, out=tmp_path / "cure")
-    with pytest.raises(InputError, match="is no run folder"):
+    with pytest.raises(InputError, match="is not a run folder"):
         cure(tmp_path, out=tmp_path / "cure")
     blind = run({**NAMED, "rounds": 1, "split": {"validation": 0.0}}, out=tmp_path / "blind")
     with pytest.raises(InputError, match=r"no client has any: set split\.validation"):

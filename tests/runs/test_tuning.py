@@ -111,7 +111,7 @@ def test_bad_input(
 
 def test_without_optuna_a_range_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tuning, "find_spec", lambda name: None)
-    with pytest.raises(InputError, match=r"training.lr has a range, .*: pip install '\.\[tune\]'"):
+    with pytest.raises(InputError, match=r"training.lr has a range, .*pip install '\.\[tune\]'"):
         tune(NAMED, SPACE, tmp_path / "out", seeds=[0], trials=2)
 
 

@@ -60,8 +60,11 @@ class Planned:
     @property
     def title(self) -> str:
         """The name of the run within the sweep."""
-        return f"{self.label} seed {self.values['seed']}"
+        return f"{self.label} seed {self.config.seed}"
 
+
+# How long a run may take to end once it is asked to.
+_GRACE_SECONDS = 60.0
 
 # Called when a run starts (record is None) and after each of its rounds.
 OnSweepRound = Callable[[Planned, Record | None], None]
@@ -214,6 +217,9 @@ def _side_by_side(waiting: list[Planned], jobs: int, on_round: OnSweepRound) -> 
     finally:
         for _, process in active.values():
             process.terminate()
+            process.join(_GRACE_SECONDS)
+            # One that is stuck in native code does not see the signal.
+            process.kill()
             process.join()
 
 

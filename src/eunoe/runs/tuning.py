@@ -107,7 +107,8 @@ def tune(
     ranges = {path: it for path, it in over.items() if isinstance(it, Range)}
     if ranges and find_spec("optuna") is None:
         raise InputError(
-            f"{next(iter(ranges))} has a range, which needs Optuna: run pip install '.[tune]' in a clone of Eunoe"
+            f"{next(iter(ranges))} has a range, which needs Optuna: "
+            "run pip install '.[tune]' in a clone of Eunoe"
         )
     if ranges and budget is None and trials is None:
         raise InputError("a search over ranges has no end of its own: give --budget, as in 30m, or --trials")
