@@ -143,7 +143,7 @@ def test_a_federation_in_memory_is_handed_over_to_every_run(
     assert found.label == "larger steps"
     assert found.folder == tmp_path / "run-cure"
     assert found.runs[0].values["data"] == {"name": "given"}
-    with pytest.raises(InputError, match="was an object of your own: hand it over again"):
+    with pytest.raises(InputError, match="was a user-provided object: pass it again"):
         cure(tmp_path / "run", budget="1h")
 
 
