@@ -15,7 +15,7 @@ def test_the_plan_grows_with_the_budget() -> None:
     # runs of four rounds are 40.
     need = [(2 * SLACK * 3 * 32, 16, 3), (2 * SLACK * 2 * 32, 16, 2)]
     for budget, count, seeds in need:
-        assert make_plan(costs, 4, SECOND, budget, 5, 1) == CurePlan(count, seeds, budget / 2)
+        assert make_plan(costs, 4, SECOND, budget, 5, 1) == CurePlan(count, seeds, budget - SLACK * 40)
     # Eight candidates are 16 seconds a seed, and the search gets what the runs on fresh seeds leave.
     assert make_plan(costs, 4, SECOND, SLACK * (40 + 32), 5, 1) == CurePlan(8, 2, pytest.approx(SLACK * 32))
     few = make_plan(costs, 4, SECOND, SLACK * (40 + 12), 5, 1)

@@ -18,9 +18,9 @@ def cure(
 ) -> None:
     """Search a remedy on validation data, judge it on fresh seeds, and write its config.
 
-    Half of the budget goes into the search, on seeds of its own. The best remedy and the run as it is are
-    then run on fresh seeds, from which alone the table and the interval come. If the interval is not above
-    zero, the run is to stay as it is. The same command goes on with what was cut off.
+    The search, on seeds of its own, is planned for half of the budget. The best remedy and the run as it is
+    are then run on fresh seeds, from which alone the table and the interval come. If the interval is not
+    above zero, the run is to stay as it is. The same command goes on with what was cut off.
     """
     from eunoe.cli.tables import show
     from eunoe.records.statistics import mean_std

@@ -1,7 +1,7 @@
 """The cure of a run: a remedy that is found on validation data and judged on fresh seeds.
 
 1. The remedies that fit the run (`remedies`) are searched by successive halving on validation accuracy, on
-   seeds that are used for nothing else, with half of the budget.
+   seeds that are used for nothing else, planned for half of the budget.
 2. The best of them and the run as it is run in full on fresh seeds. The gain is the mean of the differences
    by seed; it is a cure if the 95% interval on validation data is above zero. Otherwise the run stays as it
    is.

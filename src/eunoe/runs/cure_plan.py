@@ -67,7 +67,7 @@ class CurePlan:
 def make_plan(
     costs: Sequence[float], rounds: int, speed: Speed, budget: float, fresh: int, jobs: int
 ) -> CurePlan:
-    """The largest search that fits half of the budget, or what the runs on fresh seeds leave of it."""
+    """The largest search that fits half of the budget and what the runs on fresh seeds leave of it."""
 
     def search(count: int, seeds: int) -> float:
         seconds, left, before = 0.0, sorted(costs[:count]), 0
@@ -88,13 +88,15 @@ def make_plan(
             f"a budget of {written(budget)} cannot hold {fresh} runs each of baseline and cure and a search: "
             f"give --budget {written(needed)}"
         )
-    seconds = max(min(budget / 2, budget - confirm), search(least, 1))
+    planned = min(budget / 2, budget - confirm)
+    # On a machine that is slower than it was, the search may use what the runs on fresh seeds leave.
+    seconds = budget - confirm
     count = len(costs)
     for seeds in (3, 2):
-        if search(count, seeds) <= seconds:
+        if search(count, seeds) <= planned:
             return CurePlan(count, seeds, seconds)
     for seeds, fewest in ((2, SOME), (1, least)):
         for count in range(len(costs), fewest - 1, -1):
-            if search(count, seeds) <= seconds:
+            if search(count, seeds) <= planned:
                 return CurePlan(count, seeds, seconds)
     return CurePlan(least, 1, seconds)
