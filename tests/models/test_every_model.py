@@ -50,6 +50,7 @@ def size(model: nn.Module) -> int:
         ("mlp", (64,), 10, {"hidden": []}, 650),
         ("logistic", MNIST, 10, {}, 7_850),
         ("small_cnn", DIGITS, 10, {}, 6_090),
+        ("signal_cnn", (128, 6), 12, {}, 32 * 43 + 64 * 161 + 12 * 65),
     ],
 )
 def test_parameter_counts(
@@ -62,6 +63,7 @@ SMALL = {
     "mlp": DIGITS,
     "logistic": (7,),
     "small_cnn": DIGITS,
+    "signal_cnn": (9, 3),
     "lenet": (3, 16, 18),
     "cnn": (2, 9, 8),
     "mnist_cnn": (1, 17, 16),

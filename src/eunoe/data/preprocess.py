@@ -25,6 +25,8 @@ class Preprocess:
             raise InputError(f"images must be [n, height, width(, channels)], not {list(stored.shape)}")
         mean = torch.tensor(data.mean or (0.0,), dtype=torch.float64)
         std = torch.tensor(data.std or (1.0,), dtype=torch.float64)
+        if data.mean is not None and not self._numeric:
+            raise InputError("integer inputs (token ids, say) are not normalized: leave mean and std out")
         if not bool((std > 0).all()):
             raise InputError("the standard deviation to normalize by must be above 0")
         images = self._add_channel or self._channels_first
@@ -34,13 +36,17 @@ class Preprocess:
                 raise InputError(f"{name} must be 1 or {numbers} numbers for these inputs, not {len(value)}")
         # (x / 255 - mean) / std as one multiplication and one addition.
         form = (-1, 1, 1) if images else (-1,)
-        self._scale = (1 / (std * (255 if self._bytes else 1))).to(dtype).view(form)
-        self._shift = (-mean / std).to(dtype).view(form)
+        self.scale = (1 / (std * (255 if self._bytes else 1))).to(dtype).view(form)
+        self.shift = (-mean / std).to(dtype).view(form)
         # What a black pixel becomes.
-        self.black = self._shift if self._bytes else None
+        self.black = self.shift if self._bytes else None
         self._plain = data.mean is None and not self._bytes
 
     def __call__(self, x: Tensor) -> Tensor:
+        return self.apply(x, self.scale, self.shift)
+
+    def apply(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
+        """Model inputs by this scale and shift, which may be copies on another device."""
         if not self._numeric:
             return x.long()
         if self._add_channel:
@@ -49,4 +55,22 @@ class Preprocess:
             x = x.permute(0, 3, 1, 2)
         # Images keep the layout they are stored in, which convolutions on a CPU like best.
         x = x.to(self.dtype)
-        return x if self._plain else torch.addcmul(self._shift, x, self._scale)
+        return x if self._plain else torch.addcmul(shift, x, scale)
+
+    @property
+    def steps(self) -> list[str]:
+        """What is done to a stored batch, in words, for those who load the model without this library."""
+        if not self._numeric:
+            return ["convert to int64"]
+        steps = ["add a dimension of 1 channel: [n, H, W] to [n, 1, H, W]"] if self._add_channel else []
+        if self._channels_first:
+            steps = ["move the channels first: [n, H, W, C] to [n, C, H, W]"]
+        steps.append(f"convert to {str(self.dtype).removeprefix('torch.')}")
+        if self._bytes:
+            steps.append("divide by 255")
+        if not self._plain:
+            steps.append(
+                "subtract mean and divide by std, which have a number for all or one for each "
+                + ("channel" if self._add_channel or self._channels_first else "entry of the last dimension")
+            )
+        return steps

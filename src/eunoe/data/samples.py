@@ -1,6 +1,8 @@
 """Samples and data sets: inputs in the dtype they came in, with integer labels."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,6 +47,8 @@ class DataSet:
     # Per channel, of inputs scaled to [0, 1] if they are bytes, else of the inputs as they are.
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    # How the inputs were made of a table's columns or of text, in what JSON can say.
+    encoding: Mapping[str, Any] | None = None
 
     def __repr__(self) -> str:
         return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"

@@ -62,6 +62,9 @@ def build_job(config: Config, given: Given) -> Simulation:
     federation = build_federation(config) if given.federation is None else given.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
+    if (own := config.preprocessing) is not None:
+        federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
+    _check_integers(federation)
     model = build_model(config, federation, given.model)
     method = given.method or _build("method", config.method, Method)
     loss = given.loss or _build("loss", config.loss, Loss)
@@ -142,6 +145,12 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
     return model
 
 
+def used_preprocessing(simulation: Simulation) -> dict[str, Any]:
+    """The section of a resolved configuration that says what inputs are normalized by, if they are."""
+    data = simulation.federation.data
+    return {} if data.mean is None else {"preprocessing": {"mean": data.mean, "std": data.std}}
+
+
 def usable_device(name: str) -> str:
     """The name of a torch device, if it can be used here."""
     try:
@@ -194,6 +203,13 @@ def check_targets(config: Config, federation: Federation) -> None:
         )
     if config.stop.test_target is not None and not len(federation.data.test.y):
         raise InputError("stop.test_target is a test accuracy and there is no test set: name stop.target")
+
+
+def _check_integers(federation: Federation) -> None:
+    """Refuse a change of inputs that only real numbers can have."""
+    first = federation.preprocess(federation.data.train.x[:1])
+    if federation.shift is not None and not first.is_floating_point():
+        raise InputError("shift changes real numbers, and these inputs are integers (token ids, say)")
 
 
 def _try(model: FlatModel, federation: Federation, config: Config) -> None:
