@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.builtin_tables import TABLES
 from eunoe.data.samples import DataSet
 from eunoe.data.sources import hub
 from eunoe.data.sources.npz import dataset_of, read_npz
@@ -147,6 +148,8 @@ def spec_of(name: str) -> DataSetSpec:
     """The specification of a data set that is kept as a file."""
     if name == "digits":
         raise InputError("digits comes with scikit-learn; there is nothing to fetch")
+    if name in TABLES:
+        raise InputError(f"{name} is not on the hub in this form; put it as {name}.csv into the data folder")
     if name not in SPECS:
         raise InputError(f"no data set is called {name!r}; {nearest(name, SPECS)}")
     return SPECS[name]

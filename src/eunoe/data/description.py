@@ -1,4 +1,4 @@
-"""What a model takes and gives, in what JSON can say, so that it is of use without the data it was trained on."""
+"""What a model takes and gives, in what JSON can say, so that it is of use without its training data."""
 
 from typing import Any
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -49,6 +50,16 @@ class DataSet:
     std: tuple[float, ...] | None = None
     # How the inputs were made of a table's columns or of text, in what JSON can say.
     encoding: Mapping[str, Any] | None = None
+
+    @cached_property
+    def vocabulary(self) -> int | None:
+        """How many token ids there are; None if the inputs are no integers."""
+        x = self.train.x
+        if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
+            return None
+        if self.encoding is not None and "tokens" in self.encoding:
+            return len(self.encoding["tokens"]) + int(self.encoding["first"])
+        return int(max(x.max(), self.test.x.max())) + 1
 
     def __repr__(self) -> str:
         return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"

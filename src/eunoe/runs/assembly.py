@@ -29,7 +29,7 @@ from eunoe.server.trainer import ServerTrainer
 from eunoe.training.simulation import Simulation
 
 # What the library gives to a model besides the user's options.
-SUPPLIED_TO_MODEL = ("shape", "classes")
+SUPPLIED_TO_MODEL = ("shape", "classes", "vocabulary")
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,9 @@ def build_federation(config: Config) -> Federation:
 def build_model(config: Config, federation: Federation, given: nn.Module | None) -> FlatModel:
     """The model at its start, tried on what a client would train on."""
     section, device = config.model, usable_device(config.engine.device)
-    supplied = {"shape": federation.shape, "classes": federation.classes}
+    supplied: dict[str, Any] = {"shape": federation.shape, "classes": federation.classes}
+    if federation.data.vocabulary is not None:
+        supplied["vocabulary"] = federation.data.vocabulary
     with global_stream(torch.device("cpu"), config.seed, "model start"):
         # A copy of the user's own, which stays as it is and may begin another run.
         module = _build("model", section, nn.Module, **supplied) if given is None else copy.deepcopy(given)
