@@ -116,6 +116,84 @@ def test_colors_and_numbers(tmp_path: Path) -> None:
         assert (done.model(raw=True)(test.x).argmax(1).numpy() == done.predict(test.x)).all()
 
 
+TABLE = """
+import csv
+rows = list(csv.DictReader(open(f"{folder}/rows.csv")))
+x = []
+for row in rows:
+    cells = []
+    for column in about["encoding"]["columns"]:
+        cell = row[column["name"]]
+        if column["type"] == "numeric":
+            cells += [column["fill"] if cell == "" else float(cell)]
+            cells += [float(cell == "")] if column["gaps"] else []
+        else:
+            known = column["values"] + ([""] if column["gaps"] else [])
+            cells += [float(cell == value) for value in known] + [float(cell not in known)]
+    x.append(cells)
+x = np.array(x, np.float32)
+assert x.shape[1] == len(about["encoding"]["features"])
+y = np.array([about["class_names"].index(row["y"]) for row in rows])
+"""
+TEXT = """
+import csv, re
+spec = about["encoding"]
+rows = list(csv.DictReader(open(f"{folder}/rows.csv")))
+numbers = {token: spec["first"] + i for i, token in enumerate(spec["tokens"])}
+x = np.full((len(rows), spec["length"]), spec["padding"], np.int16)
+for line, row in zip(x, rows):
+    ids = [numbers.get(word, spec["unknown"]) for word in re.findall(spec["pattern"], row["text"].lower())]
+    line[: len(ids)] = ids[: spec["length"]]
+y = np.array([about["class_names"].index(row["label"]) for row in rows])
+"""
+
+
+def test_a_table_by_its_columns(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    rows = []
+    for number in range(200):
+        color = ["red", "blue", "green"][rng.integers(3)]
+        size = float(rng.normal(10 * (color == "red"), 3))
+        right = size + 20 * (color == "blue") > 8
+        cells = "" if number % 9 == 0 else f"{size:.3f}", "" if number % 11 == 0 else color
+        rows.append(",".join([*cells, f"site{number % 4}", "yes" if right else "no"]))
+    header, tested = "size,color,site,y", [*rows[150:], "3,violet,site1,no"]
+    part = [f"{row},train" for row in rows[:150]] + [f"{row},test" for row in tested]
+    (tmp_path / "all.csv").write_text("\n".join([header + ",part", *part]) + "\n")
+    (tmp_path / "rows.csv").write_text("\n".join([header, *tested]) + "\n")
+    data = {"name": str(tmp_path / "all.csv"), "label": "y", "client": "site", "part": "part"}
+    done = run({**FAST, "rounds": 8, "data": data, "partition": "natural"}, out=tmp_path / "run")
+    export_model(done, tmp_path / "last.pt2", raw=True)
+    assert plain_accuracy(tmp_path, TABLE + RAW, [], []) == said(done) > 0.6
+    assert len(done.values["preprocessing"]["mean"]) == len(done.simulation.federation.data.mean or ())
+
+
+def test_text_by_its_vocabulary(tmp_path: Path) -> None:
+    words = ["sun", "rain", "Wind", "snow", "it's", "dark"]
+    rng = np.random.default_rng(0)
+    rows = []
+    for _ in range(240):
+        chosen = [words[i] for i in rng.integers(0, 6, rng.integers(3, 9))]
+        rows.append(f"{' '.join(chosen)},{'wet' if 'rain' in chosen or 'snow' in chosen else 'dry'}")
+    tested = [*rows[180:], "nobody knows this,dry"]
+    part = [f"{row},train" for row in rows[:180]] + [f"{row},test" for row in tested]
+    (tmp_path / "all.csv").write_text("\n".join(["text,label,part", *part]) + "\n")
+    (tmp_path / "rows.csv").write_text("\n".join(["text,label", *tested]) + "\n")
+    data = {"name": "text", "path": str(tmp_path / "all.csv"), "part": "part", "length": 6}
+    for model in ("text_cnn", "text_bag"):
+        values = {
+            **FAST,
+            "rounds": 6,
+            "data": data,
+            "partition": {"name": "iid", "clients": 4},
+            "model": model,
+        }
+        done = run(values, out=tmp_path / model)
+        export_model(done, tmp_path / "last.pt2", raw=True)
+        assert plain_accuracy(tmp_path, TEXT + RAW, [], []) == said(done) > 0.6
+        assert "preprocessing" not in done.values
+
+
 def test_the_raw_module_equals_preprocessing_and_model_bit_for_bit(tmp_path: Path) -> None:
     done = run(NAMED, out=tmp_path / "run")
     federation = done.simulation.federation

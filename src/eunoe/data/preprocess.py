@@ -18,14 +18,15 @@ class Preprocess:
         stored = data.train.x
         self.dtype = dtype
         self._bytes = stored.dtype == torch.uint8
-        self._numeric = self._bytes or stored.is_floating_point()
+        # Whether the model sees integers, such as token ids.
+        self.integers = not (self._bytes or stored.is_floating_point())
         self._add_channel = self._bytes and stored.ndim == 3
         self._channels_first = self._bytes and stored.ndim == 4
         if self._bytes and stored.ndim > 4:
             raise InputError(f"images must be [n, height, width(, channels)], not {list(stored.shape)}")
         mean = torch.tensor(data.mean or (0.0,), dtype=torch.float64)
         std = torch.tensor(data.std or (1.0,), dtype=torch.float64)
-        if data.mean is not None and not self._numeric:
+        if data.mean is not None and self.integers:
             raise InputError("integer inputs (token ids, say) are not normalized: leave mean and std out")
         if not bool((std > 0).all()):
             raise InputError("the standard deviation to normalize by must be above 0")
@@ -47,7 +48,7 @@ class Preprocess:
 
     def apply(self, x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
         """Model inputs by this scale and shift, which may be copies on another device."""
-        if not self._numeric:
+        if self.integers:
             return x.long()
         if self._add_channel:
             x = x.unsqueeze(1)
@@ -60,7 +61,7 @@ class Preprocess:
     @property
     def steps(self) -> list[str]:
         """What is done to a stored batch, in words, for those who load the model without this library."""
-        if not self._numeric:
+        if self.integers:
             return ["convert to int64"]
         steps = ["add a dimension of 1 channel: [n, H, W] to [n, 1, H, W]"] if self._add_channel else []
         if self._channels_first:

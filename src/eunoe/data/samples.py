@@ -57,8 +57,8 @@ class DataSet:
         x = self.train.x
         if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
             return None
-        if self.encoding is not None and "tokens" in self.encoding:
-            return len(self.encoding["tokens"]) + int(self.encoding["first"])
+        if self.encoding is not None and "ids" in self.encoding:
+            return int(self.encoding["ids"])
         return int(max(x.max(), self.test.x.max())) + 1
 
     def __repr__(self) -> str:

@@ -72,7 +72,8 @@ class TextBag(Classifier):
     def features(self, x: Tensor) -> Tensor:
         there = (x != PADDING).unsqueeze(2).to(self.embedding.weight.dtype)
         # A text of padding alone has a mean of 0.
-        return (self.embedding(x) * there).sum(1) / there.sum(1).clamp(min=1)
+        mean: Tensor = (self.embedding(x) * there).sum(1) / there.sum(1).clamp(min=1)
+        return mean
 
 
 def _length(model: str, shape: tuple[int, ...], vocabulary: int | None, least: int) -> int:

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
+from eunoe.config.data_options import Preprocessing
 from eunoe.config.paths import placed
 from eunoe.config.schema import Config, Named
 from eunoe.core.flat_model import FlatModel, load_state
@@ -91,6 +92,7 @@ def build_job(config: Config, given: Given) -> Simulation:
         augmented=config.augment.active,
         has_features=model.has_features,
         has_batch_norm=model.has_batch_norm,
+        integer_inputs=federation.preprocess.integers,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
     return Simulation(federation, model, loss, method, config.augment, context, config.evaluation.chunk)
@@ -147,12 +149,6 @@ def build_model(config: Config, federation: Federation, given: nn.Module | None)
     return model
 
 
-def used_preprocessing(simulation: Simulation) -> dict[str, Any]:
-    """The section of a resolved configuration that says what inputs are normalized by, if they are."""
-    data = simulation.federation.data
-    return {} if data.mean is None else {"preprocessing": {"mean": data.mean, "std": data.std}}
-
-
 def usable_device(name: str) -> str:
     """The name of a torch device, if it can be used here."""
     try:
@@ -196,6 +192,14 @@ def with_cohort(config: Config, simulation: Simulation) -> Config:
     return config.model_copy(update={"engine": engine.model_copy(update={"cohort": cohort})})
 
 
+def with_preprocessing(config: Config, simulation: Simulation) -> Config:
+    """The configuration with what inputs are normalized by, which follows from the data."""
+    data = simulation.federation.data
+    if data.mean is None or data.std is None:
+        return config
+    return config.model_copy(update={"preprocessing": Preprocessing(mean=data.mean, std=data.std)})
+
+
 def check_targets(config: Config, federation: Federation) -> None:
     """Refuse to wait for an accuracy that will not be measured."""
     if config.stop.target is not None and not len(federation.pooled("validation")[0]):
@@ -209,8 +213,7 @@ def check_targets(config: Config, federation: Federation) -> None:
 
 def _check_integers(federation: Federation) -> None:
     """Refuse a change of inputs that only real numbers can have."""
-    first = federation.preprocess(federation.data.train.x[:1])
-    if federation.shift is not None and not first.is_floating_point():
+    if federation.shift is not None and federation.preprocess.integers:
         raise InputError("shift changes real numbers, and these inputs are integers (token ids, say)")
 
 

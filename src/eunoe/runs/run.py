@@ -25,7 +25,7 @@ from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
 from eunoe.models.raw import RawModel
 from eunoe.records.reader import read_run, read_run_config, read_status
-from eunoe.runs.assembly import Given, assemble, check_targets, resolved, used_preprocessing, with_cohort
+from eunoe.runs.assembly import Given, assemble, check_targets, resolved, with_cohort, with_preprocessing
 from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new, load_state
 from eunoe.runs.handed_over import handed_over
@@ -259,7 +259,7 @@ def execute(
                 check_new(path)
             for warning in folder.restore(run_state, states):
                 logger.warning(warning)
-            folder.write_config({**resolved(config, given), **used_preprocessing(simulation)})
+            folder.write_config(resolved(with_preprocessing(config, simulation), given))
             folder.write_environment(environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)

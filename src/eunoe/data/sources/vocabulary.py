@@ -42,7 +42,7 @@ class Vocabulary:
     def to_dict(self) -> dict[str, Any]:
         """All that it takes to encode other texts, in what JSON can say."""
         pattern = {"lowercase": True, "pattern": _WORD} if self.unit == "words" else {}
-        ids = {"padding": PADDING, "unknown": UNKNOWN, "first": FIRST}
+        ids = {"ids": len(self), "padding": PADDING, "unknown": UNKNOWN, "first": FIRST}
         return {
             "kind": "text",
             "unit": self.unit,
