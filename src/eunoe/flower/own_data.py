@@ -140,7 +140,8 @@ def own_data(path: Path, facts: Facts) -> DataSet:
         )
     if facts.vocabulary is not None and not 0 <= int(x.min()) <= int(x.max()) < facts.vocabulary:
         raise InputError(
-            f"{path} holds ids from {x.min()} to {x.max()}; those of the federation are 0..{facts.vocabulary - 1}"
+            f"{path} holds ids from {x.min()} to {x.max()}; "
+            f"those of the federation are 0..{facts.vocabulary - 1}"
         )
     # A data set has a test part; here the server's is the one that counts.
     data = from_arrays(
