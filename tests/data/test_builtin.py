@@ -56,21 +56,22 @@ def test_digits_are_the_same_if_scikit_learn_hides_its_file(monkeypatch):
     assert digits().train.x.equal(direct.train.x)
 
 
-def keep(path, shape, classes, **more):
+def keep(path, shape, classes, dtype="uint8", **more):
     y = np.arange(classes)
-    x = np.zeros((classes, *shape), np.uint8)
+    x = np.zeros((classes, *shape), dtype)
     np.savez(path, x_train=x, y_train=y, x_test=x, y_test=y, **more)
 
 
 @pytest.mark.parametrize("name", SPECS)
 def test_every_name_is_found_as_a_file(folder, name):
     known = SPECS[name]
-    keep(folder / f"{name}.npz", known.shape, known.classes, writer_train=np.arange(known.classes))
+    writers = np.arange(known.classes)
+    keep(folder / f"{name}.npz", known.shape, known.classes, known.dtype, writer_train=writers)
     data = getattr(named, name)()
     assert (data.name, data.classes, len(data.train)) == (name, known.classes, known.classes)
     assert data.class_names == known.class_names
     assert data.writers_train is not None
-    channels = known.shape[2] if len(known.shape) == 3 else 1
+    channels = known.shape[-1] if len(known.shape) == 3 or known.dtype != "uint8" else 1
     assert len(data.mean) == len(data.std) == channels
     if known.mean:
         assert (data.mean, data.std) == (known.mean, known.std)
@@ -125,6 +126,19 @@ def test_a_file_of_another_shape_or_with_other_labels_is_refused(folder):
     keep(folder / "mnist.npz", (28, 28), 11)
     with pytest.raises(InputError, match=r"mnist.npz: found label 10; 10 classes have labels 0..9"):
         named.mnist()
+
+
+def test_a_file_of_another_type_is_refused(folder):
+    keep(folder / "har.npz", (128, 6), 12, "float32")
+    with pytest.raises(InputError, match=r"har.npz: x_train is float32; that of har is float16"):
+        named.har()
+
+
+def test_samples_of_other_writers_in_a_file_are_left_alone(folder):
+    writers = np.arange(62)
+    other = {"x_other": np.zeros((2, 28, 28), np.uint8), "y_other": writers[:2], "writer_other": writers[:2]}
+    keep(folder / "femnist.npz", (28, 28), 62, writer_train=writers, **other)
+    assert len(named.femnist().train) == 62
 
 
 def test_unknown_and_embedded_names():

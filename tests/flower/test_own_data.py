@@ -285,3 +285,15 @@ def test_a_node_without_data_is_refused(tmp_path):
     content = RecordDict({"facts": FACTS.record()})
     with pytest.raises(InputError, match="has no data path"):
         join(make_config({}), node, content)
+
+
+def test_token_ids_of_a_client_are_those_of_the_federation(tmp_path):
+    facts = Facts(classes=2, shape=(3,), dtype="int64", clients=1, vocabulary=9)
+    y = np.arange(4) % 2
+    write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3) % 5, "y": y})
+    # Ids up to 4 only, but the model has room for all 9.
+    assert own_data(tmp_path / "own.npz", facts).vocabulary == 9
+    assert Facts.from_record(facts.record()).vocabulary == 9
+    write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3), "y": y})
+    with pytest.raises(InputError, match=r"own.npz holds ids from 0 to 11; those of the federation are 0..8"):
+        own_data(tmp_path / "own.npz", facts)

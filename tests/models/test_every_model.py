@@ -21,11 +21,20 @@ CIFAR, MNIST, DIGITS = (3, 32, 32), (1, 28, 28), (1, 8, 8)
 
 def build(name: str, shape: tuple[int, ...], classes: int = 10, **options: Any) -> Any:
     torch.manual_seed(0)
-    return registry.build("model", name, options, shape=shape, classes=classes)
+    supplied = {"vocabulary": VOCABULARY[name]} if name in VOCABULARY else {}
+    return registry.build("model", name, options, shape=shape, classes=classes, **supplied)
 
 
 def inputs(shape: tuple[int, ...], number: int = 3, dtype: torch.dtype = torch.float64) -> Tensor:
     return torch.randn(number, *shape, generator=torch.Generator().manual_seed(1), dtype=dtype)
+
+
+def taken(name: str, number: int = 3) -> Tensor:
+    """Inputs of a small model."""
+    if name in VOCABULARY:
+        generator = torch.Generator().manual_seed(1)
+        return torch.randint(VOCABULARY[name], (number, *SMALL[name]), generator=generator)
+    return inputs(SMALL[name], number)
 
 
 def size(model: nn.Module) -> int:
@@ -50,6 +59,10 @@ def size(model: nn.Module) -> int:
         ("mlp", (64,), 10, {"hidden": []}, 650),
         ("logistic", MNIST, 10, {}, 7_850),
         ("small_cnn", DIGITS, 10, {}, 6_090),
+        ("signal_cnn", (128, 6), 12, {}, 32 * 43 + 64 * 161 + 12 * 65),
+        ("text_bag", (6,), 5, {}, 11 * 128 + 5 * 129),
+        ("text_cnn", (6,), 5, {}, 11 * 64 + 64 * (9 * 64 + 3) + 5 * (3 * 64 + 1)),
+        ("text_cnn", (6,), 5, {"kernels": [2], "pool": "flat"}, 11 * 64 + 64 * 129 + 5 * (5 * 64 + 1)),
     ],
 )
 def test_parameter_counts(
@@ -62,12 +75,17 @@ SMALL = {
     "mlp": DIGITS,
     "logistic": (7,),
     "small_cnn": DIGITS,
+    "signal_cnn": (9, 3),
+    "text_bag": (6,),
+    "text_cnn": (6,),
     "lenet": (3, 16, 18),
     "cnn": (2, 9, 8),
     "mnist_cnn": (1, 17, 16),
     "resnet18": (2, 8, 10),
 }
 OPTIONS: dict[str, dict[str, Any]] = {"resnet18": {"width": 8}}
+# What is supplied to models of token ids besides the shape.
+VOCABULARY = {"text_bag": 11, "text_cnn": 11}
 
 
 def small(name: str, classes: int = 5) -> Any:
@@ -81,7 +99,7 @@ def test_every_named_model_is_tested() -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_logits_are_classified_features(name: str) -> None:
-    model, x = small(name), inputs(SMALL[name])
+    model, x = small(name), taken(name)
     features = model.features(x)
     assert features.shape == (3, model.classifier.in_features)
     assert torch.equal(model(x), model.classifier(features))
@@ -92,7 +110,7 @@ def test_logits_are_classified_features(name: str) -> None:
 
 @pytest.mark.parametrize("name", SMALL)
 def test_memory_layout_changes_no_bit_and_the_input_is_left_alone(name: str) -> None:
-    model, x = small(name), inputs(SMALL[name])
+    model, x = small(name), taken(name)
     kept = x.clone()
     expected = model(x)
     assert torch.equal(x, kept)
@@ -111,7 +129,7 @@ def test_vmapped_clients_equal_looped(name: str) -> None:
                 p.mul_(1 + number / 10).add_(number / 100)
     weights, buffers = stack_module_state(models)
     assert not buffers
-    x = inputs(SMALL[name], 12).view(3, 4, *SMALL[name])
+    x = taken(name, 12).view(3, 4, *SMALL[name])
     y = torch.arange(12).view(3, 4) % 5
 
     def loss(w: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
@@ -197,3 +215,19 @@ def test_options_are_checked() -> None:
         build("mlp", (64,), hidden=[0])
     with pytest.raises(InputError, match="norm"):
         build("resnet18", CIFAR, norm="spectral")
+
+
+def test_models_of_text_take_token_ids_alone() -> None:
+    with pytest.raises(InputError, match=r"model 'text_cnn' takes token ids \[length\], integers"):
+        registry.build("model", "text_cnn", {}, shape=(6,), classes=5)
+    with pytest.raises(InputError, match="model 'text_cnn' looks at 4 tokens at once, and texts have 3"):
+        build("text_cnn", (3,))
+    with pytest.raises(InputError, match=r"model 'signal_cnn' takes windows \[time, channels\]"):
+        build("signal_cnn", (64,))
+
+
+def test_padding_has_no_part_in_the_mean_of_a_bag() -> None:
+    model = small("text_bag")
+    padded = model.features(torch.tensor([[3, 4, 0, 0, 0, 0], [0, 0, 0, 0, 0, 0]]))
+    torch.testing.assert_close(padded[0], model.embedding.weight[3:5].mean(0))
+    assert padded[1].abs().sum() == 0

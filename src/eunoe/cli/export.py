@@ -9,25 +9,19 @@ import typer
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     best: Annotated[bool, typer.Option("--best/--last", help="Best on validation, or the last.")] = False,
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write a program (.pt2) that takes inputs as they are stored.")
+    ] = False,
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:
-    """Write a run's model as a state_dict in safetensors."""
-    from safetensors import SafetensorError
+    """Write a run's model for plain PyTorch, and a JSON file beside it that says what inputs it takes.
 
-    from eunoe.core.flat_model import save_state
-    from eunoe.errors import InputError, first_line
+    It is a state_dict in safetensors or, with --raw, a program for torch.export.load.
+    """
+    from eunoe.runs.export import export_model
     from eunoe.runs.run import Run
 
     which = "best" if best else "last"
-    opened = Run(run)
-    target = to or run / f"{which}.safetensors"
-    if not target.parent.is_dir():
-        raise InputError(f"there is no folder {target.parent} to write the model to")
-    state = opened.model(which).state_dict()
-    try:
-        if target.is_dir():
-            raise InputError(f"{target} is a folder; name the file to write the model to")
-        save_state(state, target)
-    except (OSError, SafetensorError) as error:
-        raise InputError(f"cannot write the model to {target}: {first_line(error)}") from None
-    print(f"wrote the {which} model to {target}")
+    target = to or run / f"{which}.{'pt2' if raw else 'safetensors'}"
+    model, description = export_model(Run(run), target, which, raw)
+    print(f"wrote the {which} model to {model} and what inputs it takes to {description.name}")

@@ -13,7 +13,7 @@ _LISTED = {kind.plural: kind for kind in KINDS.values()}
 # A kind may be named by itself or by its section in a config.
 _BY_NAME = {kind.key: kind for kind in KINDS.values()} | {kind.section: kind for kind in KINDS.values()}
 # Arguments that the library supplies, which are not options.
-_SUPPLIED = {"model": ("shape", "classes"), "engine": ("simulation", "states")}
+_SUPPLIED = {"model": ("shape", "classes", "vocabulary"), "engine": ("simulation", "states")}
 
 
 def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:

@@ -58,6 +58,21 @@ class Public(Options):
         return self.share > 0 or self.count is not None or self.groups is not None
 
 
+class Preprocessing(Options):
+    """What inputs are normalized by: (x - mean) / std, of bytes after they are divided by 255."""
+
+    mean: tuple[Finite, ...] = Field(
+        min_length=1, description="One number, or one for each channel or feature."
+    )
+    std: tuple[Finite, ...] = Field(min_length=1, description="As many numbers, all above 0.")
+
+    @model_validator(mode="after")
+    def _positive(self) -> "Preprocessing":
+        if min(self.std) <= 0:
+            raise ValueError("every std must be above 0")
+        return self
+
+
 class FeatureShift(Options):
     """A change of inputs, drawn for each client.
 

@@ -10,6 +10,8 @@ def path_kind(name: str) -> tuple[str, str]:
     """The data set that reads this path, and its option for the path; empty for other names."""
     if name.endswith(".npz"):
         return "npz", "path"
+    if name.endswith((".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".parquet")):
+        return "table", "path"
     # A plain word is a name even if a folder of that name exists; ./word is the folder.
     if Path(name).expanduser().is_dir() and ("/" in name or "\\" in name or name in (".", "..")):
         return "folder", "path"

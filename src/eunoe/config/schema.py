@@ -17,7 +17,7 @@ from pydantic import (
 
 from eunoe.config import registry
 from eunoe.config.averaging_options import Averaging
-from eunoe.config.data_options import Augment, FeatureShift, Public, Split
+from eunoe.config.data_options import Augment, FeatureShift, Preprocessing, Public, Split
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
 from eunoe.config.probes import STANDARD, Probe
@@ -115,6 +115,9 @@ class Config(Options):
     )
     split: Split = Field(Split(), description="The parts of a client's samples.")
     public: PublicPart = Field(PublicPart(), description="The public set.")
+    preprocessing: Preprocessing | None = Field(
+        None, description="What inputs are normalized by; by default what the data set measures or knows."
+    )
     shift: FeatureShift | None = Field(None, description="A change of inputs that differs by client.")
     augment: Augment = Field(Augment(), description="Random changes of training inputs.")
     model: Model = Field(Model(name="mlp"), description="The model.")

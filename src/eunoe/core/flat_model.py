@@ -209,12 +209,11 @@ def _cut(vector: Tensor, like: list[Tensor]) -> list[Tensor]:
     return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
 
 
-def save_state(state: dict[str, Tensor], path: Path) -> None:
+def save_state(state: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a state_dict as safetensors."""
     # Copies, since a file must not hold a tensor twice and names of tied weights share one.
-    save_file(
-        {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}, path
-    )
+    copies = {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}
+    save_file(copies, path, metadata)
 
 
 def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str]:

@@ -8,3 +8,4 @@ from eunoe.data.federation import Federation as Federation
 from eunoe.data.partitions.base import Partition as Partition
 from eunoe.data.samples import DataSet as DataSet
 from eunoe.data.samples import Samples as Samples
+from eunoe.data.sources.table import from_table as from_table

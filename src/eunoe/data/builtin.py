@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 
 from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.builtin_tables import TABLES
 from eunoe.data.samples import DataSet
 from eunoe.data.sources import hub
 from eunoe.data.sources.npz import dataset_of, read_npz
+from eunoe.data.sources.signal import standardized
 from eunoe.data.specs import SPECS, DataSetSpec
 from eunoe.errors import InputError, nearest
 
@@ -64,6 +66,11 @@ def femnist(*, revision: str | None = None) -> DataSet:
     return load_named("femnist", revision)
 
 
+def har() -> DataSet:
+    """HAPT: windows [128, 6] of a phone's acceleration and rotation, 12 activities of 30 people."""
+    return standardized(load_named("har"))
+
+
 def omniglot() -> DataSet:
     """Omniglot: 28 x 28 characters of 8 alphabets, 242 classes, each drawn by 20 people."""
     return load_named("omniglot")
@@ -94,6 +101,9 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
         mean=spec.mean,
         std=spec.std,
     )
+    dtype = str(data.train.x.dtype).removeprefix("torch.")
+    if dtype != spec.dtype:
+        raise InputError(f"{path}: x_train is {dtype}; that of {name} is {spec.dtype}")
     if data.train.x.shape[1:] != spec.shape:
         raise InputError(
             f"{path}: samples have shape {list(data.train.x.shape[1:])}; "
@@ -138,6 +148,8 @@ def spec_of(name: str) -> DataSetSpec:
     """The specification of a data set that is stored as a file."""
     if name == "digits":
         raise InputError("digits comes with scikit-learn; there is nothing to fetch")
+    if name in TABLES:
+        raise InputError(f"{name} is not on the hub in this form; put it as {name}.csv into the data folder")
     if name not in SPECS:
         raise InputError(f"no data set is called {name!r}; {nearest(name, SPECS)}")
     return SPECS[name]
@@ -152,7 +164,7 @@ def _what_to_put(name: str, spec: DataSetSpec) -> str:
     counts = [format(count, "d") for count in spec.rows] if spec.rows[1] else ["n", "m"]
     shape = "".join(f", {size}" for size in spec.shape)
     arrays = [
-        f"x_{part} uint8 [{count}{shape}] and y_{part} int64 [{count}]"
+        f"x_{part} {spec.dtype} [{count}{shape}] and y_{part} int64 [{count}]"
         for part, count in zip(("train", "test"), counts, strict=True)
     ]
     writers = ", writer_train and writer_test int64 (the writer of each sample)" if spec.writers else ""

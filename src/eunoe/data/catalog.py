@@ -6,7 +6,8 @@ from pathlib import Path
 import numpy as np
 
 from eunoe.data.builtin import digits, fetch_named, load_named, path_of, spec_of
-from eunoe.data.samples import checksum
+from eunoe.data.builtin_tables import TABLES, table_path
+from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources.hub import Hub, data_folder, read_record
 from eunoe.data.sources.npz import npz
 from eunoe.data.specs import SPECS
@@ -37,7 +38,7 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All built-in data sets, downloaded or not, then the other .npz files of the data folder."""
-    built_in = [entry(name) for name in ["digits", *SPECS]]
+    built_in = [entry(name) for name in ["digits", *SPECS, *TABLES]]
     others = sorted(path for path in data_folder().glob("*.npz") if path.stem not in SPECS)
     kept = sorted((data_folder() / "hub").glob("*.npz"))
     return built_in + [_described(path.stem, path) for path in others + kept]
@@ -47,6 +48,11 @@ def entry(name: str) -> Entry:
     """The entry of one built-in data set."""
     if name == "digits":
         return _described(name, None)
+    if name in TABLES:
+        try:
+            return _described(name, table_path(name))
+        except InputError:
+            return Entry(name, None, False, TABLES[name].classes)
     spec, path = spec_of(name), path_of(name)
     if path.exists():
         return _described(name, path)
@@ -67,7 +73,7 @@ def fetch(name: str, *, revision: str | None = None, force: bool = False, client
 
 def _described(name: str, path: Path | None) -> Entry:
     try:
-        data = digits() if path is None else load_named(name) if name in SPECS else npz(path)
+        data = _load(name, path)
     except InputError as error:
         return Entry(name, path, True, problem=str(error))
     official = SPECS[name].sha256 if name in SPECS else None
@@ -85,6 +91,14 @@ def _described(name: str, path: Path | None) -> Entry:
         None if official is None else sha256 == official,
         "scikit-learn" if path is None else _source(path),
     )
+
+
+def _load(name: str, path: Path | None) -> DataSet:
+    if path is None:
+        return digits()
+    if name in TABLES:
+        return TABLES[name].load()
+    return load_named(name) if name in SPECS else npz(path)
 
 
 def _source(path: Path) -> str | None:

@@ -1,7 +1,10 @@
 """Samples and data sets: inputs in their original dtype, with integer labels."""
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,6 +50,18 @@ class DataSet:
     # Per channel, of inputs scaled to [0, 1] if they are bytes, else of the inputs as they are.
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
+    # How the inputs were made of a table's columns or of text, in what JSON can say.
+    encoding: Mapping[str, Any] | None = None
+
+    @cached_property
+    def vocabulary(self) -> int | None:
+        """How many token ids there are; None if the inputs are no integers."""
+        x = self.train.x
+        if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
+            return None
+        if self.encoding is not None and "ids" in self.encoding:
+            return int(self.encoding["ids"])
+        return int(max(x.max(), self.test.x.max())) + 1
 
     def __repr__(self) -> str:
         return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"

@@ -8,6 +8,10 @@ _OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "hor
 _DIGITS = tuple("0123456789")
 _CLOTHES = ("T-shirt", "trouser", "pullover", "dress", "coat", "sandal", "shirt", "sneaker", "bag", "boot")
 _CHARACTERS = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
+_ACTIVITIES = (
+    *("walking", "walking upstairs", "walking downstairs", "sitting", "standing", "lying"),
+    *("stand to sit", "sit to stand", "sit to lie", "lie to sit", "stand to lie", "lie to stand"),
+)
 _FINE_OBJECTS = (
     "apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly "
     "camel can castle caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile "
@@ -37,6 +41,7 @@ class DataSetSpec:
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     writers: bool = False
+    dtype: str = "uint8"
     sha256: str | None = None
 
 
@@ -102,6 +107,15 @@ SPECS = {
             "flwrlabs/femnist", test=(), label="character", client="writer_id", held_out=15, mode="L"
         ),
         writers=True,
+    ),
+    "har": DataSetSpec(
+        classes=12,
+        shape=(128, 6),
+        rows=(5_360, 5_001),
+        class_names=_ACTIVITIES,
+        writers=True,
+        dtype="float16",
+        sha256="9a8f367920c00484613349f7b3a3e8e2bee2e638dcf4fd213dbac979127aeb6a",
     ),
     "omniglot": DataSetSpec(
         classes=242,

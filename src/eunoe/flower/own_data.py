@@ -34,6 +34,8 @@ class Facts(Options):
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    # How many token ids there are, on which the size of a model of text depends.
+    vocabulary: int | None = None
     # Of all clients' training parts; known once all have joined.
     mean_size: float = 0.0
 
@@ -47,6 +49,7 @@ class Facts(Options):
             mean=data.mean,
             std=data.std,
             class_names=data.class_names,
+            vocabulary=data.vocabulary,
         )
 
     @classmethod
@@ -137,8 +140,13 @@ def own_data(path: Path, facts: Facts) -> DataSet:
             f"{path} holds {x.dtype} {list(x.shape[1:])}, "
             f"but the federation works on {facts.dtype} {list(facts.shape)}"
         )
+    if facts.vocabulary is not None and not 0 <= int(x.min()) <= int(x.max()) < facts.vocabulary:
+        raise InputError(
+            f"{path} holds ids from {x.min()} to {x.max()}; "
+            f"those of the federation are 0..{facts.vocabulary - 1}"
+        )
     # A data set has a test part; here the server's is the one that counts.
-    return from_arrays(
+    data = from_arrays(
         x,
         y,
         x[:1],
@@ -149,6 +157,7 @@ def own_data(path: Path, facts: Facts) -> DataSet:
         mean=facts.mean,
         std=facts.std,
     )
+    return data if facts.vocabulary is None else replace(data, encoding={"ids": facts.vocabulary})
 
 
 def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:

@@ -35,7 +35,8 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
+from eunoe.errors import InputError
+from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
 
 
 class FedReg(Method):
@@ -60,6 +61,13 @@ class FedReg(Method):
 
     cost = Cost(client_compute="+ 2 passes forward and back a step, + 20 a round")
     neutral = Neutral({"gamma": 1.0, "pseudo": False, "perturbed": False})
+
+    def check(self, context: RoundContext) -> list[str]:
+        if context.integer_inputs and (self.pseudo or self.perturbed):
+            raise InputError(
+                "method 'fedreg' changes inputs along a gradient, and these are integers (token ids, say)"
+            )
+        return super().check(context)
 
     def begin(self, client: ClientContext) -> None:
         kept: dict[str, list[Tensor]] = {"pseudo": [], "target": [], "perturbed": []}

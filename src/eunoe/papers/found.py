@@ -80,6 +80,9 @@ def check_config(found: FoundRun, place: Path) -> None:
     configs = (found.run.records.checked_config, found.planned.config)
     was, planned = (_flat(plain(resolved(config))) for config in configs)
     for name in {**was, **planned}:
+        if name.startswith("preprocessing.") and name not in planned:
+            # What the run used, which follows from the data.
+            continue
         if name.partition(".")[0] not in RESUMABLE and was.get(name) != planned.get(name):
             raise InputError(
                 f"{name} is {was.get(name)!r} in the run {found.planned.title} of {place} and "

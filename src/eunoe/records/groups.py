@@ -32,6 +32,9 @@ def settings(config: Config) -> dict[str, Any]:
     """The options that determine a run's results besides its seed, as `section.option`."""
     # With defaults, so that options unknown to an earlier version do not set its runs apart.
     kept = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
+    if config.data.name == "given":
+        # Measured on training samples that may follow from the seed.
+        kept.pop("preprocessing", None)
     flat: dict[str, Any] = {}
     for key, value in placed(kept).items():
         flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}

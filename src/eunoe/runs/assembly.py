@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
+from eunoe.config.data_options import Preprocessing
 from eunoe.config.paths import placed
 from eunoe.config.schema import Config, Named
 from eunoe.core.flat_model import FlatModel, load_state
@@ -29,7 +30,7 @@ from eunoe.server.trainer import ServerTrainer
 from eunoe.training.simulation import Simulation
 
 # Arguments that the library passes to a model besides the user's options.
-SUPPLIED_TO_MODEL = ("shape", "classes")
+SUPPLIED_TO_MODEL = ("shape", "classes", "vocabulary")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,9 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
     federation = build_federation(config) if objects.federation is None else objects.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
+    if (own := config.preprocessing) is not None:
+        federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
+    _check_integers(federation)
     model = build_model(config, federation, objects.model)
     method = objects.method or _build("method", config.method, Method)
     loss = objects.loss or _build("loss", config.loss, Loss)
@@ -88,6 +92,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         augmented=config.augment.active,
         has_features=model.has_features,
         has_batch_norm=model.has_batch_norm,
+        integer_inputs=federation.preprocess.integers,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
     return Simulation(
@@ -121,7 +126,9 @@ def build_federation(config: Config) -> Federation:
 def build_model(config: Config, federation: Federation, own: nn.Module | None) -> FlatModel:
     """Build the initial model and try it on what a client would train on."""
     section, device = config.model, usable_device(config.engine.device)
-    supplied = {"shape": federation.shape, "classes": federation.classes}
+    supplied: dict[str, Any] = {"shape": federation.shape, "classes": federation.classes}
+    if federation.data.vocabulary is not None:
+        supplied["vocabulary"] = federation.data.vocabulary
     with global_stream(torch.device("cpu"), config.seed, "model start"):
         # A copy: the user's module is left unchanged and may start another run.
         module = _build("model", section, nn.Module, **supplied) if own is None else copy.deepcopy(own)
@@ -187,6 +194,14 @@ def with_cohort(config: Config, simulation: Simulation) -> Config:
     return config.model_copy(update={"engine": engine.model_copy(update={"cohort": cohort})})
 
 
+def with_preprocessing(config: Config, simulation: Simulation) -> Config:
+    """The configuration with what inputs are normalized by, which follows from the data."""
+    data = simulation.federation.data
+    if data.mean is None or data.std is None:
+        return config
+    return config.model_copy(update={"preprocessing": Preprocessing(mean=data.mean, std=data.std)})
+
+
 def check_targets(config: Config, federation: Federation) -> None:
     """Refuse a stopping target on an accuracy that will not be measured."""
     if config.stop.target is not None and not len(federation.pooled("validation")[0]):
@@ -196,6 +211,12 @@ def check_targets(config: Config, federation: Federation) -> None:
         )
     if config.stop.test_target is not None and not len(federation.data.test.y):
         raise InputError("stop.test_target is a test accuracy and there is no test set: name stop.target")
+
+
+def _check_integers(federation: Federation) -> None:
+    """Refuse a change of inputs that only real numbers can have."""
+    if federation.shift is not None and federation.preprocess.integers:
+        raise InputError("shift changes real numbers, and these inputs are integers (token ids, say)")
 
 
 def _try(model: FlatModel, federation: Federation, config: Config) -> None:

@@ -36,6 +36,9 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
     # With defaults filled in, so that an omitted option equals its default.
     before, after = (plain(resolved(config)) for config in (old, new))
     for name in Config.model_fields:
+        if name == "preprocessing" and new.preprocessing is None:
+            # A run's own says what it used; one that is left out follows from the data, which are checked.
+            continue
         if name not in RESUMABLE and before.get(name) != after.get(name):
             where, was, wanted = _difference(name, before.get(name), after.get(name))
             raise InputError(

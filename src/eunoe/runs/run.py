@@ -23,10 +23,18 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.errors import EunoeError, InputError, Outcome, RunFailed, outcome_of
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
+from eunoe.models.raw import RawModel
 from eunoe.records.divergence import divergence
 from eunoe.records.divergence import warning as never_rose
 from eunoe.records.reader import read_run, read_run_config, read_status
-from eunoe.runs.assembly import UserObjects, assemble, check_targets, resolved, with_cohort
+from eunoe.runs.assembly import (
+    UserObjects,
+    assemble,
+    check_targets,
+    resolved,
+    with_cohort,
+    with_preprocessing,
+)
 from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new, load_state
 from eunoe.runs.hooks import standard_hooks
@@ -120,9 +128,15 @@ class Run:
             return run_state.best
         return evaluated_model(simulation, run_state)
 
-    def model(self, which: str = "last") -> nn.Module:
-        """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode."""
-        return copy.deepcopy(self._loaded(which))
+    def model(self, which: str = "last", raw: bool = False) -> nn.Module:
+        """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode.
+
+        It takes inputs as Eunoe's preprocessing makes them; with `raw`, inputs as they are stored.
+        """
+        model = copy.deepcopy(self._loaded(which))
+        if not raw:
+            return model
+        return RawModel(model, self.simulation.federation.preprocess).to(self.simulation.model.device).eval()
 
     def _loaded(self, which: str = "last") -> nn.Module:
         """The simulation's own module with the weights of a model loaded, until others are."""
@@ -266,7 +280,7 @@ def execute(
                 check_new(path)
             for warning in folder.restore(run_state, states):
                 logger.warning(warning)
-            folder.write_config(resolved(config, objects))
+            folder.write_config(resolved(with_preprocessing(config, simulation), objects))
             folder.write_environment(environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)

@@ -34,6 +34,8 @@ def npz(path: Path, *, classes: int | None = None) -> DataSet:
 
 def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -> DataSet:
     """Build a data set from the arrays of a file; errors name the file."""
+    # Samples of other writers, which some files hold besides, belong to no part.
+    arrays = {key: array for key, array in arrays.items() if not key.endswith("_other")}
     for key in arrays:
         if key not in NEEDED + OPTIONAL:
             raise InputError(f"{where}: unknown array {key!r}; {nearest(key, NEEDED + OPTIONAL)}")

@@ -1,0 +1,127 @@
+"""Built-in data sets of tables and text: read from $EUNOE_DATA/<name>.csv, also .csv.gz and .csv.xz."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+from pydantic import PositiveInt
+
+from eunoe.data.arrays import number_ids
+from eunoe.data.samples import DataSet
+from eunoe.data.sources.frames import Labeled, column_of, labeled, read_frame
+from eunoe.data.sources.hub import data_folder
+from eunoe.data.sources.table import from_table
+from eunoe.data.sources.text import encoded, text
+from eunoe.data.sources.vocabulary import Vocabulary
+from eunoe.errors import InputError
+
+_ENDINGS = (".csv", ".csv.gz", ".csv.xz")
+
+
+@dataclass(frozen=True)
+class TableSpec:
+    """A built-in data set that is kept as a CSV file: its columns, and how it is loaded."""
+
+    columns: str
+    classes: int
+    load: Callable[[], DataSet]
+
+
+def heart_disease(*, path: Path | None = None) -> DataSet:
+    """Heart disease (UCI): 920 patients of 4 hospitals, 13 features with gaps; is there a disease or not?
+
+    A fifth of each hospital's patients, always the same ones, are the test part.
+    """
+    file = path or table_path("heart_disease")
+    frame, where = read_frame(file), str(file)
+    found = column_of(frame, "num", where).to_pylist()
+    if None in found:
+        raise InputError(
+            f"{where}: column 'num' is empty in row {found.index(None) + 1}; every row needs a value"
+        )
+    at = frame.column_names.index("num")
+    # 1 to 4 are degrees of the disease.
+    frame = frame.set_column(at, "num", [["present" if value > 0 else "absent" for value in found]])
+    categorical = ("cp", "restecg", "slope", "thal")
+    data = from_table(frame, label="num", client="hospital", categorical=categorical, name=where)
+    return replace(data, name="heart_disease")
+
+
+def banking77(*, path: Path | None = None, length: PositiveInt = 32) -> DataSet:
+    """BANKING77: 10,003 + 3,080 questions to a bank, 77 intents."""
+    file = path or table_path("banking77")
+    return replace(text(file, label="intent", part="part", length=length), name="banking77")
+
+
+def clinc150(*, path: Path | None = None, length: PositiveInt = 24) -> DataSet:
+    """CLINC150: 15,000 + 4,500 requests, 150 intents in 10 domains, which are the clients.
+
+    The validation part and the requests that are out of scope are left out.
+    """
+    file = path or table_path("clinc150")
+    where = str(file)
+    frame = read_frame(file, ("part", "domain", "intent", "text"))
+    frame = frame.filter(np.array(column_of(frame, "domain", where).to_pylist()) != "oos")
+    rows = labeled(frame, where, "intent", "domain", "part", None)
+    texts: list[str] = column_of(rows.frame, "text", where).to_pylist()
+    train = [sentence for sentence, test in zip(texts, rows.test, strict=True) if not test]
+    return encoded(rows, texts, Vocabulary.fit(train, "words", length, 20_000), "clinc150")
+
+
+def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: PositiveInt = 20) -> DataSet:
+    """Shakespeare: the next character after `length` characters of a speech; speakers are the clients.
+
+    Each speech gives a sample for every `stride` characters. Characters that the training part never has to
+    predict are left out of the test part.
+    """
+    file = path or table_path("shakespeare")
+    where = str(file)
+    frame = read_frame(file, ("part", "client", "text"))
+    parts, speakers, texts = (
+        column_of(frame, name, where).to_pylist() for name in ("part", "client", "text")
+    )
+    before, after, speaker, test = [], [], [], []
+    for part, client, speech in zip(parts, speakers, texts, strict=True):
+        for end in range(stride, len(speech), stride):
+            before.append(speech[max(0, end - length) : end])
+            after.append(speech[end])
+            speaker.append(client)
+            test.append(part == "test")
+    tested = np.array(test, bool)
+    names = tuple(sorted({mark for mark, skip in zip(after, tested, strict=True) if not skip}))
+    if len(names) < 2 or not tested.any():
+        raise InputError(f"{where} has too little text: speeches of more than {stride} characters are needed")
+    numbers = {mark: number for number, mark in enumerate(names)}
+    kept = np.array([mark in numbers for mark in after])
+    y = np.array([numbers.get(mark, 0) for mark in after], np.int64)[kept]
+    clients = number_ids(np.array(speaker))[0][kept]
+    rows = Labeled(None, y, names, clients, tested[kept])
+    vocabulary = Vocabulary.fit(
+        (speech for part, speech in zip(parts, texts, strict=True) if part == "train"),
+        "characters",
+        length,
+        1000,
+    )
+    contexts = [context for context, keep in zip(before, kept, strict=True) if keep]
+    return encoded(rows, contexts, vocabulary, "shakespeare")
+
+
+TABLES = {
+    "heart_disease": TableSpec("hospital, 13 features and num", 2, heart_disease),
+    "banking77": TableSpec("part, intent and text", 77, banking77),
+    "clinc150": TableSpec("part, domain, intent and text", 150, clinc150),
+    "shakespeare": TableSpec("part, client and text", 67, shakespeare),
+}
+
+
+def table_path(name: str) -> Path:
+    """The file of a built-in table, plain or compressed."""
+    places = [data_folder() / f"{name}{ending}" for ending in _ENDINGS]
+    for place in places:
+        if place.exists():
+            return place
+    raise InputError(
+        f"there is no file {places[0]} (nor .csv.gz, .csv.xz): put it there, with the columns "
+        f"{TABLES[name].columns}, or give its path"
+    )

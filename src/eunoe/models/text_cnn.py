@@ -1,0 +1,87 @@
+"""Small networks for text as token ids: convolutions over embeddings (Kim, 2014), and their mean.
+
+Kim, "Convolutional Neural Networks for Sentence Classification", https://arxiv.org/abs/1408.5882. Departures:
+embeddings are trained from random values, and there is no dropout.
+"""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import torch
+from pydantic import PositiveInt
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from eunoe.errors import InputError
+from eunoe.models.base import Classifier
+
+PADDING = 0
+
+
+class TextCNN(Classifier):
+    """Embeddings, a convolution of each width over the tokens, and the maximum over the text.
+
+    `pool` = "flat" keeps every place instead, as it takes to predict what comes next.
+    """
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        vocabulary: int | None = None,
+        *,
+        embedding: PositiveInt = 64,
+        width: PositiveInt = 64,
+        kernels: Sequence[PositiveInt] = (2, 3, 4),
+        pool: Literal["max", "flat"] = "max",
+    ) -> None:
+        super().__init__()
+        length = _length("text_cnn", shape, vocabulary, max(kernels, default=1))
+        if not kernels:
+            raise InputError("model 'text_cnn' needs one kernel or more")
+        self.embedding = nn.Embedding(vocabulary or 0, embedding)
+        self.convolutions = nn.ModuleList(nn.Conv1d(embedding, width, kernel) for kernel in kernels)
+        self.pool = pool
+        places = len(kernels) if pool == "max" else sum(length - kernel + 1 for kernel in kernels)
+        self.classifier = nn.Linear(width * places, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        embedded = self.embedding(x).transpose(1, 2)
+        found = [F.relu(convolution(embedded)) for convolution in self.convolutions]
+        if self.pool == "max":
+            return torch.cat([values.amax(2) for values in found], dim=1)
+        return torch.cat([values.flatten(1) for values in found], dim=1)
+
+
+class TextBag(Classifier):
+    """The mean of the tokens' embeddings, in whatever order they come."""
+
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        classes: int,
+        vocabulary: int | None = None,
+        *,
+        embedding: PositiveInt = 128,
+    ) -> None:
+        super().__init__()
+        _length("text_bag", shape, vocabulary, 1)
+        self.embedding = nn.Embedding(vocabulary or 0, embedding)
+        self.classifier = nn.Linear(embedding, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        there = (x != PADDING).unsqueeze(2).to(self.embedding.weight.dtype)
+        # A text of padding alone has a mean of 0.
+        mean: Tensor = (self.embedding(x) * there).sum(1) / there.sum(1).clamp(min=1)
+        return mean
+
+
+def _length(model: str, shape: tuple[int, ...], vocabulary: int | None, least: int) -> int:
+    """The number of tokens of a sample, if the inputs are token ids."""
+    if vocabulary is None or len(shape) != 1:
+        raise InputError(
+            f"model {model!r} takes token ids [length], integers, not inputs of shape {list(shape)}"
+        )
+    if shape[0] < least:
+        raise InputError(f"model {model!r} looks at {least} tokens at once, and texts have {shape[0]}")
+    return shape[0]

@@ -1,0 +1,68 @@
+"""A run's model as files that plain PyTorch reads: the weights or the whole program, and what it takes."""
+
+import json
+import logging
+import os
+import warnings
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from eunoe.core.flat_model import save_state
+from eunoe.data.description import describe
+from eunoe.errors import InputError, RunFailed, first_line
+from eunoe.runs.run import Run
+from eunoe.system.files import replacing, write_text
+
+
+def export_model(run: Run, target: Path, which: str = "last", raw: bool = False) -> list[Path]:
+    """Write a run's model, and beside it a JSON file with its preprocessing; gives both paths.
+
+    The model is a state_dict in safetensors, whose metadata hold the JSON too. With `raw` it is a program for
+    `torch.export.load`, which takes inputs as they are stored and needs no code of the model.
+    """
+    if not target.parent.is_dir():
+        raise InputError(f"there is no folder {target.parent} to write the model to")
+    if os.path.isdir(target):
+        raise InputError(f"{target} is a folder; name the file to write the model to")
+    if target.suffix == ".json":
+        raise InputError(f"{target} would be overwritten by the model's description; take another suffix")
+    if raw and target.suffix != ".pt2":
+        raise InputError(f"{target} must end in .pt2, as PyTorch's exported programs do")
+    model, federation = run.model(which, raw=raw), run.simulation.federation
+    about = {**describe(federation), "model": run.values["model"]}
+    text, beside = json.dumps(about, indent=1), target.with_suffix(".json")
+    try:
+        with replacing(target) as partial:
+            if raw:
+                _save_program(model, federation.data.train.x[:2], partial)
+            else:
+                save_state(model.state_dict(), partial, {"description": json.dumps(about)})
+        write_text(beside, text + "\n")
+    except RunFailed as error:
+        raise InputError(f"cannot write the model to {target}: {error.__cause__}") from None
+    return [target, beside]
+
+
+def _save_program(model: nn.Module, example: Tensor, path: Path) -> None:
+    """Write the module as a program for batches of any size."""
+    # The example must have two samples: sizes of 1 are taken to be fixed.
+    example = example.expand(2, *example.shape[1:]) if len(example) < 2 else example
+    noisy = logging.getLogger("torch.export")
+    level = noisy.level
+    try:
+        noisy.setLevel(logging.ERROR)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            program = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+            with open(path, "wb") as file:
+                torch.export.save(program, file)
+    except OSError:
+        raise
+    except Exception as error:
+        raise InputError(
+            f"torch.export cannot make a program of this model ({first_line(error)}): export it without --raw"
+        ) from None
+    finally:
+        noisy.setLevel(level)
