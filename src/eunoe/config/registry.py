@@ -1,4 +1,4 @@
-"""Named things: methods, losses, server optimizers, models, data, partitions, engines, metrics, trackers.
+"""Named things: methods, losses, server optimizers, merges, models, data, engines and more.
 
 A thing is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. A config names it by a built-in name, by an installed entry point of the group

@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from eunoe.config import registry
+from eunoe.config.attack import Attack
 from eunoe.config.data_options import Augment, FeatureShift, Public, Split
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
@@ -123,6 +124,8 @@ class Config(Options):
     server_optimizer: Named = Field(
         Named(name="sgd"), description="What the server does with the mean update."
     )
+    merge: Named = Field(Named(name="mean"), description="How the changes of a round's clients become one.")
+    attack: Attack | None = Field(None, description="Bad clients of a simulation; none by default.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(
         (), description="What is measured of evaluated models besides accuracy, loss and forgetting."
@@ -141,7 +144,7 @@ class Config(Options):
         return registry.expand_preset(values) if isinstance(values, Mapping) else values
 
     @field_validator(
-        "data", "partition", "model", "loss", "method", "server_optimizer", "engine", mode="before"
+        "data", "partition", "model", "loss", "method", "server_optimizer", "merge", "engine", mode="before"
     )
     @classmethod
     def _complete(cls, value: Any, info: ValidationInfo) -> Any:
@@ -191,7 +194,8 @@ class Config(Options):
         """The run's name, or what it does."""
         step = "" if self.server_optimizer.name == "sgd" else f" + {self.server_optimizer.name}"
         mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
-        return self.name or f"{self.method.name}{step}{mask} · {self.loss.name}"
+        merge = "" if self.merge.name == "mean" else f" + {self.merge.name}"
+        return self.name or f"{self.method.name}{step}{mask}{merge} · {self.loss.name}"
 
 
 # What may differ when a run is resumed: none of it changes what a round computes.

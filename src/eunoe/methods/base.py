@@ -60,6 +60,8 @@ class Method(Options):
     cost: ClassVar[Cost] = Cost()
     # False for a method that computes the new weights itself: it goes with plain averaging only.
     takes_server_optimizer: ClassVar[bool] = True
+    # False for a method that uses uploads or models in ways that no merge but the mean can protect.
+    takes_merge: ClassVar[bool] = True
     # Whether clients take part at all; without them `merge` only has the weights it started from.
     trains_clients: ClassVar[bool] = True
     # Whether merging needs every client's model, not only their mean.

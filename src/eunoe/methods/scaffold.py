@@ -13,7 +13,9 @@ https://arxiv.org/abs/1910.06378
 
 Departures: weight decay is part of g_k. With momentum an update adds up more than K gradients, so option II
 divides by their total weight ||a|| (see FedNova) instead of K; the paper has no momentum. Clipping and adam
-break option II and are refused there. Option I passes over the un-augmented data once, in evaluation mode.
+break option II and are refused there. A merge other than the mean takes the place of both means: c moves by
+|S| / N times the merged change of the control variates. Option I passes over the un-augmented data once, in
+evaluation mode.
 """
 
 from typing import Literal
@@ -74,7 +76,7 @@ class Scaffold(Method):
         return {"control": context.parameters}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"control_change": Upload("sum", context.parameters)}
+        return {"control_change": Upload("sum", context.parameters, factor=100.0)}
 
     def begin(self, client: ClientContext) -> None:
         client.cache["correction"] = client.shared["control"] - client.state["control"]

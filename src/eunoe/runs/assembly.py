@@ -24,8 +24,11 @@ from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
+from eunoe.runs.refusals import check_attack, check_merge
 from eunoe.server.optimizers import SGD, ServerOptimizer
+from eunoe.server.robust import Merge
 from eunoe.server.trainer import ServerTrainer
+from eunoe.training.attacks import with_flipped_labels
 from eunoe.training.simulation import Simulation
 
 # What the library gives to a model besides the user's options.
@@ -48,6 +51,8 @@ def assemble(config: Config, given: Given | None = None) -> tuple[Simulation, li
     simulation = build_job(config, given or Given())
     context = simulation.context
     _check_clients(simulation)
+    check_merge(config, simulation)
+    check_attack(simulation)
     check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
@@ -62,6 +67,8 @@ def build_job(config: Config, given: Given) -> Simulation:
     federation = build_federation(config) if given.federation is None else given.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
+    if config.attack is not None and config.attack.name == "label_flip":
+        federation = with_flipped_labels(federation, config.attack, config.seed)
     model = build_model(config, federation, given.model)
     method = given.method or _build("method", config.method, Method)
     loss = given.loss or _build("loss", config.loss, Loss)
@@ -83,6 +90,7 @@ def build_job(config: Config, given: Given) -> Simulation:
         mean_size=float(federation.sizes.mean()),
         training=config.training,
         server_optimizer=step,
+        merge=_build("merge", config.merge, Merge),
         seed=config.seed,
         dtype=dtype,
         augmented=config.augment.active,
@@ -90,7 +98,8 @@ def build_job(config: Config, given: Given) -> Simulation:
         has_batch_norm=model.has_batch_norm,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
-    return Simulation(federation, model, loss, method, config.augment, context, config.evaluation.chunk)
+    chunk = config.evaluation.chunk
+    return Simulation(federation, model, loss, method, config.augment, context, chunk, config.attack)
 
 
 def load_data(named: Named) -> DataSet:
@@ -160,6 +169,7 @@ def resolved(config: Config, given: Given | None = None) -> dict[str, Any]:
         "loss": ("loss", ()),
         "method": ("method", ()),
         "server_optimizer": ("server_optimizer", ()),
+        "merge": ("merge", ()),
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)

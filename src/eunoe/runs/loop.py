@@ -1,9 +1,10 @@
 """The round loop: select clients, broadcast, train, aggregate, update the server; hooks do all the rest."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -17,9 +18,11 @@ from eunoe.methods.base import Merged
 from eunoe.methods.context import RoundContext
 from eunoe.runs.state import RunState
 from eunoe.server.aggregate import Aggregate
-from eunoe.training.aggregation import Aggregator
+from eunoe.training.aggregation import Aggregator, Settled
+from eunoe.training.attacks import attacked
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
+from eunoe.training.update_checks import Usual, not_finite, remembered
 
 Record = dict[str, Any]
 SCHEMA = 1
@@ -99,18 +102,22 @@ def one_round(
     for hook in hooks:
         hook.before_training(round, clients, run_state.weights)
     # 3. Train the clients and 4. aggregate their updates, one after the other as they come.
-    cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks)
+    cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks, run_state.norms)
     # 5. Update the server.
     if cohort.used or not clients:
         merged = method.merge(run_state.server, cohort.aggregate, context)
     else:
         # Every client was skipped: there is nothing to merge.
         merged = Merged(run_state.weights, run_state.server)
-    if not bool(torch.isfinite(merged.weights.parameters).all()):
-        raise Diverged(f"the merged model of round {round} is not finite; a smaller learning rate may help")
+    if (vector := not_finite(merged.weights, merged.server)) is not None:
+        raise Diverged(
+            f"the merged model of round {round} is not finite ({vector}){cohort.largest()}; "
+            "a smaller learning rate may help"
+        )
     for update in cohort.used:
         engine.states.accept(update.client, round)
     run_state.weights, run_state.server, run_state.round = merged.weights, merged.server, round
+    run_state.norms = remembered(run_state.norms, cohort.usual)
     record = {
         "schema": SCHEMA,
         "round": round,
@@ -147,6 +154,16 @@ class Cohort:
     dropped: list[Record] = field(default_factory=list)
     # Clients that sent an update, whether it was used or not.
     sent: int = 0
+    # The usual norms of the updates in the aggregate, by vector.
+    usual: dict[str, Usual | None] = field(default_factory=dict)
+
+    def largest(self) -> str:
+        """Whose change was the largest, and how large."""
+        if not self.norms:
+            return ""
+        norm = max(self.norms)
+        client, usual = self.used[self.norms.index(norm)].client, median(self.norms)
+        return f"; the largest change is client {client}'s, of norm {norm:.3g} with a median of {usual:.3g}"
 
     def record(self) -> Record:
         """What the record of a round says of its clients."""
@@ -171,22 +188,30 @@ def train_and_aggregate(
     broadcast: Broadcast,
     context: RoundContext,
     hooks: Sequence[Hook],
+    past: Mapping[str, Sequence[Usual]],
 ) -> Cohort:
     """Train clients and add up their updates; one that cannot be used is dropped, and its state discarded."""
-    aggregator = Aggregator(simulation.method, broadcast.weights, context)
+    aggregator = Aggregator(simulation.method, broadcast.weights, context, past, simulation.limits)
     cohort = Cohort(aggregator.aggregate)
     failed: list[Record] = []
-    for update in engine.train(clients, broadcast) if clients else ():
+
+    def settled() -> Iterator[Settled]:
+        for update in engine.train(clients, broadcast) if clients else ():
+            yield from aggregator.receive(attacked(simulation, update, broadcast))
+        yield from aggregator.settle()
+
+    for update, norm, problem in settled():
         cohort.sent += update.skipped is None
-        if (problem := aggregator.problem(update)) is not None:
+        if problem is not None:
             cohort.dropped.append({"client": update.client, "reason": problem})
             failed += cohort.dropped[-1:] if update.skipped is None else []
             engine.states.discard(update.client, broadcast.round)
         else:
-            cohort.norms.append(aggregator.add(update))
+            cohort.norms.append(norm)
             for hook in hooks:
                 hook.after_client(update)
             cohort.used.append(stripped(update))
+    cohort.usual = aggregator.usual()
     if failed and not cohort.used:
         client, reason = failed[0].values()
         why = f"every client of round {broadcast.round} was dropped; client {client}: {reason}"

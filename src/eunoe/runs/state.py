@@ -5,6 +5,7 @@ from typing import Any
 
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.training.simulation import Simulation
+from eunoe.training.update_checks import Usual
 
 
 @dataclass
@@ -19,6 +20,8 @@ class RunState:
     # What metrics remember, by metric: tensors, and what JSON can say.
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
+    # The usual norms of the last rounds' updates, by vector.
+    norms: dict[str, list[Usual]] = field(default_factory=dict)
 
 
 def start_state(simulation: Simulation) -> RunState:
