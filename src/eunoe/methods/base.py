@@ -90,6 +90,12 @@ class Method(Options):
         """What a client sends besides its weights."""
         return {}
 
+    def explained_norms(
+        self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
+    ) -> dict[str, float]:
+        """Norms of uploads that a client's change of this norm explains: up to these they are not bounded."""
+        return {}
+
     def begin(self, client: ClientContext) -> None:
         """Called once before a client trains, to prepare frozen networks and caches."""
 

@@ -18,6 +18,7 @@ break option II and are refused there. A merge other than the mean takes the pla
 evaluation mode.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -76,7 +77,15 @@ class Scaffold(Method):
         return {"control": context.parameters}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"control_change": Upload("sum", context.parameters, factor=100.0)}
+        return {"control_change": Upload("sum", context.parameters, factor=20.0)}
+
+    def explained_norms(
+        self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
+    ) -> dict[str, float]:
+        # Option II: c_k+ - c_k = (w - y) / (lr K) - c; twice that leaves room for rounding and option I.
+        gradients = context.lr * accumulated(max(steps, 1), context.training.momentum)
+        control = float(shared["control"].norm()) if "control" in shared else 0.0
+        return {"control_change": 2 * (change / gradients + control)}
 
     def begin(self, client: ClientContext) -> None:
         client.cache["correction"] = client.shared["control"] - client.state["control"]

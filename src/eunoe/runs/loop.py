@@ -191,7 +191,9 @@ def train_and_aggregate(
     past: Mapping[str, Sequence[Usual]],
 ) -> Cohort:
     """Train clients and add up their updates; one that cannot be used is dropped, and its state discarded."""
-    aggregator = Aggregator(simulation.method, broadcast.weights, context, past, simulation.limits)
+    aggregator = Aggregator(
+        simulation.method, broadcast.weights, context, past, simulation.limits, broadcast.shared
+    )
     cohort = Cohort(aggregator.aggregate)
     failed: list[Record] = []
 
@@ -215,7 +217,7 @@ def train_and_aggregate(
     if failed and not cohort.used:
         client, reason = failed[0].values()
         why = f"every client of round {broadcast.round} was dropped; client {client}: {reason}"
-        if "finite" in reason:
+        if "finite" in reason or "norm" in reason:
             raise Diverged(f"{why}; lower training.lr, or look for NaN in the data")
         raise RunFailed(why)
     return cohort

@@ -137,7 +137,8 @@ class GeometricMedian(Merge):
     iterations: int = Field(100, ge=1, le=10_000, description="Most steps of Weiszfeld's iteration.")
 
     def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        point = middle_mean(values, (len(values) - 1) // 2)
+        # Not the median, which may be one of the rows, where the iteration would stay.
+        point = middle_mean(values, len(values) // 4)
         for _ in range(self.iterations):
             distances = torch.linalg.vector_norm(values - point, dim=1)
             # A row that the point has reached keeps a large but finite pull.
@@ -184,4 +185,5 @@ def _by_block(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
     if not values.shape[1]:
         return values.new_zeros(0)
     width = max(1, _BLOCK // len(values))
-    return torch.cat([function(block) for block in values.split(width, dim=1)])
+    starts = range(0, values.shape[1], width)
+    return torch.cat([function(values[:, first : first + width]) for first in starts])

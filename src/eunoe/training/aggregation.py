@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Method
@@ -17,6 +18,7 @@ from eunoe.server.aggregate import Aggregate
 from eunoe.training.client import Update
 from eunoe.training.simulation import Limits
 from eunoe.training.update_checks import (
+    Floor,
     Others,
     Usual,
     floors_of,
@@ -27,7 +29,7 @@ from eunoe.training.update_checks import (
 )
 
 # Bytes of updates that are held at most before those that have come decide.
-HELD = 2**30
+HELD = 2**28
 
 
 class Settled(NamedTuple):
@@ -56,8 +58,13 @@ class Aggregator:
         context: RoundContext,
         past: Mapping[str, Sequence[Usual]] | None = None,
         limits: Callable[[int], Limits] | None = None,
+        shared: Mapping[str, Tensor] | None = None,
     ) -> None:
-        """`past` has the usual norms of the last rounds; `limits` what is known of a client."""
+        """`past` has the usual norms of the last rounds; `limits` what is known of a client.
+
+        `shared` is what clients were sent besides the weights.
+        """
+        self.context, self.shared = context, shared or {}
         self.method, self.start, self.limits = method, start, limits
         self.past = {name: usual(found) for name, found in (past or {}).items()}
         self.aggregate = Aggregate(
@@ -140,8 +147,12 @@ class Aggregator:
         return known and self._norm_problem(arrived, {}) is None
 
     def _norm_problem(self, arrived: Arrived, others: Mapping[str, Usual | None]) -> str | None:
-        uploads = self.aggregate.uploads
-        return norm_problem(arrived.norms, arrived.update.steps, others, self.past, self._floors, uploads)
+        uploads, steps = self.aggregate.uploads, arrived.update.steps
+        explained = self.method.explained_norms(
+            arrived.norms.get("change", 0.0), steps, self.shared, self.context
+        )
+        floors = self._floors | {name: Floor(norm) for name, norm in explained.items()}
+        return norm_problem(arrived.norms, steps, others, self.past, floors, uploads)
 
     def _settled(self, arrived: Arrived, problem: str | None) -> Settled:
         norm = self.add(arrived.update) if problem is None else arrived.norms.get("change", 0.0)

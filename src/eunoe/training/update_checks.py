@@ -4,7 +4,8 @@ The norm of the change, of the float and integer buffers' change and of uploads 
 what is usual. With m the median norm and s the median number of steps of clients (those with norm 0 left
 out), a client of K steps may have a norm of FACTOR * m * max(1, K / s). Of the two medians that there are,
 over the others of its round and over the last rounds, the larger one counts, but the round's no more than
-FACTOR times the last rounds'. A change no larger than the model itself always passes. Without any median, as
+FACTOR times the last rounds'. A change no larger than the model itself always passes, and so does an upload
+no larger than what the method explains by the change (`Method.explained_norms`). Without any median, as
 for a single client in round 1, the change may be FACTOR times the norm of the model plus that of a vector of
 ones, and uploads are not bounded.
 
@@ -41,10 +42,10 @@ class Usual(NamedTuple):
 
 
 class Floor(NamedTuple):
-    """The norm of a vector of the model, up to which any change passes, and that of as many ones."""
+    """A norm up to which anything passes, and, for a vector of the model, that of as many ones."""
 
     norm: float
-    ones: float
+    ones: float | None = None
 
 
 def floors_of(start: Weights) -> dict[str, Floor]:
@@ -159,12 +160,12 @@ def norm_problem(
         limit = largest_norm(steps, others.get(name), past.get(name), factor)
         if name in floors:
             floor = floors[name]
-            limit = factor * (floor.norm + floor.ones) if limit is None else max(limit, floor.norm)
+            if limit is None and floor.ones is not None:
+                limit = factor * (floor.norm + floor.ones)
+            limit = limit and max(limit, floor.norm)
         if limit is not None and norm > limit:
             what = f"upload {name!r}" if name in uploads else name.replace("_", " ")
-            return (
-                f"its {what} has a norm of {norm:.3g}, more than {limit:.3g}, {factor:g} times what is usual"
-            )
+            return f"its {what} has a norm of {norm:.3g}, above the limit of {limit:.3g}"
     return None
 
 
