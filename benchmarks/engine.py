@@ -1,6 +1,7 @@
 """What training costs, as ratios within one run: engines against the bare loop, memory, many clients.
 
     python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [memory] [faults] [clients] [merge]
+        [checks]
 
 Without a name, all of them run. Each pair is measured in turn, again and again, and compared by the 20th
 percentile of its times, since a shared machine is never faster than itself but often slower.
@@ -331,6 +332,36 @@ def merge() -> None:
     print(f"merging 1,000 updates: memory of {used:.0f} models")
 
 
+def checks(times: int = 10) -> None:
+    """A round of LeNet with the checks of updates, against one that adds them unseen."""
+    simulation = job_of(images(10, 100), LeNet((3, 32, 32), 10), 10, epochs=1, batch_size=50, lr=0.01)
+    with tempfile.TemporaryDirectory() as folder:
+        engine, run_state = Serial(simulation, ClientStates(Path(folder))), start_state(simulation)
+        one_round(simulation, engine, run_state)
+        broadcast, context = Broadcast(2, run_state.weights), simulation.context_in(2)
+        updates = list(engine.train(range(10), broadcast))
+        past = run_state.norms
+
+        def aggregator() -> Aggregator:
+            return Aggregator(simulation.method, broadcast.weights, context, past, simulation.limits)
+
+        def checked() -> None:
+            made = aggregator()
+            for update in updates:
+                list(made.receive(update))
+            list(made.settle())
+
+        def unseen() -> None:
+            made = aggregator()
+            for update in updates:
+                made.add(update)
+
+        training = {"a round": lambda: list(engine.train(range(10), broadcast))}
+        seconds = interleaved({"checked": checked, "unseen": unseen, **training}, times)
+    extra = low(seconds["checked"]) - low(seconds["unseen"])
+    print(f"checks of 10 updates of LeNet: {extra:.4f} s, ratio {1 + extra / low(seconds['a round']):.4f}")
+
+
 def resident() -> float:
     """MB that this process holds."""
     pages = int(Path("/proc/self/statm").read_text().split()[1])
@@ -341,7 +372,8 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, memory, faults, clients, merge)}
+_ALL = (process, serial, vectorized, sizes, memory, faults, clients, merge, checks)
+SECTIONS = {f.__name__: f for f in _ALL}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -528,3 +528,9 @@ def test_the_number_of_clients_must_agree(tmp_path):
     federation.grid.offline = {federation.node(3)}
     with pytest.raises(InputError, match=r"the partition of config\.toml has 4 clients"):
         federation.serve(clients=3)
+
+
+def test_an_attack_belongs_to_simulations(tmp_path):
+    federation = Federation(tmp_path / "flower", attack={"name": "nan", "share": 0.5})
+    with pytest.raises(InputError, match="attack belongs to simulations"):
+        federation.serve()
