@@ -1,6 +1,6 @@
 """How fast the engines train, as ratios within one run: against the bare loop and against each other.
 
-    python benchmarks/engine.py [process] [serial] [vectorized] [sizes]
+    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [checks]
 
 Without a name, all of them run.
 """
@@ -32,6 +32,7 @@ from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
+from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast
 
 torch.set_num_threads(1)
@@ -192,7 +193,37 @@ def sizes(rounds: int = 8) -> None:
         )
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes)}
+def checks(times: int = 10) -> None:
+    """A round of LeNet with the checks of updates, against one that adds them unseen."""
+    simulation = simulation_of(images(10, 100), LeNet((3, 32, 32), 10), 10, epochs=1, batch_size=50, lr=0.01)
+    with tempfile.TemporaryDirectory() as folder:
+        engine, run_state = Serial(simulation, ClientStates(Path(folder))), start_state(simulation)
+        one_round(simulation, engine, run_state)
+        broadcast, context = Broadcast(2, run_state.weights), simulation.context_in(2)
+        updates = list(engine.train(range(10), broadcast))
+        past = run_state.norms
+
+        def aggregator() -> Aggregator:
+            return Aggregator(simulation.method, broadcast.weights, context, past, simulation.limits)
+
+        def checked() -> None:
+            made = aggregator()
+            for update in updates:
+                list(made.receive(update))
+            list(made.settle())
+
+        def unseen() -> None:
+            made = aggregator()
+            for update in updates:
+                made.add(update)
+
+        training = {"a round": lambda: list(engine.train(range(10), broadcast))}
+        seconds = interleaved({"checked": checked, "unseen": unseen, **training}, times)
+    extra = low(seconds["checked"]) - low(seconds["unseen"])
+    print(f"checks of 10 updates of LeNet: {extra:.4f} s, ratio {1 + extra / low(seconds['a round']):.4f}")
+
+
+SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, checks)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

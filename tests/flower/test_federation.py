@@ -304,12 +304,14 @@ def spoiled(**parts):
             numbers = dict.fromkeys(("steps", "forwards", "backwards", "keeps_state"), 1)
             numbers |= {"loss_before": 0.5, "loss_after": 0.5}
             numbers["size"] = int(federation.sizes[0])
-            weights |= {k: f(weights[k]) for k, f in parts.get("weights", {}).items()}
+            weights |= {k: f(weights.get(k)) for k, f in parts.get("weights", {}).items()}
+            upload = parts.get("upload", lambda v: v)(torch.zeros(size))
             return RecordDict(
                 {
                     "weights": ArrayRecord(weights),
-                    "uploads": ArrayRecord({"sum": parts.get("upload", lambda v: v)(torch.zeros(size))}),
+                    "uploads": ArrayRecord({"sum": upload, **parts.get("uploads", {})}),
                     "numbers": MetricRecord(numbers | parts.get("numbers", {})),
+                    **parts.get("records", {}),
                 }
             )
 
@@ -328,11 +330,16 @@ def answered(records):
     [
         (spoiled(weights={"parameters": lambda v: v * torch.nan}), "not finite"),
         (spoiled(weights={"parameters": lambda v: v[1:]}), "cannot be read: parameters are"),
-        (spoiled(weights={"parameters": lambda v: v.double()}), "torch.float64"),
+        (spoiled(weights={"parameters": lambda v: v.double()}), "parameters are float64"),
+        (spoiled(weights={"parameters": lambda v: torch.full_like(v, 1e30)}), "its change has a norm of"),
+        (spoiled(weights={"other": lambda v: torch.zeros(9)}), "not float_buffers, int_buffers, parameters"),
         (spoiled(weights={"int_buffers": lambda v: torch.ones(3, dtype=torch.int64)}), "int_buffers are"),
-        (spoiled(upload=lambda v: v[:3]), "'sum' is missing or has the wrong shape"),
-        (spoiled(upload=lambda v: v[:, None]), "'sum' is missing or has the wrong shape"),
-        (spoiled(upload=lambda v: v.long()), "not a vector of floats"),
+        (spoiled(upload=lambda v: v[:3]), "cannot be read: sum are float32 [3], not float32 or float64"),
+        (spoiled(upload=lambda v: v[:, None]), "cannot be read: sum are float32"),
+        (spoiled(upload=lambda v: v.long()), "cannot be read: sum are int64"),
+        (spoiled(uploads={"more": torch.zeros(2)}), "it has the vectors more, sum, not sum"),
+        (spoiled(records={"more": ConfigRecord({})}), "it has the records more, numbers"),
+        (spoiled(numbers={"steps": 10**6}), "steps, more than the"),
         (spoiled(numbers={"size": 10**12}), "samples, not on its"),
         (spoiled(numbers={"steps": -1}), "steps is not a count"),
         (spoiled(numbers={"loss_after": [1.0]}), "loss_after is not a number"),
@@ -523,3 +530,9 @@ def test_the_number_of_clients_must_agree(tmp_path):
     federation.grid.offline = {federation.node(3)}
     with pytest.raises(InputError, match=r"the partition of config\.toml has 4 clients"):
         federation.serve(clients=3)
+
+
+def test_an_attack_belongs_to_simulations(tmp_path):
+    federation = Federation(tmp_path / "flower", attack={"name": "nan", "share": 0.5})
+    with pytest.raises(InputError, match="attack belongs to simulations"):
+        federation.serve()

@@ -87,6 +87,22 @@ _ALL = (
         base="eunoe.server:ServerOptimizer",
     ),
     Kind(
+        "merge",
+        "merge",
+        "merge",
+        "merges",
+        {
+            "geometric_median": "eunoe.server.robust:GeometricMedian",
+            "krum": "eunoe.server.robust:Krum",
+            "mean": "eunoe.server.robust:Mean",
+            "median": "eunoe.server.robust:Median",
+            "multi_krum": "eunoe.server.robust:MultiKrum",
+            "norm_clip": "eunoe.server.robust:NormClip",
+            "trimmed_mean": "eunoe.server.robust:TrimmedMean",
+        },
+        base="eunoe.server:Merge",
+    ),
+    Kind(
         "model",
         "model",
         "model",

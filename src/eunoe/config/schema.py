@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from eunoe.config import registry
+from eunoe.config.attack import Attack
 from eunoe.config.averaging_options import Averaging
 from eunoe.config.data_options import Augment, FeatureShift, Preprocessing, Public, Split
 from eunoe.config.messages import explain_in
@@ -130,6 +131,8 @@ class Config(Options):
     averaging: Averaging | None = Field(
         None, description="Evaluate and export the mean of the global models; off by default."
     )
+    merge: Named = Field(Named(name="mean"), description="How the changes of a round's clients become one.")
+    attack: Attack | None = Field(None, description="Malicious clients of a simulation; none by default.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(
         (), description="Metrics of evaluated models besides accuracy, loss and forgetting."
@@ -148,7 +151,7 @@ class Config(Options):
         return registry.expand_preset(values) if isinstance(values, Mapping) else values
 
     @field_validator(
-        "data", "partition", "model", "loss", "method", "server_optimizer", "engine", mode="before"
+        "data", "partition", "model", "loss", "method", "server_optimizer", "merge", "engine", mode="before"
     )
     @classmethod
     def _complete(cls, value: Any, info: ValidationInfo) -> Any:
@@ -198,8 +201,9 @@ class Config(Options):
         """The run's name, or its method and loss."""
         step = "" if self.server_optimizer.name == "sgd" else f" + {self.server_optimizer.name}"
         mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
+        merge = "" if self.merge.name == "mean" else f" + {self.merge.name}"
         mean = "" if self.averaging is None else " + averaging"
-        return self.name or f"{self.method.name}{step}{mask}{mean} · {self.loss.name}"
+        return self.name or f"{self.method.name}{step}{mask}{merge}{mean} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

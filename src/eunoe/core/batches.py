@@ -42,6 +42,13 @@ def samples_trained(size: int, steps: int, training: Training) -> int:
     return epochs * used + more * batch
 
 
+def most_steps(size: int, training: Training) -> int:
+    """The largest number of steps that a client of this size can take in a round."""
+    if training.steps is not None:
+        return training.steps
+    return training.epoch_range[1] * -(-size // min(training.batch_size or size, size))
+
+
 def plan_batches(
     size: int, training: Training, rng: np.random.Generator, at_least_two: bool = False
 ) -> list[np.ndarray]:

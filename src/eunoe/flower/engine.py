@@ -98,7 +98,8 @@ class RemoteTrainer:
     def _update(self, client: int, reply: Message, broadcast: Broadcast) -> Update:
         if reply.has_error():
             return absent(client, broadcast.weights, f"it failed: {one_line(reply.error.reason)}")
-        update, keeps = update_in(reply.content, client, broadcast.weights)
+        uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
+        update, keeps = update_in(reply.content, client, broadcast.weights, uploads)
         size = int(self.simulation.federation.sizes[client])
         if update.skipped is None and update.size != size:
             return absent(

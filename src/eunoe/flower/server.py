@@ -83,6 +83,8 @@ def run_options(values: Any) -> RunOptions:
 def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     """Run a federation to its end, resuming from its last checkpoint if there is one."""
     check_folder(options.folder)
+    if config.attack is not None:
+        raise InputError("attack belongs to simulations: leave it out of a federation's config.toml")
     # Clients keep two states, so the server must checkpoint every round to stay within one of them.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
     if options.data == "own" and config.split.test:

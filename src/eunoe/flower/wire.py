@@ -5,16 +5,31 @@ Everything received from another party is checked before it is used, and nothing
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import BytesIO
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from eunoe.core.flat_model import Weights
+from eunoe.server.aggregate import Upload
 from eunoe.training.client import SKIPPED, Broadcast, Update
 
 # Characters of another party's text that are shown.
 LONGEST = 500
+# Bytes in which the header of a vector in NumPy's format must fit.
+_HEADER = 4096
+# The records of a client's answer.
+_ANSWER = {"weights", "uploads", "numbers"}
+
+
+class Form(NamedTuple):
+    """What a vector must be: its size, and the names of the types that it may have."""
+
+    size: int
+    dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,45 @@ def vectors_out(vectors: Mapping[str, Tensor]) -> ArrayRecord:
 def vectors_in(record: ArrayRecord) -> dict[str, Tensor]:
     """A record's vectors, each in memory that torch has aligned as it aligns its own."""
     return {name: torch.from_numpy(array.numpy()).clone() for name, array in record.items()}
+
+
+def declared_in(record: ArrayRecord, declared: Mapping[str, Form]) -> dict[str, Tensor]:
+    """A record's vectors, if they are just those that were declared; nothing else is copied."""
+    if set(record) != set(declared):
+        names = ", ".join(sorted(record)[:10]) or "none"
+        raise ValueError(f"it has the vectors {names}, not {', '.join(sorted(declared)) or 'none'}")
+    for name, form in declared.items():
+        array, wanted = record[name], " or ".join(form.dtypes)
+        if array.dtype not in form.dtypes or array.shape != (form.size,):
+            raise ValueError(f"{name} are {array.dtype} {list(array.shape)[:5]}, not {wanted} [{form.size}]")
+        if len(array.data) > form.size * torch_dtype(array.dtype).itemsize + _HEADER:
+            raise ValueError(f"{name} have {len(array.data)} bytes, too many for {wanted} [{form.size}]")
+    return {name: _vector_in(name, record[name], form.size) for name, form in declared.items()}
+
+
+def _vector_in(name: str, array: Array, size: int) -> Tensor:
+    """A vector in NumPy's format, whose own header must say what Flower's record says."""
+    head = BytesIO(array.data[:_HEADER])
+    if array.stype != "numpy.ndarray" or np.lib.format.read_magic(head) != (1, 0):
+        raise ValueError(f"{name} are not in NumPy's format")
+    shape, _, dtype = np.lib.format.read_array_header_1_0(head)
+    length = len(array.data) - head.tell()
+    if dtype != np.dtype(array.dtype) or shape != (size,) or length != size * dtype.itemsize:
+        raise ValueError(f"{name} are {dtype} {list(shape)[:5]} in {length} bytes")
+    vector = torch.empty(size, dtype=torch_dtype(array.dtype))
+    vector.numpy()[:] = np.frombuffer(array.data, dtype, offset=head.tell())
+    return vector
+
+
+def torch_dtype(name: str) -> torch.dtype:
+    """The torch type that a NumPy type of this name is."""
+    dtype: torch.dtype = getattr(torch, name)
+    return dtype
+
+
+def form_of(value: Tensor) -> Form:
+    """The form of a vector."""
+    return Form(value.numel(), (str(value.dtype).removeprefix("torch."),))
 
 
 def broadcast_out(broadcast: Broadcast) -> dict[str, ArrayRecord]:
@@ -91,28 +145,25 @@ def is_skipped(content: RecordDict) -> bool:
     return "skipped" in content.config_records
 
 
-def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update, bool]:
+def update_in(
+    content: RecordDict, client: int, start: Weights, uploads: Mapping[str, Upload]
+) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; an invalid reply becomes an absent update."""
     if is_skipped(content):
         return absent(client, start, SKIPPED), False
     try:
-        weights = weights_in(content.array_records["weights"])
-        found, expected = weights.vectors(), start.vectors()
-        for name, value in found.items():
-            like = expected[name]
-            if value.shape != like.shape or value.dtype != like.dtype:
-                raise ValueError(
-                    f"{name} are {value.dtype} {list(value.shape)}, not {like.dtype} {list(like.shape)}"
-                )
-        uploads = vectors_in(content.array_records["uploads"])
-        if not all(value.is_floating_point() for value in uploads.values()):
-            raise ValueError("an upload is not a vector of floats")
+        if set(content) != _ANSWER:
+            raise ValueError(f"it has the records {', '.join(sorted(map(str, content))[:10])}")
+        weights = {name: form_of(value) for name, value in start.vectors().items()}
+        sent = {name: Form(upload.size, ("float32", "float64")) for name, upload in uploads.items()}
+        vectors = declared_in(content.array_records["weights"], weights)
+        others = declared_in(content.array_records["uploads"], sent)
         numbers = content.metric_records["numbers"]
         update = Update(
             client,
             _count(numbers, "size"),
-            weights,
-            uploads,
+            Weights.from_vectors(vectors),
+            others,
             _count(numbers, "steps"),
             _number(numbers, "loss_before"),
             _number(numbers, "loss_after"),
@@ -121,7 +172,7 @@ def update_in(content: RecordDict, client: int, start: Weights) -> tuple[Update,
         )
         return update, bool(_count(numbers, "keeps_state"))
     except Exception as error:  # Another party's bytes may fail to parse in any way.
-        return absent(client, start, f"its answer cannot be read: {error}"), False
+        return absent(client, start, one_line(f"its answer cannot be read: {error}")), False
 
 
 def one_line(text: str | None) -> str:

@@ -60,6 +60,8 @@ class Method(Options):
     cost: ClassVar[Cost] = Cost()
     # False for a method that computes the new weights itself: it goes with plain averaging only.
     takes_server_optimizer: ClassVar[bool] = True
+    # False for a method that uses uploads or models in ways that no merge but the mean can protect.
+    takes_merge: ClassVar[bool] = True
     # Whether clients take part at all; without them `merge` only has the weights it started from.
     trains_clients: ClassVar[bool] = True
     # Whether merging needs every client's model, not only their mean.
@@ -86,6 +88,12 @@ class Method(Options):
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
         """What a client sends besides its weights."""
+        return {}
+
+    def explained_norms(
+        self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
+    ) -> dict[str, float]:
+        """Norms of uploads that a client's change of this norm explains: up to these they are not bounded."""
         return {}
 
     def begin(self, client: ClientContext) -> None:

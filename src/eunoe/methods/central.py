@@ -31,6 +31,7 @@ class Central(Method):
 
     cost: ClassVar[Cost] = Cost(up="0", down="0", server_extra="all training")
     takes_server_optimizer: ClassVar[bool] = False
+    takes_merge: ClassVar[bool] = False
     trains_clients: ClassVar[bool] = False
 
     def check(self, context: RoundContext) -> list[str]:

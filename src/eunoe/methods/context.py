@@ -6,6 +6,7 @@ import torch
 
 from eunoe.config.training_options import Training
 from eunoe.server.optimizers import ServerOptimizer
+from eunoe.server.robust import Mean, Merge
 from eunoe.server.trainer import ServerTrainer
 
 
@@ -23,6 +24,7 @@ class RoundContext:
     training: Training
     server_optimizer: ServerOptimizer
     seed: int
+    merge: Merge = field(default_factory=Mean)
     dtype: torch.dtype = torch.float32
     augmented: bool = False
     has_features: bool = False

@@ -60,7 +60,8 @@ class FedCM(Method):
         return {"step": server["step"].to(context.dtype)}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"work": Upload(self.weighting, 1)}
+        highest = 1 / (1 - context.training.momentum)
+        return {"work": Upload(self.weighting, 1, lowest=1.0, highest=highest, per="step")}
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         return gradient.mul_(self.alpha).add_(client.shared["step"], alpha=1 - self.alpha)

@@ -21,7 +21,7 @@ cross-entropy, in evaluation mode, whatever loss is trained. Models are averaged
 
 import math
 from dataclasses import replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -64,6 +64,8 @@ class FedCurv(Method):
     )
 
     cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
+    # Its two sums belong together, entry by entry, and a median of each would part them.
+    takes_merge: ClassVar[bool] = False
     neutral = Neutral({"weight": 0.0})
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
@@ -82,9 +84,12 @@ class FedCurv(Method):
         # A change touches the entries kept before and those kept now; both terms share their indices.
         entries = math.ceil(self.kept * size) * (2 if self.memory == "all" else 1)
         sparse = entries * (2 * number + index) < 2 * size * number
+        # Fisher information is that of squared gradients, which differ by orders between clients.
+        lowest, factor = (None if self.memory == "all" else 0.0), 1e6
+        fisher, weighted = ((number + index) * entries, number * entries) if sparse else (None, None)
         return {
-            "fisher": Upload("sum", size, entries * (number + index) if sparse else None),
-            "weighted": Upload("sum", size, entries * number if sparse else None),
+            "fisher": Upload("sum", size, fisher, lowest=lowest, factor=factor),
+            "weighted": Upload("sum", size, weighted, factor=factor),
         }
 
     def begin(self, client: ClientContext) -> None:

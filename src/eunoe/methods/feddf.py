@@ -71,6 +71,7 @@ class FedDF(Method):
     cost: ClassVar[Cost] = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
     takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
+    takes_merge: ClassVar[bool] = False
     neutral = Neutral({"steps": 0})
 
     def check(self, context: RoundContext) -> list[str]:

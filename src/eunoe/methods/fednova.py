@@ -70,7 +70,10 @@ class FedNova(Method):
         return [f"fednova: lr * mu = {shrink:g} overshoots; lower mu or training.lr"] if shrink >= 1 else []
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"work": Upload(self.weighting, 1)}
+        # One step is work 1; if lr mu overshoots, the second step takes back a part of the first.
+        lowest = min(1.0, 2 - context.lr * self.mu)
+        highest = 1 / (1 - context.training.momentum)
+        return {"work": Upload(self.weighting, 1, lowest=lowest, highest=highest, per="step")}
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         if not self.mu:

@@ -79,6 +79,7 @@ class Flashback(PublicEpochs):
     )
     takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
+    takes_merge: ClassVar[bool] = False
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 
     def check(self, context: RoundContext) -> list[str]:
@@ -100,7 +101,11 @@ class Flashback(PublicEpochs):
         return {"pi": server["pi"].to(context.dtype)}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {} if self.knowledge == "probabilities" else {"counts": Upload("keep", context.classes)}
+        if self.knowledge == "probabilities":
+            return {}
+        whole = self.knowledge == "counts"
+        per: Literal["sample", "client"] = "sample" if whole else "client"
+        return {"counts": Upload("keep", context.classes, lowest=0.0, highest=1.0, per=per, whole=whole)}
 
     def begin(self, client: ClientContext) -> None:
         if self.local != "ce":

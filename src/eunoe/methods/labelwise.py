@@ -13,6 +13,8 @@ that it lacks as it received them. A server optimizer with momentum moves rows t
 momentum; one with a sign mask is refused.
 """
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -36,6 +38,8 @@ class Labelwise(Method):
     """FedAvg in which a class's row of the classifier is averaged over the clients that have the class."""
 
     cost = Cost(up="1 + C")
+    # Where few clients have a label, most changes of its row are 0, and so would be their median.
+    takes_merge: ClassVar[bool] = False
 
     def check(self, context: RoundContext) -> list[str]:
         if not context.has_features:
@@ -49,7 +53,7 @@ class Labelwise(Method):
         return []
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"owned": Upload(self.weighting, context.classes)}
+        return {"owned": Upload(self.weighting, context.classes, lowest=0.0, highest=1.0, whole=True)}
 
     def finish(self, client: ClientContext) -> Finished:
         owned = (client.counts > 0).to(client.weights)

@@ -13,7 +13,9 @@ https://arxiv.org/abs/1910.06378
 
 Departures: weight decay is part of g_k. With momentum an update adds up more than K gradients, so option II
 divides by their total weight ||a|| (see FedNova) instead of K; the paper has no momentum. Clipping and adam
-break option II and are refused there. Option I passes over the un-augmented data once, in evaluation mode.
+break option II and are refused there. A merge other than the mean takes the place of both means: c moves by
+|S| / N times the merged change of the control variates. Option I passes over the un-augmented data once, in
+evaluation mode.
 
 Where class mixes differ much and local training is long, SCAFFOLD may blow up, and that is the method's own:
 c - c_k is the same in all K steps and pushes the client by up to lr K ||c - c_k||, whatever its loss says by
@@ -24,6 +26,7 @@ next correction is no smaller. Ten times as many steps of a tenth meet the same 
 0.01 do not. So a shorter path helps, by a smaller lr or fewer steps.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 import torch
@@ -82,7 +85,15 @@ class Scaffold(Method):
         return {"control": context.parameters}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"control_change": Upload("sum", context.parameters)}
+        return {"control_change": Upload("sum", context.parameters, factor=20.0)}
+
+    def explained_norms(
+        self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
+    ) -> dict[str, float]:
+        # Option II: c_k+ - c_k = (w - y) / (lr K) - c; twice that leaves room for rounding and option I.
+        gradients = context.lr * accumulated(max(steps, 1), context.training.momentum)
+        control = float(shared["control"].norm()) if "control" in shared else 0.0
+        return {"control_change": 2 * (change / gradients + control)}
 
     def begin(self, client: ClientContext) -> None:
         client.cache["correction"] = client.shared["control"] - client.state["control"]

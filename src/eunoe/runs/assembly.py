@@ -25,8 +25,11 @@ from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
+from eunoe.runs.refusals import check_attack, check_merge
 from eunoe.server.optimizers import SGD, ServerOptimizer
+from eunoe.server.robust import Merge
 from eunoe.server.trainer import ServerTrainer
+from eunoe.training.attacks import with_flipped_labels
 from eunoe.training.simulation import Simulation
 
 # Arguments that the library passes to a model besides the user's options.
@@ -49,6 +52,8 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     simulation = build_simulation(config, objects or UserObjects())
     context = simulation.context
     _check_clients(simulation)
+    check_merge(config, simulation)
+    check_attack(simulation)
     check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
@@ -63,6 +68,8 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
     federation = build_federation(config) if objects.federation is None else objects.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
+    if config.attack is not None and config.attack.name == "label_flip":
+        federation = with_flipped_labels(federation, config.attack, config.seed)
     if (own := config.preprocessing) is not None:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
     _check_integers(federation)
@@ -87,6 +94,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         mean_size=float(federation.sizes.mean()),
         training=config.training,
         server_optimizer=step,
+        merge=_build("merge", config.merge, Merge),
         seed=config.seed,
         dtype=dtype,
         augmented=config.augment.active,
@@ -95,8 +103,9 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         integer_inputs=federation.preprocess.integers,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
+    chunk = config.evaluation.chunk
     return Simulation(
-        federation, model, loss, method, config.augment, context, config.evaluation.chunk, config.averaging
+        federation, model, loss, method, config.augment, context, chunk, config.averaging, config.attack
     )
 
 
@@ -169,6 +178,7 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
         "loss": ("loss", ()),
         "method": ("method", ()),
         "server_optimizer": ("server_optimizer", ()),
+        "merge": ("merge", ()),
     }
     for key, (kind, supplied) in sections.items():
         section: Named = getattr(config, key)

@@ -35,6 +35,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.state import RunState
 from eunoe.system.files import plain, read_lines, replacing, write_text, writing
+from eunoe.training.update_checks import Usual
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -125,6 +126,7 @@ class RunFolder:
             "best_accuracy": run_state.best_accuracy,
             "metrics": remembered,
             "seconds": run_state.seconds,
+            "norms": run_state.norms,
             "lengths": {name: _size(self.path / name) for name in _LINES},
         }
         folder = self.path / "checkpoints"
@@ -210,6 +212,7 @@ def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple
         run_state.best = Weights.from_vectors(best) if best else None
         for name in ("round", "best_accuracy", "seconds"):
             setattr(run_state, name, facts[name])
+        run_state.norms = {name: [Usual(*pair) for pair in found] for name, found in facts["norms"].items()}
         run_state.metrics = {
             name: {**values, **_grouped(vectors, f"metric {name}")}
             for name, values in facts["metrics"].items()

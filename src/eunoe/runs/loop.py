@@ -1,9 +1,10 @@
 """The round loop: select clients, broadcast, train, aggregate, update the server; hooks do the rest."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from eunoe.methods.context import RoundContext
 from eunoe.runs.state import RunState, evaluated_model
 from eunoe.server.aggregate import Aggregate
 from eunoe.server.averaging import updated
-from eunoe.training.aggregation import Aggregator
+from eunoe.training.aggregation import Aggregator, Settled
+from eunoe.training.attacks import attacked
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
+from eunoe.training.update_checks import Usual, not_finite, remembered
 
 Record = dict[str, Any]
 SCHEMA = 1
@@ -101,19 +104,23 @@ def one_round(
     broadcast = Broadcast(round, run_state.weights, method.broadcast(run_state.server, context))
     for hook in hooks:
         hook.before_training(round, clients, run_state.weights)
-    # 3. Train the clients and 4. aggregate their updates one by one as they arrive.
-    cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks)
+    # 3. Train the clients and 4. aggregate their updates as they arrive and are found sound.
+    cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks, run_state.norms)
     # 5. Update the server.
     if cohort.used or not clients:
         merged = method.merge(run_state.server, cohort.aggregate, context)
     else:
         # Every client was skipped: there is nothing to aggregate.
         merged = Merged(run_state.weights, run_state.server)
-    if not bool(torch.isfinite(merged.weights.parameters).all()):
-        raise Diverged(f"the merged model of round {round} is not finite; a smaller learning rate may help")
+    if (vector := not_finite(merged.weights, merged.server)) is not None:
+        raise Diverged(
+            f"the merged model of round {round} is not finite ({vector}){cohort.largest()}; "
+            "a smaller learning rate may help"
+        )
     for update in cohort.used:
         engine.states.accept(update.client, round)
     run_state.weights, run_state.server, run_state.round = merged.weights, merged.server, round
+    run_state.norms = remembered(run_state.norms, cohort.usual)
     record = {
         "schema": SCHEMA,
         "round": round,
@@ -153,6 +160,16 @@ class Cohort:
     dropped: list[Record] = field(default_factory=list)
     # Clients that sent an update, used or not.
     sent: int = 0
+    # The usual norms of the updates in the aggregate, by vector.
+    usual: dict[str, Usual | None] = field(default_factory=dict)
+
+    def largest(self) -> str:
+        """Whose change was the largest, and how large."""
+        if not self.norms:
+            return ""
+        norm = max(self.norms)
+        client, usual = self.used[self.norms.index(norm)].client, median(self.norms)
+        return f"; the largest change is client {client}'s, of norm {norm:.3g} with a median of {usual:.3g}"
 
     def record(self) -> Record:
         """The clients' part of a round's record."""
@@ -177,26 +194,36 @@ def train_and_aggregate(
     broadcast: Broadcast,
     context: RoundContext,
     hooks: Sequence[Hook],
+    past: Mapping[str, Sequence[Usual]],
 ) -> Cohort:
     """Train clients and aggregate their updates; an unusable update is dropped and its state discarded."""
-    aggregator = Aggregator(simulation.method, broadcast.weights, context)
+    aggregator = Aggregator(
+        simulation.method, broadcast.weights, context, past, simulation.limits, broadcast.shared
+    )
     cohort = Cohort(aggregator.aggregate)
     failed: list[Record] = []
-    for update in engine.train(clients, broadcast) if clients else ():
+
+    def settled() -> Iterator[Settled]:
+        for update in engine.train(clients, broadcast) if clients else ():
+            yield from aggregator.receive(attacked(simulation, update, broadcast))
+        yield from aggregator.settle()
+
+    for update, norm, problem in settled():
         cohort.sent += update.skipped is None
-        if (problem := aggregator.problem(update)) is not None:
+        if problem is not None:
             cohort.dropped.append({"client": update.client, "reason": problem})
             failed += cohort.dropped[-1:] if update.skipped is None else []
             engine.states.discard(update.client, broadcast.round)
         else:
-            cohort.norms.append(aggregator.add(update))
+            cohort.norms.append(norm)
             for hook in hooks:
                 hook.after_client(update)
             cohort.used.append(stripped(update))
+    cohort.usual = aggregator.usual()
     if failed and not cohort.used:
         client, reason = failed[0].values()
         why = f"every client of round {broadcast.round} was dropped; client {client}: {reason}"
-        if "finite" in reason:
+        if "finite" in reason or "norm" in reason:
             raise Diverged(f"{why}; lower training.lr, or look for NaN in the data")
         raise RunFailed(why)
     return cohort

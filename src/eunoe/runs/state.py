@@ -6,6 +6,7 @@ from typing import Any
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.server.averaging import averaged
 from eunoe.training.simulation import Simulation
+from eunoe.training.update_checks import Usual
 
 
 @dataclass
@@ -22,6 +23,8 @@ class RunState:
     # The state of each metric, by name: tensors and JSON values.
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
+    # The usual norms of the last rounds' updates, by vector.
+    norms: dict[str, list[Usual]] = field(default_factory=dict)
 
 
 def start_state(simulation: Simulation) -> RunState:

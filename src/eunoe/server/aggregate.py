@@ -1,7 +1,7 @@
 """The running sums of a round's updates, in float64, added one by one in an order that never changes.
 
 Sums are kept of n * (y - w) and of n, so that a thousand clients need the memory of a few; only methods
-that ask for it keep every client's model.
+that ask for it keep every client's model, and only merges other than the mean every client's change.
 """
 
 from collections.abc import Callable, Mapping
@@ -11,17 +11,29 @@ import torch
 from torch import Tensor
 
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.server.robust import Mean, Merge
 
 Weighting = Literal["samples", "uniform"]
 
 
 class Upload(NamedTuple):
-    """How the server combines something that every client sends besides its weights, and its size."""
+    """How the server combines something that every client sends besides its weights, its size and its range.
+
+    An update with a value outside the range is dropped.
+    """
 
     combine: Literal["samples", "uniform", "sum", "keep"]
     size: int
     # Its size on the wire, if that is not `size` numbers of the model's dtype.
     bytes: int | None = None
+    # The least and the largest value, the latter for each of what `per` says; None: any.
+    lowest: float | None = None
+    highest: float | None = None
+    per: Literal["client", "sample", "step"] = "client"
+    # Whether all values are whole numbers.
+    whole: bool = False
+    # How many times the usual norm of this upload its norm may be; None: any.
+    factor: float | None = None
 
 
 class Aggregate:
@@ -34,8 +46,10 @@ class Aggregate:
         uploads: Mapping[str, Upload] | None = None,
         derived: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
         keep_models: bool = False,
+        merge: Merge | None = None,
     ) -> None:
         """`derived` are further functions of each client's update whose means are needed."""
+        self.merge = merge or Mean()
         self.start, self.weighting = start, weighting
         self.uploads, self.derived, self.keep_models = dict(uploads or {}), dict(derived or {}), keep_models
         self.clients: list[int] = []
@@ -43,6 +57,10 @@ class Aggregate:
         self._sums: Vectors = {}
         self._weights: dict[str, float] = {}
         self._kept: dict[str, list[Tensor]] = {}
+        # For a merge that needs all changes: the rows of each vector and their weights, and what came out.
+        self._rows: dict[str, list[Tensor]] = {}
+        self._row_weights: dict[str, list[float]] = {}
+        self._merged: Vectors = {}
         self._int_buffers = start.int_buffers
 
     def add(
@@ -62,11 +80,15 @@ class Aggregate:
             self.models.append(weights)
 
     def mean(self, name: str) -> Tensor:
-        """The mean of an upload (or of "change"), in float64."""
+        """The mean of an upload, in float64; of "change" and "float_buffers" what the merge makes of them."""
+        if name in self._rows:
+            return self._robust(name)
         return self._sums[name] / self._weights[name]
 
     def sum(self, name: str) -> Tensor:
-        """The sum of an upload that is combined by "sum", in float64."""
+        """The sum of an upload that is combined by "sum", in float64: the merged one times the clients."""
+        if name in self._rows:
+            return self._robust(name) * len(self.clients)
         return self._sums[name]
 
     def kept(self, name: str) -> Tensor:
@@ -84,8 +106,19 @@ class Aggregate:
             self._kept.setdefault(name, []).append(value)
             return
         weight = float(size) if how == "samples" else 1.0
+        if self.merge.needs_all and (how == "sum" or name in ("change", "float_buffers")):
+            self._rows.setdefault(name, []).append(value.double())
+            self._row_weights.setdefault(name, []).append(weight)
+            return
         if name not in self._sums:
             self._sums[name] = torch.zeros(value.shape, dtype=torch.float64, device=value.device)
             self._weights[name] = 0.0
         self._sums[name].add_(value.double(), alpha=weight)
         self._weights[name] += weight
+
+    def _robust(self, name: str) -> Tensor:
+        if name not in self._merged:
+            changes, values = (torch.stack(self._rows[key]) for key in ("change", name))
+            weights = torch.tensor(self._row_weights[name], dtype=torch.float64)
+            self._merged[name] = self.merge.combine(changes, values, weights)
+        return self._merged[name]

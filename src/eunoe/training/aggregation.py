@@ -1,45 +1,121 @@
-"""Aggregation of a round: each update is validated, then added to the sums that the server merges."""
+"""Aggregation of a round: each update is checked, then added to the sums that the server merges.
+
+Updates are added in the order in which they come. One whose norm is usual by the last rounds is added at
+once; another one is held, and all that come after it, until the norms of its round are known: at the end,
+or when HELD bytes are held. So it is in round 1, where nothing is known yet.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate
 from eunoe.training.client import Update
+from eunoe.training.simulation import Limits
+from eunoe.training.update_checks import (
+    Floor,
+    Others,
+    Usual,
+    floors_of,
+    form_problem,
+    moved_norms,
+    norm_problem,
+    usual,
+)
+
+# Bytes of updates that are held at most before those that have come decide.
+HELD = 2**28
+
+
+class Settled(NamedTuple):
+    """An update that was added, with the norm of its change, or why it was not."""
+
+    update: Update
+    norm: float
+    problem: str | None
+
+
+class Arrived(NamedTuple):
+    """An update of the right form, and its norms."""
+
+    update: Update
+    norms: dict[str, float]
+    problem: str | None
 
 
 class Aggregator:
     """Checks the updates of a round and adds those that can be used to an aggregate."""
 
-    def __init__(self, method: Method, start: Weights, context: RoundContext) -> None:
-        self.method, self.start = method, start
+    def __init__(
+        self,
+        method: Method,
+        start: Weights,
+        context: RoundContext,
+        past: Mapping[str, Sequence[Usual]] | None = None,
+        limits: Callable[[int], Limits] | None = None,
+        shared: Mapping[str, Tensor] | None = None,
+    ) -> None:
+        """`past` has the usual norms of the last rounds; `limits` what is known of a client.
+
+        `shared` is what clients were sent besides the weights.
+        """
+        self.context, self.shared = context, shared or {}
+        self.method, self.start, self.limits = method, start, limits
+        self.past = {name: usual(found) for name, found in (past or {}).items()}
         self.aggregate = Aggregate(
             start,
             method.weighting,
             method.uploads(context),
             context.server_optimizer.derived(),
             method.keeps_models,
+            context.merge,
         )
         self._start = start.parameters.double()
+        self._floors = floors_of(start)
+        self._held: list[Arrived] = []
+        self._bytes = 0
+        # Norms by vector and client, with the client's steps.
+        self._norms: dict[str, dict[int, tuple[float, float]]] = {}
 
-    def problem(self, update: Update) -> str | None:
-        """Why an update cannot be used, or None."""
-        if update.skipped is not None:
-            return update.skipped
-        weights, start = update.weights, self.start
-        if (
-            weights.parameters.shape != start.parameters.shape
-            or weights.float_buffers.shape != start.float_buffers.shape
-        ):
-            return f"its update has {weights.parameters.numel()} parameters, not {start.parameters.numel()}"
-        for name, upload in self.aggregate.uploads.items():
-            if name not in update.uploads or update.uploads[name].shape != (upload.size,):
-                return f"its upload {name!r} is missing or has the wrong shape"
-        for value in (weights.parameters, weights.float_buffers, *update.uploads.values()):
-            if not bool(torch.isfinite(value).all()):
-                return "its update is not finite"
-        return None
+    def receive(self, update: Update) -> Iterator[Settled]:
+        """Take an update, and give those that are settled by now, in the order in which they came."""
+        arrived = self._arrived(update)
+        self._held.append(arrived)
+        if len(self._held) == 1 and (arrived.problem is not None or self._usual_before(arrived)):
+            self._held.clear()
+            yield self._settled(arrived, arrived.problem)
+            return
+        vectors = (*update.weights.vectors().values(), *update.uploads.values())
+        self._bytes += sum(value.numel() * value.itemsize for value in vectors)
+        if self._bytes > HELD:
+            yield from self.settle()
+
+    def settle(self) -> Iterator[Settled]:
+        """Decide on the updates that are held by the norms that are known."""
+        self._bytes = 0
+        held, self._held = self._held[::-1], []
+        others = {name: Others(found.values()) for name, found in self._norms.items()}
+        while held:
+            arrived = held.pop()
+            problem = arrived.problem
+            if problem is None:
+                steps = float(arrived.update.steps)
+                usual_now = {name: others[name].without(norm, steps) for name, norm in arrived.norms.items()}
+                problem = self._norm_problem(arrived, usual_now)
+            yield self._settled(arrived, problem)
+
+    def usual(self) -> dict[str, Usual | None]:
+        """What was usual among the updates that were added."""
+        added = set(self.aggregate.clients)
+        return {
+            name: usual(pair for client, pair in found.items() if client in added)
+            for name, found in self._norms.items()
+        }
 
     def add(self, update: Update) -> float:
         """Add an update; returns the norm of its change."""
@@ -48,3 +124,36 @@ class Aggregator:
         change = self.method.contribution(change, update.uploads)
         self.aggregate.add(update.client, update.size, update.weights, change, update.uploads)
         return norm
+
+    def problem(self, update: Update) -> str | None:
+        """Why an update cannot be used whatever the others are, or None."""
+        if update.skipped is not None:
+            return update.skipped
+        known = None if self.limits is None else self.limits(update.client)
+        size, steps = (None, None) if known is None else known
+        return form_problem(update, self.start, self.aggregate.uploads, size, steps)
+
+    def _arrived(self, update: Update) -> Arrived:
+        if (problem := self.problem(update)) is not None:
+            return Arrived(update, {}, problem)
+        norms = moved_norms(update, self.start, self.aggregate.uploads)
+        for name, norm in norms.items():
+            self._norms.setdefault(name, {})[update.client] = norm, float(update.steps)
+        return Arrived(update, norms, None)
+
+    def _usual_before(self, arrived: Arrived) -> bool:
+        """Whether the last rounds alone say that this is usual; a vector that never moved says nothing."""
+        known = all(self.past.get(name) is not None for name, norm in arrived.norms.items() if norm > 0)
+        return known and self._norm_problem(arrived, {}) is None
+
+    def _norm_problem(self, arrived: Arrived, others: Mapping[str, Usual | None]) -> str | None:
+        uploads, steps = self.aggregate.uploads, arrived.update.steps
+        explained = self.method.explained_norms(
+            arrived.norms.get("change", 0.0), steps, self.shared, self.context
+        )
+        floors = self._floors | {name: Floor(norm) for name, norm in explained.items()}
+        return norm_problem(arrived.norms, steps, others, self.past, floors, uploads)
+
+    def _settled(self, arrived: Arrived, problem: str | None) -> Settled:
+        norm = self.add(arrived.update) if problem is None else arrived.norms.get("change", 0.0)
+        return Settled(arrived.update, norm, problem)

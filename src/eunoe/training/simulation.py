@@ -1,18 +1,28 @@
 """What an engine needs to train any client of a run and to evaluate any model."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from eunoe.config.attack import Attack
 from eunoe.config.averaging_options import Averaging
 from eunoe.config.data_options import Augment
+from eunoe.core.batches import most_steps
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
 from eunoe.data.transforms import augment_batch
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
+
+
+class Limits(NamedTuple):
+    """What is known of a client before it trains: its samples, and the most steps that these allow."""
+
+    size: int
+    steps: int
 
 
 @dataclass(frozen=True)
@@ -27,6 +37,7 @@ class Simulation:
     context: RoundContext
     evaluation_chunk: int = 500
     averaging: Averaging | None = None
+    attack: Attack | None = None
 
     def augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """A training batch with its random changes; crops have black borders, as is usual."""
@@ -38,6 +49,11 @@ class Simulation:
         if self.context.training.label_counts == "train":
             return counts
         return counts + self.federation.counts(client, "validation")
+
+    def limits(self, client: int) -> Limits:
+        """What a client's update is held to."""
+        size = int(self.federation.sizes[client])
+        return Limits(size, most_steps(size, self.context.training))
 
     def context_in(self, round: int) -> RoundContext:
         """The context of a round."""

@@ -1,0 +1,144 @@
+"""Merges by hand, against Flower's functions, and where they are refused."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from eunoe.config import registry
+from eunoe.errors import InputError
+from eunoe.server.aggregate import Aggregate, Upload
+from eunoe.server.robust import Merge, krum_scores
+from tests.helpers import blobs, make_simulation
+from tests.server.test_aggregate import weights
+
+# Four clients near (1, 1), and one that is far from all.
+ROWS = torch.tensor([[1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [0.0, 1.0], [-90.0, 120.0]], dtype=torch.float64)
+SIZES = torch.tensor([1.0, 2.0, 1.0, 3.0, 9.0], dtype=torch.float64)
+
+
+def made(name: str, **options: Any) -> Merge:
+    merge = registry.build("merge", name, options)
+    assert isinstance(merge, Merge)
+    return merge
+
+
+@pytest.mark.parametrize(
+    ("merge", "expected"),
+    [
+        (made("mean"), [(1 + 2 + 2 - 810) / 16, (1 + 4 + 1 + 3 + 1080) / 16]),
+        (made("median"), [1.0, 1.0]),
+        (made("trimmed_mean", share=0.2), [2 / 3, 4 / 3]),
+        # Squared distances to the two nearest others: 1 + 1, 1 + 2, 1 + 2, 1 + 2, and the far one's.
+        (made("krum", bad=1), [1.0, 1.0]),
+        (made("multi_krum", bad=1, keep=2), [1.0, (1 + 4) / 3]),
+    ],
+)
+def test_five_clients_by_hand(merge: Merge, expected: list[float]) -> None:
+    found = merge.combine(ROWS, ROWS, SIZES)
+    assert found.tolist() == pytest.approx(expected, abs=1e-12)
+
+
+def test_an_even_number_has_the_mean_of_the_middle_two_as_its_median() -> None:
+    assert made("median").combine(ROWS[:4], ROWS[:4], SIZES[:4]).tolist() == [1.0, 1.0]
+    rows = torch.tensor([[1.0], [2.0], [4.0], [100.0]]).double()
+    assert made("median").combine(rows, rows, torch.ones(4).double()).tolist() == [3.0]
+
+
+def test_norms_are_clipped_to_a_multiple_of_their_median() -> None:
+    rows = torch.tensor([[3.0, 4.0], [0.0, 10.0], [0.0, 1.0]], dtype=torch.float64)
+    ones = torch.ones(3).double()
+    # Norms 5, 10 and 1: 10 is clipped to 5.
+    assert made("norm_clip").combine(rows, rows, ones).tolist() == pytest.approx([1.0, (4 + 5 + 1) / 3])
+    assert made("norm_clip", factor=2.0).combine(rows, rows, ones).tolist() == pytest.approx([1.0, 5.0])
+
+
+def test_the_geometric_median_has_a_smaller_sum_of_distances_than_points_around_it() -> None:
+    rows = torch.randn(7, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    # The median of each coordinate is one of the rows and not the answer.
+    rows[0] = rows[1:].median(0).values
+    point = made("geometric_median", iterations=1000).combine(rows, rows, torch.ones(7).double())
+
+    def total(at: torch.Tensor) -> float:
+        return float(torch.linalg.vector_norm(rows - at, dim=1).sum())
+
+    for shift in torch.eye(3, dtype=torch.float64) * 1e-3:
+        assert total(point) < min(total(point + shift), total(point - shift))
+
+
+@pytest.mark.parametrize("clients", [5, 8])
+@pytest.mark.parametrize("seed", [0, 1])
+def test_flower_gives_the_same(clients: int, seed: int) -> None:
+    aggregate = pytest.importorskip("flwr.server.strategy.aggregate")
+    rng = np.random.default_rng(seed)
+    layers = [[rng.normal(size=(4, 3)), rng.normal(size=5)] for _ in range(clients)]
+    sizes = rng.integers(1, 50, clients)
+    results = [(one, int(size)) for one, size in zip(layers, sizes, strict=True)]
+    rows = torch.from_numpy(np.stack([np.concatenate([part.ravel() for part in one]) for one in layers]))
+    weighted = torch.from_numpy(sizes).double()
+    for merge, theirs in (
+        (made("mean"), aggregate.aggregate(results)),
+        (made("median"), aggregate.aggregate_median(results)),
+        (made("trimmed_mean", share=0.25), aggregate.aggregate_trimmed_avg(results, 0.25)),
+        (made("krum", bad=1), aggregate.aggregate_krum(results, 1, 0)),
+        (made("multi_krum", bad=1, keep=3), aggregate.aggregate_krum(results, 1, 3)),
+    ):
+        flat = np.concatenate([part.ravel() for part in theirs])
+        assert merge.combine(rows, rows, weighted).numpy() == pytest.approx(flat, abs=1e-12), merge
+
+
+def test_scores_of_krum_are_sums_of_squared_distances_to_the_nearest() -> None:
+    rows = torch.tensor([[0.0], [1.0], [3.0], [10.0], [11.0]], dtype=torch.float64)
+    assert krum_scores(rows, 1).tolist() == [1 + 9, 1 + 4, 4 + 9, 1 + 49, 1 + 64]
+
+
+def filled(merge: Merge) -> Aggregate:
+    start = weights(0.0, 0.0, buffers=(1.0,), counters=(0,))
+    aggregate = Aggregate(start, uploads={"c": Upload("sum", 1), "n": Upload("uniform", 1)}, merge=merge)
+    for client, (row, buffer) in enumerate(zip(ROWS, (2.0, 2.0, 3.0, 5.0, 999.0), strict=True)):
+        model = weights(*row.tolist(), buffers=(buffer,), counters=(1,))
+        uploads = {"c": torch.tensor([float(client)]), "n": torch.tensor([float(client)])}
+        aggregate.add(client, 1, model, row, uploads)
+    return aggregate
+
+
+def test_an_aggregate_merges_changes_buffers_and_sums() -> None:
+    aggregate = filled(made("median"))
+    assert aggregate.mean("change").tolist() == [1.0, 1.0]
+    assert aggregate.with_mean_buffers(torch.zeros(2)).float_buffers.tolist() == [3.0]
+    assert aggregate.sum("c").tolist() == [2.0 * 5]
+    # Its range is checked instead.
+    assert aggregate.mean("n").tolist() == [2.0]
+
+
+def test_krum_takes_buffers_and_sums_of_the_client_whose_change_it_takes() -> None:
+    aggregate = filled(made("krum", bad=1))
+    assert aggregate.with_mean_buffers(torch.zeros(2)).float_buffers.tolist() == [2.0]
+    assert aggregate.sum("c").tolist() == [0.0]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"merge": {"name": "krum", "bad": 2}}, "needs at least 7 clients a round, and 5 take part"),
+        ({"merge": {"name": "multi_krum", "keep": 5}}, "keeps bad ones too: set it to at most 4"),
+        ({"merge": {"name": "trimmed_mean", "share": 0.1}}, "leaves none out: set it to 0.2 or more"),
+        ({"merge": "median", "method": "fedcurv"}, "cannot protect: leave merge out"),
+        ({"merge": "median", "method": "labelwise"}, "cannot protect: leave merge out"),
+        ({"merge": "median", "method": "gma"}, "needs means over all clients"),
+        ({"merge": "median", "method": "fedexp"}, "needs means over all clients"),
+        ({"merge": "medan"}, "did you mean 'median'?"),
+    ],
+)
+def test_what_a_merge_cannot_protect_is_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message.replace("?", r"\?")):
+        make_simulation(blobs(clients=5), participation=5, **values)
+
+
+@pytest.mark.parametrize(
+    "method", ["fedavg", "fedprox", "fednova", "scaffold", "feddyn", "fedcm", "fedacg", "fedadam"]
+)
+def test_methods_that_merge_by_the_mean_change_take_any_merge(method: str) -> None:
+    for merge in registry.names("merge"):
+        make_simulation(blobs(clients=5), participation=5, method=method, merge=merge)
