@@ -5,7 +5,8 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt
 CODE := src tests tools benchmarks examples docs
-PYTEST := $(BIN)/python -m pytest
+# Two at a time: many tests wait for processes, clusters and browsers.
+PYTEST := $(BIN)/python -m pytest -n 2
 BESIDE_PFL := tests/methods/test_against_pfl.py
 
 .PHONY: demo test test-all check format api results docs release-check clean

@@ -4,8 +4,9 @@ import math
 
 import pytest
 import torch
+from torch import Tensor
 
-from eunoe.losses import adjust_for_prior, client_loss
+from eunoe.losses import Loss, adjust_for_prior, client_loss
 from eunoe.losses.tce import TCE
 
 LOG = math.log
@@ -31,3 +32,15 @@ def test_prior_at_prediction() -> None:
     assert adjusted[0].tolist() == pytest.approx([2 + LOG(0.1), 1 + LOG(0.9), -math.inf])
     torch.testing.assert_close(adjusted, adjust_for_prior(logits, torch.tensor([0.1, 0.9, 0])))
     assert adjust_for_prior(logits, torch.tensor([1, 9, 0]).double()).dtype == torch.float32
+
+
+class Hinge(Loss):
+    """Says nothing of label counts."""
+
+    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
+        return (1 - logits.gather(1, labels[:, None]).squeeze(1)).clamp(min=0) + terms.sum()
+
+
+def test_a_loss_may_leave_the_label_counts_alone() -> None:
+    found = client_loss(Hinge(), [3.0, 0.0])(torch.tensor([[0.25, 2.0], [3.0, 0.5]]), torch.tensor([0, 0]))
+    assert found.item() == pytest.approx(0.375)

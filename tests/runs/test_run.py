@@ -279,3 +279,11 @@ def test_a_run_of_objects_is_opened_again_with_them(tmp_path: Path) -> None:
         Run(tmp_path).predict(x)
     with pytest.raises(InputError, match="federation is a tuple"):
         Run(tmp_path, federation=(x, x))  # type: ignore[arg-type]
+
+
+def test_a_config_may_be_a_file(tmp_path: Path) -> None:
+    (tmp_path / "c.toml").write_text('rounds = 1\nmodel = "logistic"\nengine = "serial"\nprobes = []\n')
+    for config in (tmp_path / "c.toml", str(tmp_path / "c.toml")):
+        assert run(config, seed=3).config.seed == 3
+    with pytest.raises(InputError, match="cannot read"):
+        run("nowhere.toml")

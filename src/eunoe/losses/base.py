@@ -18,7 +18,6 @@ rows of absent classes. Evaluation uses the raw logits, or `adjust_for_prior` fo
 """
 
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,15 +32,15 @@ from eunoe.errors import InputError
 Counts = Tensor | Sequence[float]
 
 
-class Loss(Options, ABC):
+class Loss(Options):
     """A loss per sample from logits, labels and one number per class that follows from the label counts.
 
-    A subclass gives `terms`; the default `per_sample` adds them to the logits.
+    A subclass gives `terms`, zeros by default, or `per_sample`, which by default adds them to the logits.
     """
 
-    @abstractmethod
     def terms(self, counts: Tensor) -> Tensor:
         """One number per class from label counts [..., C], in their dtype; once per participation."""
+        return torch.zeros_like(counts)
 
     def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
         """Losses [B] from logits [B, C] and labels [B]; a pure function, so that vmap and grad work."""

@@ -14,8 +14,6 @@ has no factor 1/2 in the proximal term, so its weight of 0.001 is beta = 0.002 h
 gradients at norm 10 (training.clip = 10).
 """
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -31,12 +29,13 @@ from eunoe.methods import (
     Vectors,
     Weights,
 )
+from eunoe.server.aggregate import Weighting
 
 
 class FedACG(Method):
     """FedACG: clients start from a lookahead along the server's momentum."""
 
-    weighting: Literal["samples", "uniform"] = Field(
+    weighting: Weighting = Field(
         "uniform", description="Weight clients by their number of samples, or all equally."
     )
     momentum: float = Field(

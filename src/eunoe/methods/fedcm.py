@@ -14,8 +14,6 @@ the paper does not have, an update adds up more than K gradients, and K is their
 FedNova). Adam is refused, since the mean step cannot be read off its updates.
 """
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -35,12 +33,13 @@ from eunoe.methods import (
     Weights,
 )
 from eunoe.methods.fednova import accumulated
+from eunoe.server.aggregate import Weighting
 
 
 class FedCM(Method):
     """FedCM: local steps carry the last round's mean step as momentum."""
 
-    weighting: Literal["samples", "uniform"] = Field(
+    weighting: Weighting = Field(
         "uniform", description="Weight clients by their number of samples, or all equally."
     )
     alpha: float = Field(0.1, gt=0, le=1, description="Weight of the client's own gradient in its step.")

@@ -41,12 +41,13 @@ from eunoe.methods import (
     Vectors,
     Weights,
 )
+from eunoe.server.aggregate import Weighting
 
 
 class FedCurv(Method):
     """FedCurv: an elastic penalty holds the parameters that matter to other clients."""
 
-    weighting: Literal["samples", "uniform"] = Field(
+    weighting: Weighting = Field(
         "uniform", description="Weight clients by their number of samples, or all equally."
     )
     weight: float = Field(

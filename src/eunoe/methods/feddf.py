@@ -35,13 +35,14 @@ from torch import Tensor
 from eunoe.config.options import Finite
 from eunoe.config.training_options import Training
 from eunoe.methods import Aggregate, Cost, Merged, Method, Neutral, RoundContext, Vectors, Weights
+from eunoe.server.aggregate import Weighting
 from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
 
 
 class FedDF(Method):
     """FedDF: the mean model, distilled at the server from the clients' models on public inputs."""
 
-    weighting: Literal["samples", "uniform"] = Field(
+    weighting: Weighting = Field(
         "uniform", description="Weight clients by their number of samples, or all equally."
     )
     ensemble: Literal["logits", "probabilities"] = Field(

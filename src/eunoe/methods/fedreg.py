@@ -28,8 +28,6 @@ takes the first step. As in their code, nothing is clamped to the range of the d
 evaluation mode, so that normalization statistics are those of real data, and are made without augmentation.
 """
 
-from typing import Literal
-
 import torch
 from pydantic import Field
 from torch import Tensor
@@ -37,12 +35,13 @@ from torch.nn import functional as F
 
 from eunoe.errors import InputError
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
+from eunoe.server.aggregate import Weighting
 
 
 class FedReg(Method):
     """FedReg: each step is projected so that the loss on pseudo and perturbed data does not grow."""
 
-    weighting: Literal["samples", "uniform"] = Field(
+    weighting: Weighting = Field(
         "uniform", description="Weight clients by their number of samples, or all equally."
     )
     gamma: float = Field(

@@ -48,12 +48,13 @@ from eunoe.methods import (
     Weights,
 )
 from eunoe.methods.fednova import accumulated
+from eunoe.server.aggregate import Weighting
 
 
 class Scaffold(Method):
     """SCAFFOLD: control variates correct each local step for client drift."""
 
-    weighting: Literal["samples", "uniform"] = Field(
+    weighting: Weighting = Field(
         "uniform", description="Weight clients by their number of samples, or all equally."
     )
     option: Literal["I", "II"] = Field(

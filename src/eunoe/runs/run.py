@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import read_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, make_engine
@@ -174,7 +175,7 @@ class Run:
 
 
 def run(
-    config: Config | Mapping[str, Any] | None = None,
+    config: Config | Mapping[str, Any] | Path | str | None = None,
     *,
     federation: Federation | None = None,
     out: Path | str | None = None,
@@ -184,13 +185,15 @@ def run(
 ) -> Run:
     """Train a federation and return the run.
 
-    The configuration is a `Config`, nested values, or keyword arguments, which change single options of it
+    The configuration is a TOML file, a `Config`, nested values, or keyword arguments for single options
     (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may
     be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. An existing run
     folder is not overwritten. Without `out` the folder is a temporary one, which stays until you remove it.
     `progress` shows a progress bar; by default only in terminals and notebooks.
     """
     objects, plain = split_user_objects(federation, values)
+    if isinstance(config, Path | str):
+        config = read_config(Path(config))
     base = config.model_dump() if isinstance(config, Config) else dict(config or {})
     checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
     if out is not None:
