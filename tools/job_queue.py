@@ -1,0 +1,199 @@
+"""Runs long jobs in the order of a list, two at a time, each on one core and at the lowest priority.
+
+`python -m tools.job_queue run|status|pause|resume FOLDER`, where FOLDER/jobs.toml has for each job
+
+    [[job]]
+    name = "wsm seed 1"
+    command = ["eunoe", "run", "wsm.toml"]  # or a line for the shell
+    folder = "/where/it/runs"
+    core_hours = 1.5                        # estimated
+
+FOLDER/state.json has what became of each, FOLDER/logs what each printed. A job is done once it has ended
+with exit code 0; one that fails is tried once more. However the queue ends, by kill -9 too, `run` goes on:
+what was running is started again, so a command must itself go on from where it was.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import sys
+import time
+import tomllib
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from subprocess import DEVNULL, Popen
+
+LANES, TRIES, LOOK_SECONDS = 2, 2, 1.0
+THREADS = ("OMP_NUM_THREADS=1", "MKL_NUM_THREADS=1", "OPENBLAS_NUM_THREADS=1")
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    command: list[str] | str
+    folder: str
+    core_hours: float
+
+
+@dataclass
+class Course:
+    """What became of a job, core-hours of its earlier starts; its process group's leader and its birth."""
+
+    state: str = "waiting"
+    failures: int = 0
+    core_hours: float = 0.0
+    pid: int = 0
+    born: str = ""
+
+    @property
+    def alive(self) -> bool:
+        seen = stat(self.pid)
+        return self.state == "running" and self.born == seen[19] and seen[0] != "Z"
+
+
+class Queue:
+    """The jobs of a folder and what became of them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.state = folder, folder / "state.json"
+        self.paused, self.runner = folder / "paused", folder / "runner"
+        path = folder / "jobs.toml"
+        try:
+            self.jobs = [Job(**values) for values in tomllib.loads(path.read_text("utf-8"))["job"]]
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            sys.exit(f"{path} must list jobs, each with its four values: {error}")
+        if len({job.name for job in self.jobs}) < len(self.jobs) or any("/" in job.name for job in self.jobs):
+            sys.exit(f"the names of jobs in {path} must differ and have no slash")
+        known = json.loads(self.state.read_text("utf-8")) if self.state.exists() else {}
+        self.courses = {job.name: Course(**known.get(job.name, {})) for job in self.jobs}
+
+    def in_state(self, state: str) -> list[Job]:
+        return [job for job in self.jobs if self.courses[job.name].state == state]
+
+    def save(self) -> None:
+        """Write the state, whole or not at all."""
+        with open(part := self.state.with_suffix(".part"), "w", encoding="utf-8") as file:
+            json.dump({name: asdict(course) for name, course in self.courses.items()}, file, indent=1)
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(self.state)
+
+    def send(self, *numbers: signal.Signals) -> None:
+        """Send signals to the process group of every job that runs."""
+        for course in self.courses.values():
+            for number in numbers if course.alive else ():
+                with suppress(ProcessLookupError):
+                    os.killpg(course.pid, number)
+
+    def end(self, *numbers: signal.Signals) -> None:
+        """End by signals what runs, so that it waits to be started again."""
+        running = [self.courses[job.name] for job in self.in_state("running")]
+        for course in running:
+            course.core_hours += core_hours(course.pid) if course.alive else 0
+        self.send(*numbers)
+        while any(course.alive for course in running):
+            time.sleep(0.1)
+        for course in running:
+            course.state = "waiting"
+        self.save()
+
+    def run(self) -> None:
+        """Run all that is not done; one process at a time can."""
+        lock = open(self.folder / "lock", "w")  # noqa: SIM115 (held until this process ends, in whatever way)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            sys.exit(f"the queue of {self.folder} is running already")
+        self.runner.write_text(f"{os.getpid()} {stat(os.getpid())[19]}")
+        # What an earlier queue left running would be in the way of what is started again.
+        self.end(signal.SIGKILL)
+        (self.folder / "logs").mkdir(exist_ok=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            self.work()
+        finally:
+            self.end(signal.SIGTERM, signal.SIGCONT)  # What is stopped must go on in order to end.
+
+    def work(self) -> None:
+        """Keep the lanes busy until nothing is left."""
+        paused, processes = False, dict[str, Popen[bytes]]()
+        while (waiting := self.in_state("waiting")) or processes:
+            if paused != self.paused.exists():
+                # A job may have been started while the command that pauses looked for what runs.
+                paused = not paused
+                self.send(signal.SIGSTOP if paused else signal.SIGCONT)
+            for job in waiting[: 0 if paused else LANES - len(processes)]:
+                processes[job.name] = self.start(job)
+            time.sleep(LOOK_SECONDS)
+            for name, process in list(processes.items()):
+                course, hours = self.courses[name], core_hours(process.pid)
+                if (code := process.poll()) is not None:
+                    del processes[name]
+                    course.core_hours += hours
+                    course.failures += code != 0
+                    course.state = "done" if not code else "failed" if course.failures == TRIES else "waiting"
+                    self.save()
+
+    def start(self, job: Job) -> Popen[bytes]:
+        """Start a job in a process group of its own."""
+        words = ["sh", "-c", job.command] if isinstance(job.command, str) else job.command
+        # `env` fails, and says why, where a folder or a command is wrong.
+        lane = ["nice", "-n", "19", "env", f"--chdir={job.folder}", *THREADS, *words]
+        with open(self.folder / "logs" / f"{job.name}.log", "ab") as log:
+            process = Popen(lane, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        course = self.courses[job.name]
+        course.state, course.pid, course.born = "running", process.pid, stat(process.pid)[19]
+        self.save()
+        return process
+
+    def status(self) -> None:
+        """Print what is done, what runs, what comes next and the hours left."""
+        pid, _, born = (self.runner.read_text() if self.runner.exists() else "").partition(" ")
+        runs = "running" if born and stat(pid)[19] == born else "not running"
+        print("the queue is", runs, "(paused)" * self.paused.exists())
+        left = 0.0
+        for job, course in zip(self.jobs, self.courses.values(), strict=True):
+            used = course.core_hours + (core_hours(course.pid) if course.alive else 0)
+            left += max(job.core_hours - used, 0) if course.state in ("running", "waiting") else 0
+            print(f"{course.state:8} {job.name:44} {used:6.2f} of about {job.core_hours:6.2f} core-hours")
+        print(f"left: {left:.1f} core-hours, {left / LANES:.1f} hours on {LANES} cores that do nothing else")
+
+
+def stat(pid: int | str) -> list[str]:
+    """What the system says of a process, from its state on; of one that is gone, empty words."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return [""] * 50
+
+
+def core_hours(group: int) -> float:
+    """Processor time that a process group has used, that of ended children included."""
+    every = (stat(pid) for pid in os.listdir("/proc") if pid.isdigit())
+    ticks = sum(sum(map(int, values[11:15])) for values in every if values[2] == str(group))
+    return ticks / os.sysconf("SC_CLK_TCK") / 3600
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Run long jobs in order, two at a time.")
+    parser.add_argument("action", choices=("run", "status", "pause", "resume"))
+    parser.add_argument("folder", type=Path, help="where jobs.toml is")
+    asked = parser.parse_args()
+    queue = Queue(asked.folder)
+    if asked.action == "run":
+        queue.run()
+        sys.exit(len(queue.in_state("failed")) > 0)
+    if asked.action == "pause":
+        queue.paused.touch()
+        queue.send(signal.SIGSTOP)
+    if asked.action == "resume":
+        queue.paused.unlink(missing_ok=True)
+        queue.send(signal.SIGCONT)
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # As in `status | head`.
+    queue.status()
+
+
+if __name__ == "__main__":
+    main()
