@@ -17,7 +17,6 @@ from eunoe.core.flat_model import FlatModel, load_state
 from eunoe.core.rng import global_stream
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
-from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError, first_line
 from eunoe.losses.base import Loss
 from eunoe.losses.cross_entropy import CrossEntropy
@@ -25,6 +24,7 @@ from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
+from eunoe.runs.model_check import try_model
 from eunoe.runs.refusals import check_attack, check_merge
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.robust import Merge
@@ -156,7 +156,7 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
 
         load_state(module, Path(section.start_from), section.partial)
     model = FlatModel(module, federation.dtype, device)
-    _try(model, federation, config)
+    try_model(model, federation, config)
     return model
 
 
@@ -227,36 +227,6 @@ def _check_integers(federation: Federation) -> None:
     """Refuse a change of inputs that only real numbers can have."""
     if federation.shift is not None and federation.preprocess.integers:
         raise InputError("shift changes real numbers, and these inputs are integers (token ids, say)")
-
-
-def _try(model: FlatModel, federation: Federation, config: Config) -> None:
-    section, x = config.model, federation.inputs("clients", torch.zeros(2, dtype=torch.int64), 0)
-    x = augment_batch(x, config.augment, torch.Generator(), federation.preprocess.black).to(model.device)
-    with model.evaluating(), torch.no_grad():
-        try:
-            logits = model.forward(x)
-        except (RuntimeError, ValueError) as error:
-            raise InputError(
-                f"model {section.name!r} cannot take inputs of shape {federation.shape}: {first_line(error)}"
-            ) from None
-    if not isinstance(logits, torch.Tensor):
-        raise InputError(f"model {section.name!r} returns a {type(logits).__name__}; it must return a tensor")
-    if logits.ndim != 2 or logits.shape[1] != federation.classes:
-        raise InputError(
-            f"model {section.name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
-            f"but the data have {federation.classes} classes"
-        )
-    model.has_features = model.has_features and _composed(model, x, logits)
-
-
-def _composed(model: FlatModel, x: torch.Tensor, logits: torch.Tensor) -> bool:
-    """Whether the logits are the model's classifier applied to its features."""
-    with model.evaluating(), torch.no_grad():
-        try:
-            return torch.allclose(model.features_at(None, x)[1], logits, equal_nan=True)
-        except Exception:
-            # A user's `features` and `classifier` may mean anything, and so may fail in any way.
-            return False
 
 
 def _check_clients(simulation: Simulation) -> None:

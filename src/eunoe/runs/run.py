@@ -21,12 +21,10 @@ from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
-from eunoe.errors import EunoeError, InputError, Outcome, RunFailed, outcome_of
+from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
 from eunoe.models.raw import RawModel
-from eunoe.records.divergence import divergence
-from eunoe.records.divergence import warning as never_rose
 from eunoe.records.reader import read_run, read_run_config, read_status
 from eunoe.runs.assembly import (
     UserObjects,
@@ -40,6 +38,7 @@ from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new, load_state
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
+from eunoe.runs.outcome import judge
 from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place
 from eunoe.runs.state import evaluated_model, start_state
@@ -235,17 +234,6 @@ def resume(
     check_data(folder, simulation)
     with following(new.title, new.rounds, on_round, progress) as follow:
         return execute(new, objects, simulation, folder, follow)
-
-
-def judge(folder: Path, reason: str) -> tuple[Outcome, str]:
-    """How a run ended whose last round is done: finished, or diverged if its model is worth nothing."""
-    records = read_run(folder, begun=False)
-    if why := divergence(records):
-        logger.warning("the run diverged: %s; a smaller training.lr may help", why)
-        return "diverged", f"{reason}, but {why}"
-    if why := never_rose(records):
-        logger.warning("%s", why)
-    return "finished", reason
 
 
 def execute(
