@@ -127,7 +127,7 @@ def dropped(found: dict[int, str | None]) -> list[int]:
     return [client for client, problem in found.items() if problem is not None]
 
 
-@pytest.mark.parametrize("norms", [[1.0, 1e30], [1e30, 1.0], [1.0, 2.0, 1e30, 3.0], [2.0, 41.0]])
+@pytest.mark.parametrize("norms", [[1.0, 1e30], [1e30, 1.0], [1.0, 2.0, 1e30, 3.0], [2.0, 2 * FACTOR + 1]])
 def test_in_round_one_the_others_decide(norms: list[float]) -> None:
     aggregator = aggregator_of()
     found = settled(aggregator, norms)
@@ -146,11 +146,11 @@ def test_a_single_client_of_round_one_may_not_be_absurd() -> None:
 def test_later_the_last_rounds_decide_at_once_or_the_round_at_its_end() -> None:
     past = {"change": [Usual(1.0, 1.0)] * 3}
     aggregator = aggregator_of(past=past)
-    first, second, third = (Update(k, 1, weights(v), {}, steps=1) for k, v in enumerate((2.0, 30.0, 25.0)))
+    first, second, third = (Update(k, 1, weights(v), {}, steps=1) for k, v in enumerate((2.0, 150.0, 125.0)))
     assert [one.problem for one in aggregator.receive(first)] == [None]
     assert list(aggregator.receive(second)) == []
     assert list(aggregator.receive(third)) == []
-    # The median of the others is 13.5 for the second: a round whose norms have all grown is kept.
+    # The median of the others is 63.5 for the second: a round whose norms have all grown is kept.
     assert [one.update.client for one in aggregator.settle()] == [1, 2]
     assert aggregator.aggregate.clients == [0, 1, 2]
     # A round of bad clients is not.

@@ -26,8 +26,8 @@ from eunoe.core.flat_model import Vectors, Weights
 from eunoe.server.aggregate import Upload
 from eunoe.training.client import Update
 
-# How many times the usual norm an update's may be; healthy clients of very different data stay below 10.
-FACTOR = 20.0
+# How many times the usual norm an update may have; healthy clients with batch norm and few samples exceeded 20.
+FACTOR = 100.0
 # Rounds whose medians say what is usual.
 REMEMBERED = 10
 # An upload in float32 may exceed its range by rounding.
