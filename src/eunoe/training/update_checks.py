@@ -26,7 +26,7 @@ from eunoe.core.flat_model import Vectors, Weights
 from eunoe.server.aggregate import Upload
 from eunoe.training.client import Update
 
-# How many times the usual norm an update may have; healthy clients with batch norm and few samples exceeded 20.
+# How many times the usual norm an update may have; honest clients with batch norm and few samples exceed 20.
 FACTOR = 100.0
 # Rounds whose medians say what is usual.
 REMEMBERED = 10
