@@ -14,6 +14,9 @@ from typing import Any
 import pytest
 from tools import job_queue as queue
 
+# Real jobs with real pauses and kills, which need a machine that is not busy.
+pytestmark = pytest.mark.slow
+
 TOOL = Path(queue.__file__)
 PATIENCE = 60
 
