@@ -21,6 +21,7 @@ in the same way, and so is what a method sums over clients. All but the mean kee
 float64: participants x parameters x 8 bytes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import ClassVar
 
@@ -35,7 +36,7 @@ from eunoe.errors import InputError
 _BLOCK = 4_000_000
 
 
-class Merge(Options):
+class Merge(Options, ABC):
     """Base of the merges: rows of numbers, one per client, become one row."""
 
     # False for one that needs nothing but weighted sums, which are kept while updates come.
@@ -44,9 +45,9 @@ class Merge(Options):
     def check(self, participants: int) -> None:
         """Raise InputError if rounds of so many clients are too small."""
 
+    @abstractmethod
     def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
         """One row from `values`, given the clients' changes and weights; the changes are merged as values."""
-        raise NotImplementedError
 
 
 class Mean(Merge):
