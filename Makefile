@@ -60,7 +60,7 @@ clean:
 	touch $@
 
 .venv/installed-for-tests: .venv/installed
-	$(PIP) --editable '.[dev,ray,flower,track,tune]'
+	$(PIP) --editable '.[dev,ray,flower,track,tune,hf,privacy]'
 	touch $@
 
 # pfl-research wants older packages than Ray and Flower do, so it has an environment of its own.
