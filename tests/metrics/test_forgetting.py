@@ -236,3 +236,8 @@ def test_the_end_of_a_run_is_its_last_rounds_as_far_as_they_were_measured():
     assert forgetting.mean_at_end([np.nan, 0.2], [1, 2], 10) == 0.2
     assert forgetting.mean_at_end([0.1, 0.2], [1, 2], 0) == 0.2
     assert np.isnan(forgetting.mean_at_end([], [], 10))
+
+
+def test_the_running_mean_leaves_out_what_is_unknown() -> None:
+    found = forgetting.running_mean([np.nan, 2.0, 4.0, np.nan, np.nan, 9.0], 2)
+    np.testing.assert_allclose(found, [np.nan, 2.0, 3.0, 4.0, np.nan, 9.0])

@@ -23,6 +23,16 @@ def known_mean(values: ArrayLike, axis: int | None = None) -> Any:
     return float(mean) if axis is None else mean
 
 
+def running_mean(values: ArrayLike, window: int) -> Array:
+    """At each position the mean of the last values that are not NaN, at most `window` back; NaN for none."""
+    values = np.asarray(values, dtype=np.float64)
+    known = ~np.isnan(values)
+    counts, totals = (np.cumsum(one) for one in (known, np.where(known, values, 0.0)))
+    counts, totals = (one - np.pad(one, (window, 0))[: len(one)] for one in (counts, totals))
+    mean: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
+    return mean
+
+
 def per_class_accuracy(predicted: ArrayLike, labels: ArrayLike, classes: int) -> Array:
     """Share of each class's samples that were predicted right, [classes]; NaN for a class without samples."""
     predicted, labels = np.asarray(predicted), np.asarray(labels)

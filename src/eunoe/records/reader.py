@@ -56,7 +56,7 @@ Record = Mapping[str, Any]
 
 def numbers(values: Any) -> Array:
     """Nested lists as an array, None as NaN."""
-    return np.asarray(values, dtype=object).astype(np.float64)
+    return np.array(values, dtype=np.float64)
 
 
 @dataclass(frozen=True)
@@ -127,17 +127,17 @@ class RunRecords:
                 found |= {path for path, inner in parts.items() if isinstance(inner, int | float)}
         return sorted(found)
 
-    @property
+    @cached_property
     def part(self) -> str:
         """The data behind the curves: the test set if it was evaluated, else the validation sets."""
         return "test" if any(record.get("test") for record in self.metrics) else "validation"
 
-    @property
+    @cached_property
     def measured(self) -> list[Record]:
         """The rounds with an evaluation, in order."""
         return [record for record in self.metrics if record.get(self.part)]
 
-    @property
+    @cached_property
     def rounds(self) -> list[int]:
         """The numbers of the measured rounds."""
         return [int(record["round"]) for record in self.measured]
@@ -151,19 +151,19 @@ class RunRecords:
         """How many last rounds a result is averaged over; 1 for a run that was only observed."""
         return max(int(self.config.get("evaluation", {}).get("last", 1)), 1)
 
-    @property
+    @cached_property
     def per_class(self) -> Array:
         """Accuracy [measured rounds, classes] of the global model; empty when it was not recorded."""
         rows = [record[self.part].get("per_class") for record in self.measured]
         return numbers(rows) if rows and all(row is not None for row in rows) else np.empty((0, 0))
 
-    @property
+    @cached_property
     def classes(self) -> int:
         """How many classes were measured; 0 if none were."""
         merged = (len(record[self.part].get("per_class") or ()) for record in self.measured)
         return max([*merged, *(len(record["start"]) for record in self.probe("local_per_class"))], default=0)
 
-    @property
+    @cached_property
     def lost_per_class(self) -> Array:
         """What each class lost [rounds, classes] in rounds that follow a measured one; a gain is 0."""
         history = self.per_class

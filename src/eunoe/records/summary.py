@@ -87,11 +87,12 @@ def summarize(run: RunRecords) -> Summary:
         for probe in later
         if probe["probe"] == "client_matrix"
     ]
-    curve, history = run.curve("accuracy"), run.per_class
+    curve, history, diverged = run.curve("accuracy"), run.per_class, divergence(run)
     best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
     return Summary(
         name=run.label,
-        trouble=_trouble(run),
+        diverged=bool(diverged),
+        trouble=f"The run diverged: {diverged}." if diverged else _warning(run),
         rounds=int(run.metrics[-1]["round"]),
         last=run.last,
         accuracy=forgetting.mean_at_end(curve, run.rounds, run.last),
@@ -117,10 +118,8 @@ def _sent_accuracy(run: RunRecords) -> float:
     return forgetting.mean_at_end(values, rounds, run.last)
 
 
-def _trouble(run: RunRecords) -> str:
+def _warning(run: RunRecords) -> str:
     """What makes all other numbers of a run worth little, as a sentence; empty if nothing does."""
-    if why := divergence(run):
-        return f"The run diverged: {why}."
     words = warning(run)
     return f"{words[:1].upper()}{words[1:]}." if words else ""
 

@@ -2,16 +2,15 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import Any
 
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.divergence import divergence
 from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import mean_std
 from eunoe.records.summary import Summary, summarize
-from eunoe.report.figures.accuracy import rows as accuracy
+from eunoe.report.figures.accuracy import series as accuracy
+from eunoe.report.figures.common import curve
 
 SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (
@@ -23,9 +22,8 @@ NUMBERS = (
 )
 
 
-def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
-    """The summary of one configuration: each number is the mean over its seeds."""
-    each = [summarize(run) for run in seeds]
+def over_seeds(each: Sequence[Summary]) -> Summary:
+    """The summary of one configuration from those of its seeds: each number is their mean."""
     mean = Summary(each[0])
     for name, value in each[0].items():
         if isinstance(value, float):
@@ -33,8 +31,8 @@ def over_seeds(seeds: Sequence[RunRecords]) -> Summary:
     if len(each) > 1:
         # Each seed has its own best round and its own classes.
         mean["best_round"], mean["lost_per_class"] = 0, []
-        diverged = sum(bool(divergence(run)) for run in seeds)
-        mean["trouble"] = f"{diverged} of {len(seeds)} seeds diverged." if diverged else ""
+        diverged = sum(one["diverged"] for one in each)
+        mean["trouble"] = f"{diverged} of {len(each)} seeds diverged." if diverged else ""
     return mean
 
 
@@ -49,7 +47,7 @@ def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
         center, sign, spread = mean_std(values, 1).partition(" ± ")
         number = f"{center}<small>{sign}{spread} {unit}</small>"
         cells.append(f"<div><dt>{title}</dt><dd>{number}</dd></div>")
-    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(seeds).sentences())
+    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(each).sentences())
     count = f"<small>mean of {len(seeds)} seeds</small>" if len(seeds) > 1 else ""
     return (
         f'<article class="run" style="--light: {light}; --dark: {dark}">'
@@ -62,10 +60,9 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Which run forgets least and which is most accurate, in one sentence; diverged runs do not count."""
     if len(groups) < 2:
         return ""
+    each = {label: [summarize(run) for run in seeds] for label, seeds in groups.items()}
     aggregate = {
-        label: over_seeds(seeds)
-        for label, seeds in groups.items()
-        if not any(divergence(run) for run in seeds)
+        label: over_seeds(found) for label, found in each.items() if not any(one["diverged"] for one in found)
     }
     praise: dict[str, list[str]] = {}
     for name, words, unit, best in (
@@ -89,19 +86,17 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
 
 def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Rounds until shares of the best accuracy that any run reached, as the Flashback paper counts them."""
-    curves: dict[str, list[dict[str, Any]]] = {label: accuracy(seeds) for label, seeds in groups.items()}
-    heights = [row["mean"] for rows in curves.values() for row in rows]
-    if not heights:
+    curves = {label: curve(seeds, accuracy) for label, seeds in groups.items()}
+    if not any(len(found.mean) for found in curves.values()):
         return ""
-    target = max(heights)
+    target = max(found.mean.max() for found in curves.values() if len(found.mean))
     heads = "".join(
         f'<th scope="col" class="number">{share:.0%}<br><small>{share * target:.1%}</small></th>'
         for share in SHARES
     )
     lines = []
-    for label, rows in curves.items():
-        means, rounds = [row["mean"] for row in rows], [row["round"] for row in rows]
-        found = forgetting.rounds_to_accuracy(means, rounds, SHARES, target)
+    for label, (rounds, means, _, _) in curves.items():
+        found = forgetting.rounds_to_accuracy(means, rounds.tolist(), SHARES, target)
         cells = "".join(
             f'<td class="number">{"never" if number is None else number}</td>' for number in found
         )

@@ -152,6 +152,26 @@ def test_thinning_keeps_the_ends():
     assert thinned([1, 2], 7) == [1, 2]
 
 
+def test_thinned_curves_keep_every_peak_and_valley_of_a_long_run():
+    heights = np.full(100_000, 0.5)
+    heights[[31_416, 71_828]] = 0.9, 0.1
+    kept = common.with_peaks(heights, 480)
+    assert len(kept) <= 480
+    assert {0, 31_416, 71_828, 99_999} <= set(kept)
+    assert kept == sorted(kept)
+    assert common.with_peaks(heights[:480], 480) == list(range(480))
+
+
+def test_a_curve_over_seeds_has_the_mean_and_deviation_of_those_that_have_the_round():
+    by_seed = {0: ([1, 2, 3], np.array([0.2, 0.4, np.nan])), 1: ([2, 3], np.array([0.6, 0.5]))}
+    seeds = [made_up_run(seed=seed) for seed in by_seed]
+    found = common.curve(seeds, lambda run: by_seed[seeds.index(run)])
+    assert found.rounds.tolist() == [1, 2, 3]
+    assert found.mean.tolist() == pytest.approx([0.2, 0.5, 0.5])
+    assert found.deviation.tolist() == pytest.approx([0, np.sqrt(0.02), 0])
+    assert found.seeds.tolist() == [1, 2, 1]
+
+
 def test_long_runs_of_many_clients_and_classes_stay_small():
     big = made_up_run(rounds=300, classes=60, clients=30, probe_every=20)
     assert len({row["round"] for row in per_class.rows([big])}) <= MOST_POINTS

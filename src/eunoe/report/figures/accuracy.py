@@ -3,14 +3,19 @@
 from collections.abc import Sequence
 from typing import Any
 
-from eunoe.records.reader import RunRecords
+from eunoe.records.reader import Array, RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, band, band_and_line
 from eunoe.report.theme import Row, described
 
 
+def series(run: RunRecords) -> tuple[Sequence[int], Array]:
+    """Accuracy of the global model in the rounds in which it was measured."""
+    return run.rounds, run.curve("accuracy")
+
+
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Accuracy of the global model per round."""
-    return band(runs, lambda run: (run.rounds, run.curve("accuracy")))
+    return band(runs, series)
 
 
 def draw(rows: Sequence[Row]) -> Any:

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
+from numpy.typing import NDArray
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import Array, RunRecords
-from eunoe.records.statistics import deviation, mean
 from eunoe.report.theme import (
     MOST_CLASSES,
     MOST_POINTS,
@@ -27,6 +27,9 @@ STEP = "In which step it is lost"
 SETTING = "Clients and costs"
 
 ACCURACY = alt.Scale(domain=[0, 1])
+
+# The rounds and the heights of one run.
+Series = Callable[[RunRecords], tuple[Sequence[int], Array]]
 
 
 class Kind(NamedTuple):
@@ -121,36 +124,60 @@ def by_label(runs: Sequence[RunRecords]) -> dict[str, list[RunRecords]]:
     return groups
 
 
-def band(
-    runs: Sequence[RunRecords],
-    series: Callable[[RunRecords], tuple[Sequence[int], Array]],
-    signed: bool = False,
-) -> list[Row]:
-    """Mean and deviation over seeds of a series per round, for each label; unknown rounds left out.
+class Curve(NamedTuple):
+    """A series per round over seeds: its mean, its sample deviation and the number of seeds that have it."""
+
+    rounds: NDArray[np.int64]
+    mean: Array
+    deviation: Array
+    seeds: NDArray[np.int64]
+
+
+def curve(seeds: Sequence[RunRecords], series: Series) -> Curve:
+    """A series over the seeds of one configuration; unknown values are left out."""
+    found = [series(run) for run in seeds]
+    rounds = np.concatenate([np.asarray(numbers, np.int64) for numbers, _ in found])
+    heights = np.concatenate([values for _, values in found])
+    known = np.isfinite(heights)
+    every, at, counts = np.unique(rounds[known], return_inverse=True, return_counts=True)
+    centers = np.bincount(at, heights[known], len(every)) / counts
+    squares = np.bincount(at, (heights[known] - centers[at]) ** 2, len(every))
+    return Curve(every, centers, np.sqrt(squares / np.maximum(counts - 1, 1)), counts)
+
+
+def band(runs: Sequence[RunRecords], series: Series, signed: bool = False) -> list[Row]:
+    """Mean and deviation over seeds of a series per round, for each label; of many rounds the peaks are kept.
 
     Unless unbounded, the values are shares, whose band is clipped to [0, 1].
     """
     rows = []
     for label, seeds in by_label(runs).items():
-        values: dict[int, list[float]] = {}
-        for run in seeds:
-            rounds, heights = series(run)
-            for number, height in zip(rounds, heights.tolist(), strict=True):
-                if not np.isnan(height):
-                    values.setdefault(int(number), []).append(height)
-        for number in thinned(sorted(values), 4 * MOST_POINTS):
-            center, spread = mean(values[number]), deviation(values[number])
+        found = curve(seeds, series)
+        for index in with_peaks(found.mean, 4 * MOST_POINTS):
+            center, spread = float(found.mean[index]), float(found.deviation[index])
             rows.append(
                 {
                     "run": label,
-                    "round": number,
+                    "round": int(found.rounds[index]),
                     "mean": center,
                     "low": center - spread if signed else max(0.0, center - spread),
                     "high": center + spread if signed else min(1.0, center + spread),
-                    "seeds": len(values[number]),
+                    "seeds": int(found.seeds[index]),
                 }
             )
     return rows
+
+
+def with_peaks(heights: Array, most: int) -> list[int]:
+    """The positions of at most this many values: the first, the last, and of each stretch the extremes."""
+    if len(heights) <= most:
+        return list(range(len(heights)))
+    kept = {0, len(heights) - 1}
+    stretches = np.array_split(np.arange(1, len(heights) - 1), (most - 2) // 2)
+    for stretch in stretches:
+        inside = heights[stretch]
+        kept |= {int(stretch[inside.argmin()]), int(stretch[inside.argmax()])}
+    return sorted(kept)
 
 
 def kept_classes(runs: Sequence[RunRecords], like: RunRecords) -> list[int]:

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from eunoe.metrics import forgetting
 from eunoe.records.reader import Array, RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, band, band_and_line, in_points, run_labels
@@ -16,9 +14,7 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     window = smoothing(runs)
 
     def running(run: RunRecords) -> tuple[Sequence[int], Array]:
-        lost = run.forgetting("round")
-        means = [forgetting.known_mean(lost[max(0, end - window) : end]) for end in range(1, len(lost) + 1)]
-        return run.rounds, np.array(means)
+        return run.rounds, forgetting.running_mean(run.forgetting("round"), window)
 
     return [{**row, "window": window} for row in band(runs, running)]
 

@@ -6,6 +6,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.records.reader import RunRecords, relabeled
+from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import band, by_label, round_axis
 from eunoe.report.theme import HEIGHT, WIDTH, Figure, Row, described, table
 
@@ -17,7 +18,7 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
     named = [relabeled(run, run.checked_config.title) for run in runs if run.measured]
     if not named:
         return []
-    curves = band(named, lambda run: (run.rounds, run.curve("accuracy")))
+    curves = band(named, accuracy)
     points = front(named)
     best = max(points, key=lambda row: (row["rounds"], row["accuracy"]))
     color = alt.Color("run:N", scale=alt.Scale(scheme="tableau20"), legend=alt.Legend(title=None, columns=1))
