@@ -22,6 +22,7 @@ from eunoe.config.data_options import Augment, FeatureShift, Preprocessing, Publ
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
 from eunoe.config.probes import STANDARD, Probe
+from eunoe.config.secure_aggregation import SecureAggregation
 from eunoe.config.training_options import Training
 from eunoe.errors import InputError
 
@@ -132,6 +133,9 @@ class Config(Options):
         None, description="Evaluate and export the mean of the global models; off by default."
     )
     merge: Named = Field(Named(name="mean"), description="How the changes of a round's clients become one.")
+    secure_aggregation: SecureAggregation | None = Field(
+        None, description="Let the server see only sums over a round's clients; off by default."
+    )
     attack: Attack | None = Field(None, description="Malicious clients of a simulation; none by default.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(

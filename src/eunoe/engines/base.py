@@ -18,7 +18,9 @@ from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.base import Evaluator, Predictions, Rows
+from eunoe.training.attacks import attacked
 from eunoe.training.client import Broadcast, Update
+from eunoe.training.secure_sum import SecureSum
 from eunoe.training.simulation import Simulation
 
 
@@ -48,6 +50,15 @@ class Engine:
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         """The updates of these clients, in their order."""
         return self.trainer.train(clients, broadcast)
+
+    def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
+        """The sum of these clients' updates, which is all that secure aggregation reveals."""
+        simulation = self.simulation
+        assert simulation.fixed_point is not None
+        found = SecureSum(simulation.fixed_point.zeros())
+        for update in self.train(clients, broadcast):
+            found.add(simulation, attacked(simulation, update, broadcast), broadcast)
+        return found
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         """The predictions of each model on these samples."""

@@ -85,6 +85,8 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     check_folder(options.folder)
     if config.attack is not None:
         raise InputError("attack belongs to simulations: leave it out of a federation's config.toml")
+    if config.secure_aggregation is not None:
+        raise InputError("secure_aggregation is simulated only: leave it out of a federation's config.toml")
     # Clients keep two states, so the server must checkpoint every round to stay within one of them.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
     if options.data == "own" and config.split.test:

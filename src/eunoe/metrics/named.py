@@ -25,6 +25,7 @@ RECORDED = frozenset(
         "loss_before",
         "loss_after",
         "update_norms",
+        "means",
         "forwards",
         "backwards",
         "dropped",

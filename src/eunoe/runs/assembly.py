@@ -26,6 +26,7 @@ from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.runs.model_check import try_model
 from eunoe.runs.refusals import check_attack, check_merge
+from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.robust import Merge
 from eunoe.server.trainer import ServerTrainer
@@ -54,11 +55,13 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     _check_clients(simulation)
     check_merge(config, simulation)
     check_attack(simulation)
+    hidden = check_secure_aggregation(config, simulation)
     check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
         *context.server_optimizer.check(),
         *_single_classes(simulation),
+        *hidden,
     ]
 
 
@@ -104,9 +107,10 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
     chunk = config.evaluation.chunk
-    return Simulation(
+    simulation = Simulation(
         federation, model, loss, method, config.augment, context, chunk, config.averaging, config.attack
     )
+    return simulation if config.secure_aggregation is None else summed(config, simulation)
 
 
 def load_data(named: Named) -> DataSet:

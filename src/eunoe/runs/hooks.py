@@ -13,6 +13,7 @@ from eunoe.metrics.personal import Personal
 from eunoe.metrics.probes import ProbedRound, Prober
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import Hook, Record, Round
+from eunoe.runs.secure_aggregation import shown_probes
 from eunoe.runs.state import RunState
 from eunoe.training.client import Update
 from eunoe.training.simulation import Simulation
@@ -33,7 +34,7 @@ def standard_hooks(
     )
     # A mean forgets little by construction, so the model that clients receive is measured beside it.
     sent = [] if config.averaging is None else [EvaluateSent(simulation, config, engine, run_state)]
-    prober = Prober(federation, seed, config.probes, config.rounds)
+    prober = Prober(federation, seed, shown_probes(config), config.rounds)
     return [
         Evaluate(config, engine, run_state, metrics),
         *sent,

@@ -17,6 +17,7 @@ from eunoe.errors import Diverged, RunFailed
 from eunoe.methods.base import Merged
 from eunoe.methods.context import RoundContext
 from eunoe.runs.state import RunState, evaluated_model
+from eunoe.runs.summed_cohort import SummedCohort, train_and_sum
 from eunoe.server.aggregate import Aggregate
 from eunoe.server.averaging import updated
 from eunoe.training.aggregation import Aggregator, Settled
@@ -105,9 +106,13 @@ def one_round(
     for hook in hooks:
         hook.before_training(round, clients, run_state.weights)
     # 3. Train the clients and 4. aggregate their updates as they arrive and are found sound.
-    cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks, run_state.norms)
+    cohort: Cohort | SummedCohort
+    if simulation.fixed_point is None:
+        cohort = train_and_aggregate(simulation, engine, clients, broadcast, context, hooks, run_state.norms)
+    else:
+        cohort = train_and_sum(simulation, engine, clients, broadcast)
     # 5. Update the server.
-    if cohort.used or not clients:
+    if cohort.aggregate.clients or not clients:
         merged = method.merge(run_state.server, cohort.aggregate, context)
     else:
         # Every client was skipped: there is nothing to aggregate.
@@ -117,8 +122,8 @@ def one_round(
             f"the merged model of round {round} is not finite ({vector}){cohort.largest()}; "
             "a smaller learning rate may help"
         )
-    for update in cohort.used:
-        engine.states.accept(update.client, round)
+    for client in cohort.aggregate.clients:
+        engine.states.accept(client, round)
     run_state.weights, run_state.server, run_state.round = merged.weights, merged.server, round
     run_state.norms = remembered(run_state.norms, cohort.usual)
     record = {
@@ -246,4 +251,6 @@ def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: in
     size = weights.parameters.itemsize
     uploads = simulation.method.uploads(simulation.context).values()
     up = sum(upload.size * size if upload.bytes is None else upload.bytes for upload in uploads)
-    return {"bytes_up": sent * (model + up), "bytes_down": clients * (model + extra)}
+    sum_alone = simulation.fixed_point
+    each = model + up if sum_alone is None else sum_alone.size * sum_alone.zeros().itemsize
+    return {"bytes_up": sent * each, "bytes_down": clients * (model + extra)}

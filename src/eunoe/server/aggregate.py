@@ -4,7 +4,7 @@ Sums are kept of n * (y - w) and of n, so that a thousand clients need the memor
 that ask for it keep every client's model, and only merges other than the mean every client's change.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Literal, NamedTuple
 
 import torch
@@ -78,6 +78,12 @@ class Aggregate:
             self._combine(name, uploads[name], upload.combine, size)
         if self.keep_models:
             self.models.append(weights)
+
+    def take(self, clients: Iterable[int], sums: Vectors, weights: Mapping[str, float]) -> None:
+        """Take in the sums over a round and the total weight in each; integer buffers stay as they are."""
+        self.clients += clients
+        self._sums |= sums
+        self._weights |= weights
 
     def mean(self, name: str) -> Tensor:
         """The mean of an upload, in float64; of "change" and "float_buffers" what the merge makes of them."""

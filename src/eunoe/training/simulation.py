@@ -16,6 +16,7 @@ from eunoe.data.transforms import augment_batch
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
+from eunoe.server.fixed_point import FixedPoint
 
 
 class Limits(NamedTuple):
@@ -38,6 +39,9 @@ class Simulation:
     evaluation_chunk: int = 500
     averaging: Averaging | None = None
     attack: Attack | None = None
+    # Under secure aggregation: how updates are summed, and how many clients must stay to the end of a round.
+    fixed_point: FixedPoint | None = None
+    threshold: int = 0
 
     def augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
         """A training batch with its random changes; crops have black borders, as is usual."""
