@@ -16,7 +16,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from flwr.cli.supernode.register import try_load_public_key
 
 from eunoe.errors import InputError
-from eunoe.flower.credentials import make_node_key, make_server_certificate, read_node_key
+from eunoe.flower.credentials import fingerprint, make_node_key, make_server_certificate, read_node_key
 
 
 def certificate(path: Path) -> x509.Certificate:
@@ -78,3 +78,12 @@ def test_credentials_are_never_overwritten(tmp_path):
     with pytest.raises(InputError, match="never overwritten"):
         make_node_key(tmp_path, "node-0")
     assert (tmp_path / "node-0.key").read_bytes() == before
+
+
+def test_a_fingerprint_is_that_of_ssh_keygen(tmp_path):
+    key = (
+        "AAAAE2VjZHNhLXNoYTItbmlzdHAzODQAAAAIbmlzdHAzODQAAABhBJB/7B4gAVcvek5kTuBOT74yP5Y4oWyUr3HB15KN3411PiOWgZkq"
+        "csm5Z6agSvZy+PNVn4jfJwTifDUbKUVZgrPqsR8zhq0bE7h9q2MVMAuh1cb8PcJSjLm3Z+Vl7Gd88A=="
+    )
+    (tmp_path / "a.pub").write_text(f"ecdsa-sha2-nistp384 {key} somebody\n")
+    assert fingerprint(tmp_path / "a.pub") == "SHA256:QWPRTS2TVHE6yfYqn7rz0OjRxGuA3tboXJ/XJfjWjSc"

@@ -25,6 +25,7 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.errors import InputError
+from eunoe.flower.credentials import fingerprint
 from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
@@ -43,16 +44,37 @@ def _folder(tmp_path):
 
 def test_all_files_are_there(folder):
     names = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+    for_a_node = ("README.md", "ca.crt", "trusted-entities.yaml")
     assert names == {
-        *(".gitignore", "README.md", "pyproject.toml", "config.toml"),
-        *("server_app.py", "client_app.py", "start.py"),
+        *(".gitignore", "README.md", "pyproject.toml", "config.toml", "environment.sh", "nginx.conf"),
+        *("server_app.py", "client_app.py", "start.py", "operator/signing.key"),
         *("certificates/ca.crt", "certificates/server.crt", "certificates/server.key"),
-        *("keys/node-0.key", "keys/node-0.pub", "keys/node-1.key", "keys/node-1.pub"),
+        *(f"nodes/node-{node}/{name}" for node in range(2) for name in for_a_node),
     }
     for path in folder.rglob("*.key"):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    for name in (".", "keys", "certificates"):
+    for name in (".", "keys", "certificates", "operator", "proxy"):
         assert stat.S_IMODE((folder / name).stat().st_mode) == 0o700
+
+
+def test_a_nodes_key_is_made_on_the_node_and_only_there(folder, monkeypatch):
+    bundle = folder / "nodes" / "node-1"
+    secrets = [path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix == ".key"]
+    assert len(secrets) == 2  # The server's and the operator's.
+    assert not any(secret in path.read_bytes() for path in bundle.iterdir() for secret in secrets)
+    monkeypatch.chdir(bundle)
+    result = CliRunner().invoke(app, ["key", "1"])
+    assert result.exit_code == 0, result.output
+    public = (bundle / "node-1.pub").read_text()
+    assert stat.S_IMODE((bundle / "node-1.key").stat().st_mode) == 0o600
+    assert fingerprint(bundle / "node-1.pub") in result.output
+    assert "PRIVATE" not in public
+
+
+def test_every_node_has_a_port_of_its_own_for_its_app(folder):
+    texts = [(folder / "nodes" / f"node-{node}" / "README.md").read_text() for node in range(2)]
+    assert [f"--port {9094 + node} " in text for node, text in enumerate(texts)] == [True, True]
+    assert all("Two SuperNodes\non one machine need two ports" in text for text in texts)
 
 
 def test_configurations_are_valid(folder):
@@ -67,7 +89,18 @@ def test_configurations_are_valid(folder):
 
 def test_the_readme_says_in_both_places_that_commands_need_no_login(folder):
     places = (folder / "README.md").read_text().split("## On several machines")
-    assert ["need no login" in place for place in places] == [True, True]
+    assert ["need no login" in " ".join(place.split()) for place in places] == [True, True]
+
+
+def test_only_the_proxy_listens_for_others(folder):
+    """The SuperLink's port and that of the signed app are on 127.0.0.1."""
+    readme, proxy = (folder / "README.md").read_text(), (folder / "nginx.conf").read_text()
+    assert "flower-superlink --host 127.0.0.1 --port 9001 --enable-supernode-auth" in readme
+    assert [line.strip() for line in proxy.splitlines() if line.strip().startswith("listen")] == [
+        "listen 9000 ssl;",
+        "listen 127.0.0.1:9002;",
+    ]
+    assert "server 127.0.0.1:9001;" in proxy
 
 
 def test_readme_and_docs_list_what_the_server_learns(folder):
@@ -210,10 +243,6 @@ def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder)
     with pytest.raises(InputError, match="run holds other files and no run"):
         Loopback(folder, 2).check()
     (folder / "run" / "notes.txt").unlink()
-    (folder / "keys" / "node-1.pub").rename(folder / "kept.pub")
-    with pytest.raises(InputError, match=r"node-1\.pub is not a node.s public key"):
-        Loopback(folder, 2).check()
-    (folder / "kept.pub").rename(folder / "keys" / "node-1.pub")
     with pytest.raises(InputError, match=r"3 nodes and pyproject.toml 2 clients"):
         Loopback(folder, 3).check()
     config = folder / "config.toml"
@@ -248,12 +277,12 @@ def test_a_host_that_cannot_be_leaves_no_folder(tmp_path, host):
 
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_folder_that_could_not_be_written_is_as_it_was(tmp_path, monkeypatch, existed):
-    def fails(folder, name):
-        folder.mkdir()
-        (folder / f"{name}.key").write_text("half")
+    def fails(path):
+        path.parent.mkdir()
+        path.write_text("half")
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("eunoe.flower.init.make_node_key", fails)
+    monkeypatch.setattr("eunoe.flower.init.make_signing_key", fails)
     if existed:
         (tmp_path / "app").mkdir()
     with pytest.raises(OSError, match="full"):

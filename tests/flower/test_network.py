@@ -133,7 +133,7 @@ def test_bits_are_those_of_the_serial_engine(here, tmp_path, name):
 
 
 def test_an_unregistered_node_is_refused(here):
-    make_node_key(here.folder / "keys", f"node-{NODES}")
+    make_node_key(here.keys, f"node-{NODES}")
     stranger = here.start_node(NODES)
     del here.nodes[NODES]
     try:

@@ -1,9 +1,12 @@
-"""Credentials of a federation: a certificate authority, the server's TLS certificate, a key pair per node.
+"""Credentials of a federation: a certificate authority, the server's TLS certificate, a key pair per node
+and the operator's key, which signs apps.
 
 A node authenticates with an elliptic-curve key in OpenSSH format (what Flower reads); all parties verify the
 server's certificate against the authority's. Every private file is readable by its owner only.
 """
 
+import base64
+import hashlib
 import os
 import re
 from collections.abc import Sequence
@@ -14,12 +17,13 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
 from cryptography.hazmat.primitives.serialization import (
     Encoding,
     NoEncryption,
     PrivateFormat,
     PublicFormat,
+    load_ssh_private_key,
     load_ssh_public_key,
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -108,6 +112,44 @@ def read_node_key(path: Path) -> bytes:
     except (OSError, ValueError, UnsupportedAlgorithm) as error:
         raise InputError(f"{path} is not a node's public key ({error}); put the node's key there") from None
     return key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+
+
+def fingerprint(path: Path) -> str:
+    """A public key's fingerprint, as ssh-keygen -l shows it."""
+    read_node_key(path)
+    digest = hashlib.sha256(base64.b64decode(path.read_bytes().split()[1])).digest()
+    return f"SHA256:{base64.b64encode(digest).decode().rstrip('=')}"
+
+
+def make_signing_key(path: Path) -> ed25519.Ed25519PrivateKey:
+    """Write the operator's key, whose signature an app needs to run on a node."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    key = ed25519.Ed25519PrivateKey.generate()
+    write_private(path, key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+    return key
+
+
+def read_signing_key(path: Path) -> ed25519.Ed25519PrivateKey:
+    """The operator's key."""
+    try:
+        key = load_ssh_private_key(path.read_bytes(), None)
+    except (OSError, ValueError, UnsupportedAlgorithm) as error:
+        raise InputError(
+            f"{path} is not a signing key ({error}); name the one of eunoe flower init"
+        ) from None
+    if not isinstance(key, ed25519.Ed25519PrivateKey):
+        raise InputError(f"{path} is not an Ed25519 key; name the one that eunoe flower init has made")
+    return key
+
+
+def key_name(key: ed25519.Ed25519PublicKey) -> str:
+    """The name under which nodes know a signing key."""
+    return f"fpk_{hashlib.sha256(key.public_bytes_raw()).hexdigest()[:32]}"
+
+
+def trusted_entities(key: ed25519.Ed25519PublicKey) -> str:
+    """The file by which a SuperNode trusts apps that were signed with this key."""
+    return f"{key_name(key)}: {key.public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH).decode()}\n"
 
 
 def _certificate(

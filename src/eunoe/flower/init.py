@@ -1,4 +1,4 @@
-"""Writes a ready-to-run Flower app: configuration, server, client, TLS, keys and a start script."""
+"""Writes a ready-to-run Flower app: configuration, server, client, TLS, proxy, start script, node folders."""
 
 import logging
 import shutil
@@ -13,10 +13,20 @@ from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings, read_config
 from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
-from eunoe.flower import template
-from eunoe.flower.credentials import LOOPBACK, general_names, make_node_key, make_server_certificate
+from eunoe.flower import parties, template
+from eunoe.flower.credentials import (
+    LOOPBACK,
+    general_names,
+    make_server_certificate,
+    make_signing_key,
+    trusted_entities,
+)
+from eunoe.flower.proxy import nginx_config
 
 logger = logging.getLogger(__name__)
+
+# Where a SuperNode listens for the app that it starts, unless it is told otherwise.
+FIRST_APP_PORT = 9094
 
 
 def init(
@@ -28,12 +38,14 @@ def init(
 ) -> list[Path]:
     """Write the app of a federation to a new folder; return the files written.
 
-    Changes to the config that the nodes require are logged.
+    Nodes make their own keys, so there are none. Changes to the config that the nodes require are logged.
     """
     if nodes < 1:
         raise InputError(f"a federation needs at least 1 node, not {nodes}")
-    if not 1 <= port <= 65535 - nodes:
-        raise InputError(f"port {port} leaves no room for {nodes} nodes; take one up to {65535 - nodes}")
+    # On one machine the nodes take the ports that follow; on several the SuperLink and the signed app do.
+    highest = 65535 - max(nodes, 2)
+    if not 1 <= port <= highest:
+        raise InputError(f"port {port} leaves no room for {nodes} nodes; take one up to {highest}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; name a new folder")
     general_names(hosts)
@@ -42,7 +54,11 @@ def init(
         given = read_config(config)
         values = fitted(given, nodes)
         text = config.read_text("utf-8-sig") if values == given else to_toml(values)
-    facts = {"nodes": nodes, "port": port, "quorum": max(1, nodes - 1), "hosts": ", ".join(hosts)}
+    link, apps = port + 1, port + 2
+    facts = {
+        **{"nodes": nodes, "last": nodes - 1, "quorum": max(1, nodes - 1)},
+        **{"host": hosts[0], "hosts": ", ".join(hosts), "port": port, "link": link, "apps": apps},
+    }
     files = {
         "config.toml": text,
         "pyproject.toml": template.PROJECT.format(**facts),
@@ -50,14 +66,24 @@ def init(
         "client_app.py": template.CLIENT,
         "start.py": template.START.format(**facts),
         "README.md": template.README.format(**facts, learns=template.LEARNS),
+        "environment.sh": parties.ENVIRONMENT.format(**facts),
+        "nginx.conf": nginx_config(port, link, apps),
         ".gitignore": template.IGNORED,
     }
     with _whole(folder):
         for name, content in files.items():
             (folder / name).write_text(content, "utf-8")
         make_server_certificate(folder / "certificates", hosts)
+        trusted = trusted_entities(make_signing_key(folder / "operator" / "signing.key").public_key())
+        for name in ("keys", "proxy", "signed"):
+            (folder / name).mkdir(mode=0o700)
         for node in range(nodes):
-            make_node_key(folder / "keys", f"node-{node}")
+            bundle = folder / "nodes" / f"node-{node}"
+            bundle.mkdir(parents=True)
+            shutil.copy(folder / "certificates" / "ca.crt", bundle)
+            (bundle / "trusted-entities.yaml").write_text(trusted, "utf-8")
+            text = parties.NODE.format(**facts, node=node, app_port=FIRST_APP_PORT + node)
+            (bundle / "README.md").write_text(text, "utf-8")
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
 

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.errors import EunoeError, InputError, RunFailed
+from eunoe.flower.credentials import make_node_key
 
 if TYPE_CHECKING:
     from eunoe.flower.server import RunOptions
@@ -35,7 +36,7 @@ class Loopback:
 
     `own_data` has the path of each node's own data; without it the nodes take the parts of the config's
     partition. The nodes agree to evaluate models if pyproject.toml requests it. Node k listens on
-    port + 1 + k for its own app.
+    port + 1 + k for its own app. Their keys are in `trial`, apart from those of nodes elsewhere.
     """
 
     def __init__(
@@ -50,6 +51,7 @@ class Loopback:
         self.commands = Path(sys.executable).parent
         self.link: Process | None = None
         self.nodes: dict[int, Process] = {}
+        self.keys = self.folder / "trial"
         self._logs = self.folder / "logs"
 
     def __enter__(self) -> "Loopback":
@@ -91,7 +93,9 @@ class Loopback:
 
     def register(self, node: int) -> None:
         """Register a node's public key with the SuperLink, which stores it in its database."""
-        done = self.flwr("supernode", "register", str(self._secret(f"node-{node}.pub", "keys")), "here")
+        if not (self.keys / f"node-{node}.key").exists():
+            make_node_key(self.keys, f"node-{node}")
+        done = self.flwr("supernode", "register", str(self.keys / f"node-{node}.pub"), "here")
         if done.returncode and "already in use" not in done.stdout:
             raise RunFailed(f"node {node} could not be registered: {done.stdout.strip()}")
 
@@ -105,7 +109,7 @@ class Loopback:
         options = {
             "superlink": f"127.0.0.1:{self.port}",
             "root-certificates": self._secret("ca.crt"),
-            "auth-supernode-private-key": self._secret(f"node-{node}.key", "keys"),
+            "auth-supernode-private-key": self.keys / f"node-{node}.key",
             "node-config": settings,
             "host": "127.0.0.1",
             "port": self.port + 1 + node,
@@ -128,7 +132,7 @@ class Loopback:
 
     def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
         """Start an app and stream its server's output until it ends."""
-        command = ["run", app, "here", "--stream", *(["--run-config", settings] if settings else [])]
+        command = ["run", app, "here", "--stream", "--run-config", f'keys="{self.keys}" {settings}'.strip()]
         return subprocess.Popen(
             [str(self.commands / "flwr"), *command],
             env=self._environment("cli"),
@@ -164,7 +168,7 @@ class Loopback:
 
     def check(self) -> None:
         """Refuse early what the server would refuse once all processes have started."""
-        from eunoe.flower.server import assemble_for, check_folder, node_keys
+        from eunoe.flower.server import assemble_for, check_folder
 
         options = self.options
         # The server runs in this folder, so paths are relative to it.
@@ -176,7 +180,6 @@ class Loopback:
                     "they must be the same number"
                 )
             check_folder(options.folder)
-            node_keys(options)
             if options.data == "partition":
                 assemble_for(options, config)
 
@@ -220,8 +223,8 @@ class Loopback:
     def _home(self, name: str) -> Path:
         return self.folder / ".flwr" / name
 
-    def _secret(self, name: str, place: str = "certificates") -> Path:
-        return self.folder / place / name
+    def _secret(self, name: str) -> Path:
+        return self.folder / "certificates" / name
 
     def _environment(self, name: str) -> dict[str, str]:
         return os.environ | {

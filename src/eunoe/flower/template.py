@@ -55,6 +55,7 @@ data = "partition"
 # Number of clients; each node has one of the numbers 0, 1, ... as client=NUMBER in its --node-config.
 clients = {nodes}
 # The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.
+# start.py has others, in trial/.
 keys = "keys"
 # A round completes with at least this many clients' replies ...
 quorum = {quorum}
@@ -65,6 +66,10 @@ join-timeout = 600.0
 # With data = "own": also evaluate on the validation data of the nodes that agree (validate=true in their
 # --node-config; those of start.py do).
 validate-on-clients = false
+
+[tool.eunoe]
+# Where the SuperLink finds the signed app; nginx.conf and environment.sh say the same.
+apps = "http://127.0.0.1:{apps}"
 """
 
 SERVER = '''\
@@ -110,11 +115,18 @@ if __name__ == "__main__":
 IGNORED = """\
 /.flwr/
 /certificates/
+/environment.sh
 /keys/
 /logs/
+/nginx.conf
+/nodes/
+/operator/
+/proxy/
 /run/
+/signed/
 /state/
 /superlink.db*
+/trial/
 """
 
 # The same list is in docs/flower.md.
@@ -136,62 +148,61 @@ LEARNS = """\
 README = """\
 # A federation
 
-`config.toml` configures the training, `pyproject.toml` (last section) how the federation runs.
+`config.toml` configures the training, `pyproject.toml` (last sections) how the federation runs.
 
 ## On one machine
 
     python start.py
 
-starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1 and shows the server's output. Results are in
-`run/`: `eunoe report run` writes the report. Started again, an interrupted run is resumed.
+starts the server (a SuperLink) and {nodes} nodes on 127.0.0.1, with keys of their own in `trial/`, and shows
+the server's output. Results are in `run/`: `eunoe report run` writes the report. Started again, an
+interrupted run is resumed.
 
-Nodes prove who they are by their keys, but Flower's commands need no login. While the server runs, every user
-of this machine can start a run at port {port}, and so run code as you: take a machine whose users you trust.
+Flower's commands need no login. While the server runs, every user of this machine can start a run at port
+{port}, and so run code as you: take a machine whose users you trust.
 
 ## On several machines
 
-Eunoe must be installed on all of them. `certificates/server.crt` is good for {hosts} and for
-a year; make another folder with `--host` for other names or when the year is over. Before you start anything:
-`export FLWR_TELEMETRY_ENABLED=0`.
+The operator decides what runs, the server averages, {nodes} nodes train. Eunoe must be installed on all of
+them, and nginx on the server. `certificates/server.crt` is good for {hosts}
+and for a year; make another folder with `--host` for other names or when the year is over.
 
-On the server, in this folder:
+1. **Nodes.** Send the folder `nodes/node-K` to node K (K from 0 to {last}). Nothing in it is secret. Its
+   README says what to do there: the node makes its key, which never leaves it, and sends you `node-K.pub`.
+   Compare the fingerprint with the node's owner, for instance by telephone, and put the file into `keys/`.
 
-    flower-superlink --host 0.0.0.0 --port {port} --enable-supernode-auth --database superlink.db \\
-      --ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\
-      --ssl-keyfile certificates/server.key --disable-runtime-dependency-installation
+2. **Operator.** Set `data = "own"` in `pyproject.toml`. Then, and after every change of `config.toml` or
+   `pyproject.toml`, in this folder:
 
-Commands need no login here either: whoever reaches that port can register a key or start a run, which is code
-on the server and on every node. Let only the nodes and yourself through the firewall. Nodes need the paths
-under /v1/fleet/ only; a proxy in front of the port can keep those under /v1/control/, which are the commands,
-for yourself.
+       eunoe flower sign . --key operator/signing.key
 
-For each node K, register its public key with the server, copy `certificates/ca.crt` and `keys/node-K.key` to
-that node only, and then remove `keys/node-K.key` here:
+   Nodes run nothing that is not signed so. `operator/signing.key` is yours alone: keep it on a machine of
+   yours and copy this folder to the server without `operator/`.
 
-    flwr supernode register keys/node-K.pub NAME
+3. **Server.** In this folder on the server, as an ordinary user:
 
-where NAME is a connection in the file that `flwr config list` names:
+       . ./environment.sh
+       nginx -p "$PWD" -c nginx.conf
+       flower-superlink --host 127.0.0.1 --port {link} --enable-supernode-auth --database superlink.db \\
+         --ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \\
+         --ssl-keyfile certificates/server.key --disable-runtime-dependency-installation
 
-    [superlink.NAME]
-    address = "HOST:{port}"
-    root-certificates = "/path/to/certificates/ca.crt"
+   Port {port} is the only one to open: there nginx passes on what nodes need. Ports {link} (Flower's
+   commands, which need no login) and {apps} (the signed app) are for this machine only. Whoever can log in to
+   the server can start a run there, so let nobody else do so.
 
-On node K (K from 0), with its own data in a .npz file (arrays x and y) or a folder (one folder per class):
+4. **Run.** On the server, in this folder, in another shell:
 
-    flower-supernode --superlink HOST:{port} --root-certificates ca.crt \\
-      --auth-supernode-private-key node-K.key \\
-      --node-config 'client=K state="/path/to/keep" data="/path/to/data.npz"'
+       . ./environment.sh
+       for key in keys/node-*.pub; do flwr supernode register "$key" server; done
+       flwr run @eunoe/eunoe-federation==1.0.0 server --stream
 
-Let the system start it again when it ends (systemd: Restart=always). A node that was killed is refused until
-it has missed its heartbeats for a minute. `state` is where the node keeps what its method remembers between
-rounds; what is there survives a restart.
+   A key that is registered already is refused, which does no harm. The server says for which clients it
+   waits, and since when.
 
-Then, from this folder, with data = "own" in pyproject.toml:
-
-    flwr run . NAME --stream
-
-After a crash of the server: start the SuperLink and run this once more. The run resumes after its last
-finished round, with the same results.
+After a crash of the server: start nginx and the SuperLink and run the last command once more. The run resumes
+after its last finished round, with the same results. To stop the proxy:
+`nginx -p "$PWD" -c nginx.conf -s stop`.
 
 ## What the keys prove
 
@@ -206,5 +217,5 @@ With data = "own" no sample leaves a node. There is neither secure aggregation n
 and the server sees what each client sends:
 
 {learns}
-Whoever can start a run can read all that the nodes can read, since a run is code.
+Whoever can sign an app can read all that the nodes can read, since an app is code.
 """
