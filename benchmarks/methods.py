@@ -74,7 +74,7 @@ class Turn:
         start = time.process_time()
         one_round(self.simulation, self.engine, self.run_state)
         taken = time.process_time() - start
-        self.engine.states.prune(self.run_state.round)
+        self.engine.states.prune([self.run_state.round])
         return taken
 
 

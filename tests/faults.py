@@ -15,9 +15,8 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.runs.folder import load_state
+from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.run import Run
-from eunoe.runs.state import start_state
 
 # Faults of a client that the server must refuse; they come again whenever the client trains again.
 EXCLUDING = ("nan", "inf", "wrong size")
@@ -86,7 +85,9 @@ class Faulty(Method):
 def results(run: Run) -> dict[str, Any]:
     """All that two equal runs have in common: metrics, final weights and the clients' states."""
     states = ClientStates(run.folder / "states")
-    load_state(run.folder, start_state(run.simulation), states)
+    saved, _ = newest_checkpoint(run.folder)
+    assert saved is not None
+    states.accepted = dict(saved.manifest.accepted)
     weights = run.weights()
     return {
         "metrics": (run.folder / "metrics.jsonl").read_bytes(),

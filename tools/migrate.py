@@ -8,18 +8,22 @@ With --into, runs that have ended and belong to an exhibit are also stored in th
 """
 
 import argparse
+import json
 import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from eunoe.config.toml import to_toml
+from eunoe.engines.client_states import ClientStates
 from eunoe.papers.exhibit import PART
+from eunoe.runs.checkpoints import Manifest, checkpoints, save
+from eunoe.runs.line_file import mark_of
+from eunoe.system.tensor_files import read_tensors
 from tools.published import add
 
 SERVER_OPTIMIZERS = {"average": "sgd", "avgm": "momentum"}
@@ -27,6 +31,7 @@ LANES = {"parameters": "parameters", "floats": "float_buffers", "integers": "int
 PLAIN = (
     "after.json",
     "environment.json",
+    "flower.json",
     "metrics.jsonl",
     "partition.json",
     "partition.safetensors",
@@ -77,21 +82,37 @@ def convert_run(old: Path, new: Path) -> None:
             shutil.copyfile(old / name, new / name)
     config = convert_config(tomllib.loads((old / "config.toml").read_text("utf-8")))
     (new / "config.toml").write_text(to_toml(config), "utf-8")
-    for path in old.glob("checkpoints/*.safetensors"):
-        with safe_open(path, "pt") as file:
-            vectors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-            _write(new / "checkpoints" / path.name, convert_vectors(vectors), file.metadata())
     moon = config.get("method", {}).get("name") == "moon"
     for path in old.glob("states/*/*.safetensors"):
         state = load_file(path)
         if moon and "floats" in state:
             state["float_buffers"] = state.pop("floats")
-        _write(new / path.relative_to(old), state, None)
+        target = new / path.relative_to(old)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        save_file(state, target)
+    for path in checkpoints(old):
+        convert_checkpoint(path, new, to_toml(config))
 
 
-def _write(path: Path, vectors: Mapping[str, Tensor], metadata: dict[str, str] | None) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    save_file({name: value.clone() for name, value in vectors.items()}, path, metadata)
+def convert_checkpoint(old: Path, new: Path, config: str) -> None:
+    """Write a checkpoint into a run folder whose other files are converted, with a manifest of them."""
+    vectors, metadata = read_tensors(old)
+    facts = json.loads(metadata["facts"])
+    lengths = facts.pop("lengths", None) or {name: mark["bytes"] for name, mark in facts.pop("files").items()}
+    vectors = convert_vectors(vectors)
+    states = ClientStates(new / "states")
+    vectors.pop("clients/digests", None)
+    states.accepted = dict(vectors.pop("clients/accepted").tolist())
+    if not (new / "flower.json").exists():
+        states.sync()
+    files = {
+        name: mark_of((new / name).read_bytes()[:length] if length else b"")
+        for name, length in lengths.items()
+    }
+    manifest = Manifest(config, files, states.accepted, states.digests, facts.pop("healthy", True))
+    facts.pop("config", None)
+    (new / "checkpoints").mkdir(exist_ok=True)
+    save(new / "checkpoints" / old.name, vectors, {"norms": {}, **facts}, manifest)
 
 
 def convert_tree(old: Path, new: Path) -> list[Path]:

@@ -16,6 +16,10 @@ class InputError(EunoeError):
     """Invalid user input; the message says what is wrong and what would be right."""
 
 
+class Damaged(InputError):
+    """A file that is not what was written, or not what it should be."""
+
+
 class ClientError(EunoeError):
     """An exception that cannot be pickled out of its worker; the message is its traceback."""
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from eunoe.config.schema import make_config
 from eunoe.runs.assembly import assemble
-from eunoe.runs.folder import checkpoints
+from eunoe.runs.checkpoints import checkpoints
 from eunoe.runs.loop import select_clients
 from eunoe.runs.run import Run
 from tests.chaos.sitting import (

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from eunoe.engines.client_states import ClientStates
+from eunoe.errors import Damaged
 from eunoe.system.files import replacing
 
 
@@ -52,17 +53,15 @@ def test_a_client_that_keeps_nothing_writes_nothing(states: ClientStates) -> Non
     assert not states.folder.exists()
 
 
-def test_files_go_when_the_oldest_checkpoint_needs_them_no_more(states: ClientStates) -> None:
+def test_files_go_when_no_kept_checkpoint_needs_them(states: ClientStates) -> None:
     for round in (1, 4, 6):
         states.save(3, round, value(round))
         states.accept(3, round)
-    states.prune(3)
+    states.prune([3, 5])
     assert files(states) == {"3-1.safetensors", "3-4.safetensors", "3-6.safetensors"}
-    states.prune(4)
+    states.prune([4, 6])
     assert files(states) == {"3-4.safetensors", "3-6.safetensors"}
-    states.prune(5)
-    assert files(states) == {"3-4.safetensors", "3-6.safetensors"}
-    states.prune(6)
+    states.prune([2, 6])
     assert files(states) == {"3-6.safetensors"}
 
 
@@ -70,8 +69,37 @@ def test_strays_of_an_interrupted_run_are_removed(states: ClientStates) -> None:
     states.save(3, 1, value(1))
     states.save(2500, 2, value(2))
     (states.folder / "0" / "7-9.part").write_text("half")
-    states.remove_strays({states.path(2500, 2)})
+    states.restore({2500: 2}, {2500: b""})
     assert files(states) == {"2500-2.safetensors"}
+
+
+def test_what_an_older_checkpoint_needs_stays_until_it_goes(states: ClientStates) -> None:
+    for client, round in ((3, 1), (3, 4), (3, 6), (5, 2)):
+        states.save(client, round, value(round))
+    states.restore({3: 6, 5: 2}, {}, older=[{3: 4}])
+    assert files(states) == {"3-4.safetensors", "3-6.safetensors", "5-2.safetensors"}
+    states.prune([5, 6])
+    assert files(states) == {"3-4.safetensors", "3-6.safetensors", "5-2.safetensors"}
+    states.prune([6, 7])
+    assert files(states) == {"3-6.safetensors", "5-2.safetensors"}
+
+
+@pytest.mark.parametrize("damage", ["bit", "empty", "gone", "another's"])
+def test_a_state_that_is_not_what_was_written_is_refused(states: ClientStates, damage: str) -> None:
+    for client in (3, 4):
+        states.save(client, 1, value(client))
+        states.accept(client, 1)
+    states.sync()
+    states.check(states.accepted, states.digests)
+    path = states.path(3, 1)
+    content = bytearray(path.read_bytes())
+    if damage == "bit":
+        content[-1] ^= 1
+    path.write_bytes({"empty": b"", "another's": states.path(4, 1).read_bytes()}.get(damage, bytes(content)))
+    if damage == "gone":
+        path.unlink()
+    with pytest.raises(Damaged, match=r"3-1\.safetensors is (missing|not what was written)"):
+        states.check(states.accepted, states.digests)
 
 
 def test_no_folder_holds_more_than_a_thousand_clients(states: ClientStates) -> None:

@@ -2,12 +2,13 @@
 
 import math
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from eunoe.config.schema import make_config
 from eunoe.records.comparison import MAIN, Comparison
-from eunoe.records.divergence import at_chance, divergence, never_learned, why_diverged
+from eunoe.records.divergence import Health, at_chance, divergence, never_learned, outlier, why_diverged
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import summarize
 from eunoe.report.findings import comparison
@@ -96,3 +97,38 @@ def test_the_status_has_the_last_word() -> None:
     run = made_up("run", 0.6, 1.0, 0.1)
     ended = replace(run, status={"state": "diverged", "round": 4, "reason": "not finite"})
     assert (divergence(run), divergence(ended)) == ("", "not finite")
+
+
+def record(accuracy: float, loss: float | None = 1.0) -> dict[str, Any]:
+    return {"test": {"accuracy": accuracy, "loss": loss, "per_class": [accuracy] * 10}}
+
+
+@pytest.mark.parametrize(
+    ("records", "good"),
+    [
+        ([], True),
+        ([record(0.1), record(0.1)], True),
+        ([record(0.1), record(0.9)], True),
+        ([record(0.9), record(0.1)], False),
+        ([record(0.9), record(0.1), {"round": 3}], False),
+        ([record(0.9), record(0.1), record(0.8)], True),
+        ([record(0.9), record(0.9, None)], False),
+        ([record(0.9), record(0.4, 25.0)], False),
+        ([record(0.9), record(0.5, 25.0)], True),
+    ],
+)
+def test_whether_the_last_evaluated_round_looks_well(records: list[dict[str, Any]], good: bool) -> None:
+    assert Health(records).good is good
+
+
+def test_the_client_with_the_outlying_norm_is_named() -> None:
+    records = [
+        {"round": 1, "clients": [4, 5, 6], "update_norms": [1.0, 2.0, 3.0]},
+        {"round": 2, "clients": [7, 5, 6], "update_norms": [2.0, 1000.0, 4.0]},
+        {"round": 3, "clients": [4, 8, 6], "update_norms": [2.0, 50.0, 4.0]},
+        {"round": 4, "clients": [9], "update_norms": [1e9]},
+    ]
+    assert outlier(records) == (
+        "client 5's change in round 2 stands out: its norm of 1e+03 is 250 times the round's median"
+    )
+    assert outlier(records[:1]) == outlier(records[3:]) == ""

@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
-from eunoe.runs.folder import checkpoints
+from eunoe.runs.checkpoints import checkpoints
 from tests.helpers import Net
 
 FAST: dict[str, Any] = {

@@ -10,7 +10,7 @@ import torch
 import eunoe
 from eunoe.errors import Diverged
 from eunoe.methods.base import Merged, Method
-from eunoe.runs.folder import checkpoints
+from eunoe.runs.checkpoints import checkpoints
 from tests.runs.small_runs import NAMED, Stopped, bits, stop_after
 
 BAD: dict[str, Any] = {

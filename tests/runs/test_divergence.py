@@ -48,6 +48,17 @@ def test_a_run_whose_loss_exploded_is_diverged_wherever_it_is_shown(
     assert done(Planned("run", {**SMALL, "method": method}, tmp_path / "run"))
 
 
+def test_after_a_divergence_there_is_a_way_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    method = {"name": "tests.runs.test_divergence:Dies", "surely": 1e10, "since": 3}
+    ended = run({**SMALL, "rounds": 8}, method=method, out=tmp_path / "run")
+    back = f"eunoe run --resume {tmp_path / 'run'} --from-round 2"
+    assert back in ended.status["reason"]
+    assert back in caplog.text
+    seen = list[int]()
+    resume(tmp_path / "run", from_round=2, on_round=lambda record: seen.append(record["round"]))
+    assert seen == [3, 4, 5, 6, 7, 8]
+
+
 def test_it_is_judged_again_when_it_goes_on(tmp_path: Path) -> None:
     method = {"name": "tests.runs.test_divergence:Dies", "surely": 1e10}
     run({**SMALL, "rounds": 3}, method=method, out=tmp_path / "run")

@@ -24,7 +24,8 @@ from eunoe.methods.base import Finished, Method, Upload
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.folder import RunFolder, checkpoints, load_state
+from eunoe.runs.checkpoints import checkpoints, newest_checkpoint
+from eunoe.runs.folder import RunFolder
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Hook, Round, run_rounds, select_clients
 from eunoe.runs.run import Run, run
@@ -266,7 +267,9 @@ def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path)
     simulation = simulation_of(Failing())
     states = [start_state(simulation), start_state(simulation)]
     for run_state, folder in zip(states, (tmp_path / "bad", good.folder), strict=True):
-        load_state(folder, run_state, ClientStates(folder / "states"))
+        saved, _ = newest_checkpoint(folder)
+        assert saved is not None
+        saved.load(run_state)
     assert torch.equal(states[0].weights.parameters, states[1].weights.parameters)
 
 

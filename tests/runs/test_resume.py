@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from eunoe.runs.folder import checkpoints
+from eunoe.runs.checkpoints import checkpoints
 from eunoe.runs.run import Run
 from tests.faults import results, until
 

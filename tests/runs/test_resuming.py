@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,10 @@ import pytest
 import torch
 from torch import nn
 
+from eunoe.engines.serial import Serial
 from eunoe.errors import InputError
 from eunoe.records.groups import group_key
-from eunoe.runs.folder import checkpoints
+from eunoe.runs.checkpoints import checkpoints
 from eunoe.runs.run import Run, resume, run
 from tests.helpers import Net, blobs
 from tests.runs.small_runs import FAST, NAMED, Stopped, bits, everything, net, stop_after
@@ -35,6 +37,65 @@ def test_a_run_that_was_interrupted_goes_on_to_the_same_bits(
     assert done.finished
     assert bits(done.folder) == bits(whole.folder)
     assert [record["round"] for record in done.records] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("when", "number"),
+    [("evaluation", signal.SIGINT), ("training", signal.SIGTERM), ("callback", signal.SIGINT)],
+)
+def test_an_interrupt_writes_a_checkpoint_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str, number: int
+) -> None:
+    values = {**NAMED, "checkpoint_seconds": 1000}
+    whole = run(values, out=tmp_path / "whole")
+
+    def signaled(name: str) -> None:
+        method = getattr(Serial, name)
+
+        def call(self: Serial, *arguments: Any) -> Any:
+            if (tmp_path / "parts/metrics.jsonl").read_text().count("\n") == 2:
+                monkeypatch.undo()
+                signal.raise_signal(number)
+            return method(self, *arguments)
+
+        monkeypatch.setattr(Serial, name, call)
+
+    def on_round(record: dict[str, Any]) -> None:
+        if record["round"] == 1 and when != "callback":
+            signaled({"evaluation": "evaluate", "training": "train"}[when])
+        elif record["round"] == 3:
+            signal.raise_signal(number)
+
+    with pytest.raises(KeyboardInterrupt):
+        run(values, out=tmp_path / "parts", on_round=on_round)
+    # An interrupt in training drops the round; one after it waits until the round is recorded.
+    saved = 2 if when == "training" else 3
+    assert Run(tmp_path / "parts").status["state"] == "interrupted"
+    assert Run(tmp_path / "parts").status["round"] == saved
+    assert [path.stem for path in checkpoints(tmp_path / "parts")] == [f"{saved:08d}"]
+    assert bits(resume(tmp_path / "parts").folder) == bits(whole.folder)
+
+
+def test_a_run_goes_back_to_a_round_and_on_to_the_same_bits(tmp_path: Path) -> None:
+    run(NAMED, out=tmp_path)
+    before = bits(tmp_path)
+    with pytest.raises(InputError, match="no checkpoint of round 1; there are: 3, 4"):
+        resume(tmp_path, from_round=1)
+    assert bits(tmp_path) == before
+    seen = list[int]()
+    assert resume(tmp_path, from_round=3, on_round=lambda record: seen.append(record["round"])).finished
+    assert seen == [4]
+    assert bits(tmp_path) == before
+
+
+def test_a_changed_option_in_the_folder_is_refused(tmp_path: Path) -> None:
+    run(**{**NAMED, "rounds": 2}, out=tmp_path)
+    path = tmp_path / "config.toml"
+    path.write_text(path.read_text().replace("lr = 0.2", "lr = 0.3"))
+    before = everything(tmp_path)
+    with pytest.raises(InputError, match=r"config\.toml is not what the run wrote: training\.lr is 0\.2 in"):
+        resume(tmp_path, rounds=3)
+    assert everything(tmp_path) == before
 
 
 def test_rounds_and_engine_may_change_on_resume(tmp_path: Path) -> None:

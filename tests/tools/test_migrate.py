@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 from tools.migrate import convert_config, convert_run, convert_tree
 from tools.published import add
@@ -16,6 +15,7 @@ from eunoe.config.toml import to_toml
 from eunoe.papers import find_exhibit
 from eunoe.papers.found import in_store
 from eunoe.papers.store import load_keys
+from eunoe.system.tensor_files import read_tensors
 from tests.papers.made_up import write_run
 
 OLD_NAMES = {"parameters": "parameters", "float_buffers": "floats", "int_buffers": "integers"}
@@ -47,10 +47,14 @@ def make_old(folder: Path) -> None:
     config = folder / "config.toml"
     config.write_text(to_toml(old_config(tomllib.loads(config.read_text()))))
     for path in folder.glob("checkpoints/*.safetensors"):
-        with safe_open(path, "pt") as file:
-            vectors = {old_vector_name(n): file.get_tensor(n).clone() for n in file.keys()}  # noqa: SIM118
-            metadata = file.metadata()
-        save_file(vectors, path, metadata)
+        vectors, metadata = read_tensors(path)
+        del vectors["clients/digests"]
+        facts = json.loads(metadata["facts"])
+        facts["lengths"] = {name: mark["bytes"] for name, mark in facts["files"].items()}
+        for later in ("files", "config", "healthy", "norms"):
+            del facts[later]
+        old = {old_vector_name(name): value for name, value in vectors.items()}
+        save_file(old, path, {"facts": json.dumps(facts)})
     for path in folder.glob("states/*/*.safetensors"):
         state = load_file(path)
         save_file({OLD_NAMES.get(name, name): value for name, value in state.items()}, path)

@@ -17,6 +17,10 @@ def run(
     address: Annotated[str | None, typer.Option(help="Address of a Ray cluster.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one in runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
+    from_round: Annotated[
+        int | None,
+        typer.Option(help="With --resume: go back to the checkpoint of this round.", min=0),
+    ] = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")
     ] = True,
@@ -36,6 +40,8 @@ def run(
         for key, value in (("name", engine), ("workers", workers), ("address", address))
         if value is not None
     ]
+    if from_round is not None and resume is None:
+        raise InputError("--from-round goes back in a run: add --resume and its folder")
     if resume is not None:
         if config is not None or out is not None:
             raise InputError("--resume continues a run in its folder: leave out the config file and --out")
@@ -56,7 +62,9 @@ def run(
 
         try:
             if resume is not None:
-                done = runs.resume(resume, checked.model_dump(), on_round=on_round, progress=False)
+                done = runs.resume(
+                    resume, checked.model_dump(), from_round=from_round, on_round=on_round, progress=False
+                )
             else:
                 done = runs.run(checked, out=folder, on_round=on_round, progress=False)
         except KeyboardInterrupt:

@@ -1,18 +1,22 @@
 """Client states between rounds, on disk: one immutable file per client and round.
 
 A state becomes current only if the server accepts the update that came with it; the checkpoint holds, for
-each client, the round of its current state. Files that no checkpoint needs are removed.
+each client, the round of its current state and the digest of its file. Files that no checkpoint needs are
+removed.
 """
 
+import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
-from eunoe.system.files import replacing
+from eunoe.errors import Damaged
+from eunoe.system.files import reading, replacing, sync_to_disk, writing
+from eunoe.system.tensor_files import read_tensors
 
 
 class ClientStates:
@@ -21,17 +25,18 @@ class ClientStates:
     def __init__(self, folder: Path, device: torch.device | None = None) -> None:
         self.folder, self.device = folder, device or torch.device("cpu")
         self.accepted: dict[int, int] = {}
-        # Files that a newer state replaced, with the round in which that happened.
-        self._replaced: list[tuple[int, Path]] = []
+        # The digests of current states whose bytes are known to be on the disk.
+        self.digests: dict[int, bytes] = {}
+        # Files that a newer state replaced, with the rounds from and until which they were current.
+        self._replaced: list[tuple[int, int, Path]] = []
 
     def load(self, client: int, round: int | None = None) -> dict[str, Tensor]:
         """The current state of a client (or that of a round); empty if it has none."""
         round = self.accepted.get(client) if round is None else round
-        return (
-            {}
-            if round is None
-            else {name: value.to(self.device) for name, value in load_file(self.path(client, round)).items()}
-        )
+        if round is None:
+            return {}
+        tensors, _ = read_tensors(self.path(client, round))
+        return {name: value.to(self.device) for name, value in tensors.items()}
 
     def save(self, client: int, round: int, state: Mapping[str, Tensor]) -> None:
         """Write a client's state after a round; it is not current yet."""
@@ -39,6 +44,7 @@ class ClientStates:
             return
         path = self.path(client, round)
         path.parent.mkdir(parents=True, exist_ok=True)
+        # Synchronized with the next checkpoint, if it is accepted.
         with replacing(path, sync=False) as partial:
             save_file({name: value.cpu().contiguous() for name, value in state.items()}, partial)
 
@@ -48,25 +54,71 @@ class ClientStates:
         if not os.path.exists(self._name(client, round)):
             return
         if client in self.accepted:
-            self._replaced.append((round, self.path(client, self.accepted[client])))
+            before = self.accepted[client]
+            self._replaced.append((before, round, self.path(client, before)))
         self.accepted[client] = round
+        self.digests.pop(client, None)
 
     def discard(self, client: int, round: int) -> None:
         """Discard a state whose update was refused."""
         self.path(client, round).unlink(missing_ok=True)
 
-    def prune(self, oldest_kept: int) -> None:
-        """Remove states that were replaced up to the round of the oldest kept checkpoint."""
-        for round, path in self._replaced:
-            if round <= oldest_kept:
-                path.unlink(missing_ok=True)
-        self._replaced = [entry for entry in self._replaced if entry[0] > oldest_kept]
+    def sync(self) -> None:
+        """Make current states durable and compute the digests of those that are new."""
+        folders = set()
+        for client in self.accepted.keys() - self.digests.keys():
+            path = self.path(client, self.accepted[client])
+            with writing(path):
+                sync_to_disk(path)
+                self.digests[client] = _digest(path)
+            folders.add(path.parent)
+        if folders:
+            for folder in (*sorted(folders), self.folder):
+                with writing(folder):
+                    sync_to_disk(folder)
 
-    def remove_strays(self, wanted: set[Path]) -> None:
-        """Remove files that no checkpoint refers to, left by an interrupted run."""
+    def check(self, accepted: Mapping[int, int], digests: Mapping[int, bytes]) -> None:
+        """Refuse states that are not what they were when a checkpoint was written."""
+        for client, round in accepted.items():
+            path = self.path(client, round)
+            try:
+                with reading(path):
+                    found = _digest(path)
+            except FileNotFoundError:
+                raise Damaged(f"the client state {path} is missing") from None
+            if found != digests.get(client):
+                raise Damaged(f"the client state {path} is not what was written")
+
+    def restore(
+        self,
+        accepted: Mapping[int, int],
+        digests: Mapping[int, bytes],
+        older: Sequence[Mapping[int, int]] = (),
+    ) -> None:
+        """Take over the states of a checkpoint; remove files that neither it nor an older one refers to."""
+        self.accepted, self.digests = dict(accepted), dict(digests)
+        replaced = {
+            (round, self.accepted.get(client, round), self.path(client, round))
+            for states in older
+            for client, round in states.items()
+            if self.accepted.get(client) != round
+        }
+        self._replaced = sorted(replaced)
+        wanted = {self.path(*entry) for entry in self.accepted.items()} | {path for *_, path in replaced}
         for path in self.folder.glob("*/*"):
             if path not in wanted:
                 path.unlink(missing_ok=True)
+
+    def prune(self, kept: Sequence[int]) -> None:
+        """Remove replaced states that the checkpoints of no kept round refer to."""
+        needed = []
+        for entry in self._replaced:
+            since, until, path = entry
+            if any(since <= round < until for round in kept):
+                needed.append(entry)
+            else:
+                path.unlink(missing_ok=True)
+        self._replaced = needed
 
     def path(self, client: int, round: int) -> Path:
         return Path(self._name(client, round))
@@ -74,3 +126,8 @@ class ClientStates:
     def _name(self, client: int, round: int) -> str:
         # A folder holds at most a thousand clients, so that none grows without bound.
         return f"{self.folder}/{client // 1000}/{client}-{round}.safetensors"
+
+
+def _digest(path: Path) -> bytes:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").digest()

@@ -1,7 +1,7 @@
 """The server's engine in a federation: clients train remotely, and a round waits for their replies."""
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +47,22 @@ class RemoteStates(ClientStates):
     def discard(self, client: int, round: int) -> None:
         self.kept.discard((client, round))
 
-    def prune(self, oldest_kept: int) -> None:
-        """Do nothing: a client removes its old states itself."""
+    def sync(self) -> None:
+        """Do nothing: clients' files are theirs."""
 
-    def remove_strays(self, wanted: set[Path]) -> None:
+    def check(self, accepted: Mapping[int, int], digests: Mapping[int, bytes]) -> None:
         """Do nothing, for the same reason."""
+
+    def restore(
+        self,
+        accepted: Mapping[int, int],
+        digests: Mapping[int, bytes],
+        older: Sequence[Mapping[int, int]] = (),
+    ) -> None:
+        self.accepted = dict(accepted)
+
+    def prune(self, kept: Sequence[int]) -> None:
+        """Do nothing: a client removes its old states itself."""
 
 
 class RemoteTrainer:

@@ -18,11 +18,15 @@ Both are judged when a run has ended, never to end it: it might have recovered.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import Any
 
 from eunoe.records.reader import RunRecords
 
 LAST_LOSSES, LAST_ACCURACIES = 3, 10
+# How many times the median of its round a norm must be to be named after a divergence.
+OUTLYING = 5.0
 NEVER = "its accuracy never rose above chance"
 
 
@@ -33,19 +37,14 @@ def why_diverged(accuracy: Sequence[float], loss: Sequence[float], classes: int)
     """
     if not accuracy or classes < 2:
         return ""
-    bound, best = 10 * math.log(classes), max(accuracy)
-    clearly = min(1 / classes + (1 - 1 / classes) / 10, 3 / classes)
-    ends = list(zip(accuracy, loss, strict=True))[-LAST_LOSSES:]
-    if all(
-        math.isinf(lost) or (lost > bound and (at_chance(now, classes) or now < best / 2))
-        for now, lost in ends
-    ):
+    best, ends = max(accuracy), list(zip(accuracy, loss, strict=True))[-LAST_LOSSES:]
+    if all(_lost(now, loss, best, classes) for now, loss in ends):
         last = ends[-1][1]
         if math.isinf(last):
             return "its loss is no longer finite"
         return f"its loss ended at {last:.3g}, more than 10 times that of a uniform guess"
     before, after = accuracy[:-LAST_ACCURACIES], accuracy[-LAST_ACCURACIES:]
-    if before and max(before) >= clearly and all(at_chance(now, classes) for now in after):
+    if before and max(before) >= _clearly(classes) and all(at_chance(now, classes) for now in after):
         return f"its accuracy fell from {max(before):.1%} to chance and stayed there"
     return ""
 
@@ -54,6 +53,57 @@ def never_learned(accuracy: Sequence[float], classes: int) -> bool:
     """Whether the accuracy was at chance in every evaluated round."""
     enough = classes > 1 and len(accuracy) >= LAST_ACCURACIES
     return enough and all(at_chance(now, classes) for now in accuracy)
+
+
+def _lost(accuracy: float, loss: float, best: float, classes: int) -> bool:
+    """Whether the loss of a round is that of a run that has diverged, if it stays so."""
+    large = loss > 10 * math.log(classes)
+    return math.isinf(loss) or (large and (at_chance(accuracy, classes) or accuracy < best / 2))
+
+
+def _clearly(classes: int) -> float:
+    """An accuracy that is clearly above chance."""
+    return min(1 / classes + (1 - 1 / classes) / 10, 3 / classes)
+
+
+class Health:
+    """Whether the last evaluated round of a run looks like one of a run that has diverged.
+
+    One such round is no divergence; but until a better one comes, the checkpoint before it is kept.
+    """
+
+    def __init__(self, records: Iterable[Mapping[str, Any]] = ()) -> None:
+        self.good, self._best = True, 0.0
+        for record in records:
+            self.see(record)
+
+    def see(self, record: Mapping[str, Any]) -> None:
+        """Take the record of the next round; one without an evaluation says nothing."""
+        part = record.get("test") or record.get("validation") or {}
+        accuracy, loss, classes = part.get("accuracy"), part.get("loss"), len(part.get("per_class") or ())
+        if accuracy is None or classes < 2:
+            return
+        self._best = max(self._best, accuracy)
+        loss = math.inf if loss is None or not math.isfinite(loss) else loss
+        fell = self._best >= _clearly(classes) and at_chance(accuracy, classes)
+        self.good = not (fell or _lost(accuracy, loss, self._best, classes))
+
+
+def outlier(records: Iterable[Mapping[str, Any]]) -> str:
+    """Whose change of which round was most unlike the others' of that round; empty if none stands out."""
+    most, found = OUTLYING, ""
+    for record in records:
+        clients, norms = record.get("clients") or (), record.get("update_norms") or ()
+        finite = [math.inf if norm is None else norm for norm in norms]
+        usual = median(finite) if len(finite) > 2 else 0.0
+        for client, norm in zip(clients, finite, strict=False):
+            if 0 < usual < math.inf and norm / usual > most:
+                most = norm / usual
+                found = (
+                    f"client {client}'s change in round {record['round']} stands out: its norm of {norm:.3g} "
+                    f"is {most:.3g} times the round's median"
+                )
+    return found
 
 
 def at_chance(accuracy: float, classes: int) -> bool:

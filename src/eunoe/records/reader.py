@@ -33,8 +33,6 @@ config.toml, environment.json and status.json hold the configuration, the enviro
 All but config.toml may be missing; the report leaves out what was not measured.
 """
 
-import json
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -45,10 +43,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.config.schema import Config, make_config
-from eunoe.errors import InputError
+from eunoe.errors import Damaged, InputError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.metrics.named import RECORDED
-from eunoe.system.files import read_lines
+from eunoe.system.files import read_json, read_lines, read_toml
 
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
@@ -191,10 +189,10 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     A folder without a finished round is refused, unless `begun` is False.
     """
     folder = Path(folder)
-    config, metrics = read_run_config(folder), read_lines(folder / "metrics.jsonl")
+    config, metrics = read_run_config(folder), read_rounds(folder / "metrics.jsonl")
     if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
-    partition = _read_json(folder / "partition.json")
+    partition = read_json(folder / "partition.json")
     counts, status = partition.get("label_counts"), read_status(folder)
     run = RunRecords(
         label="",
@@ -202,13 +200,25 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
         probes=read_lines(folder / "probes.jsonl"),
         timings=read_lines(folder / "timings.jsonl"),
         config=config,
-        environment=_read_json(folder / "environment.json"),
+        environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
         flower=(folder / "flower.json").exists(),
         **({"status": status} if status else {}),
     )
     return relabeled(run, run.checked_config.title)
+
+
+def read_rounds(path: Path) -> list[dict[str, Any]]:
+    """The records of metrics.jsonl, one for each round from the first on."""
+    records = read_lines(path)
+    for round, record in enumerate(records, start=1):
+        if record.get("round") != round:
+            raise Damaged(
+                f"line {round} of {path} is of round {record.get('round')!r}: a line is missing or doubled; "
+                "restore the file"
+            )
+    return records
 
 
 def relabeled(run: RunRecords, label: str) -> RunRecords:
@@ -221,17 +231,11 @@ def relabeled(run: RunRecords, label: str) -> RunRecords:
 def read_run_config(folder: Path) -> dict[str, Any]:
     """The configuration in a run folder."""
     try:
-        return tomllib.loads((folder / "config.toml").read_text("utf-8"))
-    except FileNotFoundError:
+        return read_toml(folder / "config.toml")
+    except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} is not a run folder: it has no config.toml") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-        raise InputError(f"{folder / 'config.toml'} cannot be read: {error}") from None
 
 
 def read_status(folder: Path) -> dict[str, Any]:
     """The status of a run; empty before it started."""
-    return _read_json(folder / "status.json")
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.exists() else {}
+    return read_json(folder / "status.json")

@@ -8,12 +8,13 @@
     timings.jsonl       one line per round: seconds
     probes.jsonl        one line per probe (schema in records/reader.py)
     status.json         running, finished, interrupted, diverged or failed, and why
-    checkpoints/        the last two
+    checkpoints/        the last two, and the last before the run diverged
     states/             client states kept between rounds
     track/              files of trackers, if any are configured
 
 Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
-moment leaves a folder that can be resumed.
+moment leaves a folder that can be resumed. What a checkpoint refers to is on the disk before it is, and is
+compared with the checkpoint's digests on resume.
 """
 
 import fcntl
@@ -24,18 +25,21 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakSet
 
-import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save_file
-
 from eunoe.config.toml import to_toml
-from eunoe.core.flat_model import Vectors, Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.client_states import ClientStates
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import Damaged, InputError
+from eunoe.runs.checkpoints import (
+    Checkpoint,
+    Manifest,
+    checkpoints,
+    not_used,
+    read_checkpoint,
+    write_checkpoint,
+)
+from eunoe.runs.line_file import LineFile
 from eunoe.runs.state import RunState
-from eunoe.system.files import plain, read_lines, replacing, write_text, writing
-from eunoe.training.update_checks import Usual
+from eunoe.system.files import read_json, read_lines, replacing, sync_to_disk, write_text, writing
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -59,6 +63,10 @@ class RunFolder:
         self.path = path
         # The round of the newest checkpoint, from which the run would resume.
         self._saved = 0
+        # Which checkpoints hold a model that was not seen to have diverged, by round.
+        self._health: dict[int, bool] = {}
+        self._config = ""
+        self._files = [LineFile(path / name) for name in _LINES]
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
@@ -77,13 +85,13 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def last_record(self) -> dict[str, Any]:
-        """The record of the last round; empty before the first."""
-        records = read_lines(self.path / "metrics.jsonl")
-        return records[-1] if records else {}
+    def records(self) -> list[dict[str, Any]]:
+        """The record of every round so far."""
+        return read_lines(self.path / "metrics.jsonl")
 
     def write_config(self, values: Mapping[str, Any]) -> None:
-        write_text(self.path / "config.toml", to_toml(values))
+        self._config = to_toml(values)
+        write_text(self.path / "config.toml", self._config)
 
     def write_environment(self, values: Mapping[str, Any]) -> None:
         write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
@@ -105,78 +113,107 @@ class RunFolder:
         self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()
     ) -> None:
         """Append a round's lines to the metrics, timings and probes."""
-        for name, lines in zip(_LINES, ([record], [timing], probes), strict=True):
-            if lines:
-                with writing(self.path / name), open(self.path / name, "a") as file:
-                    file.writelines(json.dumps(plain(values), allow_nan=False) + "\n" for values in lines)
+        for file, lines in zip(self._files, ([record], [timing], probes), strict=True):
+            file.append(lines)
 
-    def checkpoint(self, run_state: RunState, states: ClientStates) -> None:
-        """Save the run state, then remove files that are no longer needed."""
-        groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
-        groups["average"] = run_state.average
-        if run_state.best is not None:
-            # A copy, since the last model is often the best one and safetensors refuses shared tensors.
-            groups["best"] = run_state.best.copy().vectors()
-        tensors, remembered = _parted(run_state.metrics)
-        groups |= tensors
-        accepted = sorted(states.accepted.items())
-        groups["clients"] = {"accepted": torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)}
-        facts = {
-            "round": run_state.round,
-            "best_accuracy": run_state.best_accuracy,
-            "metrics": remembered,
-            "seconds": run_state.seconds,
-            "norms": run_state.norms,
-            "lengths": {name: _size(self.path / name) for name in _LINES},
-        }
-        folder = self.path / "checkpoints"
-        with writing(folder):
-            folder.mkdir(exist_ok=True)
-        target = folder / _checkpoint_name(run_state.round)
-        vectors = {
-            f"{group}/{name}": value.cpu().contiguous()
-            for group, members in groups.items()
-            for name, value in members.items()
-        }
-        with replacing(target) as partial:
-            save_file(vectors, partial, {"facts": json.dumps(facts)})
-        self._saved = run_state.round
-        self.write_status("running", "", run_state.seconds)
-        kept = checkpoints(self.path)
-        for path in kept[:-_KEPT]:
-            path.unlink()
-        states.prune(int(kept[-_KEPT:][0].stem))
+    def checkpoint(self, run_state: RunState, states: ClientStates, healthy: bool = True) -> None:
+        """Save the run state, then remove files that are no longer needed.
 
-    def restore(self, run_state: RunState, states: ClientStates) -> list[str]:
-        """Restore a run state from the newest readable checkpoint; return warnings.
-
-        Records are truncated to the checkpoint's round, and files written after it are removed. A run that
-        had a checkpoint and has none left is refused, so that its records stay.
+        The last two checkpoints are kept, and the last healthy one.
         """
-        lengths, warnings = load_state(self.path, run_state, states)
-        if not lengths and _size(self.path / "metrics.jsonl") and self._had_checkpoint():
-            raise InputError(
-                f"{self.path} holds the records of a run but no readable checkpoint, so it cannot be "
-                "resumed; to run it again name another folder, or remove this one"
-            )
+        # All that the checkpoint refers to is on the disk before the checkpoint is.
+        files = {file.path.name: file.sync() for file in self._files}
+        states.sync()
+        with writing(self.path):
+            sync_to_disk(self.path)
+        manifest = Manifest(self._config, files, states.accepted, states.digests, healthy)
+        write_checkpoint(self.path, run_state, manifest)
         self._saved = run_state.round
-        for name in _LINES:
-            _cut_back(self.path / name, lengths.get(name, 0))
-        if warnings and not run_state.round:
-            warnings.append("no checkpoint can be read: the run starts over")
-        states.remove_strays({states.path(*entry) for entry in states.accepted.items()})
-        for path in self.path.glob("*.part"):
-            path.unlink()
-        for path in (self.path / "checkpoints").glob("*"):
-            # A later one is unreadable, an earlier one may need states that were removed, and a killed
-            # process leaves partial files.
-            if path.name != _checkpoint_name(run_state.round):
+        self._health[run_state.round] = healthy
+        self.write_status("running", "", run_state.seconds)
+        paths = {int(path.stem): path for path in checkpoints(self.path)}
+        good = [round for round in paths if self._health.get(round)]
+        kept = sorted({*list(paths)[-_KEPT:], *good[-1:]})
+        for round in paths.keys() - set(kept):
+            paths[round].unlink()
+            self._health.pop(round, None)
+        states.prune(kept)
+
+    def restore(self, run_state: RunState, states: ClientStates, from_round: int | None = None) -> list[str]:
+        """Restore a run state from the newest checkpoint that is whole with all it needs; return warnings.
+
+        With `from_round` it is the checkpoint of that round. Nothing is changed before everything is
+        verified; then records are truncated to the checkpoint's round, and files written after it are
+        removed. A run that had a checkpoint and has none that can be used is refused, so that its records
+        stay.
+        """
+        found, warnings = self._verified(states, from_round)
+        if found is None and self._had_checkpoint():
+            why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
+            raise InputError(
+                f"{self.path} holds the records of a run but no readable checkpoint{why}, so it cannot be "
+                "resumed; restore its files, or name another folder to run it again"
+            )
+        if found is not None:
+            # Refuses another model, before anything is changed.
+            found.load(run_state)
+        older = []
+        for path in checkpoints(self.path):
+            if found is None or int(path.stem) > found.round:
                 path.unlink()
+            elif int(path.stem) < found.round:
+                try:
+                    older.append(read_checkpoint(path))
+                except Damaged:
+                    path.unlink()
+        if found is None:
+            states.restore({}, {})
+            if warnings:
+                warnings.append("no checkpoint can be read: the run starts over")
+        else:
+            known = found.manifest
+            states.restore(known.accepted, known.digests, [one.manifest.accepted for one in older])
+            self._health = {one.round: one.manifest.healthy for one in (*older, found)}
+        self._saved = run_state.round
+        for file in self._files:
+            file.cut_back(None if found is None else found.manifest.files[file.path.name])
+        # A killed process leaves partial files.
+        for path in (*self.path.glob("*.part"), *self.path.glob("checkpoints/*.part")):
+            path.unlink()
         return warnings
 
+    def go_back(self) -> str:
+        """The command that goes back to the last healthy checkpoint before the newest, if there is one."""
+        good = [round for round, healthy in self._health.items() if healthy and round < self._saved]
+        return f"eunoe run --resume {self.path} --from-round {max(good)}" if good else ""
+
+    def _verified(self, states: ClientStates, from_round: int | None) -> tuple[Checkpoint | None, list[str]]:
+        """The newest checkpoint that is whole with all it needs, or that of a round; and warnings."""
+        warnings = list[str]()
+        paths = {int(path.stem): path for path in checkpoints(self.path)}
+        if from_round is not None:
+            if from_round not in paths:
+                there = ", ".join(map(str, paths)) or "none"
+                raise InputError(f"{self.path} has no checkpoint of round {from_round}; there are: {there}")
+            paths = {from_round: paths[from_round]}
+        for path in reversed(paths.values()):
+            try:
+                found = read_checkpoint(path)
+                for file in self._files:
+                    file.check(found.manifest.files[file.path.name])
+                states.check(found.manifest.accepted, found.manifest.digests)
+            except Damaged as error:
+                warnings.append(not_used(path, error))
+            else:
+                return found, warnings
+        return None, warnings
+
     def _had_checkpoint(self) -> bool:
-        path = self.path / "status.json"
-        return not path.exists() or json.loads(path.read_text("utf-8"))["round"] > 0
+        """Whether something would be lost if the run started over."""
+        status = read_json(self.path / "status.json")
+        later = any(int(path.stem) > 0 for path in checkpoints(self.path))
+        recorded = not status and any(file.path.exists() for file in self._files)
+        return later or recorded or status.get("round", 0) != 0
 
 
 # Forked workers must not hold the lock: they may briefly outlive a run that is killed.
@@ -189,81 +226,3 @@ def _leave_locks() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_locks)
-
-
-def load_state(folder: Path, run_state: RunState, states: ClientStates) -> tuple[dict[str, int], list[str]]:
-    """Load the newest readable checkpoint; return the lengths of the record files then, and warnings."""
-    warnings = []
-    for path in reversed(checkpoints(folder)):
-        try:
-            vectors, facts = _read(path)
-        except (OSError, MemoryError, RuntimeError) as error:
-            # The file itself may be intact: torch raises RuntimeError when it runs out of memory.
-            raise RunFailed(f"cannot read {path}: {error}; once that is fixed, resume the run") from error
-        except (SafetensorError, LookupError, TypeError, ValueError) as error:
-            warnings.append(f"{path} cannot be read ({error}); the one before it is used")
-            continue
-        saved, best = _grouped(vectors, "weights"), _grouped(vectors, "best")
-        mine, theirs = run_state.weights.parameters.numel(), saved["parameters"].numel()
-        if mine != theirs:
-            raise InputError(f"the model of {folder} has {theirs} parameters and the one passed has {mine}")
-        run_state.weights = Weights.from_vectors(saved)
-        run_state.server, run_state.average = _grouped(vectors, "server"), _grouped(vectors, "average")
-        run_state.best = Weights.from_vectors(best) if best else None
-        for name in ("round", "best_accuracy", "seconds"):
-            setattr(run_state, name, facts[name])
-        run_state.norms = {name: [Usual(*pair) for pair in found] for name, found in facts["norms"].items()}
-        run_state.metrics = {
-            name: {**values, **_grouped(vectors, f"metric {name}")}
-            for name, values in facts["metrics"].items()
-        }
-        states.accepted = {int(client): int(round) for client, round in vectors["clients/accepted"].tolist()}
-        return facts["lengths"], warnings
-    return {}, warnings
-
-
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a run folder, oldest first."""
-    return sorted((folder / "checkpoints").glob("*.safetensors"))
-
-
-def _checkpoint_name(round: int) -> str:
-    return f"{round:08d}.safetensors"
-
-
-def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
-    """The state of metrics: groups of tensors, and the other values, which must be JSON-serializable."""
-    tensors, rest = dict[str, Vectors](), dict[str, Any]()
-    for name, state in metrics.items():
-        # A copy, since two metrics may hold the same tensor and safetensors refuses shared tensors.
-        own = {key: value.clone() for key, value in state.items() if isinstance(value, torch.Tensor)}
-        tensors[f"metric {name}"] = own
-        rest[name] = {key: value for key, value in state.items() if key not in own}
-        try:
-            json.dumps(rest[name])
-        except (TypeError, ValueError) as error:
-            raise InputError(
-                f"metric {name!r}: state() must return tensors or JSON-serializable values: {error}"
-            ) from None
-    return tensors, rest
-
-
-def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
-    with safe_open(path, "pt") as file:
-        facts = json.loads(file.metadata()["facts"])
-        return {name: file.get_tensor(name).clone() for name in file.keys()}, facts  # noqa: SIM118
-
-
-def _grouped(vectors: Mapping[str, torch.Tensor], group: str) -> Vectors:
-    """The vectors of one group in a checkpoint, stored as `group/name`."""
-    parts = ((name.split("/", 1), value) for name, value in vectors.items())
-    return {name: value for (found, name), value in parts if found == group}
-
-
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
-def _cut_back(path: Path, length: int) -> None:
-    if _size(path) > length:
-        os.truncate(path, length)

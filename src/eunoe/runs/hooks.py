@@ -11,6 +11,7 @@ from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.named import round_metrics
 from eunoe.metrics.personal import Personal
 from eunoe.metrics.probes import ProbedRound, Prober
+from eunoe.records.divergence import Health
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import Hook, Record, Round
 from eunoe.runs.secure_aggregation import shown_probes
@@ -102,7 +103,7 @@ class Stop(Hook):
 
     def before_run(self) -> str:
         # A run killed right after its last round has nothing left to do.
-        return stop_reason(self.config, self.folder.last_record(), 0.0)
+        return stop_reason(self.config, next(reversed(self.folder.records()), {}), 0.0)
 
     def after_round(self, done: Round) -> None:
         done.reason = stop_reason(self.config, done.record, time.monotonic() - self.began)
@@ -158,6 +159,7 @@ class Recording(Hook):
     def after_round(self, done: Round) -> None:
         self.run_state.seconds += sum(done.seconds.values())
         self.folder.record(done.record, {"round": done.number, **done.seconds}, done.probes)
+        self.run_state.recorded = done.number
 
 
 class Checkpoints(Hook):
@@ -165,14 +167,15 @@ class Checkpoints(Hook):
 
     def __init__(self, folder: RunFolder, engine: Engine, run_state: RunState, seconds: float) -> None:
         self.folder, self.engine, self.run_state, self.seconds = folder, engine, run_state, seconds
-        self.saved = time.monotonic()
+        self.saved, self.health = time.monotonic(), Health(folder.records())
 
     def after_round(self, done: Round) -> None:
+        self.health.see(done.record)
         if time.monotonic() - self.saved >= self.seconds:
             self.after_run()
 
     def after_run(self) -> None:
-        self.folder.checkpoint(self.run_state, self.engine.states)
+        self.folder.checkpoint(self.run_state, self.engine.states, self.health.good)
         self.saved = time.monotonic()
 
 

@@ -20,6 +20,7 @@ from eunoe.runs.state import RunState, evaluated_model
 from eunoe.runs.summed_cohort import SummedCohort, train_and_sum
 from eunoe.server.aggregate import Aggregate
 from eunoe.server.averaging import updated
+from eunoe.system.signals import uninterrupted
 from eunoe.training.aggregation import Aggregator, Settled
 from eunoe.training.attacks import attacked
 from eunoe.training.client import Broadcast, Update
@@ -78,25 +79,28 @@ def run_rounds(
 ) -> str:
     """Run rounds until the run ends; return the reason why it ended."""
     reason = next(filter(None, [hook.before_run() for hook in hooks]), "")
-    while not reason and run_state.round < rounds:
-        try:
-            done = one_round(simulation, engine, run_state, hooks)
-        except RunFailed:
-            for hook in hooks:
-                hook.after_run()
-            raise
-        for hook in hooks:
-            hook.after_round(done)
-        reason = done.reason
-    for hook in hooks:
-        hook.after_run()
+    try:
+        while not reason and run_state.round < rounds:
+            reason = one_round(simulation, engine, run_state, hooks).reason
+    except (RunFailed, KeyboardInterrupt):
+        # A round that failed or was interrupted before its end has changed nothing yet.
+        if run_state.recorded == run_state.round:
+            _end(hooks)
+        raise
+    _end(hooks)
     return reason or f"all {rounds} rounds done"
+
+
+def _end(hooks: Sequence[Hook]) -> None:
+    with uninterrupted():
+        for hook in hooks:
+            hook.after_run()
 
 
 def one_round(
     simulation: Simulation, engine: Engine, run_state: RunState, hooks: Sequence[Hook] = ()
 ) -> Round:
-    """Run one round and update the run state."""
+    """Run one round, update the run state and call the hooks."""
     clock, round = time.monotonic(), run_state.round + 1
     context, method = simulation.context_in(round), simulation.method
     # 1. Select clients.
@@ -122,25 +126,44 @@ def one_round(
             f"the merged model of round {round} is not finite ({vector}){cohort.largest()}; "
             "a smaller learning rate may help"
         )
+    # From here to the end of the hooks an interrupt waits, so that it meets a state that can be saved.
+    with uninterrupted():
+        record = {
+            "schema": SCHEMA,
+            "round": round,
+            "lr": context.lr,
+            **cohort.record(),
+            **traffic(simulation, broadcast, len(clients), cohort.sent),
+            **({"server": merged.record} if merged.record else {}),
+            **({"warnings": list(merged.warnings)} if merged.warnings else {}),
+        }
+        done = update_state(simulation, engine, run_state, cohort, merged, record)
+        done.seconds["train"] = time.monotonic() - clock
+        for hook in hooks:
+            hook.after_round(done)
+        run_state.recorded = round
+    return done
+
+
+def update_state(
+    simulation: Simulation,
+    engine: Engine,
+    run_state: RunState,
+    cohort: "Cohort | SummedCohort",
+    merged: Merged,
+    record: Record,
+) -> Round:
+    """Take what a round has made into the run state."""
+    # The round first: from here on the state is not whole until the round is recorded.
+    run_state.round = round = record["round"]
     for client in cohort.aggregate.clients:
         engine.states.accept(client, round)
-    run_state.weights, run_state.server, run_state.round = merged.weights, merged.server, round
+    run_state.weights, run_state.server = merged.weights, merged.server
     run_state.norms = remembered(run_state.norms, cohort.usual)
-    record = {
-        "schema": SCHEMA,
-        "round": round,
-        "lr": context.lr,
-        **cohort.record(),
-        **traffic(simulation, broadcast, len(clients), cohort.sent),
-        **({"server": merged.record} if merged.record else {}),
-        **({"warnings": list(merged.warnings)} if merged.warnings else {}),
-    }
-    reported = method.reported(run_state.server, run_state.weights)
+    reported = simulation.method.reported(run_state.server, run_state.weights)
     if simulation.averaging is not None:
         run_state.average = updated(simulation.averaging, run_state.average, reported)
-    done = Round(round, evaluated_model(simulation, run_state), reported, record)
-    done.seconds["train"] = time.monotonic() - clock
-    return done
+    return Round(round, evaluated_model(simulation, run_state), reported, record)
 
 
 def select_clients(simulation: Simulation, round: int) -> list[int]:

@@ -1,20 +1,29 @@
 """How a run ended: finished, or diverged."""
 
 import logging
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from eunoe.errors import Outcome
-from eunoe.records.divergence import divergence
+from eunoe.records.divergence import divergence, outlier
 from eunoe.records.divergence import warning as never_rose
 from eunoe.records.reader import read_run
 
 logger = logging.getLogger(__name__)
 
 
-def judge(folder: Path, reason: str) -> tuple[Outcome, str]:
+def explained(why: str, records: Sequence[Mapping[str, Any]], go_back: str) -> str:
+    """Why a run has diverged, whose change stands out, and how to go back."""
+    back = go_back and f"to go back to the last good checkpoint: {go_back}"
+    return "; ".join(filter(None, (why, outlier(records), back)))
+
+
+def judge(folder: Path, reason: str, go_back: str = "") -> tuple[Outcome, str]:
     """How a run ended whose last round is done: finished, or diverged if its model is worth nothing."""
     records = read_run(folder, begun=False)
     if why := divergence(records):
+        why = explained(why, records.metrics, go_back)
         logger.warning("the run diverged: %s; a smaller training.lr may help", why)
         return "diverged", f"{reason}, but {why}"
     if why := never_rose(records):

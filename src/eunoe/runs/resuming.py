@@ -1,7 +1,7 @@
 """Checks before a run is resumed: its configuration and data must match; another machine is warned of."""
 
-import json
 import logging
+import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -10,8 +10,9 @@ from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.errors import InputError
 from eunoe.records.reader import read_run_config
 from eunoe.runs.assembly import resolved
+from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.environment import differences, environment
-from eunoe.system.files import plain
+from eunoe.system.files import plain, read_json
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
@@ -29,6 +30,20 @@ def check_place(folder: Path) -> None:
 def check_config(folder: Path, new: Config) -> None:
     """Refuse to resume the run in a folder with a configuration that would change its results."""
     check_change(folder, make_config(read_run_config(folder)), new)
+    check_saved_config(folder, new)
+
+
+def check_saved_config(folder: Path, new: Config) -> None:
+    """Refuse a configuration that would change the results of the newest checkpoint.
+
+    It is the one in config.toml, unless that file was changed by hand or by a bad disk.
+    """
+    saved, _ = newest_checkpoint(folder)
+    if saved is not None:
+        try:
+            check_change(saved.path, make_config(tomllib.loads(saved.manifest.config)), new)
+        except InputError as error:
+            raise InputError(f"{folder / 'config.toml'} is not what the run wrote: {error}") from None
 
 
 def check_change(folder: Path, old: Config, new: Config) -> None:
@@ -59,10 +74,9 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
 
 def check_data(folder: Path, simulation: Simulation) -> None:
     """Refuse to resume a run on other data; warn of a different environment."""
-    path = folder / "environment.json"
-    if not path.exists():
+    then, now = read_json(folder / "environment.json"), environment(simulation.federation)
+    if not then:
         return
-    then, now = json.loads(path.read_text("utf-8")), environment(simulation.federation)
     for part in ("data", "public", "partition"):
         if then.get(f"{part}_sha256") != now.get(f"{part}_sha256"):
             raise InputError(f"the {part} of {folder} is not what it was when the run began")

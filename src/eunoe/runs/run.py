@@ -21,7 +21,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
-from eunoe.errors import EunoeError, InputError, RunFailed, outcome_of
+from eunoe.errors import Diverged, EunoeError, InputError, RunFailed, outcome_of
 from eunoe.losses.base import Loss, adjust_for_prior
 from eunoe.methods.base import Method
 from eunoe.models.raw import RawModel
@@ -34,13 +34,14 @@ from eunoe.runs.assembly import (
     with_cohort,
     with_preprocessing,
 )
+from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.environment import environment
-from eunoe.runs.folder import RunFolder, check_new, load_state
+from eunoe.runs.folder import RunFolder, check_new
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
-from eunoe.runs.outcome import judge
+from eunoe.runs.outcome import explained, judge
 from eunoe.runs.progress import following
-from eunoe.runs.resuming import check_change, check_data, check_place
+from eunoe.runs.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.runs.state import evaluated_model, start_state
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
@@ -119,9 +120,12 @@ class Run:
         """The last model, or the best on validation."""
         simulation = self.simulation
         run_state = start_state(simulation)
-        load_state(self.folder, run_state, ClientStates(self.folder / "states"))
-        if not run_state.round:
+        saved, warnings = newest_checkpoint(self.folder)
+        for warning in warnings:
+            logger.warning(warning)
+        if saved is None or not saved.round:
             raise InputError(f"{self.folder} has no model yet: the run has no checkpoint")
+        saved.load(run_state)
         if which == "best":
             if run_state.best is None:
                 raise InputError(f"{self.folder} has no best model: nothing was evaluated on validation data")
@@ -211,11 +215,14 @@ def resume(
     changes: Mapping[str, Any] | None = None,
     *,
     federation: Federation | None = None,
+    from_round: int | None = None,
     on_round: OnRound | None = None,
     progress: bool | None = None,
     **values: Any,
 ) -> Run:
     """Resume a run from its newest checkpoint; only options that change no result may be changed.
+
+    With `from_round` it goes back to the checkpoint of that round, and what came after it is removed.
 
     Changes are nested values or keyword arguments, of single options (`stop={"target": None}`);
     user-provided objects are passed as to `run`.
@@ -226,14 +233,15 @@ def resume(
     old = make_config(read_run_config(folder))
     new = make_config(merge(old.model_dump(), changes or {}, plain))
     check_change(folder, old, new)
-    done = int(read_status(folder).get("round", 0))
+    check_saved_config(folder, new)
+    done = int(read_status(folder).get("round", 0)) if from_round is None else from_round
     if new.rounds < done:
         raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
     simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)
     check_data(folder, simulation)
     with following(new.title, new.rounds, on_round, progress) as follow:
-        return execute(new, objects, simulation, folder, follow)
+        return execute(new, objects, simulation, folder, follow, from_round=from_round)
 
 
 def execute(
@@ -244,6 +252,7 @@ def execute(
     on_round: OnRound,
     engine: Engine | None = None,
     new: bool = False,
+    from_round: int | None = None,
 ) -> Run:
     """Start a run in a folder or, unless it must be new, resume it; on its engine or on the one passed."""
     tracking = Tracking(build_trackers(config.track), path, config.title)
@@ -269,7 +278,7 @@ def execute(
             if new:
                 # Another run may have started there while the data were loaded.
                 check_new(path)
-            for warning in folder.restore(run_state, states):
+            for warning in folder.restore(run_state, states, from_round):
                 logger.warning(warning)
             folder.write_config(resolved(with_preprocessing(config, simulation), objects))
             folder.write_environment(environment(simulation.federation))
@@ -280,15 +289,19 @@ def execute(
                     hooks = standard_hooks(simulation, config, running, folder, run_state, follow)
                     reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
             except KeyboardInterrupt:
-                # In the middle of a round: the run resumes from its last checkpoint.
+                # The loop has saved the last whole round.
                 folder.write_status("interrupted", "interrupted", run_state.seconds)
                 raise
+            except Diverged as error:
+                reason = explained(str(error), folder.records(), folder.go_back())
+                folder.write_status("diverged", reason, run_state.seconds)
+                raise Diverged(reason) from error
             except Exception as error:
                 reason = str(error) if isinstance(error, EunoeError) else f"{type(error).__name__}: {error}"
                 with suppress(RunFailed):  # The disk may be full; the original error says so.
                     folder.write_status(outcome_of(type(error)), reason, run_state.seconds)
                 raise
-            ended = judge(path, reason)
+            ended = judge(path, reason, folder.go_back())
             folder.write_status(*ended, run_state.seconds)
             tracking.outcome = ended[0]
     finally:

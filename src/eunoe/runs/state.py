@@ -16,6 +16,8 @@ class RunState:
     weights: Weights
     server: Vectors
     round: int = 0
+    # The last round whose records are written; while it is `round`, the state is whole.
+    recorded: int = 0
     # What the mean of the global models is computed from, if it is.
     average: Vectors = field(default_factory=dict)
     best: Weights | None = None

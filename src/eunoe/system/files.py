@@ -1,8 +1,13 @@
-"""Atomic writes: a file is there whole or not at all, even if the process is killed or the disk is full."""
+"""Files: written whole or not at all, whatever happens to the process or the disk; read with one clear line.
+
+Every reader here gives what was written or raises: `Damaged` where the file is not what it should be,
+`RunFailed` where the machine cannot read it now.
+"""
 
 import json
 import math
 import os
+import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +15,10 @@ from typing import Any
 
 from safetensors import SafetensorError
 
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import Damaged, InputError, RunFailed, first_line
+
+# No file of text that a run or a user writes is larger; a larger one is something else.
+MOST_TEXT = 1 << 30
 
 
 @contextmanager
@@ -32,12 +40,22 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
         try:
             yield partial
             if sync:
-                with open(partial, "rb") as file:
-                    os.fsync(file.fileno())
+                sync_to_disk(partial)
             partial.rename(path)
+            if sync:
+                sync_to_disk(path.parent)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
+
+
+def sync_to_disk(path: Path) -> None:
+    """Wait until a file's bytes, or a folder's names, are on the disk."""
+    file = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def write_text(path: Path, text: str) -> None:
@@ -46,23 +64,79 @@ def write_text(path: Path, text: str) -> None:
         partial.write_text(text, "utf-8")
 
 
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn an error of the machine while reading a file into one that names the file."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise
+    except IsADirectoryError:
+        raise Damaged(f"{path} is a folder, not a file") from None
+    except (OSError, MemoryError) as error:
+        raise RunFailed(f"cannot read {path}: {first_line(error)}; once that is fixed, try again") from error
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; one that does not exist raises FileNotFoundError."""
+    with reading(path):
+        if (size := path.stat().st_size) > MOST_TEXT:
+            raise Damaged(f"{path} has {size} bytes, too many for a file of text")
+        content = path.read_bytes()
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise Damaged(f"{path} is not text in UTF-8 (byte {error.start})") from None
+
+
+def parsed_json(text: str, what: object) -> Any:
+    """The value of a JSON text, named in an error."""
+    try:
+        return json.loads(text)
+    # Deep nesting exceeds the stack, a number of thousands of digits what int() takes.
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{what} is not JSON ({first_line(error)}); restore it") from None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The JSON object of a file; empty if there is no file."""
+    try:
+        text = read_text(path)
+    except FileNotFoundError:
+        return {}
+    value = parsed_json(text, path)
+    if not isinstance(value, dict):
+        raise Damaged(f"{path} holds no JSON object; restore it")
+    return value
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """The values of a TOML file; one that does not exist raises FileNotFoundError."""
+    text = read_text(path)
+    try:
+        return tomllib.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise Damaged(f"{path} is not valid TOML: {first_line(error)}") from None
+
+
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSON Lines file of a run; an incomplete last line is ignored."""
-    if not path.exists():
+    try:
+        lines = read_text(path).split("\n")
+    except FileNotFoundError:
         return []
-    lines = path.read_text(encoding="utf-8").split("\n")
     records: list[dict[str, Any]] = []
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
         try:
-            record = json.loads(line)
-        except json.JSONDecodeError:
+            record = parsed_json(line, f"line {number} of {path}")
+        except Damaged:
             if number == len(lines):
                 break
-            raise InputError(
-                f"line {number} of {path} is not JSON; restore the file or resume the run"
-            ) from None
+            raise
+        if not isinstance(record, dict):
+            raise Damaged(f"line {number} of {path} holds no JSON object; restore it")
         if record.get("schema", 1) != 1:
             raise InputError(f"line {number} of {path} has schema {record['schema']!r}; this version reads 1")
         records.append(record)

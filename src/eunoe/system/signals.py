@@ -1,4 +1,4 @@
-"""Signals: SIGTERM ends a run as Ctrl-C does, and workers end with their parent."""
+"""Signals: SIGTERM ends a run as Ctrl-C does, between two updates of it; workers end with their parent."""
 
 import multiprocessing
 import os
@@ -6,20 +6,56 @@ import signal
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+
+
+class _Interrupts:
+    """Raises KeyboardInterrupt on a signal: at once, or at the end of a block that must be whole."""
+
+    def __init__(self) -> None:
+        self.held = self.waiting = False
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        if self.held and not self.waiting:
+            self.waiting = True
+        else:
+            # Whoever asks twice does not want to wait.
+            raise KeyboardInterrupt
+
+
+_interrupts = _Interrupts()
 
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does."""
-    try:
-        before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    except ValueError:  # Not the main thread.
+    """Make SIGTERM end a run as Ctrl-C does, and let both wait for the end of `uninterrupted` blocks."""
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
+    before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _interrupts)}
+    # A handler of the user's own, or a process that ignores Ctrl-C, stays as it is.
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, _interrupts)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+@contextmanager
+def uninterrupted() -> Iterator[None]:
+    """Let a first interrupt wait for the end of the block; a second one ends it."""
+    if threading.current_thread() is not threading.main_thread() or _interrupts.held:
+        yield
+        return
+    _interrupts.held, _interrupts.waiting = True, False
+    try:
+        yield
+    finally:
+        _interrupts.held = False
+    if _interrupts.waiting:
+        raise KeyboardInterrupt
 
 
 def end_with_the_parent() -> None:

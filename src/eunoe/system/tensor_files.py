@@ -1,0 +1,36 @@
+"""Safetensors files: read with one clear line, and what makes their content the same."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from torch import Tensor, uint8
+
+from eunoe.errors import Damaged, RunFailed, first_line
+from eunoe.system.files import reading
+
+
+def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
+    """The tensors and the metadata of a file; one that does not exist raises FileNotFoundError."""
+    try:
+        with reading(path):
+            if path.is_dir():
+                raise IsADirectoryError
+            with safe_open(path, "pt") as file:
+                tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+                return tensors, dict(file.metadata() or {})
+    except RuntimeError as error:
+        # The file itself may be intact: torch raises RuntimeError when it runs out of memory.
+        raise RunFailed(f"cannot read {path}: {first_line(error)}; once that is fixed, try again") from error
+    except (SafetensorError, LookupError, TypeError, ValueError) as error:
+        raise Damaged(f"{path} cannot be read ({first_line(error)})") from None
+
+
+def digest(tensors: Mapping[str, Tensor], text: str) -> str:
+    """The SHA-256 of a text and of named tensors, whatever their order."""
+    found = hashlib.sha256(text.encode())
+    for name, value in sorted(tensors.items()):
+        found.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        found.update(value.contiguous().reshape(-1).view(uint8).numpy().data)
+    return found.hexdigest()
