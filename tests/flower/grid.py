@@ -35,6 +35,8 @@ class FakeGrid:
 
     def __post_init__(self) -> None:
         self.replies: dict[str, Message] = {}
+        # What a SuperNode keeps in memory from message to message.
+        self.memory: dict[int, RecordDict] = {}
         self.count = 0
         self.before_poll: Callable[[], None] = lambda: None
 
@@ -65,7 +67,7 @@ class FakeGrid:
     def _answer(self, node: int, message: Message) -> Message:
         if (other := self.tamper(node, message)) is not None:
             return Message(other, reply_to=message)
-        context = Context(1, node, self.nodes[node], RecordDict(), {}, 1)
+        context = Context(1, node, self.nodes[node], self.memory.setdefault(node, RecordDict()), {}, 1)
         message.content = traveled(message.content)
         reply = client_app(self.config)(message, context)
         if message.metadata.message_type == "train":

@@ -26,7 +26,8 @@ from eunoe.flower.credentials import read_node_key
 from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
 from eunoe.flower.own_data import Facts, facts_out, server_federation
 from eunoe.flower.roster import Roster
-from eunoe.runs.assembly import UserObjects, assemble, load_data, resolved
+from eunoe.flower.secure.engine import SecureRemote
+from eunoe.runs.assembly import UserObjects, assemble, build_method, load_data, resolved
 from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config, check_data
@@ -85,12 +86,12 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     check_folder(options.folder)
     if config.attack is not None:
         raise InputError("attack belongs to simulations: leave it out of a federation's config.toml")
-    if config.secure_aggregation is not None:
-        raise InputError("secure_aggregation is simulated only: leave it out of a federation's config.toml")
     # Clients keep two states, so the server must checkpoint every round to stay within one of them.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
     if options.data == "own" and config.split.test:
         raise InputError("with data = 'own' clients' test parts are not evaluated: set split.test to 0")
+    if options.data == "own" and config.secure_aggregation is not None:
+        check_hidden_sizes(config)
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
     # Fail early on whatever can be checked before all clients have joined.
     simulation = checked_simulation(config, UserObjects(), options) if facts is None else None
@@ -114,10 +115,26 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     validation = None
     if options.validate_on_clients and facts is not None:
         validation = ClientValidation(simulation.federation.classes, roster, facts, options.timeout)
-    engine = Remote(simulation, states, trainer, validation)
+    kind = Remote if config.secure_aggregation is None else SecureRemote
+    engine = kind(simulation, states, trainer, validation)
     return execute(
         config, objects, simulation, options.folder, lambda record: logger.info(line(record)), engine
     )
+
+
+def check_hidden_sizes(config: Config) -> None:
+    """Refuse what needs the sizes of clients that keep them to themselves."""
+    assert config.secure_aggregation is not None
+    if config.secure_aggregation.most_samples is None:
+        raise InputError(
+            "with data = 'own' clients keep their numbers of samples to themselves under secure_aggregation: "
+            "set secure_aggregation.most_samples to more than any has"
+        )
+    if build_method(config).needs_mean_size:
+        raise InputError(
+            f"method {config.method.name!r} needs the clients' mean number of samples, which "
+            "secure_aggregation hides with data = 'own': leave one of them out"
+        )
 
 
 def assemble_for(

@@ -66,6 +66,8 @@ class Method(Options):
     trains_clients: ClassVar[bool] = True
     # Whether merging needs every client's model, not only their mean.
     keeps_models: ClassVar[bool] = False
+    # Whether clients need the mean number of samples of all clients.
+    needs_mean_size: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
     neutral: ClassVar[Neutral | None] = None

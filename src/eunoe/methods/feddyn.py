@@ -50,6 +50,7 @@ class FedDyn(Method):
 
     cost = Cost("1", "1", "1", "O(model) a step", "h")
     takes_server_optimizer = False
+    needs_mean_size = True
 
     def check(self, context: RoundContext) -> list[str]:
         if context.training.clip is not None:

@@ -77,7 +77,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
     _check_integers(federation)
     model = build_model(config, federation, objects.model)
-    method = objects.method or _build("method", config.method, Method)
+    method = objects.method or build_method(config)
     loss = objects.loss or _build("loss", config.loss, Loss)
     step = objects.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
     if not method.takes_server_optimizer and step != SGD():
@@ -111,6 +111,12 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         federation, model, loss, method, config.augment, context, chunk, config.averaging, config.attack
     )
     return simulation if config.secure_aggregation is None else summed(config, simulation)
+
+
+def build_method(config: Config) -> Method:
+    """The method of a configuration."""
+    method: Method = _build("method", config.method, Method)
+    return method
 
 
 def load_data(named: Named) -> DataSet:

@@ -1,0 +1,87 @@
+"""A node of a federation: its options, and its client's training on the data and state of its machine.
+
+Every message is handled by a fresh process, so a client keeps its state on disk: the states after the round
+it started from and after the round it trained in, one of which the server names in its next message.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from flwr.app import RecordDict
+from pydantic import Field
+
+from eunoe.config.options import Options
+from eunoe.config.schema import Config
+from eunoe.engines.client_states import ClientStates
+from eunoe.errors import InputError
+from eunoe.flower.own_data import client_simulation, facts_in
+from eunoe.flower.wire import order_in
+from eunoe.runs.assembly import UserObjects, build_simulation
+from eunoe.training.client import Broadcast, Update, train_client
+from eunoe.training.simulation import Simulation
+
+
+class NodeOptions(Options):
+    """The options of a node, set by its operator in --node-config."""
+
+    client: int = Field(ge=0, description="The client's number, from 0, unique among the nodes.")
+    state: Path = Field(description="A folder in which the client keeps its state between rounds.")
+    data: Path | None = Field(None, description="The client's own data: a .npz with x and y, or a folder.")
+    validates: bool = Field(
+        False, alias="validate", description="Whether it evaluates models on its validation part."
+    )
+
+
+def node_options(values: Any) -> NodeOptions:
+    """Validate the options of a node."""
+    return NodeOptions.read(values, "--node-config")
+
+
+class Trained(NamedTuple):
+    """What a client has after its training, and whether it keeps a state of it."""
+
+    simulation: Simulation
+    broadcast: Broadcast
+    update: Update
+    keeps: bool
+
+
+def train_and_keep(config: Config, node: NodeOptions, content: RecordDict) -> Trained:
+    """Train as a message orders, and save the client's new state."""
+    order, broadcast = order_in(content)
+    simulation, client = node_simulation(config, node, content), node.client
+    states = ClientStates(node.state / order.run)
+    try:
+        state = {} if order.start is None else states.load(client, order.start)
+    except FileNotFoundError:
+        raise InputError(
+            f"client {client} has no state of round {order.start} in {states.folder}; put it back"
+        ) from None
+    update, new = train_client(simulation, client, broadcast, state)
+    states.save(client, broadcast.round, new)
+    for path in states.path(client, broadcast.round).parent.glob(f"{client}-*"):
+        round = int(path.name.partition("-")[2].partition(".")[0])
+        # A newer state belongs to a later message, whose process was faster than this one.
+        if round < broadcast.round and round != order.start:
+            # Another process may have removed it, if a message was sent twice.
+            path.unlink(missing_ok=True)
+    return Trained(simulation, broadcast, update, bool(new))
+
+
+def node_simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
+    """The simulation of this client: on its own data, or on its part of the partition."""
+    if (facts := facts_in(content)) is not None:
+        return client_simulation(config, facts, own_path(node), node.client)
+    simulation = build_simulation(config, UserObjects())
+    if node.client >= len(simulation.federation):
+        raise InputError(
+            f"client={node.client}, but the partition has clients 0 to {len(simulation.federation) - 1} only"
+        )
+    return simulation
+
+
+def own_path(node: NodeOptions) -> Path:
+    """Where a client's own data are."""
+    if node.data is None:
+        raise InputError(f"client {node.client} has no data path; add data=PATH to --node-config")
+    return node.data

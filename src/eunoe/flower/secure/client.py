@@ -1,0 +1,110 @@
+"""A client's answers in the four stages of secure aggregation.
+
+What it must remember from one stage to the next is in the memory of its SuperNode, never on disk. A node
+that was restarted in between has no secrets left and is out of the round.
+"""
+
+import logging
+from collections.abc import Callable
+
+import torch
+from flwr.app import ConfigRecord, MetricRecord, RecordDict
+
+from eunoe.config.schema import Config
+from eunoe.errors import InputError
+from eunoe.flower.node import NodeOptions, train_and_keep
+from eunoe.flower.secure.messages import bytes_in, clients_in, keys_in, keys_out, sealed_out, session_in
+from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Session, as_words
+from eunoe.flower.wire import vectors_out
+from eunoe.server.fixed_point import OutOfBound
+from eunoe.training.secure_sum import encoded
+
+logger = logging.getLogger(__name__)
+Stage = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
+# Where a node remembers its secrets, and the stages that it has been through.
+_MEMORY = "secure_aggregation"
+_HAS_KEYS, _HAS_SHARED, _HAS_SENT = 1, 2, 3
+
+
+def publish_keys(config: Config, node: NodeOptions, content: RecordDict, memory: RecordDict) -> RecordDict:
+    """Make new secrets and answer with their public keys."""
+    secrets = Secrets.new()
+    _remember(memory, session_in(content), _HAS_KEYS, secrets, {})
+    return RecordDict({"keys": keys_out({node.client: secrets.public})})
+
+
+def share_secrets(config: Config, node: NodeOptions, content: RecordDict, memory: RecordDict) -> RecordDict:
+    """Split the secrets into shares, encrypted for each client."""
+    session = session_in(content)
+    secrets, _ = _recall(memory, session, _HAS_KEYS)
+    keys, options = keys_in(content.config_records["keys"]), config.secure_aggregation
+    if options is None or session.threshold < options.least(len(keys)):
+        raise InputError(f"the server's threshold of {session.threshold} is below that of the config")
+    shares = Participant(session, node.client, secrets, keys).shares()
+    _remember(memory, session, _HAS_SHARED, secrets, keys)
+    return RecordDict({"sealed": sealed_out(shares)})
+
+
+def send_masked(config: Config, node: NodeOptions, content: RecordDict, memory: RecordDict) -> RecordDict:
+    """Train, and answer with the update in fixed point under masks."""
+    session = session_in(content)
+    secrets, keys = _recall(memory, session, _HAS_SHARED)
+    peers = {client: keys[client] for client in clients_in(content.config_records["peers"])}
+    participant = Participant(session, node.client, secrets, peers)
+    done = train_and_keep(config, node, content)
+    if done.broadcast.round != session.round:
+        raise InputError(f"the server orders round {done.broadcast.round} in round {session.round}")
+    try:
+        vector = encoded(done.simulation, done.update, done.broadcast)
+    except OutOfBound as reason:
+        # The reason has a value of this client, which is nobody else's business.
+        logger.warning("client %d leaves round %d: %s", node.client, session.round, reason)
+        raise InputError(
+            "its values are beyond the bounds of secure_aggregation or not finite; its own log says more"
+        ) from None
+    masked = torch.from_numpy(participant.masked(as_words(vector.numpy())).view("int64"))
+    # Never again with these secrets: two vectors under one mask would show their difference.
+    _remember(memory, session, _HAS_SENT, secrets, peers)
+    return RecordDict(
+        {"masked": vectors_out({"sum": masked}), "numbers": MetricRecord({"keeps_state": int(done.keeps)})}
+    )
+
+
+def reveal_shares(config: Config, node: NodeOptions, content: RecordDict, memory: RecordDict) -> RecordDict:
+    """Answer with one share of each client, and forget all secrets."""
+    session = session_in(content)
+    secrets, keys = _recall(memory, session, _HAS_SENT)
+    alive, sealed = clients_in(content.config_records["alive"]), bytes_in(content.config_records["sealed"])
+    shares = Participant(session, node.client, secrets, keys).revealed(sealed, alive)
+    del memory.config_records[_MEMORY]
+    return RecordDict({"shares": sealed_out(shares)})
+
+
+STAGES: dict[str, Stage] = {
+    "query.keys": publish_keys,
+    "query.shares": share_secrets,
+    "train.masked": send_masked,
+    "query.unmask": reveal_shares,
+}
+
+
+def _remember(
+    memory: RecordDict, session: Session, stage: int, secrets: Secrets, keys: dict[int, PublicKeys]
+) -> None:
+    own = {"masks": secrets.masks, "shares": secrets.shares, "seed": secrets.seed}
+    peers = {f"peer_{name}": value for name, value in keys_out(keys).items()}
+    memory.config_records[_MEMORY] = ConfigRecord({**session._asdict(), "stage": stage, **own, **peers})
+
+
+def _recall(memory: RecordDict, session: Session, stage: int) -> tuple[Secrets, dict[int, PublicKeys]]:
+    """What was remembered, if it is of this round and this stage comes next."""
+    found = memory.config_records.get(_MEMORY)
+    if (
+        found is None
+        or found["stage"] != stage
+        or any(found[name] != value for name, value in session._asdict().items())
+    ):
+        raise InputError("it has no secrets for this stage of the round; its node may have been restarted")
+    own = Secrets(*(bytes(found[name]) for name in ("masks", "shares", "seed")))  # type: ignore[arg-type]
+    peers = {name: found[f"peer_{name}"] for name in ("clients", "masks", "shares")}
+    return own, keys_in(ConfigRecord(peers))

@@ -1,0 +1,233 @@
+"""Secure aggregation through Flower's records, without a network, against simulated runs."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+pytest.importorskip("flwr")
+
+from flwr.app import RecordDict
+
+from eunoe.config.schema import make_config
+from eunoe.config.toml import to_toml
+from eunoe.engines.serial import Serial
+from eunoe.errors import InputError, RunFailed
+from eunoe.flower.client import node_options, train
+from eunoe.flower.server import RunOptions, serve
+from eunoe.flower.wire import absent
+from eunoe.runs.run import Run, run
+from eunoe.system.log_lines import log_lines
+from tests.flower.grid import FakeGrid, Silence
+
+CLIENTS, ROUNDS = 5, 2
+METHODS = {
+    "fedavg": {},
+    "scaffold": {"method": "scaffold"},
+    "fednova, gma": {"method": "fednova", "server_optimizer": {"name": "sgd", "gma": 0.6}},
+    "fedcurv": {"method": "fedcurv"},
+    "state, uploads and broadcast": {"method": "tests.flower.methods:Remembers"},
+    "batch norm": {"model": "tests.flower.methods:Normed"},
+}
+
+
+class Without(Serial):
+    """A serial run without one client in one round."""
+
+    def __init__(self, simulation, states, client: int, round: int) -> None:
+        super().__init__(simulation, states)
+        self.gone = client, round
+
+    def train(self, clients, broadcast):
+        for client in clients:
+            if (client, broadcast.round) == self.gone:
+                yield absent(client, broadcast.weights, "it is not there")
+            else:
+                yield from super().train([client], broadcast)
+
+
+def without(client: int, round: int) -> dict:
+    return {"name": "tests.flower.secure.test_federation:Without", "client": client, "round": round}
+
+
+@pytest.fixture(name="values")
+def _values(server_process, some_digits):
+    def values(**more):
+        return {
+            "data": str(some_digits),
+            "seed": 5,
+            "rounds": ROUNDS,
+            "participation": 1.0,
+            "partition": {"name": "dirichlet", "clients": CLIENTS, "alpha": 0.3},
+            "model": {"name": "mlp", "hidden": [8]},
+            "training": {"epochs": 1, "batch_size": 32},
+            "loss": "wsm",
+            "engine": {"name": "serial"},
+            "secure_aggregation": {"threshold": 3},
+            "probes": [],
+            **more,
+        }
+
+    return values
+
+
+class Federation:
+    """A federation in a folder, without a network."""
+
+    def __init__(self, folder: Path, values: dict) -> None:
+        folder.mkdir()
+        self.folder, self.config = folder, make_config(values)
+        (folder / "config.toml").write_text(to_toml(values))
+        nodes = {client + 1: {"client": client, "state": str(folder / "state")} for client in range(CLIENTS)}
+        self.grid = FakeGrid(folder / "config.toml", nodes)
+        self.lines: list[str] = []
+        # What the server asked for, in order: stage and client.
+        self.asked: list[tuple[str, int]] = []
+        self.kill: tuple[str, int, set[int]] = ("", 0, set())
+        self.grid.tamper = self._tamper
+
+    def _tamper(self, node, message):
+        kind = message.metadata.message_type
+        self.asked.append((kind, node - 1))
+        if kind != "query":
+            round = message.content.config_records["session"]["round"]
+            stage, when, victims = self.kill
+            if (kind, round) == (stage, when) and node - 1 in victims:
+                raise Silence
+        return None
+
+    def serve(self, **options) -> Run:
+        given = {"clients": CLIENTS, "folder": self.folder / "run", "timeout": 0.3, "join-timeout": 0.3}
+        with log_lines(self.lines.append):
+            return serve(self.grid, self.config, RunOptions.model_validate(given | options))
+
+
+def records(done: Run) -> list[dict]:
+    lines = [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()]
+    for line in lines:
+        line["dropped"] = [one["client"] for one in line["dropped"]]
+    return lines
+
+
+def assert_same(one: Run, other: Run) -> None:
+    for lane in ("parameters", "float_buffers", "int_buffers"):
+        assert torch.equal(getattr(one.weights(), lane), getattr(other.weights(), lane))
+    assert records(one) == records(other)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_masks_change_no_bit(tmp_path, values, name):
+    simulated = run(values(**METHODS[name]), out=tmp_path / "simulated")
+    assert_same(Federation(tmp_path / "flower", values(**METHODS[name])).serve(), simulated)
+
+
+REMEMBERS = METHODS["state, uploads and broadcast"]
+
+
+@pytest.mark.parametrize("stage", ["query.keys", "query.shares", "train.masked"])
+def test_a_client_lost_before_its_vector_arrives_is_as_if_not_there(tmp_path, values, stage):
+    federation = Federation(tmp_path / "flower", values(**REMEMBERS))
+    federation.kill = stage, 1, {3}
+    done = federation.serve()
+    assert records(done)[0]["dropped"] == [3]
+    assert_same(done, run(values(**REMEMBERS, engine=without(3, 1)), out=tmp_path / "without"))
+
+
+def test_a_client_lost_after_its_vector_arrived_is_in_the_sum(tmp_path, values):
+    federation = Federation(tmp_path / "flower", values(**REMEMBERS))
+    federation.kill = "query.unmask", 1, {0, 3}
+    done = federation.serve()
+    assert records(done)[0]["dropped"] == []
+    assert_same(done, run(values(**REMEMBERS), out=tmp_path / "with"))
+
+
+@pytest.mark.parametrize(
+    ("stage", "victims"),
+    [("train.masked", {0, 2, 3}), ("query.unmask", {0, 2, 3}), ("query.keys", {1, 2, 4})],
+)
+def test_fewer_than_the_threshold_end_the_round_in_one_line(tmp_path, values, stage, victims):
+    federation = Federation(tmp_path / "flower", values())
+    federation.kill = stage, 2, victims
+    with pytest.raises(RunFailed) as failed:
+        federation.serve()
+    message = str(failed.value)
+    assert message.startswith(
+        "secure aggregation: 2 of 5 clients are left in round 2, fewer than the threshold of 3; nothing was "
+        f"unmasked; client {min(victims)}: it did not answer within 0.3 s"
+    )
+    assert "\n" not in message
+    stages = [kind for kind, _ in federation.asked]
+    # Nobody was asked to reveal anything in round 2, unless that is where they were lost.
+    assert stages.count("query.unmask") == 5 + 5 * (stage == "query.unmask")
+    assert len((federation.folder / "run" / "metrics.jsonl").read_text().splitlines()) == 1
+
+
+def test_a_restarted_node_is_out_of_the_round_and_in_the_next(tmp_path, values):
+    federation = Federation(tmp_path / "flower", values())
+
+    def restarted(node, message):
+        if message.metadata.message_type == "train.masked" and message.content["session"]["round"] == 1:
+            federation.grid.memory.pop(4, None)
+
+    federation.grid.tamper = restarted
+    assert [record["dropped"] for record in records(federation.serve())] == [[3], []]
+    assert "client 3 (it failed" in (line := next(line for line in federation.lines if "round 1:" in line))
+    assert "its node may have been restarted" in line
+
+
+def test_a_client_sends_no_second_vector_and_reveals_no_second_share(tmp_path, values):
+    federation = Federation(tmp_path / "flower", values(rounds=1))
+    refused: list[str] = []
+
+    def twice(node, message):
+        kind = message.metadata.message_type
+        if kind not in ("train.masked", "query.unmask"):
+            return None
+        federation.grid.tamper = lambda node, message: None
+        first = federation.grid._answer(node, message)
+        with pytest.raises(InputError, match="it has no secrets for this stage of the round"):
+            federation.grid._answer(node, message)
+        refused.append(kind)
+        federation.grid.tamper = twice
+        return first.content
+
+    federation.grid.tamper = twice
+    federation.serve()
+    assert sorted(refused) == ["query.unmask"] * 5 + ["train.masked"] * 5
+
+
+def test_a_client_beyond_the_bound_leaves_and_does_not_say_by_how_much(tmp_path, values):
+    settings = values(secure_aggregation={"threshold": 3, "bound": 1e-9})
+    with pytest.raises(RunFailed, match="its values are beyond the bounds of secure_aggregation or not") as e:
+        Federation(tmp_path / "flower", settings).serve()
+    assert "has a value of" not in str(e.value)
+
+
+def test_a_server_that_wants_plain_updates_gets_none(tmp_path, values):
+    node = node_options({"client": 0, "state": str(tmp_path)})
+    with pytest.raises(InputError, match="sends its update under a mask only"):
+        train(make_config(values()), node, RecordDict())
+
+
+def test_own_data_keep_their_sizes(tmp_path, values, some_digits):
+    arrays = dict(np.load(some_digits))
+    paths = []
+    for client in range(CLIENTS):
+        part = slice(60 * client, 60 * client + 40 + 4 * client)
+        paths.append(tmp_path / f"{client}.npz")
+        np.savez(paths[-1], x=arrays["x_train"][part], y=arrays["y_train"][part])
+    settings = values(split={"validation": 0.0, "test": 0.0}, rounds=1)
+    federation = Federation(tmp_path / "one", settings)
+    with pytest.raises(InputError, match=r"set secure_aggregation\.most_samples to more than any has"):
+        federation.serve(data="own")
+    settings["secure_aggregation"]["most_samples"] = 60
+    with pytest.raises(InputError, match="needs the clients' mean number of samples"):
+        Federation(tmp_path / "two", {**settings, "method": "feddyn"}).serve(data="own")
+    federation = Federation(tmp_path / "three", settings)
+    for client, path in enumerate(paths):
+        federation.grid.nodes[client + 1]["data"] = str(path)
+    (record,) = records(federation.serve(data="own"))
+    assert record["means"]["size"] == 48
+    assert record["sizes"] == []
