@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from eunoe.config.data_options import Public, Split
+from eunoe.config.data_options import FeatureShift, Public, Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin import digits
 from eunoe.data.federation import Federation
@@ -258,6 +258,21 @@ def test_bad_arrays_and_options_are_reported_in_one_line(change: dict[str, Any],
     with pytest.raises(InputError, match=says) as caught:
         Federation.from_arrays(**values)
     assert "\n" not in str(caught.value)
+
+
+def test_the_test_set_is_divided_by_the_writers_that_are_clients() -> None:
+    train, test = np.repeat([3, 5, 8], 10), np.array([8, 3, 9, 5, 5])
+    x, y = np.zeros((30, 4), np.float32), np.arange(30) % 2
+    data = from_arrays(x, y, x[:5], y[:5], writer_train=train, writer_test=test)
+    federation = Federation.build(data, Natural())
+    # Writer 9 is no client.
+    assert federation.test_owners is not None
+    assert federation.test_owners.tolist() == [2, 0, -1, 1, 1]
+    shift = FeatureShift(kind="noise", strength=1.0)
+    assert Federation.build(data, Natural(), shift=shift).test_owners is None
+    assert Federation.build(data, Iid(clients=3)).test_owners is None
+    without = from_arrays(x, y, x[:5], y[:5], writer_train=train)
+    assert Federation.build(without, Natural()).test_owners is None
 
 
 def test_writers_that_take_no_part_are_not_tested_on() -> None:

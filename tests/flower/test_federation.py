@@ -31,6 +31,8 @@ METHODS = {
     **{
         name: {"method": {"name": name, **SMALL.get(name, {})}, "public": {"share": 0.1}}
         for name in registry.names("method")
+        # Training alone needs no federation.
+        if name != "local"
     },
     # Without clients there is no loss to choose.
     "central": {"method": "central", "loss": "ce"},
@@ -535,4 +537,10 @@ def test_the_number_of_clients_must_agree(tmp_path):
 def test_an_attack_belongs_to_simulations(tmp_path):
     federation = Federation(tmp_path / "flower", attack={"name": "nan", "share": 0.5})
     with pytest.raises(InputError, match="attack belongs to simulations"):
+        federation.serve()
+
+
+def test_training_alone_is_refused(tmp_path):
+    federation = Federation(tmp_path / "flower", method="local")
+    with pytest.raises(InputError, match="'local' needs no federation"):
         federation.serve()

@@ -91,6 +91,8 @@ def test_the_clients_own_test_parts_are_evaluated_with_the_test_set() -> None:
     assert found["validation"]["accuracy"] == found["client_test"]["accuracy"] == 0.5
     assert found["client_test"]["per_class"][1:] == [1.0, 0.0]
     assert found["client_test"]["clients"]["worst_tenth"] == 0.0
+    each = found["client_test"]["by_client"]
+    assert (each["clients"], each["samples"], each["accuracy"]) == ([0, 1], [1, 1], [1.0, 0.0])
     assert list(evaluate(make_simulation(split, Same()), test=False)) == ["validation"]
 
 

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from eunoe.config.probes import Probe
+from eunoe.config.schema import Named
 from eunoe.errors import InputError
 from eunoe.metrics import Metric, Snapshot
-from eunoe.metrics.named import check_metrics, recorded_name, round_metrics
+from eunoe.metrics.named import STANDARD, check_metrics, recorded_name, round_metrics
+from eunoe.metrics.standard import ByClient
 from tests.metrics.own_metric import Brier, WorstClass
 
 OWN = "tests.metrics.own_metric"
@@ -15,7 +17,14 @@ OWN = "tests.metrics.own_metric"
 
 def test_every_run_has_the_standard_ones_first() -> None:
     names = list(round_metrics([WorstClass(), f"{OWN}:Brier"]))
-    assert names == ["accuracy", "loss", "per_class", "clients", "forgetting", "worst_class", "brier"]
+    assert names == [*STANDARD, "worst_class", "brier"]
+    assert STANDARD == ("accuracy", "loss", "per_class", "clients", "by_client", "forgetting")
+
+
+def test_a_standard_one_with_options_takes_the_place_of_the_one_without() -> None:
+    made = round_metrics([Named(name="by_client", most=5)])
+    assert list(made) == list(STANDARD)
+    assert made["by_client"] == ByClient(most=5)
 
 
 class MacroF1(Brier):

@@ -12,6 +12,9 @@ def export(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write a program (.pt2) that takes inputs as they are stored.")
     ] = False,
+    client: Annotated[
+        int | None, typer.Option(help="Whose model, of a run without a global one (method local).")
+    ] = None,
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:
     """Write a run's model for plain PyTorch, and a JSON file beside it that says what inputs it takes.
@@ -20,8 +23,10 @@ def export(
     """
     from eunoe.runs.export import export_model
     from eunoe.runs.run import Run
+    from eunoe.runs.saved_model import Which
 
-    which = "best" if best else "last"
-    target = to or run / f"{which}.{'pt2' if raw else 'safetensors'}"
-    model, description = export_model(Run(run), target, which, raw)
-    print(f"wrote the {which} model to {model} and what inputs it takes to {description.name}")
+    which: Which = "best" if best else "last"
+    whose = "" if client is None else f" of client {client}"
+    target = to or run / f"{which}{whose.replace(' ', '-')}.{'pt2' if raw else 'safetensors'}"
+    model, description = export_model(Run(run), target, which, raw, client)
+    print(f"wrote the {which} model{whose} to {model} and what inputs it takes to {description.name}")

@@ -91,18 +91,15 @@ def stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Array, Ar
         raise InputError(f"{what} does not stack into one array with integer labels: {error}") from None
 
 
-def set_aside(
-    x: Array, y: Array, ids: Array | None, share: float, rng: np.random.Generator
-) -> tuple[Array, Array, Array | None, Array, Array]:
-    """Inputs, labels and client ids to train on; inputs and labels of a random share of rows to test on."""
-    tested = round(share * len(x))
-    if not 0 < tested < len(x):
+def set_aside(samples: int, share: float, rng: np.random.Generator) -> tuple[Labels, Labels]:
+    """The rows to train on, and a random share of all rows to test on."""
+    tested = round(share * samples)
+    if not 0 < tested < samples:
         raise InputError(
-            f"a share of {share:g} of {len(x)} samples sets {tested} aside; both parts need some"
+            f"a share of {share:g} of {samples} samples sets {tested} aside; both parts need some"
         )
-    rows = rng.permutation(len(x))
-    test, train = np.sort(rows[:tested]), np.sort(rows[tested:])
-    return x[train], y[train], None if ids is None else ids[train], x[test], y[test]
+    rows = rng.permutation(samples)
+    return np.sort(rows[tested:]), np.sort(rows[:tested])
 
 
 def moments(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:

@@ -137,11 +137,14 @@ class Federation:
         inputs, labels = input_array(x, "x"), label_array(y, "y")
         one_label_each(inputs, labels, "x", "y")
         ids = None if client_ids is None else id_array(client_ids, "client_ids", len(inputs))
+        tested = None
         if x_test is None or y_test is None:
-            inputs, labels, ids, x_test, y_test = set_aside(
-                inputs, labels, ids, test, generator(seed, "test")
-            )
-        data = from_arrays(inputs, labels, x_test, y_test, writer_train=ids, mean=mean, std=std)
+            rows, aside = set_aside(len(inputs), test, generator(seed, "test"))
+            x_test, y_test, tested = inputs[aside], labels[aside], None if ids is None else ids[aside]
+            inputs, labels, ids = inputs[rows], labels[rows], None if ids is None else ids[rows]
+        data = from_arrays(
+            inputs, labels, x_test, y_test, writer_train=ids, writer_test=tested, mean=mean, std=std
+        )
         name = partition if ids is None else "natural"
         made = registry.build("partition", name, options)
         try:
@@ -224,6 +227,23 @@ class Federation:
         ends = np.cumsum(sizes)
         positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - sizes), sizes)
         return self.order[positions], np.repeat(np.arange(len(self)), sizes)
+
+    @cached_property
+    def test_owners(self) -> Integers | None:
+        """Whose own each sample of the test set is, -1 if no client's; None if the data do not say.
+
+        They do where each client is one writer. Under a feature shift the test set is nobody's: it is not
+        shifted.
+        """
+        train, test = self.data.writers_train, self.data.writers_test
+        if train is None or test is None or self.shift is not None:
+            return None
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        writers, clients = np.unique(np.stack([train.numpy()[self.order], owners]), axis=1)
+        if not len(writers) or len(np.unique(writers)) < len(writers) or len(writers) > len(self):
+            return None
+        at = np.minimum(np.searchsorted(writers, test.numpy()), len(writers) - 1)
+        return np.where(writers[at] == test.numpy(), clients[at], -1)
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
         """How many samples of each class a client's part has."""

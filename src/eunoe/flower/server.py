@@ -142,6 +142,8 @@ def assemble_for(
 ) -> tuple[Simulation, list[str]]:
     """The simulation of a federation's server, and warnings."""
     simulation, warnings = assemble(config, objects)
+    if not simulation.method.merges:
+        raise InputError(f"method {config.method.name!r} needs no federation: run it as a simulation")
     if len(simulation.federation) != options.clients:
         raise InputError(
             f"the partition of config.toml has {len(simulation.federation)} clients and pyproject.toml says "

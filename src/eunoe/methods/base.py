@@ -9,7 +9,7 @@ run them on many clients at once under `torch.func.vmap`; `begin` and `finish` m
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field
 from torch import Tensor
@@ -68,6 +68,10 @@ class Method(Options):
     keeps_models: ClassVar[bool] = False
     # Whether clients need the mean number of samples of all clients.
     needs_mean_size: ClassVar[bool] = False
+    # False for a method without a global model: `own_model` gives each client's from its state.
+    merges: ClassVar[bool] = True
+    # Whether `begin` may change the weights that a client trains from.
+    own_start: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
     neutral: ClassVar[Neutral | None] = None
@@ -137,3 +141,7 @@ class Method(Options):
     def reported(self, server: Vectors, weights: Weights) -> Weights:
         """The model that is evaluated and exported."""
         return weights
+
+    def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:
+        """A client's own model, its last or its best on validation; for a method that merges none."""
+        raise NotImplementedError

@@ -53,6 +53,8 @@ class ClientContext:
     lr: float
     weight_decay: float
     data: "Callable[[Tensor], tuple[Tensor, Tensor]]"
+    # Inputs and labels of the client's validation part, which may be empty.
+    validation: "Callable[[], tuple[Tensor, Tensor]]"
     generator: torch.Generator
     # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with a row
     # for each of the client's samples.

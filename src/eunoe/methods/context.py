@@ -26,6 +26,8 @@ class RoundContext:
     seed: int
     merge: Merge = field(default_factory=Mean)
     dtype: torch.dtype = torch.float32
+    # Size of the integer buffers, such as counters of batches.
+    int_buffers: int = 0
     augmented: bool = False
     has_features: bool = False
     has_batch_norm: bool = False

@@ -23,7 +23,9 @@ class RoundMetrics:
         *,
         validation: bool = True,
         test: bool = True,
+        own_models: bool = False,
     ) -> None:
+        """With `own_models` each client has a model of its own: a sample of no client is not evaluated."""
         self.federation, self.seed = federation, seed
         self.metrics = {name: metric for name, metric in metrics.items() if metric.possible(federation)}
         self.places: dict[str, Rows] = {}
@@ -35,7 +37,13 @@ class RoundMetrics:
             rows, owners = federation.pooled(part)
             if wanted and len(rows):
                 self.places[name] = Rows("clients", rows, owners)
-        if test and len(federation.data.test):
+        self.test_owners = federation.test_owners if test else None
+        if own_models:
+            whose, self.test_owners = self.test_owners, None
+            if whose is not None and (whose >= 0).any():
+                (rows,) = np.nonzero(whose >= 0)
+                self.places["test"] = Rows("test", rows, whose[rows])
+        elif test and len(federation.data.test):
             self.places["test"] = Rows("test", np.arange(len(federation.data.test)))
 
     def __call__(
@@ -48,6 +56,8 @@ class RoundMetrics:
         """The model's part of a round's record; `elsewhere` are numbers on data of other machines."""
         logits = any("logits" in metric.needs for metric in self.metrics.values())
         (places,) = evaluate_at(evaluator, self.federation, [weights], self.places, logits)
+        if self.test_owners is not None:
+            places["test"] = replace(places["test"], owners=self.test_owners)
         own = {}
         for name, metric in self.metrics.items():
             if rows := metric.rows(self.federation, (), self.seed):

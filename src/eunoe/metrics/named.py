@@ -10,7 +10,7 @@ from eunoe.errors import InputError
 from eunoe.metrics.base import Metric
 
 # Recorded in the section of each place, as in test.accuracy; all others have a section of their own.
-BY_PLACE = ("accuracy", "loss", "per_class", "clients")
+BY_PLACE = ("accuracy", "loss", "per_class", "clients", "by_client")
 # Measured of every evaluated model.
 STANDARD = (*BY_PLACE, "forgetting")
 # Other names in the record of a round.
@@ -49,7 +49,8 @@ def round_metrics(wanted: Iterable[Named | str | Metric] = ()) -> dict[str, Metr
         metric, name = _built(one)
         if metric.sees != ("merged",):
             raise InputError(f"metric {name!r} measures clients' models: name it in probes, with its rounds")
-        if name in made:
+        # With options a standard one takes the place of the one without.
+        if name in made and (name not in STANDARD or metric == made[name]):
             raise InputError(f"metric {name!r} is already measured: leave it out")
         if name in RECORDED:
             raise InputError(f"the record of a round has something else called {name!r}: rename your metric")

@@ -1,10 +1,12 @@
 """The standard metrics of every evaluated model at each place."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
 
-from eunoe.metrics.base import Place, PlaceMetric
+from eunoe.metrics.base import Floats, Integers, Place, PlaceMetric
 from eunoe.metrics.forgetting import spread
 
 
@@ -33,7 +35,42 @@ class Clients(PlaceMetric):
     """How the accuracy differs between the clients that own the samples."""
 
     def measure(self, place: Place) -> dict[str, Any] | None:
-        if place.owners is None:
+        found = _by_owner(place)
+        return None if found is None else spread(found.right / found.samples)._asdict()
+
+
+class ByClient(PlaceMetric):
+    """The accuracy and the mean loss of each client that owns samples, with how many it owns."""
+
+    most: int = Field(100, ge=0, description="With more clients than this nothing is recorded.")
+
+    def measure(self, place: Place) -> dict[str, Any] | None:
+        found = _by_owner(place)
+        if found is None or len(found.clients) > self.most:
             return None
-        _, owner = np.unique(place.owners, return_inverse=True)
-        return spread(np.bincount(owner, place.right) / np.bincount(owner))._asdict()
+        losses = np.bincount(found.owner, place.predictions.losses[found.kept])
+        return {
+            "clients": found.clients.tolist(),
+            "samples": found.samples.tolist(),
+            "accuracy": (found.right / found.samples).tolist(),
+            "loss": (losses / found.samples).tolist(),
+        }
+
+
+class _ByOwner(NamedTuple):
+    """Samples that have an owner, the owners, and how many samples each has and how many are right."""
+
+    kept: NDArray[np.bool_]
+    owner: Integers
+    clients: Integers
+    samples: Integers
+    right: Floats
+
+
+def _by_owner(place: Place) -> _ByOwner | None:
+    if place.owners is None:
+        return None
+    kept = place.owners >= 0
+    clients, owner, samples = np.unique(place.owners[kept], return_inverse=True, return_counts=True)
+    right = np.asarray(np.bincount(owner, place.right[kept]), np.float64)
+    return _ByOwner(kept, owner, clients, samples, right)

@@ -25,7 +25,7 @@ from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.runs.model_check import try_model
-from eunoe.runs.refusals import check_attack, check_merge
+from eunoe.runs.refusals import check_attack, check_merge, check_own_models
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.robust import Merge
@@ -59,6 +59,7 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
+        *check_own_models(config, simulation),
         *context.server_optimizer.check(),
         *_single_classes(simulation),
         *hidden,
@@ -94,6 +95,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         classes=federation.classes,
         parameters=model.parameters.numel(),
         float_buffers=model.float_buffers.numel(),
+        int_buffers=model.int_buffers.numel(),
         mean_size=float(federation.sizes.mean()),
         training=config.training,
         server_optimizer=step,

@@ -13,14 +13,18 @@ from eunoe.core.flat_model import save_state
 from eunoe.data.description import describe
 from eunoe.errors import InputError, RunFailed, first_line
 from eunoe.runs.run import Run
+from eunoe.runs.saved_model import Which
 from eunoe.system.files import replacing, write_text
 
 
-def export_model(run: Run, target: Path, which: str = "last", raw: bool = False) -> list[Path]:
+def export_model(
+    run: Run, target: Path, which: Which = "last", raw: bool = False, client: int | None = None
+) -> list[Path]:
     """Write a run's model, and beside it a JSON file with its preprocessing; gives both paths.
 
     The model is a state_dict in safetensors, whose metadata hold the JSON too. With `raw` it is a program for
-    `torch.export.load`, which takes inputs as they are stored and needs no code of the model.
+    `torch.export.load`, which takes inputs as they are stored and needs no code of the model. A run without a
+    global model has one for each client.
     """
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to write the model to")
@@ -30,7 +34,7 @@ def export_model(run: Run, target: Path, which: str = "last", raw: bool = False)
         raise InputError(f"{target} would be overwritten by the model's description; take another suffix")
     if raw and target.suffix != ".pt2":
         raise InputError(f"{target} must end in .pt2, as PyTorch's exported programs do")
-    model, federation = run.model(which, raw=raw), run.simulation.federation
+    model, federation = run.model(which, raw, client), run.simulation.federation
     about = {**describe(federation), "model": run.values["model"]}
     text, beside = json.dumps(about, indent=1), target.with_suffix(".json")
     try:

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 from eunoe.config.schema import Config
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine
-from eunoe.metrics.base import Metric
+from eunoe.metrics.base import Evaluator, Metric
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.named import round_metrics
+from eunoe.metrics.own_models import OwnModels
 from eunoe.metrics.personal import Personal
 from eunoe.metrics.probes import ProbedRound, Prober
 from eunoe.records.divergence import Health
@@ -30,17 +31,28 @@ def standard_hooks(
 ) -> list[Hook]:
     """The hooks of a run in a folder, in calling order."""
     federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
+    own = None if simulation.method.merges else own_evaluator(simulation, engine)
+    named = round_metrics(config.metrics)
+    if own is not None:
+        # It is a global model that forgets.
+        del named["forgetting"]
     metrics = RoundMetrics(
-        round_metrics(config.metrics), federation, seed, validation=chosen.validation, test=chosen.test
+        named,
+        federation,
+        seed,
+        validation=chosen.validation,
+        test=chosen.test,
+        own_models=own is not None,
     )
     # A mean forgets little by construction, so the model that clients receive is measured beside it.
     sent = [] if config.averaging is None else [EvaluateSent(simulation, config, engine, run_state)]
-    prober = Prober(federation, seed, shown_probes(config), config.rounds)
+    # A probe compares clients' models with the merged one.
+    prober = Prober(federation, seed, shown_probes(config) if own is None else (), config.rounds)
     return [
-        Evaluate(config, engine, run_state, metrics),
+        Evaluate(config, engine, run_state, metrics, own),
         *sent,
         Stop(config, folder),
-        EvaluateLast(simulation, config, engine),
+        EvaluateLast(simulation, config, own or engine),
         Probing(engine, run_state, prober),
         Recording(folder, run_state),
         Checkpoints(folder, engine, run_state, config.checkpoint_seconds),
@@ -51,8 +63,17 @@ def standard_hooks(
 class Evaluate(Hook):
     """Evaluates the model after the rounds that are due, and keeps the best one on validation data."""
 
-    def __init__(self, config: Config, engine: Engine, run_state: RunState, metrics: RoundMetrics) -> None:
+    def __init__(
+        self,
+        config: Config,
+        engine: Engine,
+        run_state: RunState,
+        metrics: RoundMetrics,
+        own: OwnModels | None = None,
+    ) -> None:
         self.config, self.engine, self.run_state, self.metrics = config, engine, run_state, metrics
+        # Where clients have their own models, each keeps its own best one.
+        self.own = own
         restore(metrics.metrics, run_state)
 
     def after_round(self, done: Round) -> None:
@@ -60,12 +81,12 @@ class Evaluate(Hook):
             return
         with done.timed("evaluate"):
             elsewhere = self.engine.measured_elsewhere(done.model)
-            measured = self.metrics(self.engine, done.number, done.model, elsewhere)
+            measured = self.metrics(self.own or self.engine, done.number, done.model, elsewhere)
         done.record |= measured
         remember(self.metrics.metrics, self.run_state)
         # The best model is never selected on the test set.
         accuracy = measured["validation"]["accuracy"] if "validation" in measured else -1.0
-        if accuracy > self.run_state.best_accuracy:
+        if self.own is None and accuracy > self.run_state.best_accuracy:
             self.run_state.best, self.run_state.best_accuracy = done.model, accuracy
 
 
@@ -112,8 +133,8 @@ class Stop(Hook):
 class EvaluateLast(Hook):
     """Measures personalized accuracy once, in the last round."""
 
-    def __init__(self, simulation: Simulation, config: Config, engine: Engine) -> None:
-        self.engine, self.rounds, samples = engine, config.rounds, config.evaluation.personal
+    def __init__(self, simulation: Simulation, config: Config, evaluator: Evaluator) -> None:
+        self.evaluator, self.rounds, samples = evaluator, config.rounds, config.evaluation.personal
         metrics: dict[str, Metric] = {"personal": Personal(samples=samples)} if samples else {}
         self.metrics = RoundMetrics(
             metrics, simulation.federation, simulation.context.seed, validation=False, test=False
@@ -122,7 +143,7 @@ class EvaluateLast(Hook):
     def after_round(self, done: Round) -> None:
         if self.metrics.metrics and (done.reason or done.number >= self.rounds):
             with done.timed("evaluate"):
-                done.record |= self.metrics(self.engine, done.number, done.model)
+                done.record |= self.metrics(self.evaluator, done.number, done.model)
 
 
 class Probing(Hook):
@@ -187,6 +208,16 @@ class Reporting(Hook):
 
     def after_round(self, done: Round) -> None:
         self.on_round(done.record)
+
+
+def own_evaluator(simulation: Simulation, engine: Engine) -> OwnModels:
+    """Evaluates each client's samples by the best of its own models."""
+
+    def own(client: int) -> Weights | None:
+        state = engine.states.load(client)
+        return simulation.method.own_model(state, "best").to("cpu") if state else None
+
+    return OwnModels(engine, own)
 
 
 def evaluated(round: int, config: Config) -> bool:

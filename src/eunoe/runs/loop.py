@@ -266,6 +266,8 @@ def stripped(update: Update) -> Update:
 
 def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: int) -> Record:
     """Bytes sent in a round: down to all its clients, and up from those that sent an update."""
+    if not simulation.method.merges:
+        return {"bytes_up": 0, "bytes_down": 0}
     weights = broadcast.weights
     model = sum(
         v.numel() * v.itemsize for v in (weights.parameters, weights.float_buffers, weights.int_buffers)

@@ -1,5 +1,6 @@
 """Merges and attacks that do not fit a run are refused before round 1."""
 
+from eunoe.config.probes import STANDARD
 from eunoe.config.schema import Config
 from eunoe.errors import InputError
 from eunoe.training.attacks import bad_clients
@@ -22,6 +23,32 @@ def check_merge(config: Config, simulation: Simulation) -> None:
             f"which merge {config.merge.name!r} does not protect: leave one of them out"
         )
     merge.check(context.participants)
+
+
+def check_own_models(config: Config, simulation: Simulation) -> list[str]:
+    """Refuse what needs a global model where each client keeps its own; return warnings."""
+    if simulation.method.merges:
+        return []
+    name, evaluation, federation = config.method.name, config.evaluation, simulation.federation
+    wanted = {
+        "averaging": config.averaging is not None,
+        "attack": config.attack is not None,
+        "secure_aggregation": config.secure_aggregation is not None,
+        "probes": config.probes not in (STANDARD, ()),
+    }
+    for option in (option for option, found in wanted.items() if found):
+        raise InputError(f"method {name!r} has no global model, which {option} is about: leave it out")
+    if config.stop.test_target is not None and federation.test_owners is None:
+        raise InputError(
+            f"stop.test_target is an accuracy on the test set, which is no client's own, and method {name!r} "
+            "has no global model: name stop.target"
+        )
+    if evaluation.test and federation.test_owners is None and not len(federation.pooled("test")[0]):
+        return [
+            "no client has a test part to be compared on: set split.test, for example to 0.2, here and in "
+            "the run to compare with"
+        ]
+    return []
 
 
 def check_attack(simulation: Simulation) -> None:

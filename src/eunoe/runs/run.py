@@ -34,7 +34,6 @@ from eunoe.runs.assembly import (
     with_cohort,
     with_preprocessing,
 )
-from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new
 from eunoe.runs.hooks import standard_hooks
@@ -42,7 +41,8 @@ from eunoe.runs.loop import Record, run_rounds
 from eunoe.runs.outcome import explained, judge
 from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place, check_saved_config
-from eunoe.runs.state import evaluated_model, start_state
+from eunoe.runs.saved_model import Which, saved_weights
+from eunoe.runs.state import start_state
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.system.signals import interruptible
@@ -116,44 +116,39 @@ class Run:
     def simulation(self) -> Simulation:
         return assemble(self.config, self._objects)[0]
 
-    def weights(self, which: str = "last") -> Weights:
-        """The last model, or the best on validation."""
-        simulation = self.simulation
-        run_state = start_state(simulation)
-        saved, warnings = newest_checkpoint(self.folder)
-        for warning in warnings:
-            logger.warning(warning)
-        if saved is None or not saved.round:
-            raise InputError(f"{self.folder} has no model yet: the run has no checkpoint")
-        saved.load(run_state)
-        if which == "best":
-            if run_state.best is None:
-                raise InputError(f"{self.folder} has no best model: nothing was evaluated on validation data")
-            return run_state.best
-        return evaluated_model(simulation, run_state)
+    def weights(self, which: Which = "last", client: int | None = None) -> Weights:
+        """The last model, or the best on validation; of a run without a global model, a client's own."""
+        return saved_weights(self.folder, self.simulation, which, client)
 
-    def model(self, which: str = "last", raw: bool = False) -> nn.Module:
+    def model(self, which: Which = "last", raw: bool = False, client: int | None = None) -> nn.Module:
         """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode.
 
-        It takes inputs as Eunoe's preprocessing makes them; with `raw`, inputs as they are stored.
+        It takes inputs as Eunoe's preprocessing makes them; with `raw`, inputs as they are stored. A run
+        without a global model (`local`) has one for each client.
         """
-        model = copy.deepcopy(self._loaded(which))
+        model = copy.deepcopy(self._loaded(which, client))
         if not raw:
             return model
         return RawModel(model, self.simulation.federation.preprocess).to(self.simulation.model.device).eval()
 
-    def _loaded(self, which: str = "last") -> nn.Module:
+    def _loaded(self, which: Which = "last", client: int | None = None) -> nn.Module:
         """The simulation's own module with the weights of a model loaded, until others are."""
-        self.simulation.model.load(self.weights(which))
+        self.simulation.model.load(self.weights(which, client))
         return self.simulation.model.module.eval()
 
-    def predict(self, x: ArrayLike | Tensor, prior: ArrayLike | Tensor | None = None) -> NDArray[np.int64]:
+    def predict(
+        self,
+        x: ArrayLike | Tensor,
+        prior: ArrayLike | Tensor | None = None,
+        client: int | None = None,
+    ) -> NDArray[np.int64]:
         """The predicted class of each input (in the form of the training inputs), by the last model.
 
-        With a `prior`, the class shares or counts at some client, the prediction is that client's own.
+        With a `prior`, the class shares or counts at some client, the prediction is that client's own. In a
+        run without a global model, `client` says by whose model.
         """
         inputs = self.simulation.federation.preprocess(torch.as_tensor(np.asarray(x)))
-        model = self._loaded()
+        model = self._loaded(client=client)
         with torch.no_grad():
             logits = torch.cat(
                 [model(part) for part in torch.split(inputs.to(self.simulation.model.device), 500)]

@@ -79,8 +79,7 @@ def make_client_context(
         c.to(model.dtype) for c in (federation.counts(client), simulation.loss_counts(client))
     )
 
-    def data(index: Tensor) -> tuple[Tensor, Tensor]:
-        chosen = rows[index]
+    def samples(chosen: Tensor) -> tuple[Tensor, Tensor]:
         x = federation.inputs("clients", chosen, client=client)
         return x.to(model.device), federation.samples("clients").y[chosen].to(model.device)
 
@@ -103,7 +102,8 @@ def make_client_context(
         steps=steps,
         lr=context.lr,
         weight_decay=training.weight_decay if decays else 0.0,
-        data=data,
+        data=lambda index: samples(rows[index]),
+        validation=lambda: samples(torch.from_numpy(federation.rows(client, "validation"))),
         generator=torch_generator(context.seed, "method", broadcast.round, client),
     )
 

@@ -129,6 +129,7 @@ def make_step_context(
         steps_taken=numbers.steps_taken,
         weight_decay=decay,
         data=_no_data,
+        validation=_no_validation,
         generator=torch.default_generator,
         cache={**mine.cache, **alike.cache},
         rows={**mine.rows, **alike.rows},
@@ -143,3 +144,7 @@ def make_step_context(
 
 def _no_data(index: Tensor) -> tuple[Tensor, Tensor]:
     raise NotVectorizable("its steps read more of the client's data than their batch")
+
+
+def _no_validation() -> tuple[Tensor, Tensor]:
+    raise NotVectorizable("its steps read the client's validation part")

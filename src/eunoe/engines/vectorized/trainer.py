@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -22,6 +23,14 @@ from eunoe.training.client import Broadcast, Update, make_client_context
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
+
+
+class Begun(NamedTuple):
+    """A client, the state of its stream of torch's global generator, and the weights that are its own."""
+
+    client: ClientContext
+    stream: Tensor
+    start: Weights | None
 
 
 class CohortTrainer:
@@ -78,10 +87,11 @@ class CohortTrainer:
         simulation, model, start = self.simulation, self.simulation.model, broadcast.weights
         with torch.random.fork_rng(devices=[]):
             begun = self._begin(cohort, context, broadcast) if self._needs_clients else []
-            clients = [client for client, _ in begun]
+            clients = [one.client for one in begun]
             model.load(start)
             model.module.train()
-            weights = Weights(*(vector.repeat(len(cohort), 1) for vector in start.vectors().values()))
+            starts = [one.start or start for one in begun] or [start] * len(cohort)
+            weights = Weights(*(torch.stack(rows) for rows in zip(*map(_vectors, starts), strict=True)))
             inputs = self._inputs(cohort, broadcast, weights, clients)
             networks = {name: n.features for name, n in clients[0].networks.items()} if clients else {}
             with _noting(cohort.clients, broadcast.round):
@@ -93,7 +103,7 @@ class CohortTrainer:
                     model.load(own)
                     clients[k].steps_taken = cohort.steps[k]
                     clients[k].moments = {name: moment[k] for name, moment in taken.moments.items()}
-                    torch.set_rng_state(begun[k][1])
+                    torch.set_rng_state(begun[k].stream)
                     with noting(client, broadcast.round):
                         finished = simulation.method.finish(clients[k])
                     own = model.weights.copy()
@@ -111,10 +121,8 @@ class CohortTrainer:
                 results[client] = update, finished.state
         return results
 
-    def _begin(
-        self, cohort: Cohort, context: RoundContext, broadcast: Broadcast
-    ) -> list[tuple[ClientContext, Tensor]]:
-        """The clients, each with the state of its stream of torch's global generator."""
+    def _begin(self, cohort: Cohort, context: RoundContext, broadcast: Broadcast) -> list[Begun]:
+        """The clients after the method's `begin`."""
         simulation, begun = self.simulation, []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
             with global_stream(simulation.model.device, context.seed, "model", broadcast.round, client):
@@ -125,7 +133,8 @@ class CohortTrainer:
                 )
                 with noting(client, broadcast.round):
                     simulation.method.begin(client_context)
-                begun.append((client_context, torch.get_rng_state()))
+                own = simulation.model.weights.copy() if simulation.method.own_start else None
+                begun.append(Begun(client_context, torch.get_rng_state(), own))
         return begun
 
     def _inputs(
@@ -167,6 +176,10 @@ class CohortTrainer:
         if reason not in self._warned:
             self._warned.add(reason)
             logger.warning("clients train one after the other: %s", reason)
+
+
+def _vectors(weights: Weights) -> tuple[Tensor, ...]:
+    return tuple(weights.vectors().values())
 
 
 @contextmanager

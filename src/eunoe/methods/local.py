@@ -1,0 +1,112 @@
+"""No federation: every client trains alone. The baseline that says what a client gains by taking part.
+
+    client:  w_k <- w_k after [training] on its own samples, from where it stopped; all start from the same w
+    server:  nothing is sent and nothing is merged
+
+    best     of its models after each participation, a client keeps the one with the highest accuracy on
+             its own validation part, of equals that with the lower loss; without such a part the newest
+
+A client trains in the rounds in which a federated run with the same seed would select it, as many steps as
+there, at the same learning rates, and the optimizer starts afresh in each, as it does there. So the runs
+differ only in what clients start from. Every number of the run is on clients' own data by their own best
+models: on validation parts, on test parts (`split.test`), and on samples of the test set that belong to one
+client. There is no global model, and so no forgetting, no probe, no averaging and no server optimizer.
+"""
+
+from collections.abc import Mapping
+from typing import ClassVar, Literal
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from eunoe.errors import listed
+from eunoe.methods import (
+    Aggregate,
+    ClientContext,
+    Cost,
+    Finished,
+    Merged,
+    Method,
+    RoundContext,
+    Vectors,
+    Weights,
+)
+
+
+class Local(Method):
+    """No federation: every client trains its own model on its own samples."""
+
+    cost: ClassVar[Cost] = Cost("2", "0", "0", "+ 1 pass over its validation part", "0")
+    takes_server_optimizer: ClassVar[bool] = False
+    takes_merge: ClassVar[bool] = False
+    merges: ClassVar[bool] = False
+    own_start: ClassVar[bool] = True
+
+    def check(self, context: RoundContext) -> list[str]:
+        assert context.trainer is not None
+        federation = context.trainer.federation
+        none = np.flatnonzero(federation.validation_end == federation.train_end)
+        if not len(none):
+            return []
+        names = listed([f"client {client}" for client in none])
+        return [f"without a validation part the newest model counts, not the best one: {names}"]
+
+    def client_state(self, context: RoundContext) -> dict[str, int]:
+        model = {
+            "parameters": context.parameters,
+            "float_buffers": context.float_buffers,
+            "int_buffers": context.int_buffers,
+        }
+        return {**model, **{f"best {name}": size for name, size in model.items()}, "score": 2, "seen": 1}
+
+    def begin(self, client: ClientContext) -> None:
+        if client.state["seen"]:
+            client.model.load(self.own_model(client.state, "last"))
+
+    def finish(self, client: ClientContext) -> Finished:
+        last = _stored(client.model.weights.copy(), client.weights.dtype)
+        score = self._score(client)
+        before, best = client.state["score"], last
+        if score is not None and client.state["seen"] and tuple(before.tolist()) >= tuple(score.tolist()):
+            best, score = _named(client.state, "best "), before
+        seen = torch.ones(1, dtype=client.weights.dtype)
+        kept = {f"best {name}": vector.clone() for name, vector in best.items()}
+        return Finished(
+            state={
+                **last,
+                **kept,
+                "score": torch.zeros_like(before) if score is None else score,
+                "seen": seen,
+            }
+        )
+
+    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+        return Merged(aggregate.start, server)
+
+    def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:
+        found = Weights.from_vectors(_named(state, "best " if which == "best" else ""))
+        return Weights(found.parameters, found.float_buffers, found.int_buffers.long())
+
+    def _score(self, client: ClientContext) -> Tensor | None:
+        """Accuracy and negative loss on the client's validation part; None if it has none."""
+        x, y = client.validation()
+        if not len(y):
+            return None
+        right = loss = 0.0
+        with client.model.evaluating(), torch.no_grad():
+            for inputs, labels in zip(torch.split(x, 500), torch.split(y, 500), strict=True):
+                logits = client.forward(inputs).double()
+                right += float((logits.argmax(1) == labels).sum())
+                loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+        return torch.tensor([right / len(y), -loss / len(y)], dtype=client.weights.dtype)
+
+
+def _stored(weights: Weights, dtype: torch.dtype) -> Vectors:
+    """The three vectors of a model in one type, as all states are."""
+    return {name: vector.to(dtype) for name, vector in weights.vectors().items()}
+
+
+def _named(state: Mapping[str, Tensor], prefix: str) -> Vectors:
+    return {name: state[prefix + name] for name in ("parameters", "float_buffers", "int_buffers")}
