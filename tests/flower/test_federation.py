@@ -1,6 +1,7 @@
 """Server and clients of a federation, talking through Flower's records, against the serial engine."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,7 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.errors import InputError, RunFailed
+from eunoe.flower import roster
 from eunoe.flower.client import node_options, train
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
@@ -90,7 +92,8 @@ class Federation:
 def final(run: Run) -> dict[str, torch.Tensor]:
     path = sorted((run.folder / "checkpoints").glob("*.safetensors"))[-1]
     vectors = load_file(path)
-    return {name: vectors[name] for name in vectors if name != "accepted"}
+    # The server of a federation has no digests of states that others keep.
+    return {name: vectors[name] for name in vectors if name != "clients/digests"}
 
 
 def assert_same(one: Run, other: Run) -> None:
@@ -422,17 +425,55 @@ def test_a_refused_state_is_not_the_one_that_counts(tmp_path):
     assert starts == [-1, 1, 1]
 
 
-def test_a_lost_state_is_reported(tmp_path):
+@pytest.mark.parametrize("harm", [Path.unlink, lambda path: path.write_bytes(b"damaged")])
+def test_a_lost_state_is_reported_and_its_client_starts_afresh(tmp_path, harm):
     federation = Federation(tmp_path / "flower", **REMEMBERS, participation=CLIENTS)
+    starts = []
 
     def removed(node, message):
+        if node == federation.node(0) and message.metadata.message_type == "train":
+            starts.append(message.content["order"]["start"])
         if _bad_round(federation, node, message):
             for path in (tmp_path / "flower" / "state").glob("*/*/0-1*"):
-                path.unlink()
+                harm(path)
 
     federation.grid.tamper = removed
-    dropped = federation.serve().records[1]["dropped"]
-    assert "client 0 has no state of round 1" in dropped[0]["reason"]
+    rounds = federation.serve().records
+    assert "client 0 has no state of round 1" in rounds[1]["dropped"][0]["reason"]
+    assert "it starts afresh in its next round" in rounds[1]["dropped"][0]["reason"]
+    assert (starts, rounds[2]["dropped"]) == ([-1, 1, -1], [])
+
+
+def test_a_claimed_state_that_is_not_there_does_not_exclude_a_client(tmp_path):
+    """A node says that it keeps a state, and has none when it is asked for it."""
+    federation = Federation(tmp_path / "flower", participation=CLIENTS)
+    true_answer = federation.grid._answer
+
+    def claims(node, message):
+        reply = true_answer(node, message)
+        if node == federation.node(0) and message.metadata.message_type == "train":
+            reply.content["numbers"]["keeps_state"] = 1
+        return reply
+
+    federation.grid._answer = claims
+    assert [len(record["dropped"]) for record in federation.serve().records] == [0, 1, 0]
+
+
+def test_the_server_says_for_whom_it_waits_and_since_when(tmp_path, monkeypatch):
+    monkeypatch.setattr(roster, "REMIND_SECONDS", 0.0)
+    federation = Federation(tmp_path / "flower", participation=CLIENTS)
+    federation.grid.offline.add(federation.node(1))
+
+    def silent(node, message):
+        train = message.metadata.message_type == "train"
+        if train and node == federation.node(0) and message.content["order"]["round"] == 1:
+            raise Silence
+
+    federation.grid.tamper = silent
+    federation.serve()
+    lines = "\n".join(federation.lines)
+    assert re.search(r"waiting since \d\d:\d\d:\d\d for clients 1 to join", lines)
+    assert re.search(r"waiting since \d\d:\d\d:\d\d for clients 0, 1 \(not connected\) to train", lines)
 
 
 def test_clients_that_do_not_join_are_named(tmp_path):

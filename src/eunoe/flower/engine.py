@@ -16,6 +16,7 @@ from eunoe.errors import RunFailed
 from eunoe.flower.own_data import Facts, facts_out
 from eunoe.flower.roster import MOST_SAMPLES, Roster
 from eunoe.flower.wire import (
+    NO_STATE,
     Order,
     absent,
     broadcast_out,
@@ -60,6 +61,13 @@ class RemoteStates(ClientStates):
         older: Sequence[Mapping[int, int]] = (),
     ) -> None:
         self.accepted = dict(accepted)
+
+    def failed(self, client: int, reason: str | None) -> str:
+        """Why a client has failed; a state that it does not have is not asked of it again."""
+        text = f"it failed: {one_line(reason)}"
+        if NO_STATE in text and self.accepted.pop(client, None) is not None:
+            return f"{text}; it starts afresh in its next round"
+        return text
 
     def prune(self, kept: Sequence[int]) -> None:
         """Do nothing: a client removes its old states itself."""
@@ -108,7 +116,7 @@ class RemoteTrainer:
 
     def _update(self, client: int, reply: Message, broadcast: Broadcast) -> Update:
         if reply.has_error():
-            return absent(client, broadcast.weights, f"it failed: {one_line(reply.error.reason)}")
+            return absent(client, broadcast.weights, self.states.failed(client, reply.error.reason))
         uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
         update, keeps = update_in(reply.content, client, broadcast.weights, uploads)
         size = int(self.simulation.federation.sizes[client])

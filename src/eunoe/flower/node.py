@@ -13,9 +13,9 @@ from pydantic import Field
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
 from eunoe.engines.client_states import ClientStates
-from eunoe.errors import InputError
+from eunoe.errors import Damaged, InputError
 from eunoe.flower.own_data import client_simulation, facts_in
-from eunoe.flower.wire import order_in
+from eunoe.flower.wire import NO_STATE, order_in
 from eunoe.runs.assembly import UserObjects, build_simulation
 from eunoe.training.client import Broadcast, Update, train_client
 from eunoe.training.simulation import Simulation
@@ -53,10 +53,9 @@ def train_and_keep(config: Config, node: NodeOptions, content: RecordDict) -> Tr
     states = ClientStates(node.state / order.run)
     try:
         state = {} if order.start is None else states.load(client, order.start)
-    except FileNotFoundError:
-        raise InputError(
-            f"client {client} has no state of round {order.start} in {states.folder}; put it back"
-        ) from None
+    except (FileNotFoundError, Damaged):
+        # A damaged state is as good as none.
+        raise InputError(f"client {client} {NO_STATE} {order.start} in {states.folder}") from None
     update, new = train_client(simulation, client, broadcast, state)
     states.save(client, broadcast.round, new)
     for path in states.path(client, broadcast.round).parent.glob(f"{client}-*"):

@@ -16,11 +16,14 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 
 from eunoe.errors import RunFailed
+from eunoe.flower.guarded_grid import GuardedGrid
 from eunoe.flower.wire import one_line
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
+# The first reminder of whom the server waits for; each further one comes after twice the time.
+REMIND_SECONDS = 30.0
 # More than any client has; sums over clients stay far from the largest integer.
 MOST_SAMPLES = 10**9
 # The message or its reply was lost in transit; the client is not at fault.
@@ -35,12 +38,26 @@ class Member(NamedTuple):
     validates: bool
 
 
+class Reminder:
+    """Says now and then for whom the server waits, and since when."""
+
+    def __init__(self, what: str) -> None:
+        self.what, self.start, self.since = what, time.monotonic(), time.strftime("%H:%M:%S")
+        self.due = REMIND_SECONDS
+
+    def remind(self, clients: Sequence[str]) -> None:
+        elapsed = time.monotonic() - self.start
+        if elapsed >= self.due:
+            self.due = 2 * elapsed
+            logger.info("waiting since %s for clients %s to %s", self.since, ", ".join(clients), self.what)
+
+
 class Roster:
     """The connected clients; `keys` holds the public key required of each, if keys are enforced."""
 
     def __init__(
         self,
-        grid: Grid,
+        grid: Grid | GuardedGrid,
         clients: int,
         question: RecordDict,
         keys: Mapping[int, bytes] | None = None,
@@ -113,7 +130,7 @@ class Roster:
 
     def wait(self, seconds: float, least: int) -> None:
         """Wait until every client has joined; after the timeout, this many are enough."""
-        end = time.monotonic() + seconds
+        end, reminder = time.monotonic() + seconds, Reminder("join")
         while True:
             self.refresh()
             missing = [str(client) for client in range(self.clients) if client not in self.members]
@@ -121,6 +138,7 @@ class Roster:
                 return
             if time.monotonic() >= end:
                 break
+            reminder.remind(missing)
             time.sleep(POLL_SECONDS)
         reasons = "".join(f"; {problem}" for _, problem in self._refused.values())
         text = f"after {seconds:g} s these clients have not joined: {', '.join(missing)}{reasons}"
@@ -132,7 +150,7 @@ class Roster:
         self, kind: str, clients: Sequence[int], content: Callable[[int], RecordDict], seconds: float
     ) -> Iterator[tuple[int, Message]]:
         """Send each client its message and yield the replies as they arrive, until all have or time is up."""
-        end = time.monotonic() + seconds
+        end, reminder = time.monotonic() + seconds, Reminder(kind.partition(".")[0])
         missing, sent, pending = set(clients), dict[int, int](), dict[str, int]()
         while missing:
             self.refresh()
@@ -157,6 +175,8 @@ class Roster:
                     yield client, reply
             if not missing or time.monotonic() >= end:
                 return
+            away = {client: "" if client in self.members else " (not connected)" for client in missing}
+            reminder.remind([f"{client}{away[client]}" for client in sorted(missing)])
             time.sleep(POLL_SECONDS)
 
     def _has(self, client: int, node: int) -> bool:

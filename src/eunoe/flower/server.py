@@ -24,6 +24,7 @@ from eunoe.data.federation import Integers
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.credentials import read_node_key
 from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
+from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
 from eunoe.flower.own_data import Facts, facts_out, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemote
@@ -96,7 +97,8 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     # Fail early on whatever can be checked before all clients have joined.
     simulation = checked_simulation(config, UserObjects(), options) if facts is None else None
     question = RecordDict({**facts_out(facts)})
-    roster = Roster(grid, options.clients, question, node_keys(options))
+    connection = guarded(grid)
+    roster = Roster(connection, options.clients, question, node_keys(options))
     logger.info("waiting for %d clients", options.clients)
     sizes = declared_before(options.folder)
     # The clients' own sizes are known once all have joined.
@@ -108,6 +110,8 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
         objects = UserObjects(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
     simulation = simulation or checked_simulation(config, objects, options)
+    if isinstance(connection, GuardedGrid):
+        connection.most = most_bytes(simulation)
     states, run = RemoteStates(options.folder / "states"), run_name(options.folder)
     trainer = RemoteTrainer(
         simulation, states, roster, run, facts, timeout=options.timeout, quorum=options.quorum
@@ -135,6 +139,13 @@ def check_hidden_sizes(config: Config) -> None:
             f"method {config.method.name!r} needs the clients' mean number of samples, which "
             "secure_aggregation hides with data = 'own': leave one of them out"
         )
+
+
+def most_bytes(simulation: Simulation) -> int:
+    """More bytes than a reply of a client ever has: twice its vectors as float64, and what is around them."""
+    uploads = simulation.method.uploads(simulation.context_in(1)).values()
+    sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
+    return SMALL_REPLY + 2 * 8 * sum([*sizes, *(upload.size for upload in uploads)])
 
 
 def assemble_for(

@@ -19,6 +19,8 @@ from eunoe.training.client import SKIPPED, Broadcast, Update
 
 # Characters of another party's text that are shown.
 LONGEST = 500
+# In the error of a client that cannot load the state that the server names.
+NO_STATE = "has no state of round"
 # Bytes in which the header of a vector in NumPy's format must fit.
 _HEADER = 4096
 # The records of a client's answer.

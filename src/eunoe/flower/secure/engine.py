@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from flwr.app import Message, RecordDict
+from flwr.app import RecordDict
 
 from eunoe.errors import RunFailed
 from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
@@ -163,8 +163,8 @@ class Stages:
 
         for client, reply in self.remote.roster.ask(kind, clients, content, timeout):
             answered.add(client)
-            if (problem := _problem(reply)) is not None:
-                dropped[client] = problem
+            if reply.has_error():
+                dropped[client] = self.remote.states.failed(client, reply.error.reason)
                 continue
             try:
                 value = read(client, reply.content)
@@ -174,7 +174,3 @@ class Stages:
                 yield client, value
         for client in set(clients) - answered:
             dropped[client] = f"it did not answer within {timeout:g} s"
-
-
-def _problem(reply: Message) -> str | None:
-    return f"it failed: {one_line(reply.error.reason)}" if reply.has_error() else None
