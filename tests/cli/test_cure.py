@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs import remedies
 from eunoe.runs.run import run
 from tests.cli.command import eunoe
-from tests.runs.test_cure import LARGER, SLOW
+from tests.runs.test_cure import LARGER, SLOW, tries
 
 
 def test_a_cure_from_the_run_to_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remedies, "TABLE", (remedies.BASELINE, LARGER))
+    tries(monkeypatch, LARGER)
     monkeypatch.chdir(tmp_path)
     run({**SLOW, "rounds": 2}, out=tmp_path / "base")
     small = eunoe("cure", "base", "--budget", "0.01s")

@@ -10,8 +10,9 @@ from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.runs import remedies
+from eunoe.runs import cure_plan, diagnosis, remedies
 from eunoe.runs.assembly import build_federation
+from eunoe.runs.budget import Clock
 from eunoe.runs.cure import cure, find_cure
 from eunoe.runs.halving import Halving, Watching
 from eunoe.runs.remedies import BASELINE, Treatment
@@ -42,6 +43,9 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tries(monkeypatch: pytest.MonkeyPatch, *treatments: Treatment) -> None:
     monkeypatch.setattr(remedies, "TABLE", (BASELINE, *treatments))
+    # These runs are too small to forget much.
+    monkeypatch.setattr(diagnosis, "LITTLE_PER_ROUND", 0.0)
+    monkeypatch.setattr(cure_plan, "MOST_SEEDS", 2)
 
 
 def test_a_remedy_that_wins_is_written_with_its_interval(
@@ -67,7 +71,7 @@ def test_a_remedy_that_wins_is_written_with_its_interval(
     # The seeds of the run, of the search and of the judgment have nothing in common.
     seeds = {int(path.name.split("-")[1]) for path in (tmp_path / "cure" / "search").glob("*/seed-*")}
     fresh = {one.config.seed for one in found.runs}
-    assert (seeds, fresh) == ({1000, 1001, 1002}, {2000, 2001, 2002, 2003, 2004})
+    assert (seeds, fresh) == ({1000, 1001}, {2000, 2001, 2002, 2003, 2004})
     for path in (tmp_path / "cure" / "search").glob("*/seed-*"):
         assert not any("test" in record for record in Run(path).records)
     assert found.config is not None
@@ -91,7 +95,7 @@ def test_where_the_run_as_it_is_comes_out_best_nothing_is_promised(
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.label, found.config, found.validation, found.runs) == (None, None, None, ())
     assert found.sentences[-1] == (
-        "Nothing did better than fedavg · ce as it is: of 1 remedies tried on 3 search seeds, none reached "
+        "Nothing did better than fedavg · ce as it is: of 3 remedies tried on 2 search seeds, none reached "
         "its validation accuracy. Keep it."
     )
     assert not (tmp_path / "cure" / "runs").exists()
@@ -101,7 +105,7 @@ def test_a_gain_within_its_interval_is_no_cure(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, SAME)
-    monkeypatch.setattr(Halving, "best", lambda self, trials: (trials[1], 4))
+    monkeypatch.setattr(Halving, "best", lambda self, trials: (trials[1], 1))
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.label, found.config) == (None, None)
     assert found.validation is not None
@@ -147,7 +151,47 @@ def test_a_federation_in_memory_is_handed_over_to_every_run(
         cure(tmp_path / "run", budget="1h")
 
 
-def test_what_cannot_be_cured_is_refused_before_anything_runs(slow: Path, tmp_path: Path) -> None:
+def test_a_run_that_forgets_little_has_nothing_to_cure(slow: Path, tmp_path: Path) -> None:
+    assert Run(slow).forgetting < diagnosis.LITTLE_PER_ROUND
+    found = cure(slow, out=tmp_path / "cure")
+    assert (found.label, found.search, found.runs, found.config) == (None, (), (), None)
+    assert "there is nothing to cure: the run stays as it is" in found.sentences[-1]
+    assert not (tmp_path / "cure").exists()
+
+
+def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+
+    class Ending(Clock):
+        # After two pairs of runs of four rounds and a start each, and one round of a third pair.
+        calls = 0
+
+        @property
+        def over(self) -> bool:
+            self.calls += 1
+            return self.calls > 22
+
+    with monkeypatch.context() as short:
+        short.setattr("eunoe.runs.cure.Clock", Ending)
+        found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (found.label, found.test, found.config, found.runs) == (None, None, None, ())
+    assert re.fullmatch(
+        r"The budget ended after 2 of 5 fresh seeds, over which larger steps, the best of the search, has "
+        r"\+\d+\.\d points \[.*\] on validation. Nothing is promised on fewer: the same command goes on, "
+        r"with as much time again\.",
+        found.sentences[-1],
+    )
+    # The same command goes on, and finds what one without an end would have.
+    again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert again.label == "larger steps"
+
+
+def test_what_cannot_be_cured_is_refused_before_anything_runs(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "LITTLE_PER_ROUND", 0.0)
     with pytest.raises(InputError, match=r"a budget of 1s cannot hold 5 runs .* give --budget \d+[sm]"):
         cure(slow, budget="0.001s", out=tmp_path / "cure")
     with pytest.raises(InputError, match="at least 5 fresh seeds, not 3"):

@@ -4,48 +4,87 @@ import pytest
 
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
-from eunoe.runs.cure_plan import SLACK, CurePlan, Speed, make_plan, measured
+from eunoe.runs.cure_plan import ALWAYS, KNOWN, SLACK, CurePlan, SearchClock, Speed, Work, make_plan, measured
 
-SECOND = Speed(start=0.0, train=1.0, evaluate=0.0)
+SECOND = Speed(start=0.0, train=1.0, validate=0.0, test=0.0)
+# Two times five runs of four rounds are 40 seconds on one core.
+WORK = Work(rounds=4, stage_evaluations=1, run_evaluations=2, fresh=5, jobs=1)
 
 
 def test_the_plan_grows_with_the_budget() -> None:
     costs = [1.0] * 16
-    # On one core 16 trials to round 1, 8 to round 2 and 4 to round 4 are 32 seconds a seed; two times five
-    # runs of four rounds are 40.
-    need = [(2 * SLACK * 3 * 32, 16, 3), (2 * SLACK * 2 * 32, 16, 2)]
-    for budget, count, seeds in need:
-        assert make_plan(costs, 4, SECOND, budget, 5, 1) == CurePlan(count, seeds, budget - SLACK * 40)
+    # 16 trials to round 1, 8 to round 2 and 4 to round 4 are 32 seconds a seed.
+    for seeds in (5, 4, 3, 2):
+        budget = 2 * SLACK * seeds * 32
+        assert make_plan(costs, WORK, SECOND, budget) == CurePlan(16, seeds, pytest.approx(1.0), 40.0)
     # Eight candidates are 16 seconds a seed, and the search gets what the runs on fresh seeds leave.
-    assert make_plan(costs, 4, SECOND, SLACK * (40 + 32), 5, 1) == CurePlan(8, 2, pytest.approx(SLACK * 32))
-    few = make_plan(costs, 4, SECOND, SLACK * (40 + 12), 5, 1)
+    some = make_plan(costs, WORK, SECOND, SLACK * (40 + 32) + 1e-9)
+    assert (some.candidates, some.seeds) == (8, 2)
+    few = make_plan(costs, WORK, SECOND, SLACK * (40 + 12) + 1e-9)
     assert (few.candidates, few.seeds) == (5, 1)
 
 
 def test_a_budget_that_is_too_small_says_which_would_do() -> None:
     # The least search, of 4 candidates, takes 8 seconds.
-    with pytest.raises(InputError, match=r"a budget of 10s cannot hold 5 runs each .* give --budget 63s"):
-        make_plan([1.0] * 16, 4, SECOND, 10.0, 5, 1)
-    assert make_plan([1.0] * 16, 4, SECOND, 63.0, 5, 1).candidates >= 4
+    with pytest.raises(InputError, match=r"a budget of 10s cannot hold 5 runs each .* give --budget 58s"):
+        make_plan([1.0] * 16, WORK, SECOND, 10.0)
+    assert make_plan([1.0] * 16, WORK, SECOND, 58.0).candidates >= 4
 
 
 def test_several_at_a_time_take_less_and_dear_ones_more() -> None:
-    budget = 2 * SLACK * 32
-    assert make_plan([1.0] * 16, 4, SECOND, budget, 5, 2).seeds == 2
-    assert make_plan([1.0, *[2.0] * 15], 4, SECOND, budget, 5, 2).candidates < 16
+    budget, two = 2 * SLACK * 32, Work(4, 1, 2, 5, jobs=2)
+    assert make_plan([1.0] * 16, two, SECOND, budget).seeds == 2
+    assert make_plan([1.0, *[2.0] * 15], two, SECOND, budget).candidates < 16
+
+
+def test_evaluations_are_counted_by_model_and_part() -> None:
+    speed = Speed(start=1.0, train=0.0, validate=0.1, test=1.0)
+    # Two trials to round 1, one to rounds 2 and 4: four starts, each with one evaluation of two models.
+    assert WORK.search([1.0, 1.0], 1, speed) == (pytest.approx(4 * 1.2), 5)
+    # Ten runs with two evaluations, of one model as it is and of two with the remedy.
+    assert WORK.confirm(speed) == pytest.approx(10 * (1 + 1.5 * 2 * 1.1))
 
 
 def test_without_a_remedy_there_is_no_plan() -> None:
     with pytest.raises(InputError, match="no remedy fits this run"):
-        make_plan([1.0], 4, SECOND, 1e6, 5, 1)
+        make_plan([1.0], WORK, SECOND, 1e6)
 
 
 def test_the_speed_is_that_of_the_run_on_one_core() -> None:
     timings = [{"round": 1, "train": 1.0, "evaluate": 0.5, "probe": 9.0}, {"round": 2, "train": 3.0}]
     metrics = [{"round": 1, "clients": [1, 2, 3]}]
     serial = RunRecords("", metrics, timings=timings, config={"engine": {"name": "serial"}})
-    assert measured(serial, 0.1) == Speed(0.1, 2.0, 0.25)
+    assert measured(serial, 0.1, 0.4) == Speed(0.1, 2.0, pytest.approx(0.2), pytest.approx(0.3))
+    averaged = RunRecords("", metrics, timings=timings, config={**serial.config, "averaging": {"last": 2}})
+    assert measured(averaged, 0.1, 0.4) == Speed(0.1, 2.0, pytest.approx(0.1), pytest.approx(0.15))
     several = RunRecords("", metrics, timings=timings, config={"engine": {"name": "process", "workers": 8}})
-    assert measured(several, 0.1) == Speed(0.1, 6.0, 0.75)
+    assert measured(several, 0.1, 0.4) == Speed(0.1, 6.0, pytest.approx(0.6), pytest.approx(0.9))
     untimed = RunRecords("", metrics, config=serial.config, status={"state": "finished", "seconds": 4.0})
-    assert measured(untimed, 0.1) == Speed(0.1, 4.0, 0.0)
+    assert measured(untimed, 0.1, 0.4) == Speed(0.1, 4.0, 0.0, 0.0)
+
+
+def test_a_search_ends_where_the_judgment_needs_what_is_left() -> None:
+    # Planned for 1 second a round, and 100 seconds for the runs on fresh seeds, of 1,000 seconds in all.
+    class At(SearchClock):
+        now = 0.0
+
+        @property
+        def spent(self) -> float:
+            return self.now
+
+    clock = At(1000.0, 0.0, CurePlan(4, 1, rate=1.0, confirm=100.0))
+    for seconds, over in ((0.0, False), (879.0, False), (881.0, True)):
+        clock.now = seconds
+        assert clock.over == over
+    # A machine four times slower: the runs will take 480 seconds.
+    for _ in range(KNOWN):
+        clock.tick()
+    clock.now = 4.0 * KNOWN
+    assert (clock.pace, clock.over) == (4.0, False)
+    clock.rounds, clock.now = 128, 512.0
+    assert not clock.over
+    clock.rounds, clock.now = 131, 524.0
+    assert clock.over
+    # However slow it is, the search has its share.
+    clock.rounds, clock.now = KNOWN, ALWAYS * 1000 - 1
+    assert not clock.over

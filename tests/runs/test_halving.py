@@ -1,5 +1,6 @@
 """Successive halving: who goes on, from where, and where the plan ends."""
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ import pytest
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError
 from eunoe.runs.budget import Clock
-from eunoe.runs.halving import Halving, Trial, Watching, accuracy_at, rungs_of, search_values
+from eunoe.runs.halving import Halving, Trial, Watching, accuracy_at, result, rungs_of, search_values
 from eunoe.runs.journal import Journal
 from eunoe.runs.run import Run, run
 from eunoe.runs.sweep import Planned
@@ -126,11 +127,22 @@ def test_the_accuracy_at_a_round_is_that_of_the_last_rounds_before_it(tmp_path: 
     assert accuracy_at(done.read, 8) == pytest.approx(values[6:8].mean())
 
 
+def test_a_run_that_averages_shows_what_its_newest_model_reached_too(tmp_path: Path) -> None:
+    plain = run({**NAMED, "rounds": 4}, out=tmp_path / "plain")
+    averaged = run({**NAMED, "rounds": 4, "averaging": {"decay": 0.5}}, out=tmp_path / "averaged")
+    alone, both = (result([done.read], 4) for done in (plain, averaged))
+    assert (both.newest_accuracy, both.newest_forgetting) == (alone.accuracy, alone.forgetting)
+    assert both.accuracy != both.newest_accuracy
+    assert both.best == max(both.accuracy, both.newest_accuracy)
+    assert math.isnan(alone.newest_accuracy)
+    assert alone.best == alone.accuracy
+
+
 def test_searched_runs_do_not_see_the_test_set() -> None:
     values = {**NAMED, "stop": {"test_target": 0.9}, "evaluation": {"last": 0, "every": 5, "personal": 3}}
     config = make_config(search_values(values, make_config(values)))
     assert not config.evaluation.test
     assert config.evaluation.validation
-    assert (config.evaluation.every, config.evaluation.last, config.evaluation.personal) == (5, 1, 0)
+    assert (config.evaluation.every, config.evaluation.last, config.evaluation.personal) == (0, 1, 0)
     assert config.stop.test_target is None
     assert config.probes == ()

@@ -5,7 +5,7 @@ from typing import Any
 from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.runs.assembly import UserObjects
-from eunoe.runs.remedies import BASELINE, TABLE, Treatment, candidates
+from eunoe.runs.remedies import BASELINE, TABLE, Treatment, candidates, forms
 from tests.runs.small_runs import NAMED
 
 
@@ -20,7 +20,7 @@ def test_the_run_as_it_is_stands_first_and_its_learning_rate_is_varied() -> None
     assert next(iter(found)) == "fedavg · ce"
     assert found["a third of the learning rate"]["training"]["lr"] == 0.06667
     assert found["three times the learning rate"]["training"]["lr"] == 0.6
-    assert {"wsm", "logit adjustment", "server momentum", "fedacg", "fedntd"} <= found.keys()
+    assert {"wsm", "logit adjustment", "server momentum", "fedntd"} <= found.keys()
     assert found["wsm, three times the learning rate"]["loss"]["name"] == "wsm"
 
 
@@ -49,6 +49,27 @@ def test_every_name_in_the_table_is_one_of_the_library() -> None:
     for kind in ("method", "loss", "server_optimizer"):
         named = {one.changes[kind]["name"] for one in TABLE if kind in one.changes}
         assert named <= set(registry.names(kind))
+
+
+def test_a_candidate_has_two_forms_and_one_of_them_is_the_run_as_it_is() -> None:
+    for rounds, decay in ((49, 0.8), (50, 0.9)):
+        config = make_config({**NAMED, "rounds": rounds})
+        values = config.model_dump(exclude_none=True)
+        first, wsm = candidates(values, config, UserObjects(), True)[:2]
+        newest, mean = forms(first, config)
+        assert newest is first
+        assert (mean.label, mean.values["averaging"]) == ("averaging", {"decay": decay})
+        assert mean.treatment.applied(values, config) == mean.values
+        assert forms(wsm, config).mean.label == f"{wsm.label} with averaging"
+    config = make_config({**NAMED, "averaging": {"last": 3}})
+    values = config.model_dump(exclude_none=True)
+    first = candidates(values, config, UserObjects(), True)[0]
+    newest, mean = forms(first, config)
+    assert mean is first
+    assert newest.label == "fedavg + averaging · ce without averaging"
+    changed = newest.treatment.applied(values, config)
+    assert changed is not None
+    assert make_config(changed).averaging is None
 
 
 def test_what_cannot_be_changed_is_no_treatment() -> None:

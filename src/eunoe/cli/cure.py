@@ -20,21 +20,23 @@ def cure(
 
     The search, on seeds of its own, is planned for half of the budget. The best remedy and the run as it is
     are then run on fresh seeds, from which alone the table and the interval come. If the interval is not
-    above zero, the run is to stay as it is. The same command goes on with what was cut off.
+    above zero, or the run forgets little, it is to stay as it is. The budget is the time that the command
+    takes at most; the same command goes on with what was cut off.
     """
     from eunoe.cli.tables import show
     from eunoe.records.statistics import mean_std
     from eunoe.runs.cure import cure as find
 
     found = find(run, budget=budget, seeds=seeds, jobs=jobs, out=out, progress=True)
-    show(
-        ["tried", "rounds", "validation", "forgetting"],
-        [
-            [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]
-            for one in found.search
-        ],
-        title="The search, on its own seeds",
-    )
+    if found.search:
+        show(
+            ["tried", "rounds", "validation", "forgetting"],
+            [
+                [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]
+                for one in found.search
+            ],
+            title="The search, on its own seeds",
+        )
     if found.table:
         show(found.table.headings, found.table.rows, title="On fresh seeds", note=found.table.note)
     print("\n".join(found.sentences))

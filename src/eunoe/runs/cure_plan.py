@@ -1,7 +1,8 @@
 """What of a cure fits a budget: how many remedies are searched over, on how many seeds, for how many rounds.
 
-The seconds of a round are those that the run itself took. The plan is made once and then kept, so that its
-results do not depend on how long anything takes.
+The seconds of a round are those that the run itself took. The plan is made once and then kept, so that which
+trials there are does not depend on how long anything takes. The search ends before its plan does if the
+machine turns out so slow that nothing would be left for the runs on fresh seeds.
 """
 
 import math
@@ -13,32 +14,37 @@ import numpy as np
 from eunoe.engines.base import cores
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
-from eunoe.runs.budget import written
+from eunoe.runs.budget import Clock, written
 from eunoe.runs.halving import rungs_of
 
 # Fewer candidates are no search.
 LEAST = 4
 # Candidates that are worth more than a further seed.
-SOME = 8
-# Longer than by the measured speed: a search that is cut short has judged by few rounds.
-SLACK = 1.3
+SOME = 6
+MOST_SEEDS = 5
+# Longer than by the measured speed: a judgment that is cut short is none.
+SLACK = 1.2
+# What the search may take of the budget however slow the machine is.
+ALWAYS = 0.35
+# Rounds after which the speed of a search is known.
+KNOWN = 20
 
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds of one run: to begin it, and of a round's training and evaluation on one core."""
+    """Seconds on one core: to begin a run, of a round's training, and to evaluate a model on each part."""
 
     start: float
     train: float
-    evaluate: float
-
-    def of(self, rounds: int, cost: float = 1.0) -> float:
-        """Seconds of so many rounds."""
-        return self.start + rounds * (self.train * cost + self.evaluate)
+    validate: float
+    test: float
 
 
-def measured(run: RunRecords, start: float) -> Speed:
-    """The speed of a run's rounds; what several processes did at once is done by one."""
+def measured(run: RunRecords, start: float, validation: float) -> Speed:
+    """The speed of a run's rounds; what several processes did at once is done by one.
+
+    `validation` is the share of the evaluated samples that are the clients' validation parts.
+    """
     config = run.checked_config
     together = 1
     if config.engine.name == "process":
@@ -48,55 +54,102 @@ def measured(run: RunRecords, start: float) -> Speed:
     timings = run.timings
     if not timings:
         seconds = float(run.status.get("seconds", 0.0)) / max(1, len(run.metrics))
-        return Speed(start, together * seconds, 0.0)
-    train, evaluate = (
-        float(np.mean([timing.get(key) or 0.0 for timing in timings])) for key in ("train", "evaluate")
+        return Speed(start, together * seconds, 0.0, 0.0)
+    train = float(np.mean([timing.get("train") or 0.0 for timing in timings]))
+    evaluations = [timing["evaluate"] for timing in timings if timing.get("evaluate")]
+    models = 1 if config.averaging is None else 2
+    evaluate = float(np.mean(evaluations)) / models if evaluations else 0.0
+    return Speed(
+        start,
+        together * train,
+        together * evaluate * validation,
+        together * evaluate * (1 - validation),
     )
-    return Speed(start, together * train, together * evaluate)
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a cure is made of: rounds of a run, evaluations of a stage and of a run on a fresh seed."""
+
+    rounds: int
+    stage_evaluations: int
+    run_evaluations: int
+    fresh: int
+    jobs: int
+
+    def search(self, costs: Sequence[float], seeds: int, speed: Speed) -> tuple[float, int]:
+        """Seconds of a search and its rounds; each trial has two models, the newest and the mean."""
+        seconds, total, left, before = 0.0, 0, sorted(costs), 0
+        for rung in rungs_of(self.rounds):
+            evaluations = min(self.stage_evaluations, rung - before)
+            train = (rung - before) * float(np.mean(left)) * speed.train
+            one = speed.start + train + 2 * evaluations * speed.validate
+            seconds += math.ceil(len(left) * seeds / self.jobs) * one
+            total += len(left) * seeds * (rung - before)
+            # The dearer ones may be the better ones.
+            left, before = left[len(left) // 2 :], rung
+        return seconds, total
+
+    def confirm(self, speed: Speed) -> float:
+        """Seconds of the runs on fresh seeds: as it is with one model to evaluate, the remedy with two."""
+        evaluations = 1.5 * self.run_evaluations * (speed.validate + speed.test)
+        run = speed.start + self.rounds * speed.train + evaluations
+        return math.ceil(2 * self.fresh / self.jobs) * run
 
 
 @dataclass(frozen=True)
 class CurePlan:
-    """How many of the candidates are searched over, on how many seeds, and for how long at most."""
+    """How many of the candidates are searched over and on how many seeds.
+
+    `rate` is the planned seconds of a round of the search, `confirm` those of all runs on fresh seeds.
+    """
 
     candidates: int
     seeds: int
-    seconds: float
+    rate: float
+    confirm: float
 
 
-def make_plan(
-    costs: Sequence[float], rounds: int, speed: Speed, budget: float, fresh: int, jobs: int
-) -> CurePlan:
+def make_plan(costs: Sequence[float], work: Work, speed: Speed, budget: float) -> CurePlan:
     """The largest search that fits half of the budget and what the runs on fresh seeds leave of it."""
-
-    def search(count: int, seeds: int) -> float:
-        seconds, left, before = 0.0, sorted(costs[:count]), 0
-        for rung in rungs_of(rounds):
-            mean = float(np.mean(left))
-            seconds += math.ceil(len(left) * seeds / jobs) * speed.of(rung - before, mean)
-            # The dearer ones may be the better ones.
-            left, before = left[len(left) // 2 :], rung
-        return SLACK * seconds
-
     if len(costs) < 2:
         raise InputError("no remedy fits this run: what could be tried is refused in its setting")
-    least = min(LEAST, len(costs))
-    confirm = SLACK * math.ceil(2 * fresh / jobs) * speed.of(rounds)
-    needed = confirm + search(least, 1)
+    least, confirm = min(LEAST, len(costs)), work.confirm(speed)
+    needed = SLACK * (confirm + work.search(costs[:least], 1, speed)[0])
     if needed > budget:
         raise InputError(
-            f"a budget of {written(budget)} cannot hold {fresh} runs each of baseline and cure and a search: "
-            f"give --budget {written(needed)}"
+            f"a budget of {written(budget)} cannot hold {work.fresh} runs each of baseline and cure and a "
+            f"search: give --budget {written(needed)}"
         )
-    planned = min(budget / 2, budget - confirm)
-    # On a machine that is slower than it was, the search may use what the runs on fresh seeds leave.
-    seconds = budget - confirm
-    count = len(costs)
-    for seeds in (3, 2):
-        if search(count, seeds) <= planned:
-            return CurePlan(count, seeds, seconds)
-    for seeds, fewest in ((2, SOME), (1, least)):
-        for count in range(len(costs), fewest - 1, -1):
-            if search(count, seeds) <= planned:
-                return CurePlan(count, seeds, seconds)
-    return CurePlan(least, 1, seconds)
+    available = min(budget / 2, budget - SLACK * confirm)
+    tried = [(len(costs), seeds) for seeds in range(MOST_SEEDS, 1, -1)]
+    tried += [(count, 2) for count in range(len(costs), SOME - 1, -1)]
+    tried += [(count, 1) for count in range(len(costs), least - 1, -1)]
+    fitting = (it for it in tried if SLACK * work.search(costs[: it[0]], it[1], speed)[0] <= available)
+    count, seeds = next(fitting, (least, 1))
+    seconds, rounds = work.search(costs[:count], seeds, speed)
+    return CurePlan(count, seeds, seconds / rounds, confirm)
+
+
+class SearchClock(Clock):
+    """Ends a search where the runs on fresh seeds, at the speed seen so far, need what is left."""
+
+    def __init__(self, budget: float, spent: float, plan: CurePlan) -> None:
+        super().__init__(budget, spent)
+        self.plan, self.rounds = plan, 0
+
+    def tick(self) -> None:
+        """Count a round of the search."""
+        self.rounds += 1
+
+    @property
+    def pace(self) -> float:
+        """How much slower than planned it goes."""
+        planned = self.rounds * self.plan.rate
+        return (self.spent - self._before) / planned if self.rounds >= KNOWN and planned > 0 else 1.0
+
+    @property
+    def over(self) -> bool:
+        assert self.budget is not None
+        reserve = SLACK * self.pace * self.plan.confirm
+        return self.spent >= max(ALWAYS * self.budget, self.budget - reserve)

@@ -113,12 +113,21 @@ def _assembles(run: RunRecords, settings: Sequence[str] = ()) -> bool:
     return True
 
 
+def forgets_little(run: RunRecords) -> bool:
+    """Whether a round costs the model that clients receive little; not so of a run that learned nothing."""
+    return not _troubled(run, ()) and _per_round(run) < LITTLE_PER_ROUND
+
+
+def _per_round(run: RunRecords) -> float:
+    """Round forgetting of the model that clients receive: a mean of models has little by construction."""
+    sent = run.sent_forgetting
+    return run.round_forgetting if np.isnan(sent) else sent
+
+
 def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarize(run), run.config
     clients = _label_mixes(run)
-    local, merge, per_round = found["lost_locally"], found["lost_in_merge"], found["round_forgetting"]
-    if not np.isnan(found["sent_forgetting"]):
-        per_round = found["sent_forgetting"]
+    local, merge, per_round = found["lost_locally"], found["lost_in_merge"], _per_round(run)
     facts = [*found.sentences(), *_setting(run, clients)]
     if troubled := _troubled(run, facts):
         return troubled

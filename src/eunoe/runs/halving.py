@@ -66,6 +66,8 @@ class Halving:
     journal: Journal
     clock: Clock
     watching: Watching = field(default_factory=Watching)
+    # What trials are compared by.
+    score: Callable[[Result], float] = lambda result: result.accuracy
 
     def run(self, trials: Sequence[Trial]) -> bool:
         """Run a plan to its end or to that of the budget; whether all of it was run."""
@@ -77,10 +79,9 @@ class Halving:
 
     def ranked(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
         """Those with a result at this many rounds, best first; the earlier one of equals."""
-        known = [trial for trial in trials if (trial.number, rounds) in self.journal.results]
-        return sorted(
-            known, key=lambda trial: (-self.journal.results[trial.number, rounds].accuracy, trial.number)
-        )
+        results = self.journal.results
+        known = [trial for trial in trials if (trial.number, rounds) in results]
+        return sorted(known, key=lambda trial: (-self.score(results[trial.number, rounds]), trial.number))
 
     def best(self, trials: Sequence[Trial]) -> tuple[Trial, int]:
         """The best of the last stage that has results, and its rounds."""
@@ -128,18 +129,28 @@ def rungs_of(rounds: int) -> list[int]:
 
 def result(runs: Sequence[RunRecords], rounds: int) -> Result:
     """What the runs of a trial reached by a round, whether or not they went on since."""
-    return Result(
-        float(np.mean([accuracy_at(run, rounds) for run in runs])),
-        known_mean([mean_over_rounds(*reversed(_until(run, "forgetting.round", rounds))) for run in runs]),
-        float(np.mean([run.status.get("seconds", math.nan) for run in runs])),
+    averaged = any(run.checked_config.averaging is not None for run in runs)
+    newest = _reached(runs, rounds, "sent.") if averaged else (math.nan, math.nan)
+    seconds = float(np.mean([run.status.get("seconds", math.nan) for run in runs]))
+    return Result(*_reached(runs, rounds), seconds, *newest)
+
+
+def _reached(runs: Sequence[RunRecords], rounds: int, model: str = "") -> tuple[float, float]:
+    forgetting = [_until(run, f"{model}forgetting.round", rounds) for run in runs]
+    return (
+        float(np.mean([accuracy_at(run, rounds, model) for run in runs])),
+        float(known_mean([mean_over_rounds(values, at) for at, values in forgetting])),
     )
 
 
-def accuracy_at(run: RunRecords, rounds: int) -> float:
-    """Mean validation accuracy over the last rounds before a round; 0 for a run that diverged."""
+def accuracy_at(run: RunRecords, rounds: int, model: str = "") -> float:
+    """Mean validation accuracy over the last rounds before a round; 0 for a run that diverged.
+
+    It is that of the evaluated model, or of the one that clients receive ("sent.").
+    """
     if run.status["state"] == "diverged":
         return 0.0
-    at, values = _until(run, "validation.accuracy", rounds)
+    at, values = _until(run, f"{model}validation.accuracy", rounds)
     last = min(run.checked_config.evaluation.last, max(1, rounds // 4))
     return mean_at_end(values, at, last)
 
@@ -149,16 +160,21 @@ def _until(run: RunRecords, path: str, rounds: int) -> tuple[Any, Any]:
     return at[at <= rounds], values[at <= rounds]
 
 
+def compared_rounds(config: Config) -> int:
+    """The last rounds of a stage that trials are compared by."""
+    return max(1, min(config.evaluation.last, config.rounds // 8))
+
+
 def search_values(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
-    """Values for runs that are searched over: validated each round, never tested, and nothing else."""
+    """Values for runs that are searched over: validated before they are compared, never tested."""
     kept = {key: value for key, value in values.items() if key not in ("stop", "track", "metrics")}
-    chosen = config.evaluation
     return merge(
         kept,
         {
             "evaluation": {
-                "every": chosen.every,
-                "last": max(chosen.last, 1),
+                # A stage ends with its last rounds, which are all that is compared.
+                "every": 0,
+                "last": compared_rounds(config),
                 "validation": True,
                 "test": False,
                 "personal": 0,

@@ -9,11 +9,14 @@ What is in it is not asked or run again, so a search that was killed goes on wit
 """
 
 import json
+import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from eunoe.errors import InputError
 from eunoe.system.files import plain, read_lines, write_text, writing
@@ -21,11 +24,24 @@ from eunoe.system.files import plain, read_lines, write_text, writing
 
 @dataclass(frozen=True)
 class Result:
-    """What a trial reached after so many rounds, as means over its seeds."""
+    """What a trial reached after so many rounds, as means over its seeds.
+
+    Where global models are averaged, the first two are of their mean, the last two of the newest model.
+    """
 
     accuracy: float
     forgetting: float
     seconds: float
+    newest_accuracy: float = math.nan
+    newest_forgetting: float = math.nan
+
+    @property
+    def best(self) -> float:
+        """The better accuracy of the two models."""
+        return float(np.fmax(self.accuracy, self.newest_accuracy))
+
+
+NUMBERS = tuple(field.name for field in fields(Result))
 
 
 class Journal:
@@ -77,8 +93,8 @@ class Journal:
 
     def _take(self, line: Mapping[str, Any]) -> None:
         if "rounds" in line:
-            numbers = (line[key] for key in ("accuracy", "forgetting", "seconds"))
-            found = Result(*(float("nan") if number is None else float(number) for number in numbers))
+            known = {key: math.nan if line.get(key) is None else float(line[key]) for key in NUMBERS}
+            found = Result(**known)
             self.results[line["trial"], line["rounds"]] = found
         elif "trial" in line:
             self.settings[line["trial"]], self.labels[line["trial"]] = line["settings"], line["label"]

@@ -2,11 +2,14 @@
 
 The order is that of what helped most often at least cost. The run as it is stands first, and its learning
 rate is varied like that of the others, so that a remedy is not compared with a badly tuned baseline.
+
+Averaging of global models is not in the table: it changes no training, so every candidate is tried with it
+and without in one run.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
@@ -47,20 +50,13 @@ class Treatment:
         return None if self.name and make_config(changed) == config else changed
 
 
-AVERAGING: Changes = {"averaging": {"decay": 0.9}}
 WSM: Changes = {"loss": {"name": "wsm"}}
 MOMENTUM: Changes = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
+# A mean of models lags behind while they still learn quickly.
+SHORT = 50
 
-_AVERAGED = Treatment("averaging", AVERAGING, note="one more model at the server")
-_WSM = Treatment("wsm", WSM, labels=True)
-_BOTH = Treatment(
-    "wsm with averaging", {**WSM, **AVERAGING}, labels=True, note="one more model at the server"
-)
 BASELINE = Treatment("")
-
-
-def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
-    return replace(treatment, name=", ".join(part for part in (treatment.name, words) if part), lr=lr)
+_WSM = Treatment("wsm", WSM, labels=True)
 
 
 def _third(treatment: Treatment) -> Treatment:
@@ -71,37 +67,32 @@ def _threefold(treatment: Treatment) -> Treatment:
     return _at(treatment, 3.0, "three times the learning rate")
 
 
+def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
+    return replace(treatment, name=", ".join(part for part in (treatment.name, words) if part), lr=lr)
+
+
 TABLE: Sequence[Treatment] = (
     BASELINE,
-    _AVERAGED,
     _WSM,
-    _BOTH,
     _third(BASELINE),
     Treatment("server momentum", MOMENTUM, note="one more vector at the server"),
-    Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
-    _third(_AVERAGED),
-    _threefold(_AVERAGED),
-    Treatment("fedacg", {"method": {"name": "fedacg"}, "server_optimizer": {"name": "sgd"}}, cost=1.1),
     _threefold(_WSM),
-    _threefold(_BOTH),
+    _threefold(BASELINE),
+    Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
+    _third(_WSM),
     Treatment(
         "scaffold with server momentum",
         {"method": {"name": "scaffold"}, **MOMENTUM},
         cost=1.1,
         note="twice the traffic, and a vector at each client",
     ),
-    _threefold(BASELINE),
-    _third(_WSM),
-    _third(_BOTH),
-    Treatment(
-        "slow averaging", {"averaging": {"decay": 0.95}}, rounds=60, note="one more model at the server"
-    ),
-    Treatment("fast averaging", {"averaging": {"decay": 0.7}}, note="one more model at the server"),
+    Treatment("wsm with server momentum", {**WSM, **MOMENTUM}, labels=True),
     Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
     Treatment("falling learning rate", {"training": {"lr_decay": 0.97}}),
     Treatment("half of the local epochs", epochs=0.5, cost=0.5),
     Treatment("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
     Treatment("fedprox", {"method": {"name": "fedprox", "mu": 0.1}}, cost=1.1),
+    Treatment("fedacg", {"method": {"name": "fedacg"}, "server_optimizer": {"name": "sgd"}}, cost=1.1),
     Treatment("flashback", {"method": {"name": "flashback"}}, cost=1.5, note="training at the server"),
     Treatment("feddf", {"method": {"name": "feddf"}}, cost=1.5, note="training at the server"),
 )
@@ -143,3 +134,25 @@ def candidates(
             continue
         found.append(Candidate(treatment.name or config.title, treatment, changed, kept))
     return found
+
+
+class Forms(NamedTuple):
+    """A candidate in the two forms that one run shows: by its newest model, and by the mean of its models."""
+
+    newest: Candidate
+    mean: Candidate
+
+
+def forms(one: Candidate, config: Config) -> Forms:
+    """Both forms of a candidate; that which the run to cure has is the candidate itself."""
+    if config.averaging is not None:
+        return Forms(_form(one, f"{one.label} without averaging", None), one)
+    decay = 0.8 if config.rounds < SHORT else 0.9
+    label = f"{one.label} with averaging" if one.treatment.name else "averaging"
+    return Forms(one, _form(one, label, {"decay": decay}))
+
+
+def _form(one: Candidate, label: str, averaging: Mapping[str, Any] | None) -> Candidate:
+    change = {"averaging": averaging}
+    treatment = replace(one.treatment, name=label, changes={**one.treatment.changes, **change})
+    return Candidate(label, treatment, {**one.values, **change}, one.given)

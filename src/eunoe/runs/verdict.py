@@ -17,7 +17,7 @@ from eunoe.records.statistics import mean, mean_std
 from eunoe.records.tables import Table
 from eunoe.runs.halving import accuracy_at
 from eunoe.runs.journal import Journal
-from eunoe.runs.remedies import Candidate
+from eunoe.runs.remedies import Candidate, Forms
 from eunoe.runs.run import Run
 from eunoe.system.files import write_text
 
@@ -50,15 +50,49 @@ class Cure:
         return "\n".join([*([self.table.text()] if self.table else []), *self.sentences])
 
 
-def trials_of(journal: Journal, rungs: Sequence[int]) -> tuple[Tried, ...]:
-    """The trials of a journal: those that came further before the others, then the better ones."""
+def trials_of(journal: Journal, chosen: Sequence[Forms]) -> tuple[Tried, ...]:
+    """The trials of a journal in both forms: those that came further first, then the better ones."""
     found = []
-    for number, label in journal.labels.items():
-        reached = [rounds for rounds in rungs if (number, rounds) in journal.results]
+    for number, (newest, mean_) in enumerate(chosen):
+        reached = [rounds for trial, rounds in journal.results if trial == number]
         if reached:
-            last = journal.results[number, reached[-1]]
-            found.append(Tried(label, reached[-1], last.accuracy, last.forgetting))
+            rounds = max(reached)
+            last = journal.results[number, rounds]
+            found.append(Tried(newest.label, rounds, last.newest_accuracy, last.newest_forgetting))
+            found.append(Tried(mean_.label, rounds, last.accuracy, last.forgetting))
     return tuple(sorted(found, key=lambda one: (-one.rounds, -one.accuracy)))
+
+
+def nothing_to_cure(place: Path, facts: tuple[str, ...]) -> Cure:
+    """What is said of a run that forgets little."""
+    words = (
+        "Little is forgotten, so there is nothing to cure: the run stays as it is. "
+        "For better settings of any run there is eunoe tune."
+    )
+    return Cure(None, (*facts, words), None, None, None, (), None, (), place)
+
+
+def unfinished(
+    place: Path,
+    config: Config,
+    winner: Candidate,
+    before: Sequence[Run],
+    after: Sequence[Run],
+    seeds: int,
+    tried: tuple[Tried, ...],
+    facts: tuple[str, ...],
+) -> Cure:
+    """What is said if the budget ended among the runs on fresh seeds; their test results are not read."""
+    reached = f"The budget ended after {len(after)} of {seeds} fresh seeds"
+    if len(after) > 1:
+        found = _validated(config, before, after)
+        reached += f", over which {winner.label}, the best of the search, has {found.points()} on validation"
+    words = f"{reached}. Nothing is promised on fewer: the same command goes on, with as much time again."
+    return Cure(None, (*facts, words), None, None, None, tried, None, (), place)
+
+
+def _validated(config: Config, before: Sequence[Run], after: Sequence[Run]) -> Difference:
+    return difference(*([accuracy_at(run.read, config.rounds) for run in arm] for arm in (after, before)))
 
 
 def nothing_found(tried: Sequence[Tried], label: str, seeds: int) -> str:
@@ -89,9 +123,7 @@ def judged(
 
     `config` is that of the run to cure, which the winner's changes are made in.
     """
-    validation = difference(
-        *([accuracy_at(run.read, config.rounds) for run in arm] for arm in (after, before))
-    )
+    validation = _validated(config, before, after)
     forgets = [100 * mean([received_forgetting(run.read) for run in arm]) for arm in (before, after)]
     name, path = winner.label, place / "cure.toml"
     gain = f"{name}: {validation.points()} on validation over {len(after)} fresh seeds"

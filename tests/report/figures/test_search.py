@@ -1,7 +1,9 @@
 """The figures of a search, by hand."""
 
+from dataclasses import replace
+
 from eunoe.records.reader import RunRecords
-from eunoe.report.figures.search import front, search_figures
+from eunoe.report.figures.search import both_models, front, search_figures
 
 
 def made_up(name: str, accuracies: list[float], seed: int = 0) -> RunRecords:
@@ -27,3 +29,11 @@ def test_a_remedy_has_a_line_and_a_point_however_far_its_seeds_came() -> None:
     assert "wsm came furthest, at 50.0% after 2 rounds." in curves.chart.description
     assert "fedavg,1,0.3" in str(scatter.chart.to_dict())
     assert search_figures([made_up("empty", [])]) == []
+
+
+def test_a_run_that_averages_is_shown_by_both_of_its_models() -> None:
+    run = made_up("wsm", [0.9])
+    sent = {"validation": {"accuracy": 0.6}, "forgetting": {"round": 0.2}}
+    averaged = replace(run, metrics=[{**record, "sent": sent} for record in run.metrics])
+    points = {row["run"]: row["accuracy"] for row in front(both_models(averaged))}
+    assert points == {"wsm": 0.6, "wsm with averaging": 0.9}

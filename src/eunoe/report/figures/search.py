@@ -1,6 +1,7 @@
 """The search of a cure: each remedy's accuracy over the rounds, and accuracy against forgetting."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import altair as alt
 import numpy as np
@@ -15,7 +16,7 @@ SECTION = "The search"
 
 def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
     """The figures of a search's runs, which are told apart by their titles: some came further than others."""
-    named = [relabeled(run, run.checked_config.title) for run in runs if run.measured]
+    named = [form for run in runs if run.measured for form in both_models(run)]
     if not named:
         return []
     curves = band(named, accuracy)
@@ -59,6 +60,15 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
             SECTION,
         ),
     ]
+
+
+def both_models(run: RunRecords) -> list[RunRecords]:
+    """A run by its evaluated model and, where that is a mean of models, by its newest one too."""
+    title = run.checked_config.title
+    if not any("sent" in record for record in run.metrics):
+        return [relabeled(run, title)]
+    newest = [{**record, **record.get("sent", {})} for record in run.metrics]
+    return [relabeled(replace(run, metrics=newest), title), relabeled(run, f"{title} with averaging")]
 
 
 def front(runs: Sequence[RunRecords]) -> list[Row]:
