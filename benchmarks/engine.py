@@ -1,6 +1,6 @@
 """How fast the engines train, as ratios within one run: against the bare loop and against each other.
 
-    python benchmarks/engine.py [process] [serial] [vectorized] [sizes] [checks]
+    python benchmarks/engine.py [process] [serial] [fields] [vectorized] [sizes] [checks]
 
 Without a name, all of them run.
 """
@@ -122,6 +122,27 @@ def serial(rounds: int = 40) -> None:
         )
 
 
+def fields(rounds: int = 40) -> None:
+    """Rounds with inputs that are a dict of one tensor against the same with the tensor."""
+    plain = points(10, 160)
+    x, y = plain.data.train.tensor, plain.data.train.y
+    for kind in (Serial, Vectorized):
+        with tempfile.TemporaryDirectory() as folder:
+            work: dict[str, Callable[[], None]] = {}
+            for what, data in (("dict", {"input": x}), ("tensor", x)):
+                given = from_arrays(data, y, data, y)
+                federation = Federation.build(given, Iid(clients=10), split=Split(validation=0.0))
+                simulation = simulation_of(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)
+                engine = kind(simulation, ClientStates(Path(folder) / what))
+                broadcast = Broadcast(1, simulation.model.weights.copy())
+                work[what] = lambda engine=engine, broadcast=broadcast: list(
+                    engine.train(range(10), broadcast)
+                )
+            interleaved(work, 5)
+            seconds = interleaved(work, rounds)
+        report(f"{kind.__name__.lower()} engine, dict inputs, 1,000 steps of an MLP", seconds, 1.05)
+
+
 def vectorized(rounds: int = 40) -> None:
     """Rounds of small clients at once against the usual loop, that averages as well."""
     small = {"10 clients of an MLP": (10, mlp, 4), "50 clients of logistic regression": (50, logistic, 10)}
@@ -223,7 +244,7 @@ def checks(times: int = 10) -> None:
     print(f"checks of 10 updates of LeNet: {extra:.4f} s, ratio {1 + extra / low(seconds['a round']):.4f}")
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, vectorized, sizes, checks)}
+SECTIONS = {f.__name__: f for f in (process, serial, fields, vectorized, sizes, checks)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -108,7 +108,7 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
             {"x_train": [[1.0], [1.0, 2.0]] * 3},
             "own: x_train is made of lists of unequal lengths; all samples",
         ),
-        ({"x_train": {"a": 1}}, "own: x_train is a dict; it must be an array, a tensor or nested lists"),
+        ({"x_train": {"a": 1}}, r"own: x_train\['a'\] has shape \[\]; it must be \[samples, ...\]"),
         (
             {"x_train": torch.zeros(6, 4, dtype=torch.bfloat16)},
             "x_train is made of a Tensor that NumPy cannot",
@@ -163,8 +163,8 @@ class Stream(torch.utils.data.IterableDataset):
         (Pairs([]), r"train must hold \(input, label\) pairs, at least one"),
         (Pairs([torch.zeros(2)]), r"train must hold \(input, label\) pairs"),
         (
-            Pairs([(torch.zeros(2), 0), (torch.zeros(3), 0)]),
-            "does not stack into one array with integer labels",
+            Pairs([(torch.zeros(2, 2), 0), (torch.zeros(3, 3), 0)]),
+            "train holds samples of unlike shapes; only their first dimensions may differ",
         ),
         (Pairs([(torch.zeros(2), "cat")]), "does not stack into one array with integer labels"),
     ],

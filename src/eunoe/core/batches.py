@@ -30,6 +30,13 @@ def plan_steps(
     return np.concatenate(orders)[: sum(lengths)], lengths
 
 
+def level(number: int, most: int) -> int:
+    """The smallest of most, most / 2, most / 4, ... (rounded up) that is not below the number."""
+    while (half := (most + 1) // 2) >= number and half < most:
+        most = half
+    return most
+
+
 def samples_trained(size: int, steps: int, training: Training) -> int:
     """The total number of samples in the planned steps of a client."""
     batch = min(training.batch_size or size, size)

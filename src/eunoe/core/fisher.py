@@ -15,13 +15,15 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
+from eunoe.core.calling import logits_of
+from eunoe.core.fields import Input, split
 from eunoe.core.flat_model import FlatModel
 
 # Numbers in the per-sample gradients held at a time: few enough to stay in the cache.
 _AT_ONCE = 1 << 20
 
 
-def sum_of_squared_gradients(model: FlatModel, x: Tensor, y: Tensor) -> Tensor:
+def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor) -> Tensor:
     """The sum over samples of each one's squared cross-entropy gradient, at the model's own weights."""
     calls: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in _layers(model.module)}
 
@@ -108,15 +110,15 @@ def _windows(layer: nn.Conv2d, x: Tensor, places: tuple[int, ...]) -> Tensor:
     return padded.as_strided(size, stride).reshape(len(x), places[0] * places[1], -1)
 
 
-def _by_vmap(model: FlatModel, named: dict[str, Tensor], x: Tensor, y: Tensor) -> dict[str, Tensor]:
-    def loss(parameters: dict[str, Tensor], one: Tensor, label: Tensor) -> Tensor:
-        logits = functional_call(model.module, parameters, (one.unsqueeze(0),))
+def _by_vmap(model: FlatModel, named: dict[str, Tensor], x: Input, y: Tensor) -> dict[str, Tensor]:
+    def loss(parameters: dict[str, Tensor], one: Input, label: Tensor) -> Tensor:
+        logits = logits_of(functional_call(model.module, parameters, *model.arguments_of(one[None])))
         return F.cross_entropy(logits, label.unsqueeze(0))
 
     pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))
     total = {name: torch.zeros_like(value) for name, value in named.items()}
     with model.evaluating():
-        for some, labels in zip(torch.split(x, pieces), torch.split(y, pieces), strict=True):
+        for some, labels in zip(split(x, pieces), torch.split(y, pieces), strict=True):
             each = vmap(grad(loss), (None, 0, 0))(named, some, labels)
             for name, value in each.items():
                 total[name] += value.square().sum(0)

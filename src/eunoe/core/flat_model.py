@@ -16,6 +16,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from eunoe.core.calling import Arguments, arguments, logits_of, takes_whole
+from eunoe.core.fields import Input
 from eunoe.errors import InputError
 
 # Named vectors: the state of a server or a client, or what travels between them.
@@ -70,6 +72,8 @@ class FlatModel:
         self.integer_names, self.int_buffers = self._flatten_buffers(floating=False)
         self.has_features = hasattr(module, "features") and hasattr(module, "classifier")
         self._both = _FeaturesAndLogits(module) if self.has_features else None
+        # Whether the module takes all fields of a batch as one argument; known once it is called.
+        self._takes_whole: bool | None = None
 
     def __reduce__(self) -> tuple[type["FlatModel"], tuple[nn.Module, torch.dtype, str]]:
         # A copy flattens its module again: pickled as they are, the views would lose their vectors.
@@ -85,7 +89,7 @@ class FlatModel:
     def has_batch_norm(self) -> bool:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
 
-    def trains_on(self, x: Tensor) -> bool:
+    def trains_on(self, x: Input) -> bool:
         """Whether a batch can be trained on; batch normalization refuses a single value per channel."""
         if not self.has_batch_norm:
             return True
@@ -111,14 +115,16 @@ class FlatModel:
         self.float_buffers.copy_(weights.float_buffers)
         self.int_buffers.copy_(weights.int_buffers)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Input) -> Tensor:
         """Logits at the module's own weights."""
-        return self.module(x)  # type: ignore[no-any-return]
+        args, named = self.arguments_of(x)
+        logits: Tensor = logits_of(self.module(*args, **named))
+        return logits
 
     def forward_at(
         self,
         parameters: Tensor,
-        x: Tensor,
+        x: Input,
         float_buffers: Tensor | None = None,
         int_buffers: Tensor | None = None,
     ) -> Tensor:
@@ -127,25 +133,26 @@ class FlatModel:
         In training mode, given buffers are updated as the module's would be.
         """
         named = self._named(parameters, float_buffers, int_buffers)
-        logits: Tensor = functional_call(self.module, named, (x,))
+        logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
         self._update(float_buffers, named)
         return logits
 
     def features_at(
         self,
         parameters: Tensor | None,
-        x: Tensor,
+        x: Input,
         float_buffers: Tensor | None = None,
         int_buffers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits; at the module's own parameters if None is given."""
         if self._both is None:
             raise InputError("this model exposes no features: it must compute `classifier(features(x))`")
+        args, by_name = self.arguments_of(x)
         if parameters is None:
-            return self._both(x)  # type: ignore[no-any-return]
+            return self._both(*args, **by_name)  # type: ignore[no-any-return]
         named = self._named(parameters, float_buffers, int_buffers)
         both: tuple[Tensor, Tensor] = functional_call(
-            self._both, {f"model.{name}": value for name, value in named.items()}, (x,)
+            self._both, {f"model.{name}": value for name, value in named.items()}, args, by_name
         )
         self._update(float_buffers, named)
         return both
@@ -159,6 +166,14 @@ class FlatModel:
             yield
         finally:
             self.module.train(training)
+
+    def arguments_of(self, x: Input) -> Arguments:
+        """What the module is called with for a batch."""
+        if isinstance(x, Tensor):
+            return (x,), {}
+        if self._takes_whole is None:
+            self._takes_whole = takes_whole(self.module.forward, x)
+        return arguments(x, self._takes_whole)
 
     def _named(
         self, parameters: Tensor, float_buffers: Tensor | None, int_buffers: Tensor | None
@@ -199,8 +214,8 @@ class _FeaturesAndLogits(nn.Module):
         super().__init__()
         self.model = model
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        features = self.model.features(x)  # type: ignore[operator]
+    def forward(self, *args: Any, **named: Any) -> tuple[Tensor, Tensor]:
+        features = self.model.features(*args, **named)  # type: ignore[operator]
         return features, self.model.classifier(features)  # type: ignore[operator]
 
 

@@ -3,6 +3,7 @@
 Your own data set is a function that returns a `DataSet`; a partition derives from `Partition`.
 """
 
+from eunoe.core.fields import Ragged as Ragged
 from eunoe.data.arrays import from_arrays as from_arrays
 from eunoe.data.federation import Federation as Federation
 from eunoe.data.partitions.base import Partition as Partition

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin_tables import TABLES
+from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet
 from eunoe.data.sources import hub
 from eunoe.data.sources.npz import dataset_of, read_npz
@@ -101,12 +102,12 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
         mean=spec.mean,
         std=spec.std,
     )
-    dtype = str(data.train.x.dtype).removeprefix("torch.")
+    dtype = str(data.train.tensor.dtype).removeprefix("torch.")
     if dtype != spec.dtype:
         raise InputError(f"{path}: x_train is {dtype}; that of {name} is {spec.dtype}")
-    if data.train.x.shape[1:] != spec.shape:
+    if data.train.tensor.shape[1:] != spec.shape:
         raise InputError(
-            f"{path}: samples have shape {list(data.train.x.shape[1:])}; "
+            f"{path}: samples have shape {list(data.train.tensor.shape[1:])}; "
             f"those of {name} have {list(spec.shape)}"
         )
     return data

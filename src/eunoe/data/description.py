@@ -1,9 +1,11 @@
 """What a model takes and gives, in what JSON can say, so that it is of use without its training data."""
 
-from typing import Any
+from typing import Any, cast
 
+import torch
 from torch import Tensor
 
+from eunoe.core.fields import Fields, Input, Ragged, Stored, gather
 from eunoe.data.federation import Federation
 
 
@@ -16,15 +18,29 @@ def describe(federation: Federation) -> dict[str, Any]:
     return {
         "schema": 1,
         "input": _form(data.train.x),
-        "steps": preprocess.steps,
+        "steps": preprocess.steps(data.train.x.labels if isinstance(data.train.x, Fields) else ()),
         "mean": data.mean,
         "std": data.std,
-        "model_input": _form(preprocess(data.train.x[:1])),
+        "model_input": _form(data.train.x, preprocess(gather(data.train.x, torch.tensor([0])))),
         "classes": data.classes,
         "class_names": data.class_names,
         "encoding": data.encoding,
     }
 
 
-def _form(x: Tensor) -> dict[str, Any]:
-    return {"dtype": str(x.dtype).removeprefix("torch."), "shape": list(x.shape[1:])}
+def _form(stored: Stored, batch: Input | None = None) -> dict[str, Any]:
+    """Type and shape of a sample as it is stored or, if one is passed, in a batch; null is any length."""
+    if isinstance(stored, Fields):
+        seen = [None] * len(stored.values) if batch is None else cast(Fields, batch).values
+        return {
+            name: _form(field, one)
+            for name, field, one in zip(stored.labels, stored.values, seen, strict=True)
+        }
+    x = stored.padded(torch.tensor([0])) if isinstance(stored, Ragged) else stored
+    x = x if batch is None else cast(Tensor, batch)
+    shape = list(x.shape[1:])
+    return {
+        "dtype": str(x.dtype).removeprefix("torch."),
+        "shape": [None, *shape[1:]] if isinstance(stored, Ragged) else shape,
+        **({"padding": stored.padding} if isinstance(stored, Ragged) else {}),
+    }

@@ -6,10 +6,10 @@ them cost megabytes, and whatever is computed per client is computed on demand.
 
 import hashlib
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -21,17 +21,13 @@ from torch import Tensor
 from eunoe.config import registry
 from eunoe.config.data_options import FeatureShift, Public, Split
 from eunoe.config.messages import explain
+from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
-from eunoe.data.arrays import (
-    from_arrays,
-    id_array,
-    input_array,
-    label_array,
-    one_label_each,
-    set_aside,
-    stacked,
-)
+from eunoe.data.arrays import from_arrays, set_aside, stacked
+from eunoe.data.checks import id_array, label_array, one_label_each
 from eunoe.data.feature_shift import client_shift
+from eunoe.data.field_arrays import Given, input_of
+from eunoe.data.input_form import InputForm, form_of
 from eunoe.data.preprocess import Preprocess
 from eunoe.data.public import choose_public
 from eunoe.data.samples import DataSet, Samples
@@ -81,19 +77,19 @@ class Federation:
     ) -> "Federation":
         """Set the public part aside, partition the rest among clients, and split each client's samples."""
         labels = data.train.y.numpy()
-        groups = _writers(data)
+        groups = data.owners
         public, split = public or Public(), split or Split()
         source, rest = None, np.arange(len(labels))
         train = validation = None
-        labeled = public_data is None or _same_classes(public_data, data)
+        labeled = public_data is None or public_data.has_classes_of(data)
         if public_data is not None:
             source = public_data.train
-            if source.x.shape[1:] != data.train.x.shape[1:] or source.x.dtype != data.train.x.dtype:
+            if in_words(source.x) != in_words(data.train.x):
                 raise InputError(
-                    f"public samples of {public_data.name!r} are {_form(source)}, but the clients' are "
-                    f"{_form(data.train)}; use a public set of the same form"
+                    f"public samples of {public_data.name!r} are {in_words(source.x)}, but the clients' are "
+                    f"{in_words(data.train.x)}; use a public set of the same form"
                 )
-            theirs, rng = _writers(public_data), generator(seed, "public")
+            theirs, rng = public_data.owners, generator(seed, "public")
             train, validation, _ = choose_public(source.y.numpy(), rng, public, theirs, foreign=True)
         elif public.sized:
             source = data.train
@@ -101,7 +97,7 @@ class Federation:
         left = None if groups is None else groups[rest]
         order, offsets = partition(labels[rest], generator(seed, "partition"), left)
         if groups is not None:
-            data = _tested_on(data, groups[rest[order]])
+            data = data.tested_on(groups[rest[order]])
         parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
         return cls(
             data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype, labeled
@@ -110,9 +106,9 @@ class Federation:
     @classmethod
     def from_arrays(
         cls,
-        x: ArrayLike | Tensor,
+        x: Given,
         y: ArrayLike | Tensor,
-        x_test: ArrayLike | Tensor | None = None,
+        x_test: Given | None = None,
         y_test: ArrayLike | Tensor | None = None,
         *,
         client_ids: ArrayLike | Tensor | None = None,
@@ -127,14 +123,15 @@ class Federation:
     ) -> "Federation":
         """A federation from your own arrays.
 
-        With `client_ids` (one per sample) the data are divided by them; otherwise by the named
+        Inputs of several fields are a dict or tuple with an array, or a list of arrays of varying length, for
+        each. With `client_ids` (one per sample) the data are divided by them; otherwise by the named
         partition, whose options (such as clients and alpha) are further keyword arguments. Without
         test arrays, a share `test` of the samples is set aside.
         """
         if (x_test is None) != (y_test is None):
             raise InputError("test inputs and test labels go together: pass x_test and y_test, or neither")
         # Checked here under the names of this function's arguments.
-        inputs, labels = input_array(x, "x"), label_array(y, "y")
+        inputs, labels = input_of(x, "x"), label_array(y, "y")
         one_label_each(inputs, labels, "x", "y")
         ids = None if client_ids is None else id_array(client_ids, "client_ids", len(inputs))
         tested = None
@@ -172,10 +169,11 @@ class Federation:
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
-        samples, shape = int(self.sizes.sum()), list(self.shape)
+        samples, x = int(self.sizes.sum()), self.data.train.x
+        inputs = list(self.shape) if isinstance(x, Tensor) else in_words(x)
         return (
             f"Federation({len(self):,} clients, {samples:,} training samples, {self.classes} classes, "
-            f"inputs {shape})"
+            f"inputs {inputs})"
         )
 
     @property
@@ -192,9 +190,14 @@ class Federation:
         return Preprocess(self.data, self.dtype)
 
     @cached_property
+    def form(self) -> InputForm:
+        """What inputs look like as the model sees them."""
+        return form_of(self.data.train.x, self.preprocess)
+
+    @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input as the model sees it."""
-        return tuple(self.preprocess(self.data.train.x[:1]).shape[1:])
+        """The shape of one input as the model sees it; with the largest length, where it varies."""
+        return self.form.shape
 
     def samples(self, source: Source) -> Samples:
         """The samples that rows of this source refer to."""
@@ -256,14 +259,21 @@ class Federation:
         cells = owners * self.classes + self.data.train.y.numpy()[rows]
         return np.bincount(cells, minlength=len(self) * self.classes).reshape(len(self), self.classes)
 
-    def inputs(self, source: Source, rows: Tensor, client: int | None = None) -> Tensor:
-        """Model inputs for rows of a source; for a client's rows as that client sees them."""
-        x = self.preprocess(self.samples(source).x.index_select(0, rows))
+    def inputs(
+        self, source: Source, rows: Tensor, client: int | None = None, few_lengths: bool = False
+    ) -> Input:
+        """Model inputs for rows of a source, padded to the longest; a client's rows as that client sees them.
+
+        With `few_lengths` they are padded a little more, so that shapes repeat.
+        """
+        x: Input = self.preprocess(gather(self.samples(source).x, rows, few_lengths))
         return x if client is None else self.shifted(x, client)
 
-    def shifted(self, x: Tensor, client: int) -> Tensor:
+    def shifted(self, x: Input, client: int) -> Input:
         """Model inputs as this client sees them, under its feature shift if there is one."""
-        return x if self.shift is None else client_shift(self.shift, self.shift_seed, client).apply(x)
+        if self.shift is None or not isinstance(x, Tensor):
+            return x
+        return client_shift(self.shift, self.shift_seed, client).apply(x)
 
     def checksum(self) -> str:
         """A hash of the rows of all clients."""
@@ -287,30 +297,3 @@ class Federation:
             "public_validation": self.public_validation,
         }
         return {name: array for name, array in arrays.items() if array is not None}
-
-
-def _tested_on(data: DataSet, writers: NDArray[Any]) -> DataSet:
-    """The data with the test samples of these writers only: others are public, or too small to take part."""
-    if data.writers_test is None:
-        return data
-    known = torch.isin(data.writers_test, torch.from_numpy(np.unique(writers)))
-    # Writers that occur only in the test part are kept.
-    kept = known | ~torch.isin(data.writers_test, cast(Tensor, data.writers_train))
-    if bool(kept.all()):
-        return data
-    test = Samples(data.test.x[kept], data.test.y[kept])
-    return replace(data, test=test, writers_test=data.writers_test[kept])
-
-
-def _writers(data: DataSet) -> NDArray[Any] | None:
-    return None if data.writers_train is None else data.writers_train.numpy()
-
-
-def _same_classes(one: DataSet, other: DataSet) -> bool:
-    """Whether labels mean the same in both; a set without labels has negative ones."""
-    same = one.classes == other.classes and one.class_names == other.class_names
-    return same and bool((one.train.y >= 0).all())
-
-
-def _form(samples: Samples) -> str:
-    return f"{str(samples.x.dtype).removeprefix('torch.')} {tuple(samples.x.shape[1:])}"

@@ -2,22 +2,27 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from eunoe.core.fields import Fields, Stored, in_words, leaves
 from eunoe.errors import InputError
 
 
 @dataclass(frozen=True, repr=False)
 class Samples:
-    """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n]."""
+    """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n].
 
-    x: Tensor
+    Inputs of varying length are `Ragged`, those of several tensors are `Fields`.
+    """
+
+    x: Stored
     y: Tensor
 
     def __post_init__(self) -> None:
@@ -32,8 +37,14 @@ class Samples:
         return len(self.y)
 
     def __repr__(self) -> str:
-        dtype = str(self.x.dtype).removeprefix("torch.")
-        return f"Samples({len(self):,} of {dtype} {list(self.x.shape[1:])})"
+        return f"Samples({len(self):,} of {in_words(self.x)})"
+
+    @property
+    def tensor(self) -> Tensor:
+        """The inputs, if they are one tensor."""
+        if isinstance(self.x, Tensor):
+            return self.x
+        raise InputError(f"inputs must be one tensor of fixed shape, not {in_words(self.x)}")
 
 
 @dataclass(frozen=True, repr=False)
@@ -55,13 +66,37 @@ class DataSet:
 
     @cached_property
     def vocabulary(self) -> int | None:
-        """How many token ids there are; None if the inputs are no integers."""
-        x = self.train.x
+        """How many token ids there are; None if the inputs are no integers or have several fields."""
+        if isinstance(self.train.x, Fields):
+            return None
+        x, tested = leaves(self.train.x)[0], leaves(self.test.x)[0]
         if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
             return None
         if self.encoding is not None and "ids" in self.encoding:
             return int(self.encoding["ids"])
-        return int(max(x.max(), self.test.x.max())) + 1
+        return int(max(x.max(), tested.max())) + 1
+
+    @property
+    def owners(self) -> NDArray[Any] | None:
+        """The writer of each training sample, if known."""
+        return None if self.writers_train is None else self.writers_train.numpy()
+
+    def tested_on(self, writers: NDArray[Any]) -> "DataSet":
+        """The data with test samples of these writers only: others are public, or too small to take part."""
+        if self.writers_test is None or self.writers_train is None:
+            return self
+        known = torch.isin(self.writers_test, torch.from_numpy(np.unique(writers)))
+        # Writers that occur only in the test part are kept.
+        kept = known | ~torch.isin(self.writers_test, self.writers_train)
+        if bool(kept.all()):
+            return self
+        test = Samples(self.test.x[kept], self.test.y[kept])
+        return replace(self, test=test, writers_test=self.writers_test[kept])
+
+    def has_classes_of(self, other: "DataSet") -> bool:
+        """Whether labels mean the same as in another set; a set without labels has negative ones."""
+        same = self.classes == other.classes and self.class_names == other.class_names
+        return same and bool((self.train.y >= 0).all())
 
     def __repr__(self) -> str:
         return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"
@@ -70,6 +105,6 @@ class DataSet:
 def checksum(*parts: Samples | None) -> str:
     """The SHA-256 of all inputs and labels, the same however they are stored."""
     digest = hashlib.sha256()
-    for tensor in (tensor for part in parts if part is not None for tensor in (part.x, part.y)):
+    for tensor in (tensor for part in parts if part is not None for tensor in (*leaves(part.x), part.y)):
         digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
     return digest.hexdigest()

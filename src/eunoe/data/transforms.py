@@ -9,18 +9,21 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from eunoe.config.data_options import Augment
+from eunoe.core.fields import Input
 from eunoe.errors import InputError
 
 
 def augment_batch(
-    x: Tensor, options: Augment, generator: torch.Generator, border: Tensor | None = None
-) -> Tensor:
+    x: Input, options: Augment, generator: torch.Generator, border: Tensor | None = None
+) -> Input:
     """Augment a batch of images [B, C, H, W], each with its own random parameters, in the same dtype.
 
     `border` [channels, 1, 1] is the color beyond a crop's border.
     """
     if not options.active:
         return x
+    if not isinstance(x, Tensor):
+        raise InputError("crop, flip and cutout need images, not samples of several fields")
     if x.ndim != 4:
         raise InputError(
             f"crop, flip and cutout need images [channels, H, W], not samples {tuple(x.shape[1:])}"

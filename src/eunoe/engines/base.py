@@ -10,10 +10,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import torch
+from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.config import registry
 from eunoe.config.schema import Config
+from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.losses.base import adjust_for_prior
@@ -104,12 +106,13 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
     model.load(weights)
     rows = torch.from_numpy(where.rows)
     if federation.shift is None or where.owners is None:
-        x = federation.inputs(where.source, rows)
+        x: Input = federation.inputs(where.source, rows)
     else:
         # Inputs may differ by client (feature shift).
         cuts = np.flatnonzero(np.diff(where.owners)) + 1
         parts = zip(np.split(where.rows, cuts), np.split(where.owners, cuts), strict=True)
-        x = torch.cat([federation.inputs(where.source, torch.from_numpy(r), int(o[0])) for r, o in parts])
+        seen = [federation.inputs(where.source, torch.from_numpy(r), int(o[0])) for r, o in parts]
+        x = torch.cat([part for part in seen if isinstance(part, Tensor)])
     labels = federation.samples(where.source).y[rows]
     with model.evaluating(), torch.no_grad():
         logits = model.forward(x.to(model.device)).cpu().double()

@@ -23,8 +23,10 @@ import torch
 from torch import nn
 
 from eunoe.config.toml import to_toml
+from eunoe.core.calling import call
+from eunoe.core.fields import as_input
 from eunoe.errors import InputError
-from eunoe.report.observer import Batches, Forgetting
+from eunoe.report.observer import Batches, Forgetting, is_pair
 from eunoe.system.files import write_text
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
@@ -241,8 +243,8 @@ def _classes(model: nn.Module, data: Batches) -> int:
     model.eval()
     # Merely iterating a DataLoader draws from the global generator.
     with torch.inference_mode(), torch.random.fork_rng(devices=[]):
-        x = data[0] if isinstance(data, tuple) else next(iter(data))[0]
-        answer = model(x[:1])
+        x = data[0] if is_pair(data) else next(iter(data))[0]
+        answer = call(model, as_input(x)[:1])
     for module in training:
         module.training = True
     return int(answer.shape[-1])

@@ -9,14 +9,19 @@ samples and the trained model; what else it learns, by method and option, is lis
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from flwr.app import ConfigRecord, RecordDict
+from torch import Tensor
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
-from eunoe.data.arrays import Array, from_arrays
+from eunoe.core.fields import Ragged, in_words
+from eunoe.data.arrays import from_arrays
+from eunoe.data.checks import Array
 from eunoe.data.federation import Federation, Integers, Part
+from eunoe.data.field_arrays import input_of, unpacked
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz
 from eunoe.errors import InputError
@@ -28,8 +33,9 @@ class Facts(Options):
     """What clients must know about the server's data and each other, so that their own data fit."""
 
     classes: int
-    shape: tuple[int, ...]
-    dtype: str
+    # Type and shape of a sample, in words; and its shape, if it is one tensor.
+    form: str
+    shape: tuple[int, ...] = ()
     clients: int
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
@@ -43,8 +49,8 @@ class Facts(Options):
     def of(cls, data: DataSet, clients: int) -> "Facts":
         return cls(
             classes=data.classes,
-            shape=tuple(data.test.x.shape[1:]),
-            dtype=str(data.test.x.dtype).removeprefix("torch."),
+            form=in_words(data.test.x),
+            shape=tuple(data.test.x.shape[1:]) if isinstance(data.test.x, Tensor) else (),
             clients=clients,
             mean=data.mean,
             std=data.std,
@@ -135,16 +141,16 @@ def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> 
 def own_data(path: Path, facts: Facts) -> DataSet:
     """A client's data, from a .npz with x and y or from a folder with one folder per class."""
     x, y = _pictures(path, facts) if path.is_dir() else _arrays(path, facts)
-    if tuple(x.shape[1:]) != facts.shape or str(x.dtype) != facts.dtype:
-        raise InputError(
-            f"{path} holds {x.dtype} {list(x.shape[1:])}, "
-            f"but the federation works on {facts.dtype} {list(facts.shape)}"
-        )
-    if facts.vocabulary is not None and not 0 <= int(x.min()) <= int(x.max()) < facts.vocabulary:
-        raise InputError(
-            f"{path} holds ids from {x.min()} to {x.max()}; "
-            f"those of the federation are 0..{facts.vocabulary - 1}"
-        )
+    given = f"{x.dtype} {list(x.shape[1:])}" if isinstance(x, np.ndarray) else in_words(x)
+    if given != facts.form:
+        raise InputError(f"{path} holds {given}, but the federation works on {facts.form}")
+    if facts.vocabulary is not None:
+        ids = x.values if isinstance(x, Ragged) else x
+        if not 0 <= int(ids.min()) <= int(ids.max()) < facts.vocabulary:
+            raise InputError(
+                f"{path} holds ids from {int(ids.min())} to {int(ids.max())}; "
+                f"those of the federation are 0..{facts.vocabulary - 1}"
+            )
     # A data set has a test part; here the server's is the one that counts.
     data = from_arrays(
         x,
@@ -160,8 +166,8 @@ def own_data(path: Path, facts: Facts) -> DataSet:
     return data if facts.vocabulary is None else replace(data, encoding={"ids": facts.vocabulary})
 
 
-def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
-    arrays = read_npz(path)
+def _arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
+    arrays = unpacked(read_npz(path), ("x", "x_train"))
     for x, y in (("x", "y"), ("x_train", "y_train")):
         if x in arrays and y in arrays:
             break
@@ -181,7 +187,8 @@ def _arrays(path: Path, facts: Facts) -> tuple[Array, Array]:
                 f"its {len(own)} class names have labels 0..{len(own) - 1}"
             )
         labels = np.array([facts.class_names.index(name) for name in own])[labels]
-    return arrays[x], labels
+    inputs = arrays[x]
+    return inputs if isinstance(inputs, np.ndarray) else input_of(inputs, f"{path}: {x}"), labels
 
 
 def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:

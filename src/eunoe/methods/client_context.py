@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from eunoe.config.training_options import Training
+from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.losses.base import Loss
@@ -20,7 +21,7 @@ class Batch:
     `mask` marks the real samples where an engine pads batches to one size; None if all are real.
     """
 
-    x: Tensor
+    x: Input
     y: Tensor
     index: Tensor
     mask: Tensor | None = None
@@ -52,9 +53,9 @@ class ClientContext:
     steps: int
     lr: float
     weight_decay: float
-    data: "Callable[[Tensor], tuple[Tensor, Tensor]]"
+    data: "Callable[[Tensor], tuple[Input, Tensor]]"
     # Inputs and labels of the client's validation part, which may be empty.
-    validation: "Callable[[], tuple[Tensor, Tensor]]"
+    validation: "Callable[[], tuple[Input, Tensor]]"
     generator: torch.Generator
     # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with a row
     # for each of the client's samples.
@@ -80,14 +81,14 @@ class ClientContext:
     def training(self) -> Training:
         return self.context.training
 
-    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+    def forward(self, x: Input, at: Tensor | None = None) -> Tensor:
         """Logits at the client's current parameters, or at any others."""
-        self.forwards += x.shape[0]
+        self.forwards += len(x)
         return self.model.forward(x) if at is None else self.model.forward_at(at, x)
 
-    def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def features(self, x: Input, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         """Features before the classifier, and logits."""
-        self.forwards += x.shape[0]
+        self.forwards += len(x)
         return self.model.features_at(at, x)
 
     def criterion(self, logits: Tensor, labels: Tensor) -> Tensor:
@@ -149,8 +150,8 @@ class ClientContext:
         network = self.networks[name]
         return self._outputs(network, batch.x) if network.outputs is None else network.outputs[batch.index]
 
-    def _outputs(self, network: Frozen, x: Tensor) -> Tensor:
-        self.forwards += x.shape[0]
+    def _outputs(self, network: Frozen, x: Input) -> Tensor:
+        self.forwards += len(x)
         with self.model.evaluating(), torch.no_grad():
             weights = network.weights
             if network.features:

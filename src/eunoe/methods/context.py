@@ -33,6 +33,8 @@ class RoundContext:
     has_batch_norm: bool = False
     # Such as token ids, which cannot be changed by a little.
     integer_inputs: bool = False
+    # Whether inputs have several fields or vary in length.
+    structured_inputs: bool = False
     round: int = 0
     lr: float = 0.0
     # Only at the server: the public data and what trains on it.

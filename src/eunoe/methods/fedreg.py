@@ -28,11 +28,14 @@ takes the first step. As in their code, nothing is clamped to the range of the d
 evaluation mode, so that normalization statistics are those of real data, and are made without augmentation.
 """
 
+from typing import cast
+
 import torch
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.core.fields import Input
 from eunoe.errors import InputError
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
 from eunoe.server.aggregate import Weighting
@@ -65,6 +68,10 @@ class FedReg(Method):
         if context.integer_inputs and (self.pseudo or self.perturbed):
             raise InputError(
                 "method 'fedreg' changes inputs along a gradient, and these are integers (token ids, say)"
+            )
+        if context.structured_inputs and (self.pseudo or self.perturbed):
+            raise InputError(
+                "method 'fedreg' changes inputs of one tensor and one length, and these are others"
             )
         return super().check(context)
 
@@ -116,7 +123,8 @@ class FedReg(Method):
         share = torch.relu((move * gradient).sum() / (gradient.square().sum() + 1e-30))
         client.weights.sub_(share * gradient)
 
-    def _ascend(self, client: ClientContext, x: Tensor, y: Tensor, eta: float) -> Tensor:
+    def _ascend(self, client: ClientContext, inputs: Input, y: Tensor, eta: float) -> Tensor:
+        x = cast(Tensor, inputs)
         for _ in range(self.ascent_steps):
             x = x.detach().requires_grad_()
             client.backwards += len(y)

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.core.fields import split
 from eunoe.errors import listed
 from eunoe.methods import (
     Aggregate,
@@ -96,7 +97,7 @@ class Local(Method):
             return None
         right = loss = 0.0
         with client.model.evaluating(), torch.no_grad():
-            for inputs, labels in zip(torch.split(x, 500), torch.split(y, 500), strict=True):
+            for inputs, labels in zip(split(x, 500), torch.split(y, 500), strict=True):
                 logits = client.forward(inputs).double()
                 right += float((logits.argmax(1) == labels).sum())
                 loss += float(F.cross_entropy(logits, labels, reduction="sum"))

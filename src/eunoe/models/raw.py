@@ -1,7 +1,11 @@
 """A model that takes inputs as they are stored: the preprocessing belongs to the module."""
 
+import copy
+
 from torch import Tensor, nn
 
+from eunoe.core.calling import call
+from eunoe.core.fields import Fields, Stored
 from eunoe.data.preprocess import Preprocess
 
 
@@ -11,13 +15,29 @@ class RawModel(nn.Module):
     def __init__(self, model: nn.Module, preprocess: Preprocess) -> None:
         super().__init__()
         self.model = model
-        self._preprocess = preprocess
-        self.scale: Tensor
-        self.shift: Tensor
-        # Copies, which move to another device with the module.
-        self.register_buffer("scale", preprocess.scale.clone())
-        self.register_buffer("shift", preprocess.shift.clone())
+        # A copy, which moves to another device with the module.
+        self.preprocess = copy.deepcopy(preprocess)
 
     def forward(self, x: Tensor) -> Tensor:
-        logits: Tensor = self.model(self._preprocess.apply(x, self.scale, self.shift))
+        logits: Tensor = call(self.model, self.preprocess(x))
         return logits
+
+
+class RawFieldsModel(RawModel):
+    """Logits of stored inputs of several fields, passed by position or by name."""
+
+    def __init__(self, model: nn.Module, preprocess: Preprocess, names: tuple[str, ...] | None) -> None:
+        super().__init__(model, preprocess)
+        self.names = names
+
+    def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
+        values = [*fields, *(named[name] for name in (self.names or ())[len(fields) :])]
+        logits: Tensor = call(self.model, self.preprocess(Fields(values, self.names)))
+        return logits
+
+
+def raw_model(model: nn.Module, preprocess: Preprocess, stored: Stored) -> RawModel:
+    """A model with its preprocessing, for samples that are stored like these."""
+    if isinstance(stored, Fields):
+        return RawFieldsModel(model, preprocess, stored.names)
+    return RawModel(model, preprocess)

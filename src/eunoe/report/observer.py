@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from eunoe.core.calling import call
+from eunoe.core.fields import Input, as_input, split
 from eunoe.errors import InputError
 from eunoe.metrics.base import Metric, Place, Predictions, Role, Snapshot
 from eunoe.metrics.client_matrix import ClientMatrix
@@ -23,17 +25,19 @@ from eunoe.records.summary import Summary, summarize
 from eunoe.report.html import write_report
 from eunoe.system.files import plain
 
-Batches = tuple[Tensor, Tensor] | Iterable[tuple[Tensor, Tensor]]
+# Inputs may be tensors, or tuples or dicts of tensors.
+Batches = tuple[Any, Tensor] | Iterable[tuple[Any, Tensor]]
 Record = dict[str, Any]
 
 
 class Forgetting:
     """Observes a federated loop and measures what it forgets: which class, by local training or by the merge.
 
-    `data` is the test set: a pair of tensors (x, y), or a loader of such batches. Each round, call `local`
-    once per client after its training and `merged` once with the new global model; call `start` before the
-    first round (and again only if the global model changes between rounds). Models are left unchanged and
-    no random number is drawn. `metrics` are additional ones, your own or by name.
+    `data` is the test set: a pair of tensors (x, y), or a loader of such batches; x may also be a tuple or
+    dict of tensors. Each round, call `local` once per client after its training and `merged` once with the
+    new global model; call `start` before the first round (and again only if the global model changes between
+    rounds). Models are left unchanged and no random number is drawn. `metrics` are additional ones, your own
+    or by name.
     """
 
     def __init__(
@@ -154,7 +158,7 @@ class Forgetting:
             # Merely iterating a DataLoader draws from the global generator.
             with torch.inference_mode(), torch.random.fork_rng(devices=[]):
                 for x, y in self._batches():
-                    outputs.append(model(x.to(device)).cpu().double())
+                    outputs.append(call(model, x.to(device)).cpu().double())
                     truth.append(y.cpu())
         finally:
             for module in training:
@@ -170,8 +174,13 @@ class Forgetting:
         predictions = Predictions(logits.argmax(1).numpy(), losses, probability, kept)
         return Place(predictions, labels.numpy(), self.classes)
 
-    def _batches(self) -> Iterable[tuple[Tensor, Tensor]]:
-        if isinstance(self.data, tuple) and len(self.data) == 2 and isinstance(self.data[0], Tensor):
+    def _batches(self) -> Iterable[tuple[Input, Tensor]]:
+        if is_pair(self.data):
             x, y = self.data
-            return zip(torch.split(x, self.batch_size), torch.split(y, self.batch_size), strict=True)
-        return self.data
+            return zip(split(as_input(x), self.batch_size), torch.split(y, self.batch_size), strict=True)
+        return ((as_input(x), y) for x, y in self.data)
+
+
+def is_pair(data: Batches) -> TypeGuard[tuple[Any, Tensor]]:
+    """Whether test data are inputs and labels, rather than batches of them."""
+    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor)

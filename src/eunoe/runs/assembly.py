@@ -24,7 +24,7 @@ from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
-from eunoe.runs.model_check import try_model
+from eunoe.runs.model_check import takes_fields, try_model
 from eunoe.runs.refusals import check_attack, check_merge, check_own_models
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.server.optimizers import SGD, ServerOptimizer
@@ -106,6 +106,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         has_features=model.has_features,
         has_batch_norm=model.has_batch_norm,
         integer_inputs=federation.preprocess.integers,
+        structured_inputs=federation.form.has_fields or federation.form.ragged,
         trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
     )
     chunk = config.evaluation.chunk
@@ -147,7 +148,11 @@ def build_federation(config: Config) -> Federation:
 def build_model(config: Config, federation: Federation, own: nn.Module | None) -> FlatModel:
     """Build the initial model and try it on what a client would train on."""
     section, device = config.model, usable_device(config.engine.device)
-    supplied: dict[str, Any] = {"shape": federation.shape, "classes": federation.classes}
+    form = federation.form
+    if own is None and form.has_fields:
+        takes_fields(section.name, form.shapes)
+    shape = dict(form.shapes) if form.has_fields else form.shape
+    supplied: dict[str, Any] = {"shape": shape, "classes": federation.classes}
     if federation.data.vocabulary is not None:
         supplied["vocabulary"] = federation.data.vocabulary
     with global_stream(torch.device("cpu"), config.seed, "model start"):
@@ -237,6 +242,8 @@ def check_targets(config: Config, federation: Federation) -> None:
 
 def _check_integers(federation: Federation) -> None:
     """Refuse a change of inputs that only real numbers can have."""
+    if federation.shift is not None and (federation.form.has_fields or federation.form.ragged):
+        raise InputError("shift changes inputs of one tensor and one length, and these are others")
     if federation.shift is not None and federation.preprocess.integers:
         raise InputError("shift changes real numbers, and these inputs are integers (token ids, say)")
 

@@ -5,10 +5,12 @@ import logging
 import os
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from eunoe.core.fields import Fields, Ragged, Stored, gather
 from eunoe.core.flat_model import save_state
 from eunoe.data.description import describe
 from eunoe.errors import InputError, RunFailed, first_line
@@ -23,8 +25,8 @@ def export_model(
     """Write a run's model, and beside it a JSON file with its preprocessing; gives both paths.
 
     The model is a state_dict in safetensors, whose metadata hold the JSON too. With `raw` it is a program for
-    `torch.export.load`, which takes inputs as they are stored and needs no code of the model. A run without a
-    global model has one for each client.
+    `torch.export.load`, which takes inputs as they are stored (several fields by position) and needs no code
+    of the model. A run without a global model has one for each client.
     """
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to write the model to")
@@ -40,7 +42,7 @@ def export_model(
     try:
         with replacing(target) as partial:
             if raw:
-                _save_program(model, federation.data.train.x[:2], partial)
+                _save_program(model, federation.data.train.x, partial)
             else:
                 save_state(model.state_dict(), partial, {"description": json.dumps(about)})
         write_text(beside, text + "\n")
@@ -49,17 +51,23 @@ def export_model(
     return [target, beside]
 
 
-def _save_program(model: nn.Module, example: Tensor, path: Path) -> None:
-    """Write the module as a program for batches of any size."""
+def _save_program(model: nn.Module, samples: Stored, path: Path) -> None:
+    """Write the module as a program for batches of any size and, where it varies, any length."""
     # The example must have two samples: sizes of 1 are taken to be fixed.
-    example = example.expand(2, *example.shape[1:]) if len(example) < 2 else example
+    example = gather(samples, torch.tensor([0, len(samples) - 1]))
+    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2)
+    fields = samples.values if isinstance(samples, Fields) else [samples]
+    sizes = [{0: batch, 1: length} if isinstance(field, Ragged) else {0: batch} for field in fields]
+    args = example.values if isinstance(example, Fields) else (example,)
+    # All fields are one parameter, `*fields`.
+    shapes: Any = {"fields": tuple(sizes)} if isinstance(samples, Fields) else tuple(sizes)
     noisy = logging.getLogger("torch.export")
     level = noisy.level
     try:
         noisy.setLevel(logging.ERROR)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            program = torch.export.export(model, (example,), dynamic_shapes=({0: torch.export.Dim("batch")},))
+            program = torch.export.export(model, args, dynamic_shapes=shapes)
             with open(path, "wb") as file:
                 torch.export.save(program, file)
     except OSError:

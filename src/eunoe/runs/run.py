@@ -19,12 +19,13 @@ from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
+from eunoe.data.field_arrays import Given
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed, outcome_of
-from eunoe.losses.base import Loss, adjust_for_prior
+from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
-from eunoe.models.raw import RawModel
+from eunoe.models.raw import raw_model
 from eunoe.records.reader import read_run, read_run_config, read_status
 from eunoe.runs.assembly import (
     UserObjects,
@@ -39,6 +40,7 @@ from eunoe.runs.folder import RunFolder, check_new
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Record, run_rounds
 from eunoe.runs.outcome import explained, judge
+from eunoe.runs.prediction import predicted
 from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.runs.saved_model import Which, saved_weights
@@ -129,7 +131,9 @@ class Run:
         model = copy.deepcopy(self._loaded(which, client))
         if not raw:
             return model
-        return RawModel(model, self.simulation.federation.preprocess).to(self.simulation.model.device).eval()
+        data = self.simulation.federation
+        whole = raw_model(model, data.preprocess, data.data.train.x)
+        return whole.to(self.simulation.model.device).eval()
 
     def _loaded(self, which: Which = "last", client: int | None = None) -> nn.Module:
         """The simulation's own module with the weights of a model loaded, until others are."""
@@ -137,26 +141,15 @@ class Run:
         return self.simulation.model.module.eval()
 
     def predict(
-        self,
-        x: ArrayLike | Tensor,
-        prior: ArrayLike | Tensor | None = None,
-        client: int | None = None,
+        self, x: Given, prior: ArrayLike | Tensor | None = None, client: int | None = None
     ) -> NDArray[np.int64]:
         """The predicted class of each input (in the form of the training inputs), by the last model.
 
         With a `prior`, the class shares or counts at some client, the prediction is that client's own. In a
         run without a global model, `client` says by whose model.
         """
-        inputs = self.simulation.federation.preprocess(torch.as_tensor(np.asarray(x)))
-        model = self._loaded(client=client)
-        with torch.no_grad():
-            logits = torch.cat(
-                [model(part) for part in torch.split(inputs.to(self.simulation.model.device), 500)]
-            )
-        if prior is not None:
-            logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
-        classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
-        return classes
+        self._loaded(client=client)
+        return predicted(self.simulation, x, prior)
 
     def _repr_html_(self) -> str | None:
         """The notebook view; before the first round has ended, the plain text."""

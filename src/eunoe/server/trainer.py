@@ -17,6 +17,7 @@ from torch.nn import functional as F
 from eunoe.config.data_options import Augment
 from eunoe.config.training_options import Training
 from eunoe.core.batches import plan_batches
+from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.core.rng import generator, global_stream, torch_generator
@@ -44,14 +45,16 @@ class Pool:
     def labels(self) -> Tensor:
         return self.federation.samples(self.source).y[self.rows]
 
-    def inputs(self, positions: Tensor) -> Tensor:
+    def inputs(self, positions: Tensor) -> Input:
         """Model inputs of the samples at these positions."""
         federation, rows = self.federation, self.rows[positions]
         if federation.shift is None or self.owners is None:
             return federation.inputs(self.source, rows)
         seen_by = [None if owner < 0 else owner for owner in self.owners[positions].tolist()]
         each = zip(torch.split(rows, 1), seen_by, strict=True)
-        return torch.cat([federation.inputs(self.source, row, owner) for row, owner in each])
+        seen = [federation.inputs(self.source, row, owner) for row, owner in each]
+        # Only inputs of one tensor can have a feature shift.
+        return torch.cat([x for x in seen if isinstance(x, Tensor)])
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,10 @@ import torch
 from torch import Tensor
 
 from eunoe.core.batches import plan_batches
+from eunoe.core.fields import Input, split
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.rng import generator, global_stream, torch_generator
+from eunoe.data.federation import Federation
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.training.simulation import Simulation
@@ -79,7 +81,7 @@ def make_client_context(
         c.to(model.dtype) for c in (federation.counts(client), simulation.loss_counts(client))
     )
 
-    def samples(chosen: Tensor) -> tuple[Tensor, Tensor]:
+    def samples(chosen: Tensor) -> tuple[Input, Tensor]:
         x = federation.inputs("clients", chosen, client=client)
         return x.to(model.device), federation.samples("clients").y[chosen].to(model.device)
 
@@ -127,7 +129,7 @@ def train_client(
         augmenting = torch_generator(context.seed, "augmentation", broadcast.round, client)
         first: Batch | None = None
         before = float("nan")
-        for index, x, y in in_blocks(client_context, batches):
+        for index, x, y in in_blocks(client_context, batches, simulation.federation):
             batch = Batch(simulation.augmented(x, augmenting), y, index)
             method.step(client_context, batch)
             if first is None:
@@ -155,17 +157,20 @@ def train_client(
 
 
 def in_blocks(
-    client_context: ClientContext, batches: list[np.ndarray]
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-    """Positions, inputs and labels of every batch, gathered for many batches at once."""
+    client_context: ClientContext, batches: list[np.ndarray], federation: Federation
+) -> Iterator[tuple[Tensor, Input, Tensor]]:
+    """Positions, inputs and labels of every batch, gathered for many batches at once.
+
+    Samples of varying length are gathered batch by batch, each padded to its own longest.
+    """
     sizes = [len(batch) for batch in batches]
-    width = client_context.data(torch.zeros(1, dtype=torch.int64))[0].numel()
-    most = max(1, _BLOCK // max(width * max(sizes, default=1), 1))
+    most = max(1, _BLOCK // max(federation.form.numbers * max(sizes, default=1), 1))
+    most = 1 if federation.form.ragged else most
     for first in range(0, len(batches), most):
         cuts = sizes[first : first + most]
         index = torch.from_numpy(np.concatenate(batches[first : first + most]))
         x, y = client_context.data(index)
-        yield from zip(torch.split(index, cuts), torch.split(x, cuts), torch.split(y, cuts), strict=True)
+        yield from zip(torch.split(index, cuts), split(x, cuts), torch.split(y, cuts), strict=True)
 
 
 def loss_on(simulation: Simulation, client_context: ClientContext, batch: Batch) -> float:

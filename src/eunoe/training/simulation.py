@@ -10,6 +10,7 @@ from eunoe.config.attack import Attack
 from eunoe.config.averaging_options import Averaging
 from eunoe.config.data_options import Augment
 from eunoe.core.batches import most_steps
+from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
 from eunoe.data.transforms import augment_batch
@@ -43,7 +44,7 @@ class Simulation:
     fixed_point: FixedPoint | None = None
     threshold: int = 0
 
-    def augmented(self, x: Tensor, generator: torch.Generator) -> Tensor:
+    def augmented(self, x: Input, generator: torch.Generator) -> Input:
         """A training batch with its random changes; crops have black borders, as is usual."""
         return augment_batch(x, self.augment, generator, self.federation.preprocess.black)
 

@@ -1,14 +1,11 @@
 """A cohort's batches against those that each client would have alone."""
 
-import numpy as np
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
 
 from eunoe.core.batches import plan_batches
 from eunoe.core.rng import generator
-from eunoe.engines.vectorized.cohort import Cohort, _level
+from eunoe.engines.vectorized.cohort import Cohort
 from tests.helpers import blobs, make_simulation
 
 
@@ -53,12 +50,3 @@ def test_equal_batches_are_distinguished_from_unequal_ones():
     assert Cohort.plan(simulation, simulation.context_in(1), [0, 1, 2, 3], exact=True).equal
     simulation = make_simulation(blobs(4, 20, partition="quantity"), training={"batch_size": 5})
     assert not Cohort.plan(simulation, simulation.context_in(1), [0, 1, 2, 3], exact=True).equal
-
-
-@given(st.integers(1, 500), st.integers(1, 500))
-def test_levels_are_few_and_less_than_twice_as_large(number, most):
-    most = max(number, most)
-    level = _level(number, most)
-    assert number <= level <= most
-    assert level < 2 * number + 1
-    assert len({_level(n, most) for n in range(1, most + 1)}) <= np.ceil(np.log2(most)) + 1

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.data.arrays import Bytes, Labels, from_arrays
+from eunoe.data.arrays import from_arrays
+from eunoe.data.checks import Bytes, Labels
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.errors import InputError, nearest

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.data.arrays import Array, Labels, number_ids
+from eunoe.data.arrays import number_ids
+from eunoe.data.checks import Array, Labels
 from eunoe.data.sources.hub import held_out_rows
 from eunoe.errors import InputError, first_line, nearest
 

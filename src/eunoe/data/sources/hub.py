@@ -19,7 +19,8 @@ import numpy as np
 from pydantic import Field
 
 from eunoe.core.rng import generator
-from eunoe.data.arrays import Array, Labels, number_ids
+from eunoe.data.arrays import number_ids
+from eunoe.data.checks import Array, Labels
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.data.sources.npz import dataset_of, read_npz, write_npz

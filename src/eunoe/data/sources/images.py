@@ -6,7 +6,7 @@ from typing import IO, Any, Literal
 import numpy as np
 from pydantic import PositiveInt
 
-from eunoe.data.arrays import Bytes
+from eunoe.data.checks import Bytes
 from eunoe.errors import InputError
 
 Mode = Literal["L", "RGB"]

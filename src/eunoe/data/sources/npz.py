@@ -15,7 +15,9 @@ from typing import Any, cast
 
 import numpy as np
 
-from eunoe.data.arrays import Array, from_arrays
+from eunoe.data.arrays import from_arrays
+from eunoe.data.checks import Array
+from eunoe.data.field_arrays import unpacked
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, nearest
 
@@ -36,6 +38,7 @@ def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -
     """Build a data set from the arrays of a file; errors name the file."""
     # Samples of other writers, which some files hold besides, belong to no part.
     arrays = {key: array for key, array in arrays.items() if not key.endswith("_other")}
+    arrays = unpacked(arrays, ("x_train", "x_test"))
     for key in arrays:
         if key not in NEEDED + OPTIONAL:
             raise InputError(f"{where}: unknown array {key!r}; {nearest(key, NEEDED + OPTIONAL)}")

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eunoe.data.arrays import Array, Labels
+from eunoe.data.checks import Array, Labels
 from eunoe.data.sources.images import ImageDecoder
 from eunoe.errors import InputError, nearest
 

@@ -20,7 +20,7 @@ def signal(path: Path, *, classes: int | None = None) -> DataSet:
 
 def standardized(data: DataSet) -> DataSet:
     """The data with mean and std of each channel of the training part."""
-    x = data.train.x
+    x = data.train.tensor
     if x.ndim != 3 or not x.is_floating_point():
         raise InputError(
             f"{data.name}: inputs are {str(x.dtype).removeprefix('torch.')} {list(x.shape[1:])}; "

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, PositiveInt
 
-from eunoe.data.arrays import Labels, from_arrays
+from eunoe.data.arrays import from_arrays
+from eunoe.data.checks import Labels
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import Labeled, column_of, labeled, read_frame
 from eunoe.data.sources.vocabulary import Unit, Vocabulary

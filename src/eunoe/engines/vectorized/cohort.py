@@ -7,13 +7,15 @@ number of steps, most first, so that those with steps left are always the first 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eunoe.core.batches import plan_steps
+from eunoe.core.batches import level, plan_steps
+from eunoe.core.fields import Fields, Input
 from eunoe.core.rng import generator, torch_generator
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
@@ -59,7 +61,7 @@ class Cohort:
         width = int(padded.max())
         if not exact:
             most = int(sizes.max())
-            width = _level(width, max(width, min(training.batch_size or most, most)))
+            width = level(width, max(width, min(training.batch_size or most, most)))
         real = padded[:, :, None] > np.arange(width)
         index = np.zeros(real.shape, np.int64)
         index[real] = np.concatenate([order for _, order, _ in plans])
@@ -96,7 +98,7 @@ class Cohort:
         """A number of samples that no client of the cohort exceeds."""
         sizes = self.simulation.federation.sizes
         largest = int(sizes[self.clients].max())
-        return largest if self.exact else _level(largest, int(sizes.max()))
+        return largest if self.exact else level(largest, int(sizes.max()))
 
     @property
     def equal(self) -> bool:
@@ -130,7 +132,7 @@ class Cohort:
         # A client whose steps are over computes on, and what comes of it is not used.
         real = (self.lengths[:, :, None] > np.arange(width)) | (self.lengths == 0)[:, :, None]
         partial = ~real.all((1, 2))
-        levels = [n if self.exact else _level(n, clients) for n in self.active]
+        levels = [n if self.exact else level(n, clients) for n in self.active]
         labels = federation.samples("clients").y
         chances = [
             torch_generator(self.context.seed, "augmentation", self.context.round, client)
@@ -138,16 +140,17 @@ class Cohort:
         ]
         first = 0
         while first < steps:
-            level = levels[first]
-            per_step = level * width * int(np.prod(federation.shape))
-            last = min(first + max(1, _NUMBERS_AT_ONCE // per_step), steps)
-            while levels[last - 1] != level:
+            count = levels[first]
+            at_once = _NUMBERS_AT_ONCE // (count * width * federation.form.numbers)
+            # Samples of varying length are padded step by step.
+            last = min(first + (1 if federation.form.ragged else max(1, at_once)), steps)
+            while levels[last - 1] != count:
                 last -= 1
-            part = torch.from_numpy(rows[first:last, :level])
+            part = torch.from_numpy(rows[first:last, :count])
             x = self._inputs(part, chances, first).unbind()
             y = labels[part].to(device).unbind()
-            index = torch.from_numpy(self.index[first:last, :level]).to(device).unbind()
-            mask = torch.from_numpy(real[first:last, :level]).to(device).unbind()
+            index = torch.from_numpy(self.index[first:last, :count]).to(device).unbind()
+            mask = torch.from_numpy(real[first:last, :count]).to(device).unbind()
             for i in range(last - first):
                 batch = Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
                 if self.context.has_batch_norm and batch.mask is not None:
@@ -155,14 +158,18 @@ class Cohort:
                 yield batch
             first = last
 
-    def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Tensor:
+    def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Input:
         """Model inputs for rows [steps, clients, batch], as each client sees them."""
         federation, simulation = self.simulation.federation, self.simulation
-        x = federation.inputs("clients", rows.reshape(-1))
+        # Where steps are recorded, their shapes must repeat.
+        x = federation.inputs("clients", rows.reshape(-1), few_lengths=not self.exact)
+        if isinstance(x, Fields):
+            # They have neither a feature shift nor augmentation.
+            return x.unflatten(0, rows.shape).to(simulation.model.device)
         x = x.reshape(*rows.shape, *x.shape[1:])
         if federation.shift is not None:
             for client, own in zip(self.clients, x.unbind(1), strict=False):
-                own.copy_(federation.shifted(own.flatten(0, 1), client).view(own.shape))
+                own.copy_(cast(Tensor, federation.shifted(own.flatten(0, 1), client)).view(own.shape))
         x = x.to(simulation.model.device)
         if chances:
             for step, lengths in zip(x, self.lengths[first:], strict=False):
@@ -178,10 +185,3 @@ def _unpadded(batch: Batch, length: int) -> Batch:
     A mask keeps padding out of the loss, but not out of the statistics of batch normalization.
     """
     return Batch(batch.x[:, :length], batch.y[:, :length], batch.index[:, :length])
-
-
-def _level(number: int, most: int) -> int:
-    """The smallest of most, most / 2, most / 4, ... (rounded up) that is not below the number."""
-    while (half := (most + 1) // 2) >= number and half < most:
-        most = half
-    return most

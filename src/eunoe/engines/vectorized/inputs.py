@@ -114,21 +114,34 @@ class CohortStep:
     def tensors(self) -> list[Tensor]:
         batch = self.batch
         mask = [] if batch.mask is None else [batch.mask]
-        return [self.weights, batch.x, batch.y, batch.index, *mask, *self.inputs.flat[0]]
+        return [self.weights, batch.y, batch.index, *self.x[0], *mask, *self.inputs.flat[0]]
+
+    @cached_property
+    def x(self) -> tuple[list[Tensor], TreeSpec]:
+        """The tensors of the batch's inputs and their structure."""
+        return tree_flatten(self.batch.x)
 
     @property
     def dimensions(self) -> tuple[int | None, ...]:
-        return (0,) * (4 if self.batch.mask is None else 5) + self.inputs.dimensions
+        batched = 3 + len(self.x[0]) + (self.batch.mask is not None)
+        return (0,) * batched + self.inputs.dimensions
+
+    @property
+    def structure(self) -> tuple[Any, str]:
+        """The same for steps whose tensors have the same names."""
+        return getattr(self.batch.x, "names", None), self.inputs.structure
 
     def run(self, numbers: StepNumbers, *tensors: Tensor) -> Any:
         """The step with these numbers and tensors instead, vectorized over the clients."""
-        masked = self.batch.mask is not None
+        fields, x_spec = len(self.x[0]), self.x[1]
+        first = fields + (self.batch.mask is not None)
 
-        def one(weights: Tensor, x: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
-            batch = Batch(x, y, index, rest[0] if masked else None)
+        def one(weights: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
+            mask = rest[fields] if first > fields else None
+            batch = Batch(tree_unflatten(rest[:fields], x_spec), y, index, mask)
             own_spec, common_spec = self.inputs.flat[1]
-            end = masked + own_spec.num_leaves
-            own = tree_unflatten(rest[masked:end], own_spec)
+            end = first + own_spec.num_leaves
+            own = tree_unflatten(rest[first:end], own_spec)
             return self.step(weights, batch, own, tree_unflatten(rest[end:], common_spec), numbers)
 
         return vmap(one, self.dimensions)(*tensors)

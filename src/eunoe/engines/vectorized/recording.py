@@ -34,7 +34,7 @@ class Recorder:
     def __call__(self, step: CohortStep) -> Any:
         """The step's results."""
         tensors = step.tensors
-        key = step.inputs.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
+        key = step.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
         if key not in self._recorded:
             if not self._often(key):
                 return step()

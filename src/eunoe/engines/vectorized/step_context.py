@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.func import grad_and_value
 
+from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
 from eunoe.engines.vectorized.fallback import NotVectorizable
 from eunoe.engines.vectorized.inputs import Common, Own, StepNumbers
@@ -32,11 +33,11 @@ class StepContext(ClientContext):
     def weights(self) -> Tensor:
         return self.at
 
-    def forward(self, x: Tensor, at: Tensor | None = None) -> Tensor:
+    def forward(self, x: Input, at: Tensor | None = None) -> Tensor:
         self.forwards += len(x)
         return self.model.forward_at(self.at if at is None else at, x, self.float_buffers, self.int_buffers)
 
-    def features(self, x: Tensor, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    def features(self, x: Input, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
         self.forwards += len(x)
         return self.model.features_at(self.at if at is None else at, x, self.float_buffers, self.int_buffers)
 
@@ -142,7 +143,7 @@ def make_step_context(
     )
 
 
-def _no_data(index: Tensor) -> tuple[Tensor, Tensor]:
+def _no_data(index: Tensor) -> tuple[Input, Tensor]:
     raise NotVectorizable("its steps read more of the client's data than their batch")
 
 

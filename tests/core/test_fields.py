@@ -1,0 +1,91 @@
+"""Samples of several fields and of varying length: stored flat, padded by batch."""
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.func import vmap
+
+from eunoe.core.fields import Fields, Ragged, as_input, gather, in_words, is_ragged, leaves
+
+
+def some() -> Ragged:
+    return Ragged(torch.tensor([5, 6, 7, 8, 9, 10]), torch.tensor([0, 2, 2, 3, 6]), padding=-1)
+
+
+def test_a_batch_is_padded_to_its_longest() -> None:
+    assert gather(some(), torch.tensor([0, 2])).tolist() == [[5, 6], [7, -1]]
+    assert gather(some(), torch.tensor([3, 1, 0])).tolist() == [[8, 9, 10], [-1, -1, -1], [5, 6, -1]]
+    assert gather(some(), torch.tensor([1])).shape == (1, 0)
+
+
+def test_few_lengths_repeat() -> None:
+    ragged = Ragged.of([torch.arange(n) for n in range(1, 33)])
+    found = {gather(ragged, torch.tensor([n]), few_lengths=True).shape[1] for n in range(32)}
+    assert found == {1, 2, 4, 8, 16, 32}
+
+
+def test_samples_may_have_inner_dimensions() -> None:
+    ragged = Ragged.of([torch.ones(1, 2), torch.full((3, 2), 2.0)])
+    batch = gather(ragged, torch.tensor([0, 1]))
+    assert batch.tolist() == [[[1, 1], [0, 0], [0, 0]], [[2, 2]] * 3]
+
+
+@given(st.lists(st.integers(0, 6), min_size=1, max_size=8), st.data())
+def test_parts_of_ragged_samples(lengths: list[int], data: st.DataObject) -> None:
+    samples = [torch.arange(n) + 10 * i for i, n in enumerate(lengths)]
+    rows = data.draw(st.lists(st.integers(0, len(lengths) - 1), min_size=1))
+    part = Ragged.of(samples)[torch.tensor(rows)]
+    assert len(part) == len(rows)
+    for i, row in enumerate(rows):
+        assert part.values[part.offsets[i] : part.offsets[i + 1]].tolist() == samples[row].tolist()
+    assert [len(some()[:3]), len(some()[torch.tensor([True, False, True, False])])] == [3, 2]
+
+
+def test_fields_are_cut_and_moved_together() -> None:
+    stored = Fields([some(), torch.arange(8.0).view(4, 2)], ["ids", "numbers"])
+    batch = gather(stored, torch.tensor([0, 2, 3]))
+    assert isinstance(batch, Fields)
+    assert (len(batch), batch.numel(), batch.names) == (3, 15, ("ids", "numbers"))
+    first, second = batch.split([1, 2])
+    assert first.values[0].tolist() == [[5, 6, -1]]
+    assert second.values[1].tolist() == [[4, 5], [6, 7]]
+    assert batch[1:].values[0].tolist() == second.values[0].tolist()
+    assert [one.values[1].tolist() for one in batch] == [[0, 1], [4, 5], [6, 7]]
+    assert gather(stored, torch.arange(4)).unflatten(0, (2, 2)).values[1].shape == (2, 2, 2)
+    assert stored[torch.tensor([3])].values[0].values.tolist() == [8, 9, 10]
+    assert len(leaves(stored)) == 3
+    assert is_ragged(stored)
+    assert not is_ragged(batch)
+
+
+def test_vmap_sees_the_fields() -> None:
+    batch = Fields([torch.arange(6.0).view(2, 3), torch.tensor([1.0, 2.0])], ["a", "b"])
+    doubled = vmap(lambda x: x.map(lambda value: 2 * value))(batch)
+    assert doubled.values[1].tolist() == [2, 4]
+    assert vmap(lambda x: (x.values[0] * x.values[1]).sum())(batch).tolist() == [3, 24]
+
+
+@pytest.mark.parametrize(
+    ("stored", "says"),
+    [
+        (torch.zeros(2, 3, 4), "float32 [3, 4]"),
+        (some(), "int64 [any] padded with -1"),
+        (Ragged.of([torch.zeros(1, 2)]), "float32 [any, 2]"),
+        (Fields([torch.zeros(2, 3), torch.zeros(2).long()], ["a", "b"]), "{a: float32 [3], b: int64 []}"),
+        (Fields([torch.zeros(2, 3)]), "(float32 [3])"),
+    ],
+)
+def test_in_words(stored: torch.Tensor | Ragged | Fields, says: str) -> None:
+    assert in_words(stored) == says
+
+
+def test_inputs_from_plain_containers() -> None:
+    x = torch.zeros(2)
+    assert as_input(x) is x
+    named, numbered = as_input({"a": x}), as_input((x, x))
+    assert isinstance(named, Fields)
+    assert isinstance(numbered, Fields)
+    assert (named.labels, numbered.labels) == (("a",), ("0", "1"))
+    assert np.shape(named.values) == (1, 2)
