@@ -21,6 +21,7 @@ from eunoe.config.averaging_options import Averaging
 from eunoe.config.data_options import Augment, FeatureShift, Preprocessing, Public, Split
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
+from eunoe.config.privacy_options import Privacy
 from eunoe.config.probes import STANDARD, Probe
 from eunoe.config.secure_aggregation import SecureAggregation
 from eunoe.config.training_options import Training
@@ -136,6 +137,9 @@ class Config(Options):
     secure_aggregation: SecureAggregation | None = Field(
         None, description="Let the server see only sums over a round's clients; off by default."
     )
+    privacy: Privacy | None = Field(
+        None, description="Differential privacy at the level of clients; off by default."
+    )
     attack: Attack | None = Field(None, description="Malicious clients of a simulation; none by default.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(
@@ -207,7 +211,8 @@ class Config(Options):
         mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
         merge = "" if self.merge.name == "mean" else f" + {self.merge.name}"
         mean = "" if self.averaging is None else " + averaging"
-        return self.name or f"{self.method.name}{step}{mask}{merge}{mean} · {self.loss.name}"
+        noise = "" if self.privacy is None else " + privacy"
+        return self.name or f"{self.method.name}{step}{mask}{merge}{mean}{noise} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

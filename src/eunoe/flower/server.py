@@ -8,6 +8,7 @@ import json
 import logging
 import secrets
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -112,6 +113,7 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     simulation = simulation or checked_simulation(config, objects, options)
     if isinstance(connection, GuardedGrid):
         connection.most = most_bytes(simulation)
+    simulation = replace(simulation, context=replace(simulation.context, secret=True))
     states, run = RemoteStates(options.folder / "states"), run_name(options.folder)
     trainer = RemoteTrainer(
         simulation, states, roster, run, facts, timeout=options.timeout, quorum=options.quorum
@@ -205,12 +207,15 @@ def run_name(folder: Path) -> str:
 
 def line(record: Record) -> str:
     """Format a round as one line."""
-    parts = [f"round {record['round']}: {len(record['clients'])} clients"]
+    taking = record.get("participants", len(record["clients"]))
+    parts = [f"round {record['round']}: {taking} clients"]
     for place in ("test", "validation"):
         if place in record:
             parts.append(f"{place} accuracy {record[place]['accuracy']:.3f}")
     if (lost := (record.get("forgetting") or {}).get("round")) is not None:
         parts.append(f"round forgetting {lost:.4f}")
+    if (spent := (record.get("privacy") or {}).get("epsilon")) is not None:
+        parts.append(f"epsilon {spent:.2f}")
     parts += [f"dropped: client {one['client']} ({one['reason']})" for one in record["dropped"]]
     return ", ".join(parts)
 

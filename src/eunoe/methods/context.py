@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
+from eunoe.config.privacy_options import Privacy
 from eunoe.config.training_options import Training
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.server.robust import Mean, Merge
@@ -25,6 +26,9 @@ class RoundContext:
     server_optimizer: ServerOptimizer
     seed: int
     merge: Merge = field(default_factory=Mean)
+    privacy: Privacy | None = None
+    # Whether, with privacy, clients and noise are drawn from the operating system and not from the seed.
+    secret: bool = False
     dtype: torch.dtype = torch.float32
     # Size of the integer buffers, such as counters of batches.
     int_buffers: int = 0

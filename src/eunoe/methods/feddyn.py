@@ -77,7 +77,7 @@ class FedDyn(Method):
 
     def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
         change = aggregate.mean("change")
-        moves = server["moves"] + change * (len(aggregate.clients) / context.clients)
+        moves = server["moves"] + change * (aggregate.count / context.clients)
         mean = aggregate.start.parameters.double() + change
         dtype = aggregate.start.parameters.dtype
         weights = aggregate.with_mean_buffers((mean + moves).to(dtype))

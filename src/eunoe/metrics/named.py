@@ -38,6 +38,8 @@ RECORDED = frozenset(
         "test",
         "personal",
         "sent",
+        "participants",
+        "privacy",
     ]
 )
 

@@ -40,6 +40,7 @@ FURTHER = (
     Column("on clients' tests", "client_test", optional=True),
     Column("on own mix", "without_prior", optional=True),
     Column("with prior", "with_prior", optional=True),
+    Column("epsilon", "epsilon", 2, optional=True),
     Column("MB up", "up", 2),
     Column("MB down", "down", 2),
     Column("passes", "passes", 2),
@@ -146,6 +147,7 @@ def numbers(run: RunRecords) -> dict[str, float]:
         "client_test": run.final("client_test.accuracy"),
         "without_prior": run.final("personal.without_prior"),
         "with_prior": run.final("personal.with_prior"),
+        "epsilon": run.latest("privacy.epsilon"),
         "up": sum(r["bytes_up"] for r in records) / 1e6 / (len(records) or math.nan),
         "down": sum(r["bytes_down"] for r in records) / 1e6 / (len(records) or math.nan),
         "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * plain)

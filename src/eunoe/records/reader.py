@@ -7,6 +7,7 @@ metrics.jsonl, one line per round ("validation" or "test" is null in a round whe
     {"schema": 1, "round": 7, "clients": [3, 5], "dropped": [], "bytes_up": 80, "bytes_down": 80,
      "validation": {"accuracy": 0.6, "loss": 1.1, "per_class": [0.5, 0.7]}, "test": {the same},
      "forgetting": {"round": 0.02, "fedntd": 0.05},
+     "privacy": {"epsilon": 1.2, "delta": 1e-5, "merges": 7} (with privacy only),
      "personal": {"clients": 20, "without_prior": 0.6, "with_prior": 0.7},
      "sent": {"validation", "test" and "forgetting" of the model that clients receive, with averaging only}}
 
@@ -57,6 +58,11 @@ def numbers(values: Any) -> Array:
     return np.array(values, dtype=np.float64)
 
 
+def taking_part(record: Record) -> int:
+    """How many clients took part in a round."""
+    return int(record.get("participants", len(record["clients"])))
+
+
 @dataclass(frozen=True)
 class RunRecords:
     """The records of one run; runs with the same label are seeds of one configuration."""
@@ -90,6 +96,11 @@ class RunRecords:
                 values.append(np.atleast_1d(numbers(value)))
         flat = np.array([v[0] if len(v) == 1 else v for v in values]) if values else np.empty(0)
         return np.array(rounds, np.int64), flat
+
+    def latest(self, path: str) -> float:
+        """A metric in the last round that has it; NaN if none does."""
+        _, values = self.series(path)
+        return float(values[-1]) if len(values) else float("nan")
 
     def final(self, path: str) -> float:
         """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""

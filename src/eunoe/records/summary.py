@@ -53,6 +53,11 @@ class Summary(dict[str, Any]):
             lines.append(
                 f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of accuracy."
             )
+        if "epsilon" in known:
+            lines.append(
+                f"Private at the level of clients with epsilon = {self['epsilon']:.3g} and delta = "
+                f"{self['delta']:g} (replacing one client), but for numbers on clients' own samples."
+            )
         drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
         if worst:
@@ -108,6 +113,8 @@ def summarize(run: RunRecords) -> Summary:
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
         merge_change=forgetting.known_mean([forgetting.known_mean(part.merge) for part in parts]),
         client_forgetting=forgetting.known_mean([forgetting.known_mean(one.by_model) for one in matrices]),
+        epsilon=run.latest("privacy.epsilon"),
+        delta=run.latest("privacy.delta"),
         lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),
         class_names=run.names(history.shape[1]),
     )

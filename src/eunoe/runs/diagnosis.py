@@ -38,7 +38,7 @@ from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.records.divergence import divergence, warning
-from eunoe.records.reader import RunRecords
+from eunoe.records.reader import RunRecords, taking_part
 from eunoe.records.summary import summarize
 from eunoe.runs.assembly import assemble
 
@@ -199,7 +199,7 @@ def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
 
 def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
     steps = [step for record in run.metrics for step in record.get("steps", ())]
-    taking = np.mean([len(record["clients"]) for record in run.metrics])
+    taking = np.mean([taking_part(record) for record in run.metrics])
     lines = []
     if clients and run.label_counts is not None:
         lines.append(
@@ -242,7 +242,7 @@ def _distillation(config: Mapping[str, Any]) -> list[Remedy]:
 
 
 def _participation(run: RunRecords) -> float:
-    taking = float(np.mean([len(record["clients"]) for record in run.metrics]))
+    taking = float(np.mean([taking_part(record) for record in run.metrics]))
     return float("nan") if run.label_counts is None else taking / len(run.label_counts)
 
 

@@ -8,6 +8,7 @@
     timings.jsonl       one line per round: seconds
     probes.jsonl        one line per probe (schema in records/reader.py)
     status.json         running, finished, interrupted, diverged or failed, and why
+    privacy.json        in a federation with privacy: how many merges have drawn noise
     checkpoints/        the last two, and the last before the run diverged
     states/             client states kept between rounds
     track/              files of trackers, if any are configured
@@ -39,7 +40,7 @@ from eunoe.runs.checkpoints import (
 )
 from eunoe.runs.line_file import LineFile
 from eunoe.runs.state import RunState
-from eunoe.system.files import read_json, read_lines, replacing, sync_to_disk, write_text, writing
+from eunoe.system.files import plain, read_json, read_lines, replacing, sync_to_disk, write_text, writing
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -67,6 +68,8 @@ class RunFolder:
         self._health: dict[int, bool] = {}
         self._config = ""
         self._files = [LineFile(path / name) for name in _LINES]
+        # What hooks add to status.json.
+        self.facts: dict[str, Any] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
             self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
@@ -106,8 +109,8 @@ class RunFolder:
             write_text(self.path / "partition.json", json.dumps(values) + "\n")
 
     def write_status(self, state: str, reason: str = "", seconds: float = 0.0) -> None:
-        values = {"state": state, "round": self._saved, "reason": reason, "seconds": seconds}
-        write_text(self.path / "status.json", json.dumps(values) + "\n")
+        values = {"state": state, "round": self._saved, "reason": reason, "seconds": seconds, **self.facts}
+        write_text(self.path / "status.json", json.dumps(plain(values)) + "\n")
 
     def record(
         self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()

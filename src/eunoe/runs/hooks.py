@@ -15,6 +15,7 @@ from eunoe.metrics.probes import ProbedRound, Prober
 from eunoe.records.divergence import Health
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import Hook, Record, Round
+from eunoe.runs.privacy import Spending
 from eunoe.runs.secure_aggregation import shown_probes
 from eunoe.runs.state import RunState
 from eunoe.training.client import Update
@@ -46,12 +47,14 @@ def standard_hooks(
     )
     # A mean forgets little by construction, so the model that clients receive is measured beside it.
     sent = [] if config.averaging is None else [EvaluateSent(simulation, config, engine, run_state)]
+    private = config.privacy is not None
     # A probe compares clients' models with the merged one.
     prober = Prober(federation, seed, shown_probes(config) if own is None else (), config.rounds)
     return [
         Evaluate(config, engine, run_state, metrics, own),
         *sent,
         Stop(config, folder),
+        *([Spending(simulation, folder, run_state)] if private else []),
         EvaluateLast(simulation, config, own or engine),
         Probing(engine, run_state, prober),
         Recording(folder, run_state),

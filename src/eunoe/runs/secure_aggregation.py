@@ -66,4 +66,5 @@ def check_secure_aggregation(config: Config, simulation: Simulation) -> list[str
 
 def shown_probes(config: Config) -> Sequence[Probe]:
     """The probes that a run can measure."""
-    return config.probes if config.secure_aggregation is None else ()
+    hidden = config.secure_aggregation is not None or config.privacy is not None
+    return () if hidden else config.probes

@@ -76,4 +76,4 @@ def train_and_sum(
     dropped = [
         {"client": client, "reason": found.dropped[client]} for client in clients if client in found.dropped
     ]
-    return SummedCohort(*aggregate_of(simulation, found, broadcast.weights), dropped)
+    return SummedCohort(*aggregate_of(simulation, found, broadcast), dropped)

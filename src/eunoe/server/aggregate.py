@@ -85,6 +85,11 @@ class Aggregate:
         self._sums |= sums
         self._weights |= weights
 
+    @property
+    def count(self) -> int:
+        """The number of clients that `mean` is over."""
+        return len(self.clients)
+
     def mean(self, name: str) -> Tensor:
         """The mean of an upload, in float64; of "change" and "float_buffers" what the merge makes of them."""
         if name in self._rows:
@@ -94,7 +99,7 @@ class Aggregate:
     def sum(self, name: str) -> Tensor:
         """The sum of an upload that is combined by "sum", in float64: the merged one times the clients."""
         if name in self._rows:
-            return self._robust(name) * len(self.clients)
+            return self._robust(name) * self.count
         return self._sums[name]
 
     def kept(self, name: str) -> Tensor:

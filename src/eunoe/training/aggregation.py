@@ -15,6 +15,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate
+from eunoe.server.privacy import PrivateAggregate, seeded_normal, system_normal
 from eunoe.training.client import Update
 from eunoe.training.simulation import Limits
 from eunoe.training.update_checks import (
@@ -67,14 +68,7 @@ class Aggregator:
         self.context, self.shared = context, shared or {}
         self.method, self.start, self.limits = method, start, limits
         self.past = {name: usual(found) for name, found in (past or {}).items()}
-        self.aggregate = Aggregate(
-            start,
-            method.weighting,
-            method.uploads(context),
-            context.server_optimizer.derived(),
-            method.keeps_models,
-            context.merge,
-        )
+        self.aggregate = empty_aggregate(method, start, context)
         self._start = start.parameters.double()
         self._floors = floors_of(start)
         self._held: list[Arrived] = []
@@ -84,6 +78,11 @@ class Aggregator:
 
     def receive(self, update: Update) -> Iterator[Settled]:
         """Take an update, and give those that are settled by now, in the order in which they came."""
+        if self.context.privacy is not None:
+            # Clipping bounds every norm, and one client must not decide whether another one counts.
+            problem = self.problem(update)
+            yield self._settled(Arrived(update, {}, problem), problem)
+            return
         arrived = self._arrived(update)
         self._held.append(arrived)
         if len(self._held) == 1 and (arrived.problem is not None or self._usual_before(arrived)):
@@ -157,3 +156,13 @@ class Aggregator:
     def _settled(self, arrived: Arrived, problem: str | None) -> Settled:
         norm = self.add(arrived.update) if problem is None else arrived.norms.get("change", 0.0)
         return Settled(arrived.update, norm, problem)
+
+
+def empty_aggregate(method: Method, start: Weights, context: RoundContext) -> Aggregate:
+    """The sums that a round's updates are added to."""
+    uploads, privacy = method.uploads(context), context.privacy
+    if privacy is not None:
+        normal = system_normal if context.secret else seeded_normal(context.seed, context.round)
+        return PrivateAggregate(start, uploads, privacy, context.participants, normal)
+    derived = context.server_optimizer.derived()
+    return Aggregate(start, method.weighting, uploads, derived, method.keeps_models, context.merge)

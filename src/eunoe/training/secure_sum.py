@@ -15,12 +15,13 @@ from torch import Tensor
 
 from eunoe.config.secure_aggregation import SecureAggregation
 from eunoe.core.batches import most_steps
-from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError, RunFailed, nearest
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate, Upload
 from eunoe.server.fixed_point import Entry, FixedPoint, Multiplied, OutOfBound
+from eunoe.server.privacy import clipped
+from eunoe.training.aggregation import empty_aggregate
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 from eunoe.training.update_checks import form_problem
@@ -88,6 +89,9 @@ def encoded(simulation: Simulation, update: Update, broadcast: Broadcast) -> Ten
     moved = update.weights.parameters.double() - start.parameters.double()
     change = method.contribution(moved, update.uploads)
     values = {"change": change, **update.uploads}
+    if context.privacy is not None:
+        # Nobody else can: the server sees sums only.
+        values = clipped(values, context.privacy.clip)
     values |= {name: derive(change) for name, derive in context.server_optimizer.derived().items()}
     values["float_buffers"] = update.weights.float_buffers.double() - start.float_buffers.double()
     numbers = _numbers(update, float(torch.linalg.vector_norm(moved)))
@@ -140,17 +144,17 @@ def enough(left: int, of: int, threshold: int, round: int, reasons: Mapping[int,
 
 
 def aggregate_of(
-    simulation: Simulation, found: SecureSum, start: Weights
+    simulation: Simulation, found: SecureSum, broadcast: Broadcast
 ) -> tuple[Aggregate, dict[str, float]]:
     """The aggregate of a round, and the sums of its clients' numbers."""
     assert simulation.fixed_point is not None
-    entries, method = simulation.fixed_point.entries, simulation.method
+    entries, start = simulation.fixed_point.entries, broadcast.weights
     sums = simulation.fixed_point.decode(found.total)
     numbers = {name: float(sums.pop(name)) for name in _numbers(Update(0, 0, start, {}), 0.0)}
     if numbers[CLIENTS] != len(found.clients):
         # A mask that was not removed leaves nothing but noise.
         raise RunFailed("secure aggregation: a client's shares were wrong, and the sum cannot be read")
     weights = {name: numbers[SAMPLES if entries[name].by == "samples" else CLIENTS] for name in sums}
-    aggregate = Aggregate(start, method.weighting, method.uploads(simulation.context))
+    aggregate = empty_aggregate(simulation.method, start, simulation.context_in(broadcast.round))
     aggregate.take(found.clients, sums, weights)
     return aggregate, numbers

@@ -16,6 +16,7 @@ from eunoe.report.figures import (
     own_metrics,
     partition,
     per_class,
+    privacy_spent,
     probabilities,
     round_forgetting,
     saw_tooth,
@@ -39,6 +40,7 @@ KINDS = (
     partition.FIGURE,
     probabilities.FIGURE,
     drift.FIGURE,
+    privacy_spent.FIGURE,
     costs.FIGURE,
 )
 
