@@ -67,6 +67,7 @@ def test_the_numbers_of_a_run_by_hand(tmp_path: Path) -> None:
         "client_test": pytest.approx(float("nan"), nan_ok=True),
         "without_prior": pytest.approx(float("nan"), nan_ok=True),
         "with_prior": pytest.approx(float("nan"), nan_ok=True),
+        "epsilon": pytest.approx(float("nan"), nan_ok=True),
         "up": 2.0,
         "down": 4.0,
         "passes": pytest.approx((100 + 2 * 50) / (3 * 50)),

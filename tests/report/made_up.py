@@ -33,6 +33,7 @@ def made_up_run(
         common = {"schema": 1, "round": number}
         metrics.append(
             {**common, "clients": ids, "dropped": [], "bytes_up": 100, "bytes_down": 200, "test": measured}
+            | {"privacy": {"epsilon": 0.5 * number**0.5, "delta": 1e-5, "merges": number}}
             | {"forgetting": {"round": lost, "fedntd": plain(forgetting.fedntd_score(history))}}
         )
         if number % probe_every:

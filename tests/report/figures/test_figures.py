@@ -61,7 +61,7 @@ def test_a_figure_is_valid_described_and_drawn(figures, name):
 def test_what_was_not_measured_has_no_figure():
     bare = dataclasses.replace(RUNS[0], probes=[], timings=[], label_counts=None)
     names = [figure.name for figure in all_figures([bare])]
-    assert names == ["accuracy", "round-forgetting", "distribution", "per-class", "costs"]
+    assert names == ["accuracy", "round-forgetting", "distribution", "per-class", "privacy", "costs"]
     empty = RunRecords("a", [{"schema": 1, "round": 1, "clients": []}])
     assert all_figures([empty]) == []
 
