@@ -19,6 +19,7 @@ _FILES = (
     "fedcurv",
     "flashback",
     "flashback_ablations",
+    "t_squared",
     "partitions",
     "central",
 )
