@@ -1,4 +1,4 @@
-"""The papers' numbers beside ours, as Markdown from results/: the README's claims and docs/results.md.
+"""The papers' claims judged and their numbers beside ours, from results/, for the README and docs/results.md.
 
 `make results` (python -m tools.published) sums up and draws every run in results/ again and rewrites both;
 `python -m tools.published add FOLDER` first stores the runs that `eunoe reproduce` left in a folder. What is
@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from eunoe.papers import all_exhibits, find_exhibit
 from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import SCALES
+from eunoe.papers.exhibit import SCALES, Scale
 from eunoe.papers.found import in_store, store_runs
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row, collect
@@ -25,15 +25,43 @@ ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results"
 BEGIN, END = "<!-- made by `make results` from results/ -->", "<!-- end of what `make results` makes -->"
 TITLES = {
-    "full": "In the papers' settings",
-    "small": "At small scale, which is not the papers' setting",
+    "full": "Numbers in the papers' settings",
+    "medium": "Numbers at medium scale: the papers' algorithms on smaller networks and images",
+    "small": "Numbers at small scale, which is not the papers' setting",
 }
 PAGE = f"""# Results
 
-What the runs of the papers' tables and figures gave here, from the records in `results/`:
+The claims of five papers, judged on runs that are stored in `results/`, and the papers' numbers beside ours.
 `runs/NAME.parquet` has the config, the metrics and the probes of every run by its line and seed,
-`summary.json` the numbers below. A run that stopped early is shown with the round that it reached, of
-how many. `eunoe reproduce NAME --report` prints one of the tables.
+`summary.json` what is shown below. `eunoe reproduce NAME --report` prints one of the tables.
+
+## How claims are judged
+
+A claim is a sentence and a number that is positive where it holds: the difference of two methods in runs of
+the same seed, on the data or at the setting where it is least. Over seeds it has a mean and a 95% interval
+(Student's t, paired by seed).
+
+| verdict | meaning |
+| --- | --- |
+| seen | the interval is above zero |
+| contradicted | the interval is below zero |
+| undecided | the interval has zero in it |
+| holds in one seed, does not hold in one seed | one seed, so there is no interval |
+| untrained: no verdict | the networks had not learned enough |
+| not tested | what it compares was not run, or no method got there |
+
+- Trained: FedAvg of that table or figure reaches, at that scale, a third of the accuracy that the same
+  network has when all data are in one place ([trained.py](../src/eunoe/papers/trained.py)), and twice that of
+  guessing. What it reaches is the median of the last third of its tested rounds, in its best line; where
+  there is no FedAvg, the middle one of the lines counts.
+- Rounds to an accuracy: a target that a run did not reach stays censored. It counts as the round after the
+  run's last, the least that it can be, and the verdict says in how many seeds that is so. If no method got
+  there, or if a run stopped before it could decide, the seed is left out.
+- A seed in which only the method that should be ahead diverged counts against the claim.
+- Scale: *full* is the paper's setting, *medium* and *small* are shorter runs of the same algorithm with
+  narrower networks, fewer or smaller images; a run that was stopped early is shown with the round that it
+  reached, of how many.
+- Nothing was chosen on test data for these comparisons except where the notes say so.
 
 {BEGIN}
 {END}
@@ -41,17 +69,18 @@ how many. `eunoe reproduce NAME --report` prints one of the tables.
 
 
 class Notes(BaseModel):
-    """results/notes.toml: whose claims the README shows, and a note for exhibits at a scale."""
+    """results/notes.toml: which claims the README shows, and a note for exhibits at a scale."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     readme: list[str] = []
     full: dict[str, str] = {}
+    medium: dict[str, str] = {}
     small: dict[str, str] = {}
 
     def of(self, exhibit: str, scale: str) -> str:
         """The note on an exhibit's results, empty where nothing was written."""
-        return (self.full if scale == "full" else self.small).get(exhibit, "")
+        return {"full": self.full, "medium": self.medium, "small": self.small}[scale].get(exhibit, "")
 
 
 def read_notes(out: Path = OUT) -> Notes:
@@ -65,7 +94,8 @@ class Published(BaseModel):
 
     exhibit: str
     source: str
-    scale: str
+    scale: Scale
+    networks: list[str]
     stopped_early: list[str]
     rows: list[Row]
     claims: list[dict[str, Any]]
@@ -89,23 +119,63 @@ def read_published(out: Path = OUT) -> list[Published]:
 
 
 def readme_block(out: Path = OUT) -> str:
-    """The claims that the README shows, each with its verdict over the seeds."""
+    """The claims that the README shows, each with its verdict over the seeds.
+
+    The notes name them as SCALE.NAME, or SCALE.NAME: with the beginning of one claim.
+    """
     by_name = {f"{shown.scale}.{shown.exhibit}": shown for shown in read_published(out)}
-    rows = [
-        [f"`{shown.exhibit}`", claim["claim"], claim["verdict"], _seeds(claim), claim["estimate"]]
-        for shown in (by_name[name] for name in read_notes(out).readme if name in by_name)
-        for claim in shown.claims
-        if claim["verdict"] != "not tested"
-    ]
+    rows = []
+    for entry in read_notes(out).readme:
+        name, _, beginning = entry.partition(": ")
+        if name in by_name:
+            rows += [row for row in _claims(by_name[name]) if row[0].startswith(beginning)]
     if not rows:
-        return "No run at the papers' scale is in `results/` yet."
-    return Table(
-        ["table or figure", "claim of the paper", "here", "seeds", "by how much (95%)"], rows
-    ).markdown()
+        return "No run is in `results/` yet."
+    return Table(CLAIM_COLUMNS, rows).markdown()
 
 
-def _seeds(claim: dict[str, Any]) -> str:
-    return str(len(claim["by_seed"]) + claim["diverged"])
+NO_VERDICT = ("untrained: no verdict", "not tested")
+CLAIM_COLUMNS = ["claim", "verdict", "by how much (95% interval)", "seeds", "scale", "data, network", "of"]
+
+
+def _claims(shown: Published) -> list[list[str]]:
+    """The claims of an exhibit that have a verdict, as rows of a table."""
+    return [
+        [
+            claim["claim"],
+            claim["verdict"],
+            claim["estimate"],
+            str(claim["seeds"]),
+            shown.scale,
+            "; ".join(shown.networks),
+            f"`{shown.exhibit}`",
+        ]
+        for claim in shown.claims
+        if claim["verdict"] not in NO_VERDICT
+    ]
+
+
+def _judged(published: list[Published]) -> list[str]:
+    """Every claim with a verdict, paper by paper, and where there is none."""
+    lines = []
+    for name, paper in library().papers.items():
+        mine = [exhibit for exhibit in all_exhibits() if find_exhibit(exhibit).source.paper == name]
+        shown = [one for one in published if one.exhibit in mine]
+        rows = [row for one in shown for row in _claims(one)]
+        lines.append(f"### {paper.title}")
+        lines += [Table(CLAIM_COLUMNS, rows).markdown()] * bool(rows)
+        untrained = [
+            f"`{one.exhibit}` ({one.scale})"
+            for one in shown
+            if any(claim["verdict"] == NO_VERDICT[0] for claim in one.claims)
+        ]
+        lines += [f"{NO_VERDICT[0].capitalize()}: {', '.join(untrained)}."] * bool(untrained)
+        absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
+        lines += [f"Not run yet: {', '.join(absent)}."] * bool(absent)
+    every = [row for one in published for row in _claims(one) if int(row[3]) >= 3]
+    words = sorted(row[1] for row in every)
+    counted = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"
+    return ["## The claims, paper by paper", f"Judged on three seeds or more: {counted}.", *lines]
 
 
 def with_block(text: str, block: str) -> str:
@@ -117,7 +187,8 @@ def with_block(text: str, block: str) -> str:
 def results_block(out: Path = OUT) -> str:
     """All results, with figures that are linked from docs/."""
     published, notes = read_published(out), read_notes(out)
-    lines = ["## The papers' settings", *[_settings(paper) for paper in library().papers.values()]]
+    lines = [*_judged(published), "## The papers' settings"]
+    lines += [_settings(paper) for paper in library().papers.values()]
     for scale, title in TITLES.items():
         if mine := [shown for shown in published if shown.scale == scale]:
             lines.append(f"## {title}")
@@ -134,9 +205,9 @@ def _settings(paper: Paper) -> str:
 def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
     exhibit = find_exhibit(shown.exhibit)
     source = exhibit.source
-    small = " (small)" if shown.scale == "small" else ""
+    scale = f" ({shown.scale})" * (shown.scale != "full")
     lines = [
-        f"### {shown.exhibit}{small}",
+        f"### {shown.exhibit}{scale}",
         f"*{library().papers[source.paper].title}*, {source.where}: {source.measure}. "
         f"Setting: {source.setting}. {source.sentence}.",
     ]
@@ -145,10 +216,10 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
     lines += [f"- Claim: {claim['claim']}. **{claim['text']}**" for claim in shown.claims]
     rows = [row for row in shown.rows if not row.stand_in]
     if rows:
-        headings = ["run", "paper", f"ours{small}", "difference", "seeds", "rounds"]
+        headings = ["run", "paper", f"ours{scale}", "difference", "seeds", "rounds"]
         lines.append(Table(headings, [_cells(row, row.paper) for row in rows]).markdown())
     if stood := [row for row in shown.rows if row.stand_in]:
-        headings = ["run", "stand-in data", f"ours{small}", "", "seeds", "rounds"]
+        headings = ["run", "stand-in data", f"ours{scale}", "", "seeds", "rounds"]
         lines += [
             "On other data than the paper's, not comparable with it:",
             Table(headings, [_cells(row, row.stand_in) for row in stood]).markdown(),
@@ -191,7 +262,7 @@ def method_rows(name: str, out: Path = OUT) -> list[list[str]]:
 
 def _methods(shown: Published) -> dict[str, str]:
     """The method of each line, of those where the server does no more than to average."""
-    planned = find_exhibit(shown.exhibit).plan("full" if shown.scale == "full" else "small", [0])
+    planned = find_exhibit(shown.exhibit).plan(shown.scale, [0])
     ran = {row.line for row in shown.rows}
     return {
         run.line: str(run.values["method"]["name"])
@@ -209,7 +280,7 @@ def refresh(out: Path = OUT) -> None:
     """Sum up and draw all stored runs again."""
     summaries: dict[str, dict[str, Any]] = {}
     for exhibit in all_exhibits().values():
-        for scale in SCALES:
+        for scale in exhibit.scales:
             if found := in_store(exhibit, scale, out):
                 results = collect(exhibit, scale, found)
                 summaries.setdefault(exhibit.name, {})[scale] = results.as_json()

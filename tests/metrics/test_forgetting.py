@@ -241,3 +241,9 @@ def test_the_end_of_a_run_is_its_last_rounds_as_far_as_they_were_measured():
 def test_the_running_mean_leaves_out_what_is_unknown() -> None:
     found = forgetting.running_mean([np.nan, 2.0, 4.0, np.nan, np.nan, 9.0], 2)
     np.testing.assert_allclose(found, [np.nan, 2.0, 3.0, 4.0, np.nan, 9.0])
+
+
+def test_counts_are_shares_of_the_most_that_any_client_has():
+    result = forgetting.probability_by_count([[0.9, 0.1]], [[4, 2]], most=[8, 2])
+    assert result.count_share.tolist() == [[0.5, 1.0]]
+    assert result.correlation == pytest.approx(-1.0)

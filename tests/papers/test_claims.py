@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.papers.claims import AtLeast, Claim, interval, judge
+from eunoe.papers.claims import AtLeast, Claim, NotReached, interval, judge
 from eunoe.papers.comparisons import above_all, best_gain, gains, highest, least_gain, lowest, mean_gain
 from eunoe.papers.exhibits.learning_rates import tolerance_table, within
 from eunoe.papers.keys import Key, key
@@ -48,10 +48,10 @@ def test_pairing_by_seed_sees_what_means_hide() -> None:
     pairs = [(0.1, 0.12), (0.5, 0.521), (0.9, 0.919)]
     seeds = [cells({"x a": a, "x b": b}) for a, b in pairs]
     verdict = judge(claim, seeds)
-    assert verdict.seen
+    assert verdict.word == "seen"
     assert verdict.mean == pytest.approx(0.02)
     assert "seen: +2.00 points" in verdict.text()
-    assert judge(claim, [cells({"x a": b, "x b": a}) for a, b in pairs]).seen is False
+    assert judge(claim, [cells({"x a": b, "x b": a}) for a, b in pairs]).word == "contradicted"
 
 
 def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
@@ -86,23 +86,25 @@ def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
 def test_a_seed_that_diverged_counts_against_the_claim() -> None:
     claim = Claim("b is above a", mean_gain("b", "a"))
     two = [cells({"x a": 0.1, "x b": 0.3}), cells({"x a": 0.1, "x b": 0.301})]
-    assert judge(claim, two).seen is True
+    assert judge(claim, two).word == "seen"
     verdict = judge(claim, [*two, cells({"x a": 0.1, "x b": math.nan})])
-    assert verdict.seen is False
+    assert verdict.word == "undecided"
     assert verdict.text().endswith("2 seeds, 1 seed diverged")
 
 
-def test_a_wide_interval_is_not_seen() -> None:
+def test_a_wide_interval_decides_nothing() -> None:
     verdict = judge(
         Claim("", mean_gain("b", "a")), [cells({"a": 0.0, "b": gain}) for gain in (0.01, 0.2, 0.0)]
     )
     assert verdict.mean > 0
-    assert verdict.seen is False
+    assert verdict.word == "undecided"
+    level = judge(Claim("", mean_gain("b", "a")), [cells({"a": 0.1, "b": 0.1})] * 3)
+    assert level.word == "undecided"
 
 
 def test_what_was_not_run_is_not_tested() -> None:
     claim = Claim("", mean_gain("b", "a"))
-    assert judge(claim, [cells({"x a": 1.0}), cells({"x a": 2.0})]).seen is None
+    assert judge(claim, [cells({"x a": 1.0}), cells({"x a": 2.0})]).word == "not tested"
     assert (
         judge(claim, [cells({"x a": 1.0})]).text()
         == "not tested: what it compares was not run, or nobody got there"
@@ -112,16 +114,42 @@ def test_what_was_not_run_is_not_tested() -> None:
 def test_one_seed_says_what_it_found() -> None:
     claim = Claim("", mean_gain("b", "a"))
     held = judge(claim, [cells({"x a": 0.1, "x b": 0.2})])
-    assert held.seen is None
-    assert held.text() == "holds in the one seed, and two are needed to test it: +10.00 points"
-    assert judge(claim, [cells({"x a": 0.2, "x b": 0.1})]).text().startswith("does not hold in the one seed")
+    assert held.text() == "holds in one seed: +10.00 points"
+    assert (
+        judge(claim, [cells({"x a": 0.2, "x b": 0.1})]).text() == "does not hold in one seed: -10.00 points"
+    )
     lost = cells({"x a": 0.1, "x b": math.nan})
-    assert judge(claim, [lost]).text().endswith(": 1 seed diverged")
-    assert judge(claim, [lost, lost]).text() == "not seen: 2 seeds diverged"
+    assert judge(claim, [lost]).text() == "does not hold in one seed: 1 seed diverged"
+    assert judge(claim, [lost, lost]).text() == "contradicted: 2 seeds diverged"
     assert (
         judge(claim, [lost, cells({"a": 0.1, "b": 0.2})]).text()
-        == "not seen: +10.00 points, 1 seed, 1 seed diverged"
+        == "undecided: +10.00 points, 1 seed, 1 seed diverged"
     )
+
+
+def test_rounds_that_were_not_reached_stay_censored() -> None:
+    claim = Claim("", lowest(cell("mine"), [cell("p")]), "rounds")
+    seeds = [
+        cells({"mine": 2.0, "p": 5.0}),
+        cells({"mine": 2.0, "p": NotReached(6)}),
+        cells({"mine": 3.0, "p": AtLeast(8)}),
+    ]
+    verdict = judge(claim, seeds)
+    # 3, at least 4 and at least 5 rounds: deviation 1, as in 1, 2, 3.
+    assert verdict.by_seed == (3.0, 4.0, 5.0)
+    assert verdict.censored == 2
+    assert verdict.text() == "seen: +4.00 rounds [+1.52, +6.48], 3 seeds, not reached in 2 seeds"
+    behind = judge(claim, [cells({"mine": NotReached(9), "p": 5.0})])
+    assert (behind.word, behind.censored) == ("does not hold in one seed", 1)
+    assert judge(claim, [cells({"mine": NotReached(9), "p": NotReached(9)})]).word == "not tested"
+
+
+def test_an_untrained_network_gets_no_verdict() -> None:
+    claim = Claim("", mean_gain("b", "a"))
+    verdict = judge(claim, [cells({"a": 0.1, "b": 0.2})] * 3, "FedAvg reaches 11.0%")
+    assert verdict.word == "untrained: no verdict"
+    assert verdict.text() == "untrained: no verdict (FedAvg reaches 11.0%)"
+    assert judge(claim, [cells({"a": 0.1})], "FedAvg reaches 11.0%").word == "not tested"
 
 
 def test_columns_are_whole_words() -> None:

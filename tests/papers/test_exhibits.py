@@ -13,16 +13,18 @@ from eunoe.errors import InputError
 from eunoe.papers import all_exhibits, find_exhibit
 from eunoe.papers.claims import NotReached
 from eunoe.papers.cost import core_seconds, samples
-from eunoe.papers.exhibit import PART, SCALES, Exhibit, PlannedRun
+from eunoe.papers.exhibit import PART, Exhibit, PlannedRun
 from eunoe.papers.keys import Key
 from eunoe.papers.library import library
 from eunoe.report.figures import KINDS
 
-# What a small run may change: its length, its data, its width and what is watched, never the algorithm.
+# What a smaller run may change: its length, its data, its width and what is watched, never the algorithm.
 MAY_SHRINK = {
     "rounds",
     "data.limit",
     "data.test_limit",
+    "data.pool",
+    "augment.crop_padding",
     "model.width",
     "evaluation.every",
     "evaluation.last",
@@ -75,7 +77,9 @@ def flat(run: PlannedRun) -> dict[str, Any]:
 @each
 def test_small_shrinks_and_never_changes_the_algorithm(exhibit: Exhibit) -> None:
     full = {run.line: flat(run) for run in exhibit.plan("full", [0])}
-    for run in exhibit.plan("small", [0]):
+    shrunk = [run for scale in exhibit.scales[1:] for run in exhibit.plan(scale, [0])]
+    assert {run.scale for run in shrunk} == set(exhibit.scales[1:])
+    for run in shrunk:
         before, after = full[run.line], flat(run)
         for key in before.keys() | after.keys():
             assert before.get(key) == after.get(key) or key in MAY_SHRINK, key
@@ -94,7 +98,7 @@ def test_figures_exist(exhibit: Exhibit) -> None:
 
 @each
 def test_configs_are_valid(exhibit: Exhibit) -> None:
-    for scale in SCALES:
+    for scale in exhibit.scales:
         for run in exhibit.plan(scale, [0], stand_in=True):
             make_config(run.values)
 
@@ -160,7 +164,8 @@ def test_the_papers_own_numbers_bear_their_claims_out(exhibit: Exhibit) -> None:
 def test_shared_runs_are_the_same_runs(exhibit: Exhibit) -> None:
     if not exhibit.shares:
         return
-    for scale in SCALES:
+    assert exhibit.scales == all_exhibits()[exhibit.shares].scales
+    for scale in exhibit.scales:
         owner = {run.line: run.values for run in all_exhibits()[exhibit.shares].plan(scale, [0])}
         for run in exhibit.plan(scale, [0]):
             # At small scale a exhibit may choose variants that the owner leaves out.
@@ -194,7 +199,12 @@ def test_settings_of_the_papers() -> None:
         "weight_decay": 1e-4,
     }
     tce = {r.line: r.values for r in find_exhibit("tce-table1").plan("full", [0])}
-    assert tce["cifar100 lr=0.1 fedavg+tce batch"]["participation"] == 0.02
+    assert tce["cifar100 lr=0.1 fedavg+tce batch"]["participation"] == 0.01
+    wsm = {r.line: r.values for r in find_exhibit("wsm-table1").plan("full", [0])}
+    assert wsm["cifar100 lr=0.1 fedavg"]["participation"] == 0.02
+    thesis = {r.line: r.values for r in find_exhibit("thesis-table3.1").plan("full", [0])}
+    lines = [(tce, "fedavg group"), (thesis, "fedavg"), (wsm, "fedavg")]
+    assert [runs[f"femnist lr=0.1 {method}"]["rounds"] for runs, method in lines] == [4000, 2000, 3000]
     assert tce["cifar100 lr=0.1 fedavg+tce batch"]["model"]["norm"] == "batch"
     fedcurv = find_exhibit("fedcurv-table1-e10").plan("full")
     assert [run.values["method"].get("mu") for run in fedcurv] == [None, 1e-5, None]
@@ -215,5 +225,7 @@ def test_cost_by_hand() -> None:
 def test_unknown_names_and_variants_get_a_hint() -> None:
     with pytest.raises(InputError, match="wsm-table3"):
         find_exhibit("wsm-tabl3")
+    with pytest.raises(InputError, match="no medium scale; it has full, small"):
+        find_exhibit("wsm-table3").plan("medium")
     with pytest.raises(InputError, match="no variant"):
         find_exhibit("wsm-table3").plan("small", only="mnist")

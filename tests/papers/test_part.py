@@ -20,3 +20,12 @@ def test_without_a_limit_all_samples_are_kept() -> None:
     whole, some = digits(), part(of="digits", test_limit=10_000)
     assert torch.equal(some.train.x, whole.train.x)
     assert torch.equal(some.test.y, whole.test.y)
+
+
+def test_pooling_replaces_squares_of_pixels_by_their_mean() -> None:
+    whole, some = digits(), part(of="digits", limit=3, pool=2)
+    assert some.train.x.shape == (3, 4, 4)
+    assert some.train.x.dtype == whole.train.x.dtype
+    first = part(of="digits", limit=3).train.x[0].float()
+    assert float(some.train.x[0, 0, 0]) == round(float(first[:2, :2].mean()))
+    assert float(some.train.x[0, 3, 1]) == round(float(first[6:8, 2:4].mean()))

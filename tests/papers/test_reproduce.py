@@ -12,7 +12,7 @@ from eunoe.errors import InputError
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import highest, lowest, mean_gain
 from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Variant
+from eunoe.papers.exhibit import Exhibit, PlannedRun, Variant
 from eunoe.papers.found import in_folders, in_store
 from eunoe.papers.keys import key
 from eunoe.papers.measures import Outcome, at_end, at_planned_end, last_rounds, rounds_to
@@ -182,7 +182,7 @@ def test_a_small_run_has_no_difference_from_the_paper() -> None:
     exhibit = tiny()
     run = exhibit.plan("full", [0])[0]
     outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}}))]
-    full, small = (rows_and_verdicts(exhibit, scale, outcomes).rows[0] for scale in SCALES)
+    full, small = (rows_and_verdicts(exhibit, scale, outcomes).rows[0] for scale in exhibit.scales)
     assert full.difference
     assert (small.paper, small.difference) == (full.paper, "")
 

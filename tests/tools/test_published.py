@@ -11,7 +11,7 @@ from tools import published
 
 from eunoe.config import registry
 from eunoe.papers import all_exhibits, find_exhibit
-from eunoe.papers.exhibit import SCALES, PlannedRun
+from eunoe.papers.exhibit import PlannedRun
 from eunoe.papers.found import in_store
 from eunoe.papers.results import collect
 from eunoe.papers.store import load_keys
@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import method_pages  # noqa: E402
 
 NOTES = """
-readme = ["full.flashback-table1-cifar10", "full.wsm-table1"]
+readme = ["full.flashback-table1-cifar10: Flashback reaches 50%", "full.wsm-table1"]
 [full]
 flashback-table1-cifar10 = "Tried **this**."
 [small]
@@ -46,7 +46,9 @@ def out(tmp_path: Path) -> Path:
     (results / "notes.toml").write_text(NOTES)
     exhibit, folder = find_exhibit(NAME), tmp_path / "runs"
     flashback = {1: 0.2, 3: 0.3, 7: 0.47}
-    runs = [(exhibit.plan(scale, [0], only="flashback", out=folder)[0], flashback) for scale in SCALES]
+    runs = [
+        (exhibit.plan(scale, [0], only="flashback", out=folder)[0], flashback) for scale in exhibit.scales
+    ]
     fedavg = exhibit.plan("full", [0], only="fedavg", out=folder)[0]
     made_up(results, NAME, [*runs, (fedavg, {1: 0.1, 85: 0.4})])
     published.refresh(results)
@@ -57,14 +59,15 @@ def test_the_readme_gets_the_claims_with_their_verdicts(out: Path) -> None:
     lines = published.readme_block(out).splitlines()
     claim = "Flashback reaches 50% of 48.2% in fewer rounds than every baseline"
     missing = "(not run: feddf, fedntd, fedprox, fedreg, moon)"
-    assert lines[2] == f"| `{NAME}` | {claim} {missing} | holds in the one seed | 1 | +82.00 rounds |"
-    assert len(lines) == 2 + 3
+    found = "holds in one seed | +82.00 rounds | 1 | full | cifar10, cnn"
+    assert lines[2] == f"| {claim} {missing} | {found} | `{NAME}` |"
+    assert len(lines) == 2 + 1
     drawn = (out / f"figures/{NAME}-full.svg").read_text()
     assert "STOPPED EARLY after 7 of 150 rounds: flashback" in drawn
 
 
 def test_without_results_the_readme_says_so(tmp_path: Path) -> None:
-    assert published.readme_block(tmp_path) == "No run at the papers' scale is in `results/` yet."
+    assert published.readme_block(tmp_path) == "No run is in `results/` yet."
 
 
 def test_only_the_block_between_the_marks_is_replaced() -> None:
@@ -75,7 +78,10 @@ def test_only_the_block_between_the_marks_is_replaced() -> None:
 
 
 def test_the_page_keeps_full_and_small_apart(out: Path) -> None:
-    full, small = published.results_block(out).split("## At small scale")
+    claims, numbers = published.results_block(out).split("## The papers' settings")
+    assert "| Flashback reaches 95%" in claims
+    assert "Not run yet: `tce-table1`" in claims
+    full, small = numbers.split("## Numbers at small scale")
     for text in (
         "| flashback 50% | 2 | 3 | +1 | 1 | 7 of 150 |",
         "Tried **this**.",
@@ -93,14 +99,18 @@ def test_the_page_keeps_full_and_small_apart(out: Path) -> None:
     ):
         assert text in small
         assert text not in full
-    # The figure of the paper's first page is made of the same runs.
+    # Figures of the paper are made of the same runs.
     assert "### flashback-fig1\n" in full
-    assert full.count(f"`results/runs/{NAME}.parquet`") == 2
+    assert full.count(f"`results/runs/{NAME}.parquet`") == sum(
+        e.owner == NAME for e in all_exhibits().values()
+    )
 
 
 def test_a_methods_rows_stand_beside_fedavgs_at_full_scale(out: Path) -> None:
     rows = published.method_rows("flashback", out)
-    assert [row[:2] for row in rows] == [
+    table = [row for row in rows if row[0].startswith(NAME)]
+    assert {row[1].split()[0] for row in rows} == {"fedavg", "flashback"}
+    assert [row[:2] for row in table] == [
         ["flashback-table1-cifar10 (full)", f"{method} {share}"]
         for method in ("fedavg", "flashback")
         for share in ("50%", "75%", "95%")
@@ -157,7 +167,8 @@ def test_the_readme_and_the_page_are_those_of_the_results() -> None:
 
 def test_the_notes_name_what_exists() -> None:
     notes = published.read_notes()
-    for name in [*notes.full, *notes.small, *(name.partition(".")[2] for name in notes.readme)]:
+    shown = [entry.partition(": ")[0].partition(".")[2] for entry in notes.readme]
+    for name in [*notes.full, *notes.medium, *notes.small, *shown]:
         find_exhibit(name)
 
 
@@ -165,7 +176,7 @@ def test_summaries_are_what_the_stored_runs_give() -> None:
     kept = json.loads((published.OUT / "summary.json").read_text("utf-8"))
     found: dict[str, dict[str, Any]] = {}
     for exhibit in all_exhibits().values():
-        for scale in SCALES:
+        for scale in exhibit.scales:
             if runs := in_store(exhibit, scale, published.OUT):
                 results = collect(exhibit, scale, runs).as_json()
                 found.setdefault(exhibit.name, {})[scale] = json.loads(json.dumps(results))
@@ -186,5 +197,7 @@ def test_every_stored_run_is_of_an_exhibit() -> None:
                 (key.line, key.stand_in) == (run.line, run.stand_in)
                 for exhibit in shared
                 for stood in (False, True)
-                for run in exhibit.plan("full" if key.scale == "full" else "small", [0], stood)
+                for scale in exhibit.scales
+                if scale == key.scale
+                for run in exhibit.plan(scale, [0], stood)
             ), (path, key)

@@ -44,8 +44,9 @@ def reproduce(
     scale: Annotated[
         str | None,
         typer.Option(
-            help="small: minutes on two cores; full: the paper's experiment. By default small, and with "
-            "--report whatever has been run."
+            help="small: minutes on two cores; medium: up to 25 minutes a run on one core, where there is "
+            "such a scale; full: the paper's experiment. By default small, and with --report whatever has "
+            "been run."
         ),
     ] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds, separated by commas.")] = None,
@@ -126,12 +127,11 @@ def _confirm(name: str, scale: str, seconds: float) -> None:
 
 def _report(exhibit: "Exhibit", scale: "Scale | None", out: Path, stored: Path) -> None:
     """Show the user's runs, or the stored ones; no file is written."""
-    from eunoe.papers.exhibit import SCALES
     from eunoe.papers.found import in_folders, in_store
     from eunoe.papers.results import collect
 
     shown = False
-    for one in (scale,) if scale else SCALES:
+    for one in (scale,) if scale else exhibit.scales:
         own = in_folders(exhibit, one, out)
         if found := own or in_store(exhibit, one, stored):
             _show_results(collect(exhibit, one, found))
@@ -140,17 +140,25 @@ def _report(exhibit: "Exhibit", scale: "Scale | None", out: Path, stored: Path) 
             shown = True
     if not shown:
         at = f" at {scale} scale" if scale else ""
-        raise InputError(f"nothing of {exhibit.name} has been run{at} in {out} or is stored in {stored}")
+        where = f"in {out} or is stored in {stored}{_no_folder(stored)}"
+        raise InputError(f"nothing of {exhibit.name} has been run{at} {where}")
+
+
+def _no_folder(stored: Path) -> str:
+    """What to say where the folder of stored results is not there."""
+    return f" ({stored} is not here: stored results are in a clone of Eunoe)" * (not stored.exists())
 
 
 def _print_config(planned: "Sequence[PlannedRun]") -> None:
     from eunoe.config.toml import to_toml
 
-    by_line = {run.line: run for run in reversed(planned)}
-    for run in reversed(by_line.values()):
-        print(f"# {run.line}\n{to_toml(run.values)}")
-    if len(by_line) > 1:
-        print(f"{len(by_line)} configs; one line of --only prints one to save and run", file=sys.stderr)
+    lines = list(dict.fromkeys(run.line for run in planned))
+    if len(lines) > 1:
+        raise InputError(
+            f"--print-config prints one config, and these are {len(lines)}: add --only with one "
+            f"of {', '.join(map(repr, lines))}"
+        )
+    print(f"# {lines[0]}\n{to_toml(planned[0].values)}")
 
 
 def _show_all(listed: "list[Exhibit]", out: Path, results: Path) -> None:
@@ -159,22 +167,26 @@ def _show_all(listed: "list[Exhibit]", out: Path, results: Path) -> None:
     from eunoe.papers.exhibit import SCALES, data_sets
     from eunoe.papers.reproduce import missing
 
+    def cell(exhibit: "Exhibit", scale: "Scale") -> str:
+        if scale not in exhibit.scales:
+            return ""
+        return f"{duration(total(exhibit.plan(scale))[1])}  {_ran(exhibit, scale, out, results)}".strip()
+
     rows = []
     for exhibit in listed:
         full = exhibit.plan("full")
         absent = missing(full)
         data = ", ".join(f"{name}*" if name in absent else name for name in data_sets(full))
-        costs = [(duration(total(exhibit.plan(s))[1]), _ran(exhibit, s, out, results)) for s in SCALES]
-        rows.append([exhibit.name, data, *(cell for pair in costs for cell in pair)])
-    headings = ["name", "data", "full", "ran", "small", "ran"]
-    show(headings, rows, "Tables and figures of the papers")
-    print("full, small: estimated training time on one core; ran: of how many runs; * data not here")
+        rows.append([exhibit.name, data, *(cell(exhibit, scale) for scale in SCALES)])
+    show(["name", "data", *SCALES], rows, "Tables and figures of the papers")
+    print("by scale: estimated training time on one core, and runs that exist of how many; * data not here")
+    if not results.exists():
+        print(f"stored runs are not counted{_no_folder(results)}")
     print("eunoe papers NAME shows one with its numbers, eunoe reproduce NAME runs it")
 
 
 def _show_one(exhibit: "Exhibit", out: Path, results: Path) -> None:
     from eunoe.papers.cost import total
-    from eunoe.papers.exhibit import SCALES
     from eunoe.papers.library import library
 
     source = exhibit.source
@@ -191,7 +203,7 @@ def _show_one(exhibit: "Exhibit", out: Path, results: Path) -> None:
     print(f"measured: {exhibit.measured}")
     for claim in exhibit.claims:
         print(f"claim tested: {claim.sentence}")
-    for scale in SCALES:
+    for scale in exhibit.scales:
         planned = exhibit.plan(scale)
         samples, seconds = total(planned)
         print(f"{scale}: {len(planned)} runs, {samples:.1e} samples, about {duration(seconds)} of one core")
@@ -216,15 +228,16 @@ def _show_cells(source: "Source", title: str | None = None) -> None:
 
 def _show_results(results: "Results") -> None:
     from eunoe.cli.tables import show
+    from eunoe.papers.exhibit import MARKS
     from eunoe.papers.library import library
 
     exhibit, source = results.exhibit, results.exhibit.source
-    small = results.scale == "small"
-    scale = "SMALL SCALE, not the paper's setting: " if small else ""
+    full = results.scale == "full"
+    mark = f"{MARKS[results.scale]}: " * (not full)
     # The table's own measure, such as a mean over the last hundred rounds, applies at full scale only.
-    measured = exhibit.read_off if small else exhibit.measured
-    title = f"{scale}{exhibit.name} ({source.paper}, {source.where}), {measured}"
-    ours = "ours (small)" if small else "ours"
+    measured = exhibit.measured if full else exhibit.read_off
+    title = f"{mark}{exhibit.name} ({source.paper}, {source.where}), {measured}"
+    ours = "ours" if full else f"ours ({results.scale})"
     rows = [
         [row.label, row.paper, row.ours, row.difference, row.count, row.length]
         for row in results.rows
@@ -268,10 +281,11 @@ def duration(seconds: float) -> str:
 
 
 def _scale(text: str | None) -> "Scale | None":
+    from eunoe.papers.exhibit import SCALES
+
+    for scale in SCALES:
+        if text == scale:
+            return scale
     if text is None:
         return None
-    if text == "full":
-        return "full"
-    if text == "small":
-        return "small"
-    raise InputError(f"--scale is full or small, not {text!r}")
+    raise InputError(f"--scale is one of {', '.join(SCALES)}, not {text!r}")

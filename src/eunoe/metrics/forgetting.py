@@ -251,15 +251,17 @@ class ProbabilityByCount(NamedTuple):
     correlation: float
 
 
-def probability_by_count(probability: ArrayLike, counts: ArrayLike) -> ProbabilityByCount:
+def probability_by_count(
+    probability: ArrayLike, counts: ArrayLike, most: ArrayLike | None = None
+) -> ProbabilityByCount:
     """Mean output probability per class of local models against label counts (Flashback paper, figure 9).
 
     Both are [clients, C]. A class's counts are divided by the most that any client has of it (NaN for a class
-    that no client has); the correlation is Pearson's over all clients and classes, NaN where either side does
-    not vary.
+    that no client has): `most` [C] where there are clients besides these. The correlation is Pearson's over
+    all clients and classes, NaN where either side does not vary.
     """
     probability, counts = np.asarray(probability, np.float64), np.asarray(counts, np.float64)
-    most = counts.max(axis=0, keepdims=True, initial=0.0)
+    most = counts.max(axis=0, initial=0.0) if most is None else np.asarray(most, np.float64)
     share = np.where(most > 0, counts / np.maximum(most, 1.0), np.nan)
     known = ~np.isnan(share) & ~np.isnan(probability)
     x, y = share[known], probability[known]

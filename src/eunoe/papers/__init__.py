@@ -18,9 +18,11 @@ _FILES = (
     "personalization",
     "fedcurv",
     "flashback",
+    "flashback_figures",
     "flashback_ablations",
     "t_squared",
     "partitions",
+    "norms",
     "central",
 )
 

@@ -1,4 +1,16 @@
-"""Claims of a paper as a statistic per seed, positive where the claim holds, and the verdict over seeds."""
+"""Claims of a paper as a statistic per seed, positive where the claim holds, and the rules of judging them.
+
+    seen                        the 95% interval of the statistic over seeds, paired by seed, is above zero
+    contradicted                it is below zero
+    undecided                   neither
+    holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed
+    untrained: no verdict       the networks had not learned enough (trained.py)
+    not tested                  what is compared was not run, or nobody got there
+
+Where rounds to an accuracy are compared, a target that a run did not reach stays censored: it counts as the
+round after its last, the least that it can be, and the verdict says how many seeds have such a value. A seed
+in which the runs that should be ahead diverged counts against the claim.
+"""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +33,10 @@ class AtLeast(NotReached):
     """An open value of a run that stopped early: it would have become this or more."""
 
 
+class Censored(float):
+    """A difference with a round that was not reached: it would be this or further from zero."""
+
+
 # Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is used, slightly conservative.
 _T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -40,7 +56,10 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The verdict on a claim: the mean of its statistic over seeds with a 95% interval, paired by seed."""
+    """The verdict on a claim: the mean of its statistic over seeds with a 95% interval, paired by seed.
+
+    `untrained` states why the networks are too little trained for a verdict; it is empty if they are not.
+    """
 
     claim: Claim
     by_seed: tuple[float, ...]
@@ -48,11 +67,17 @@ class Verdict:
     low: float
     high: float
     diverged: int = 0
+    untrained: str = ""
 
     @property
-    def seen(self) -> bool | None:
-        """Whether the whole interval is on the claim's side and no seed diverged; None below two seeds."""
-        return self.low > 0 and not self.diverged if len(self.by_seed) + self.diverged > 1 else None
+    def seeds(self) -> int:
+        """How many seeds the verdict is on."""
+        return len(self.by_seed) + self.diverged
+
+    @property
+    def censored(self) -> int:
+        """In how many seeds a compared round was not reached."""
+        return sum(isinstance(value, Censored) for value in self.by_seed)
 
     @property
     def estimate(self) -> str:
@@ -66,24 +91,30 @@ class Verdict:
     @property
     def word(self) -> str:
         """The verdict in short."""
-        if not self.by_seed and not self.diverged:
+        if not self.seeds:
             return "not tested"
-        if self.seen is not None:
-            return "seen" if self.seen else "not seen"
-        return "holds in the one seed" if self.mean > 0 else "does not hold in the one seed"
+        if self.untrained:
+            return "untrained: no verdict"
+        if self.seeds == 1:
+            return "holds in one seed" if self.mean > 0 else "does not hold in one seed"
+        if self.low > 0 and not self.diverged:
+            return "seen"
+        return "contradicted" if self.high < 0 or not self.by_seed else "undecided"
 
     def text(self) -> str:
         """The verdict as one line."""
-        if self.word == "not tested":
+        if not self.seeds:
             return "not tested: what it compares was not run, or nobody got there"
-        found = [self.estimate, _seeds(len(self.by_seed))] if self.by_seed else []
-        found += [f"{_seeds(self.diverged)} diverged"] if self.diverged else []
-        if self.seen is not None:
-            return f"{self.word}: {', '.join(found)}"
-        return f"{self.word}, and two are needed to test it: {found[0]}"
+        if self.untrained:
+            return f"{self.word} ({self.untrained})"
+        found = [self.estimate] * bool(self.by_seed)
+        found += [_seeds(len(self.by_seed))] * (self.seeds > 1 and bool(self.by_seed))
+        found += [f"not reached in {_seeds(self.censored)}"] * bool(self.censored)
+        found += [f"{_seeds(self.diverged)} diverged"] * bool(self.diverged)
+        return f"{self.word}: {', '.join(found)}"
 
 
-def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
+def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "") -> Verdict:
     """The verdict from each seed's values; seeds that lack a run of the claim are left out.
 
     A seed with only diverged runs to compare counts against the claim.
@@ -97,7 +128,7 @@ def judge(claim: Claim, seeds: Sequence[Values]) -> Verdict:
             diverged += 1
         else:
             found.append(statistic)
-    return Verdict(claim, tuple(found), *interval(found), diverged)
+    return Verdict(claim, tuple(found), *interval(found), diverged, untrained)
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:

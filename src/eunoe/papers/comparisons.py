@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from eunoe.papers.claims import AtLeast, NotReached, Statistic, Values, least, of_converged
+from eunoe.papers.claims import AtLeast, Censored, NotReached, Statistic, Values, least, of_converged
 from eunoe.papers.keys import Key
 
 
@@ -115,7 +115,8 @@ def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
         nearest = of_converged(min, rest)
         if isinstance(nearest, AtLeast) and nearest <= values[mine]:
             return None
-        return nearest - values[mine]
+        open_ended = isinstance(nearest, NotReached) or isinstance(values[mine], NotReached)
+        return Censored(nearest - values[mine]) if open_ended else nearest - values[mine]
 
     return statistic
 

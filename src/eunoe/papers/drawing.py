@@ -8,7 +8,7 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.papers.exhibit import Exhibit
+from eunoe.papers.exhibit import MARKS, Exhibit
 from eunoe.papers.found import FoundRun
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.results import Results
@@ -27,7 +27,7 @@ def draw(results: Results, found: Sequence[FoundRun], path: Path) -> Path | None
     chart = _over_settings(exhibit, found) if exhibit.draws == "settings" else _of_report(exhibit, found)
     if chart is None:
         return None
-    marks = ["SMALL SCALE, not the paper's setting"] if results.scale == "small" else []
+    marks = [MARKS[results.scale]] * (results.scale != "full")
     marks += sorted({f"STAND-IN DATA: {one.planned.stand_in}" for one in found if one.planned.stand_in})
     marks += [f"STOPPED EARLY {stopped}" for stopped in results.stopped]
     title = alt.TitleParams(

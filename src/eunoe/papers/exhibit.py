@@ -16,9 +16,15 @@ from eunoe.runs.run import Run
 from eunoe.runs.sweep import Planned
 
 Config = dict[str, Any]
-Scale = Literal["full", "small"]
-SCALES: tuple[Scale, ...] = ("full", "small")
-SMALL_SEEDS = (0, 1, 2)
+Scale = Literal["full", "medium", "small"]
+SCALES: tuple[Scale, ...] = ("full", "medium", "small")
+# What each scale is called in tables and figures; full scale needs no mark.
+MARKS: dict[Scale, str] = {
+    "full": "",
+    "medium": "MEDIUM SCALE, the paper's algorithm on smaller networks and images",
+    "small": "SMALL SCALE, not the paper's setting",
+}
+SHRUNK_SEEDS = (0, 1, 2)
 
 PART = "eunoe.papers.part:part"
 
@@ -84,6 +90,8 @@ class Exhibit:
 
     `measures` are computed from each run, by the column they fill ("" where a run fills one cell).
     `small` shrinks every run, `small_variants` are the lines that a small scale keeps (all if empty).
+    `medium` and `medium_variants` do the same for runs of up to 25 minutes on one core, where there are any.
+    `needs_training` is false where the claims are about data or arithmetic, not about what a model learned.
     `seeds` is how many the paper's setting is run with. `source_name` names the paper's table or figure where
     it is not the exhibit's own name, `also` a second table that labels may belong to. `shares` names the
     exhibit whose runs these are, so that they run only once. `derive` computes further cells from the mean
@@ -100,6 +108,9 @@ class Exhibit:
     claims: tuple[Claim, ...]
     small: Config
     small_variants: tuple[Key, ...] = ()
+    medium: Config | None = None
+    medium_variants: tuple[Key, ...] = ()
+    needs_training: bool = True
     seeds: int = 3
     source_name: str = ""
     differs: str = ""
@@ -121,6 +132,11 @@ class Exhibit:
         return self.shares or self.name
 
     @property
+    def scales(self) -> tuple[Scale, ...]:
+        """The scales that it can be run at."""
+        return tuple(scale for scale in SCALES if scale != "medium" or self.medium is not None)
+
+    @property
     def measured(self) -> str:
         """What its numbers are: those of the table, or what is measured in place of a drawn figure."""
         return self.source.measure if self.source.kind != "figure" else self.read_off
@@ -133,10 +149,14 @@ class Exhibit:
             for column, measure in self.measures.items()
         )
 
-    def target(self, label: str) -> Cell | None:
-        """The paper's cell that a label should be compared with."""
-        found = self.source.target(label)
-        return found or (library().source(self.also).target(label) if self.also else None)
+    def target(self, cell: Key) -> Cell | None:
+        """The paper's cell that one of ours should be compared with.
+
+        A limit on the steps of a server that stops by itself before it changes nothing in what is compared.
+        """
+        tables = [self.source, *([library().source(self.also)] if self.also else [])]
+        labels = (cell.label, cell.but(steps="").label)
+        return next((found for table in tables for label in labels if (found := table.target(label))), None)
 
     def plan(
         self,
@@ -147,20 +167,20 @@ class Exhibit:
         out: Path = Path(),
     ) -> list[PlannedRun]:
         """All runs, one for each variant and seed; `only` keeps that label, or those that have its words."""
-        kept = [v for v in self.variants if scale == "full" or v.key in (self.small_variants or (v.key,))]
+        if scale not in self.scales:
+            raise InputError(f"{self.name} has no {scale} scale; it has {', '.join(self.scales)}")
+        kept = [v for v in self.variants if v.key in (self._shrunk(scale)[1] or (v.key,))]
         words = set(only.split())
         chosen = [v for v in kept if v.label == only] or [v for v in kept if words <= set(v.label.split())]
         if not chosen:
             labels = ", ".join(variant.label for variant in kept)
             raise InputError(f"{self.name} has no variant for {only!r} at {scale} scale: {labels}")
         if seeds is None:
-            seeds = SMALL_SEEDS if scale == "small" else tuple(range(self.seeds))
+            seeds = tuple(range(self.seeds)) if scale == "full" else SHRUNK_SEEDS
         return [self._plan(variant, seed, scale, stand_in, out) for variant in chosen for seed in seeds]
 
     def _plan(self, variant: Variant, seed: int, scale: Scale, stand_in: bool, out: Path) -> PlannedRun:
-        config = merge(self.common, variant.changes)
-        if scale == "small":
-            config = merge(config, self.small)
+        config = merge(self.common, variant.changes, self._shrunk(scale)[0])
         data, stands = config["data"]["name"], ""
         if stand_in and data in STAND_INS:
             changes = STAND_INS[data].changes
@@ -168,17 +188,25 @@ class Exhibit:
             config = merge(config, present, {"data": limits(config["data"])})
             stands = f"{STAND_INS[data].data} for {data}"
         config["data"] = part_of(config["data"])
-        marks = ", ".join(mark for mark in (stands, "small" * (scale == "small")) if mark)
+        marks = ", ".join(mark for mark in (stands, scale * (scale != "full")) if mark)
         label = f"{variant.label} ({marks})" if marks else variant.label
         values = {"name": label, "seed": seed, **config}
         name = re.sub(r"[^a-z0-9.=+]+", "-", f"{variant.label} {stands}".lower()).strip("-")
         folder = out / self.owner / scale / name / f"seed-{seed}"
         return PlannedRun(label, values, folder, variant.key, scale, stands)
 
+    def _shrunk(self, scale: Scale) -> tuple[Config, tuple[Key, ...]]:
+        """What a scale changes, and the lines that it keeps, all if empty."""
+        return {
+            "full": ({}, ()),
+            "medium": (self.medium or {}, self.medium_variants),
+            "small": (self.small, self.small_variants),
+        }[scale]
+
 
 def limits(data: Mapping[str, Any]) -> Config:
     """The options that shrink a data set."""
-    return {key: data[key] for key in ("limit", "test_limit") if key in data}
+    return {key: data[key] for key in ("limit", "test_limit", "pool") if key in data}
 
 
 def part_of(data: Mapping[str, Any]) -> Config:

@@ -7,7 +7,7 @@ from typing import Any
 
 from eunoe.config.schema import RESUMABLE
 from eunoe.errors import InputError
-from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Scale
+from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
 from eunoe.papers.store import RunKey, StoredRun, key_of, load, load_keys, path_of, read_folder, save
 from eunoe.runs.assembly import resolved
 from eunoe.system.files import plain
@@ -33,6 +33,8 @@ def in_store(exhibit: Exhibit, scale: Scale, results: Path) -> list[FoundRun]:
 
 def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
     """The number of runs below `out`, or else stored, without reading them."""
+    if scale not in exhibit.scales:
+        return 0
     folders = _begun(exhibit, scale, out)
     if folders:
         return len(folders)
@@ -43,7 +45,7 @@ def count(exhibit: Exhibit, scale: Scale, out: Path, results: Path) -> int:
 
 def store_runs(exhibit: Exhibit, out: Path, results: Path) -> list[RunKey]:
     """Store the runs below `out` that are neither running nor failed, replacing earlier ones."""
-    found = [one.run for scale in SCALES for one in in_folders(exhibit, scale, out)]
+    found = [one.run for scale in exhibit.scales for one in in_folders(exhibit, scale, out)]
     ended = [run for run in found if run.records.status["state"] not in ("running", "failed")]
     if ended:
         path = path_of(results, exhibit)

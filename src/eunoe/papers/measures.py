@@ -104,6 +104,15 @@ def at_end(quantity: str, unit: str = "accuracy") -> Measure:
     return Measure(read, QUANTITIES[quantity], unit)
 
 
+def in_round(quantity: str, number: int) -> Measure:
+    """The value of one round; NaN if it was not measured there."""
+
+    def read(outcome: Outcome) -> float:
+        return outcome.of(quantity).get(number, math.nan)
+
+    return Measure(read, f"{QUANTITIES[quantity]}, in round {number}")
+
+
 def at_planned_end(quantity: str) -> Measure:
     """The value of the last round; NaN for a run that was stopped before it."""
 
@@ -113,36 +122,43 @@ def at_planned_end(quantity: str) -> Measure:
     return Measure(read, f"{QUANTITIES[quantity]} of the last round")
 
 
-def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1) -> Measure:
-    """The mean over all measured rounds from `first` on of a per-round quantity."""
+def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1, last: float = math.inf) -> Measure:
+    """The mean over all measured rounds from `first` to `last` of a per-round quantity."""
 
     def read(outcome: Outcome) -> float:
-        return mean({round: value for round, value in outcome.of(quantity).items() if round >= first})
+        return mean({n: value for n, value in outcome.of(quantity).items() if first <= n <= last})
 
-    return Measure(read, f"{QUANTITIES[quantity]}, mean over rounds", unit)
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over {_until(last)}", unit)
 
 
-def fluctuation(quantity: str) -> Measure:
+def fluctuation(quantity: str, last: float = math.inf) -> Measure:
     """The standard deviation over rounds."""
 
     def read(outcome: Outcome) -> float:
-        values = outcome.of(quantity).values()
+        values = [value for number, value in outcome.of(quantity).items() if number <= last]
         return statistics.stdev(values) if len(values) > 1 else math.nan
 
-    return Measure(read, f"{QUANTITIES[quantity]}, standard deviation over rounds")
+    return Measure(read, f"{QUANTITIES[quantity]}, standard deviation over {_until(last)}")
 
 
-def height(quantity: str, share: float = 1.0) -> Measure:
-    """The mean height of a curve, or of the first share of it, however densely it was measured in places."""
+def _until(last: float) -> str:
+    return "rounds" if math.isinf(last) else f"rounds up to {last}"
+
+
+def height(quantity: str, share: float = 1.0, last: float = math.inf) -> Measure:
+    """The mean height of a curve, or of its beginning, however densely it was measured in places.
+
+    The beginning is a share of the planned rounds, or up to a round.
+    """
 
     def read(outcome: Outcome) -> float:
         from eunoe.metrics.forgetting import area_under_curve
 
-        until = max(1, round(share * outcome.config["rounds"])) if share < 1 else math.inf
+        until = min(last, max(1, round(share * outcome.config["rounds"])) if share < 1 else math.inf)
         values = {number: value for number, value in outcome.of(quantity).items() if number <= until}
         return area_under_curve(list(values.values()), list(values)) if values else math.nan
 
-    over = "rounds" if share == 1 else f"the first {share:.0%} of the rounds"
+    over = _until(last) if share == 1 else f"the first {share:.0%} of the rounds"
     return Measure(read, f"{QUANTITIES[quantity]}, mean over {over} (area below its curve)")
 
 

@@ -32,7 +32,7 @@ def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
     }
     for probe in run.probes:
         read = _PROBES.get(str(probe["probe"]))
-        for quantity, value in (read(probe) if read else {}).items():
+        for quantity, value in (read(probe, run) if read else {}).items():
             series.setdefault(quantity, {})[int(probe["round"])] = value
     return series
 
@@ -41,7 +41,7 @@ def _by_round(rounds: list[int], values: Array) -> dict[int, float]:
     return dict(zip(rounds, (float(value) for value in values), strict=True))
 
 
-def _client_matrix(probe: Mapping[str, Any]) -> dict[str, float]:
+def _client_matrix(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
     start, after = numbers(probe["start"]), numbers(probe["after"])
     lost = forgetting.client_forgetting(start, after, probe["models"], probe["data"])
     own = np.equal.outer(probe["models"], probe["data"])
@@ -51,7 +51,7 @@ def _client_matrix(probe: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _local_per_class(probe: Mapping[str, Any]) -> dict[str, float]:
+def _local_per_class(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
     start, local, merged = (numbers(probe[part]) for part in ("start", "local", "merged"))
     lost = forgetting.knowledge_lost(start, local, merged)
     found = {"lost_locally": lost.local, "lost_in_merge": lost.merge}
@@ -66,8 +66,9 @@ def _local_per_class(probe: Mapping[str, Any]) -> dict[str, float]:
     return found
 
 
-def _probability(probe: Mapping[str, Any]) -> dict[str, float]:
-    held = forgetting.probability_by_count(numbers(probe["probability"]), numbers(probe["counts"]))
+def _probability(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
+    most = None if run.label_counts is None else run.label_counts.max(axis=0)
+    held = forgetting.probability_by_count(numbers(probe["probability"]), numbers(probe["counts"]), most)
     return {"count_probability": held.correlation}
 
 

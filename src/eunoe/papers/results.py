@@ -12,6 +12,7 @@ from eunoe.papers.found import FoundRun
 from eunoe.papers.keys import Key
 from eunoe.papers.measures import Measure, Outcome
 from eunoe.papers.outcomes import outcome_of
+from eunoe.papers.trained import network, untrained
 
 
 @dataclass(frozen=True)
@@ -46,12 +47,13 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """All cells of an exhibit and the verdicts on its claims."""
+    """All cells of an exhibit, the verdicts on its claims, and the data and networks of its runs."""
 
     exhibit: Exhibit
     scale: Scale
     rows: tuple[Row, ...]
     verdicts: tuple[Verdict, ...]
+    networks: tuple[str, ...] = ()
 
     @property
     def stopped(self) -> list[str]:
@@ -68,6 +70,7 @@ class Results:
             "exhibit": self.exhibit.name,
             "source": f"{self.exhibit.source.paper}, {self.exhibit.source.where}",
             "scale": self.scale,
+            "networks": list(self.networks),
             "stopped_early": self.stopped,
             "rows": [{**asdict(row), "seeds": list(row.seeds)} for row in self.rows],
             "claims": [
@@ -77,6 +80,8 @@ class Results:
                     "estimate": verdict.estimate,
                     "by_seed": [round(value, 6) for value in verdict.by_seed],
                     "diverged": verdict.diverged,
+                    "censored": verdict.censored,
+                    "seeds": verdict.seeds,
                     "text": verdict.text(),
                 }
                 for verdict in self.verdicts
@@ -117,7 +122,7 @@ def rows_and_verdicts(
             if not readings[0].planned.stand_in
             and (converged := [r.value for r in readings if not math.isnan(r.value)])
         }
-        rows += [Row(label, _paper(exhibit, label), text) for label, text in exhibit.derive(means).items()]
+        rows += [Row(label, _derived(exhibit, label), text) for label, text in exhibit.derive(means).items()]
     # Stand-in data count only if nothing was run on the paper's data, and are then named.
     other = all(planned.stand_in for planned, _ in outcomes)
     by_seed: dict[int, dict[Key, float]] = {}
@@ -129,8 +134,10 @@ def rows_and_verdicts(
                 by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
     ran = {method for planned, _ in outcomes for method in str(planned.key.get("method")).split()}
     named = [_as_tested(claim, ran, other) for claim in exhibit.claims]
-    verdicts = tuple(judge(claim, list(by_seed.values())) for claim in named)
-    return Results(exhibit, scale, tuple(rows), verdicts)
+    short = untrained(exhibit, outcomes)
+    verdicts = tuple(judge(claim, list(by_seed.values()), short) for claim in named)
+    networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
+    return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks))
 
 
 def _as_tested(claim: Claim, ran: set[str], other_data: bool) -> Claim:
@@ -174,7 +181,7 @@ def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[_Reading]
         ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if diverged else 'not reached'})"
     row = Row(
         label,
-        "" if planned.stand_in else _paper(exhibit, label),
+        "" if planned.stand_in else _paper(exhibit, cell),
         ours,
         seeds=tuple(reading.planned.seed for reading in readings),
         rounds=rounds,
@@ -182,17 +189,23 @@ def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[_Reading]
         stand_in=planned.stand_in,
         line=planned.line,
     )
-    if row.stand_in or scale == "small":
+    if row.stand_in or scale != "full":
         return row
-    target = exhibit.target(label)
+    target = exhibit.target(cell)
     if target is None or target.value is None or len(finite) < len(values):
         return row
     return replace(row, difference=measure.signed(sum(finite) / len(finite) - target.value))
 
 
-def _paper(exhibit: Exhibit, label: str) -> str:
+def _paper(exhibit: Exhibit, cell: Key) -> str:
     """The paper's cell as shown."""
-    if label in exhibit.source.doubtful:
-        return f"{exhibit.source.cells[label].text} (doubtful)"
-    target = exhibit.target(label)
+    if cell.label in exhibit.source.doubtful:
+        return f"{exhibit.source.cells[cell.label].text} (doubtful)"
+    target = exhibit.target(cell)
+    return target.text if target else ""
+
+
+def _derived(exhibit: Exhibit, label: str) -> str:
+    """The paper's cell of a row that is computed from others."""
+    target = exhibit.source.target(label)
     return target.text if target else ""

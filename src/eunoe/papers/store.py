@@ -1,6 +1,6 @@
 """Stored runs of exhibits: all runs of an exhibit in one compressed table.
 
-`runs/NAME.parquet` below the folder of results has the runs of an exhibit at both scales. A row is one record
+`runs/NAME.parquet` below the folder of results has the runs of an exhibit at all scales. A row is one record
 of a run:
 
     scale, line, seed, stand_in    which run: its line in the table or figure, what data stand in for what
@@ -39,6 +39,7 @@ SCHEMA = pa.schema(
 )
 # Columns with few distinct values.
 _NAMES = ["scale", "line", "stand_in", "kind"]
+_PLACE = {str(scale): place for place, scale in enumerate(SCALES)}
 
 
 @dataclass(frozen=True)
@@ -74,7 +75,7 @@ def save(path: Path, runs: Sequence[StoredRun]) -> None:
     """Write the table of an exhibit's runs."""
     rows = [
         {**vars(run.key), "kind": kind, "round": record.get("round"), "values": json.dumps(record)}
-        for run in sorted(runs, key=lambda run: (SCALES.index(_scale(run)), run.key.line, run.key.seed))
+        for run in sorted(runs, key=lambda run: (_PLACE[run.key.scale], run.key.line, run.key.seed))
         for kind, record in _records(run)
     ]
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -115,10 +116,6 @@ def _rows(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[Run
         return
     for row in parquet.read_table(path, filters=filters or None).to_pylist():
         yield RunKey(row["scale"], row["line"], row["seed"], row["stand_in"]), row["kind"], row["values"]
-
-
-def _scale(run: StoredRun) -> Scale:
-    return "full" if run.key.scale == "full" else "small"
 
 
 def _records(run: StoredRun) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -43,7 +43,11 @@ EXHIBITS = (
         "flashback-fig6",
         FLASHBACK,
         (Variant(method("fedavg+fine-tuning"), FINE_TUNED), Variant(method("flashback"), OURS)),
-        {"": height("accuracy"), "drop": drop_from_best()},
+        {
+            "": height("accuracy"),
+            "drop": drop_from_best(),
+            "rise": over_rounds("local_loss_rise", "loss", first=2),
+        },
         (
             Claim(
                 "Flashback is more accurate than fine-tuning",
@@ -52,6 +56,11 @@ EXHIBITS = (
             Claim(
                 "fine-tuning falls further from its best than Flashback",
                 above(method("fedavg+fine-tuning", "drop"), method("flashback", "drop")),
+            ),
+            Claim(
+                "the loss rises more in local training with fine-tuning than with Flashback (right panel)",
+                above(method("fedavg+fine-tuning", "rise"), method("flashback", "rise")),
+                "of loss",
             ),
         ),
         FEW,

@@ -7,10 +7,10 @@ from eunoe.papers.comparisons import exceeds, mean_loss
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import BOTH_NORMS, GROUP, SMALL_RESNET, TCE, WSM, reweighting
 from eunoe.papers.keys import key
-from eunoe.papers.measures import Measure, at_fraction
+from eunoe.papers.measures import Measure, at_fraction, in_round
 
-# For each paper: its loss, its norms, and the figures with their rounds. What the papers call round 1 is the
-# second, as their code counts from 0: before the first there is nothing to forget.
+# For each paper: its loss, its norms, and the figures with their rounds. What the papers call round 1 is
+# taken as the second, since before the first there is nothing to forget; the first is measured too.
 PAPERS: dict[str, tuple[str, dict[str, Config], dict[str, int]]] = {
     "tce": ("tce", {"": GROUP}, {"fig2": 2800, "fig5": 2, "fig6": 2000, "fig7": 4000}),
     "thesis": ("wsm", {"": {}}, {"fig2.2": 2800, "figA.1": 2, "figA.2": 4000}),
@@ -42,12 +42,21 @@ def at(fraction: float) -> dict[str, Measure]:
     }
 
 
+def early() -> dict[str, Measure]:
+    """What a heat-map of the beginning shows, and the loss on others' data in the very first round."""
+    return {
+        "": in_round("local_forgetting", EARLY),
+        "own": in_round("own_gain", EARLY),
+        "first": in_round("local_forgetting", 1),
+    }
+
+
 def exhibit(paper: str, figure: str) -> Exhibit:
     """The heat-map of a paper's figure, for FedAvg and for the paper's loss."""
     loss, norms, rounds = PAPERS[paper]
     # Rounds as fractions of the run, so that a shorter run is looked at in the same places.
     places = sorted(round / ROUNDS for round in rounds.values() if round > EARLY)
-    probe: Config = {"metric": "client_matrix", "rounds": [EARLY], "at": places}
+    probe: Config = {"metric": "client_matrix", "rounds": [1, EARLY], "at": places}
     fewer: Config = {"probes": [{**probe, "samples": 500}]}
     first = f"{paper}-{next(iter(rounds))}"
     name = f"{paper}-{figure}"
@@ -60,7 +69,7 @@ def exhibit(paper: str, figure: str) -> Exhibit:
             for norm, model in norms.items()
             for suffix, change in {"": {}, f"+{loss}": LOSSES[loss]}.items()
         ),
-        at(rounds[figure] / ROUNDS),
+        early() if rounds[figure] == EARLY else at(rounds[figure] / ROUNDS),
         (FROM_THE_START,) if rounds[figure] == EARLY and loss == "wsm" else claims(loss, where),
         merge(SMALL_RESNET, fewer),
         draws="client-matrices",

@@ -32,13 +32,13 @@ LENET_SMALL: Config = {"rounds": 120, "evaluation": {"every": 50, "last": 5}, "p
 
 
 def variants(
-    data: tuple[str, ...], rates: tuple[float, ...], columns: Mapping[str, Config]
+    paper: str, data: tuple[str, ...], rates: tuple[float, ...], columns: Mapping[str, Config]
 ) -> tuple[Variant, ...]:
     """A line for each data set, learning rate and column."""
     return tuple(
         Variant(
             key(data=name, lr=rate, method=column),
-            merge({"training": {"lr": rate}}, reweighting_data(name), changes),
+            merge({"training": {"lr": rate}}, reweighting_data(name, paper), changes),
         )
         for name in data
         for rate in rates
@@ -123,7 +123,7 @@ def best_of_four(values: Values) -> float | None:
     return least(best_gain("fedavg+wsm batch", column)(values) for column in others)
 
 
-TCE_VARIANTS = variants(ALL, RESNET_RATES, TCE_COLUMNS)
+TCE_VARIANTS = variants("tce", ALL, RESNET_RATES, TCE_COLUMNS)
 WSM_RATES = (*RESNET_RATES[1:], 0.005)
 
 EXHIBITS = (
@@ -165,7 +165,7 @@ EXHIBITS = (
     Exhibit(
         "thesis-table3.1",
         reweighting("thesis"),
-        variants(ALL, RESNET_RATES, LOSS_COLUMNS),
+        variants("thesis", ALL, RESNET_RATES, LOSS_COLUMNS),
         ACCURACY,
         (Claim("WSM beats FedAvg, each at its best learning rate", best_gain("fedavg+wsm", "fedavg")),),
         SMALL_RESNET,
@@ -175,7 +175,7 @@ EXHIBITS = (
     Exhibit(
         "thesis-table3.3",
         reweighting("thesis", {"rounds": 8000}),
-        variants(("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
+        variants("thesis", ("cifar10",), WSM_RATES[1:], NORM_COLUMNS),
         ACCURACY,
         (
             Claim(
@@ -193,7 +193,7 @@ EXHIBITS = (
     Exhibit(
         "wsm-table1",
         reweighting("wsm"),
-        variants(ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
+        variants("wsm", ALL, WSM_RATES, WSM_TABLE1_COLUMNS),
         ACCURACY,
         (
             Claim(
@@ -207,7 +207,7 @@ EXHIBITS = (
     Exhibit(
         "wsm-table4",
         reweighting("wsm"),
-        variants(ALL, WSM_RATES, NORM_COLUMNS),
+        variants("wsm", ALL, WSM_RATES, NORM_COLUMNS),
         ACCURACY,
         (
             Claim(
@@ -229,7 +229,7 @@ EXHIBITS = (
     Exhibit(
         "wsm-table5",
         reweighting("wsm", LENET),
-        variants(CIFAR, LENET_RATES, LOSS_COLUMNS),
+        variants("wsm", CIFAR, LENET_RATES, LOSS_COLUMNS),
         ACCURACY,
         (Claim("WSM beats FedAvg at every learning rate", least_gain("fedavg+wsm", "fedavg")),),
         LENET_SMALL,

@@ -8,8 +8,8 @@ from eunoe.papers.exhibits.common import LENET, WSM, reweighting, reweighting_da
 from eunoe.papers.keys import key
 from eunoe.papers.measures import last_rounds
 
-CIFAR10 = reweighting_data("cifar10")
-CIFAR100 = reweighting_data("cifar100")
+CIFAR10 = reweighting_data("cifar10", "wsm")
+CIFAR100 = reweighting_data("cifar100", "wsm")
 AT_HUNDREDTH = key(data="cifar100", lr=0.01, method="fedavg")
 WITH_WSM = key(data="cifar100", method="fedavg+wsm")
 UNAUGMENTED = key(data="cifar100", augment="unaugmented")

@@ -52,7 +52,16 @@ def exhibit(name: str, common: Config, variants: tuple[Variant, ...], claims: tu
     """A figure of label mixes; small scale keeps what is on CIFAR-10."""
     kept = tuple(variant.key for variant in variants if variant.key.has(data="cifar10"))
     return Exhibit(
-        name, common, variants, CLASSES, claims, {}, kept, after=classes_per_client, draws="partition"
+        name,
+        common,
+        variants,
+        CLASSES,
+        claims,
+        {},
+        kept,
+        needs_training=False,
+        after=classes_per_client,
+        draws="partition",
     )
 
 

@@ -28,8 +28,11 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     found = []
     for label, seeds in by_label(runs).items():
         for record in thinned(list(seeds[0].probe("probability")), MOST_PROBES):
+            counts = seeds[0].label_counts
             result = forgetting.probability_by_count(
-                numbers(record["probability"]), numbers(record["counts"])
+                numbers(record["probability"]),
+                numbers(record["counts"]),
+                None if counts is None else counts.max(axis=0),
             )
             names = seeds[0].names(result.probability.shape[1])
             for i, client in list(enumerate(record["clients"]))[:MOST_CLIENTS]:

@@ -1,0 +1,93 @@
+"""Figures 2 to 5 and 14 of the Flashback paper from the runs of its table 1 on CIFAR-10.
+
+The runs ended at different rounds, most baselines long after Flashback, so that all are compared over the
+rounds that Flashback and FedDF have. Local models were probed more densely in shorter runs; what they lose
+and gain in a round does not depend on how often one looks.
+"""
+
+from eunoe.papers.claims import Claim
+from eunoe.papers.comparisons import above, highest, lowest
+from eunoe.papers.exhibit import Exhibit
+from eunoe.papers.exhibits.common import FLASHBACK
+from eunoe.papers.exhibits.flashback import SMALL, table
+from eunoe.papers.keys import key
+from eunoe.papers.measures import Measure, fluctuation, height, over_rounds
+
+# FedDF's runs are the shortest.
+LAST = 10
+LINES = tuple(v for v in table("cifar10").variants if v.key.get("server") == "" and v.key.label != "feddf")
+RIVALS = tuple(v.key for v in LINES if not v.key.has(method="flashback"))
+MINE, FEDNTD = key(method="flashback"), key(method="fedntd")
+NAMES = tuple(str(rival.get("method")) for rival in RIVALS)
+
+
+def exhibit(figure: str, draws: str, measures: dict[str, Measure], *claims: Claim) -> Exhibit:
+    """A figure from the runs of table 1."""
+    return Exhibit(
+        f"flashback-{figure}-table1",
+        FLASHBACK,
+        LINES,
+        measures,
+        claims,
+        SMALL,
+        (key(method="fedavg"), FEDNTD, MINE),
+        source_name=f"flashback-{figure}",
+        differs=f"the runs of flashback-table1-cifar10, over their first {LAST} rounds",
+        shares="flashback-table1-cifar10",
+        draws=draws,
+        seeds=1,
+    )
+
+
+def less_than_fedavg(measure: str) -> Claim:
+    """The claim that Flashback loses less than FedAvg in one of the two steps."""
+    step = {"local": "local training", "merge": "the merge"}[measure]
+    fedavg = key(method="fedavg", measure=measure)
+    return Claim(f"Flashback loses less than FedAvg in {step}", above(fedavg, MINE.but(measure=measure)))
+
+
+EXHIBITS = (
+    exhibit(
+        "fig2",
+        "local-models",
+        {
+            "local": over_rounds("lost_locally", first=2, last=LAST),
+            "merge": over_rounds("lost_in_merge", first=2, last=LAST),
+        },
+        less_than_fedavg("local"),
+        less_than_fedavg("merge"),
+    ),
+    exhibit(
+        "fig5",
+        "saw-tooth",
+        {"": over_rounds("local_loss_rise", "loss", first=2, last=LAST)},
+        Claim(
+            "local training raises Flashback's loss least", lowest(MINE, RIVALS), "of loss", speaks_of=NAMES
+        ),
+    ),
+    exhibit(
+        "fig3",
+        "accuracy",
+        {"": height("accuracy", last=LAST)},
+        Claim("Flashback is the most accurate (mean over rounds)", highest(MINE, RIVALS), speaks_of=NAMES),
+    ),
+    exhibit(
+        "fig4",
+        "distribution",
+        {"": over_rounds("round_forgetting", last=LAST)},
+        Claim("Flashback forgets least in a round", lowest(MINE, RIVALS), speaks_of=NAMES),
+        Claim(
+            "FedNTD forgets least in a round of the baselines",
+            lowest(FEDNTD, [rival for rival in RIVALS if rival != FEDNTD]),
+            speaks_of=NAMES,
+        ),
+    ),
+    exhibit(
+        "fig14",
+        "round-forgetting",
+        {"": fluctuation("round_forgetting", last=LAST)},
+        Claim(
+            "the forgetting of a round fluctuates least with Flashback", lowest(MINE, RIVALS), speaks_of=NAMES
+        ),
+    ),
+)

@@ -1,0 +1,97 @@
+"""Group norm and batch norm with cross-entropy, TCE and WSM, in one setting for three papers.
+
+The TCE paper (table 1, figure 2), the thesis (section 3.3, table 3.3) and the WSM paper (table 4) each
+compare some of the six. Here all six are run alike, on CIFAR-10 at the WSM paper's learning rate of 0.05;
+medium scale is meant for it.
+"""
+
+from eunoe.config.merging import merge
+from eunoe.papers.claims import Claim, Values
+from eunoe.papers.comparisons import above, highest
+from eunoe.papers.exhibit import Config, Exhibit, Variant
+from eunoe.papers.exhibits.common import BATCH, GROUP, MEDIUM_RESNET, SMALL_RESNET, TCE, WSM, reweighting
+from eunoe.papers.keys import Key, key
+from eunoe.papers.measures import height, last_rounds
+
+LOSSES: dict[str, Config] = {"fedavg": {}, "fedavg+tce": TCE, "fedavg+wsm": WSM}
+NORMS: dict[str, Config] = {"group": GROUP, "batch": BATCH}
+PROBE: Config = {"metric": "client_matrix", "rounds": [2], "at": [0.25, 0.5, 0.75, 1.0]}
+OWNER = "wsm-table4-norms"
+# How far apart two norms may be where a loss is said not to mind.
+NEAR = 0.03
+
+
+def cell(loss: str, norm: str, measure: str = "") -> Key:
+    """A line, or what is read off its runs."""
+    return key(data="cifar10", method=loss, norm=norm, measure=measure)
+
+
+def indifferent(values: Values) -> float | None:
+    """How far TCE's two norms are from being three points apart."""
+    apart = above(cell("fedavg+tce", "batch"), cell("fedavg+tce", "group"))(values)
+    return None if apart is None else NEAR - abs(apart)
+
+
+def beats(first: Key, second: Key, sentence: str) -> Claim:
+    """The claim that one line is more accurate than another."""
+    return Claim(sentence, above(first, second))
+
+
+def exhibit(name: str, source: str, *claims: Claim) -> Exhibit:
+    """The six lines, for the claims of a paper."""
+    return Exhibit(
+        name,
+        reweighting("wsm", {"probes": [PROBE]}),
+        tuple(
+            Variant(cell(loss, norm), merge(model, change))
+            for loss, change in LOSSES.items()
+            for norm, model in NORMS.items()
+        ),
+        {"": last_rounds("accuracy"), "forgotten": height("local_forgetting")},
+        claims,
+        merge(SMALL_RESNET, {"probes": [{**PROBE, "samples": 500}]}),
+        medium=merge(MEDIUM_RESNET, {"probes": [{**PROBE, "samples": 1000}]}),
+        source_name=source,
+        differs="CIFAR-10 at the learning rate 0.05, the same setting for all losses and norms",
+        shares="" if name == OWNER else OWNER,
+    )
+
+
+CE_GROUP, CE_BATCH = cell("fedavg", "group"), cell("fedavg", "batch")
+TCE_GROUP, TCE_BATCH = cell("fedavg+tce", "group"), cell("fedavg+tce", "batch")
+WSM_GROUP, WSM_BATCH = cell("fedavg+wsm", "group"), cell("fedavg+wsm", "batch")
+
+EXHIBITS = (
+    exhibit(
+        OWNER,
+        "wsm-table4",
+        beats(WSM_BATCH, CE_BATCH, "with batch norm WSM beats FedAvg"),
+        beats(WSM_BATCH, WSM_GROUP, "WSM does better with batch norm than with group norm"),
+        beats(CE_GROUP, CE_BATCH, "FedAvg does better with group norm than with batch norm"),
+        beats(WSM_BATCH, CE_GROUP, "WSM with batch norm beats FedAvg with group norm"),
+    ),
+    exhibit(
+        "thesis-table3.3-norms",
+        "thesis-table3.3",
+        Claim(
+            "WSM with batch norm is the best of the four",
+            highest(WSM_BATCH, (WSM_GROUP, CE_BATCH, CE_GROUP)),
+        ),
+        beats(CE_GROUP, WSM_GROUP, "with group norm FedAvg beats WSM"),
+        Claim(
+            "WSM forgets less of others' data than FedAvg with batch norm",
+            above(CE_BATCH.but(measure="forgotten"), WSM_BATCH.but(measure="forgotten")),
+        ),
+    ),
+    exhibit(
+        "tce-table1-norms",
+        "tce-table1",
+        beats(TCE_BATCH, CE_GROUP, "TCE with batch norm beats FedAvg with group norm"),
+        beats(TCE_GROUP, CE_GROUP, "TCE with group norm beats FedAvg with group norm"),
+        Claim("TCE does not mind the norm (within 3 points)", indifferent),
+        Claim(
+            "TCE forgets less of others' data than FedAvg with group norm",
+            above(CE_GROUP.but(measure="forgotten"), TCE_GROUP.but(measure="forgotten")),
+        ),
+    ),
+)

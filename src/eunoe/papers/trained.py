@@ -1,0 +1,71 @@
+"""Whether the networks of an exhibit have learned enough for a verdict on its claims.
+
+They have if FedAvg, of that exhibit and scale, reaches a third of the accuracy that the same network reaches
+when it is trained in one place on all data, and twice that of guessing. What FedAvg reaches is the median of
+the test accuracies of the last third of its rounds, averaged over seeds, in its best line; where an exhibit
+has no FedAvg, the middle one of its lines counts. Runs that diverged do not count.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from eunoe.data.specs import SPECS
+from eunoe.papers.exhibit import Exhibit, PlannedRun
+from eunoe.papers.measures import Outcome
+
+# Test accuracy of central training on all data, by data set and network: those of `central-bounds` that are
+# stored, seed 0, after their last epoch. A network that is not here is held to the accuracy 1.
+CENTRAL: dict[tuple[str, str], float] = {
+    ("cifar10", "lenet"): 0.388,
+    ("mnist", "mnist_cnn"): 0.979,
+}
+
+Network = tuple[str, str]
+
+
+def network(values: Mapping[str, Any]) -> Network:
+    """The data set and the network of a config; a narrower network or smaller images make another."""
+    data, model = values["data"], values["model"]
+    width = f" of width {model['width']}" if "width" in model else ""
+    pooled = f" on {data['pool']}-fold smaller images" if data.get("pool", 1) > 1 else ""
+    return str(data.get("of", data["name"])), f"{model['name']}{width}{pooled}"
+
+
+def reached(outcome: Outcome) -> float:
+    """The accuracy that a run reached: the median of the last third of the rounds with a test."""
+    values = list(outcome.of("accuracy").values())
+    return statistics.median(values[-max(1, len(values) // 3) :]) if values else 0.0
+
+
+def needed(which: Network) -> float:
+    """The accuracy that a trained network has at least."""
+    chance = 1 / SPECS[which[0]].classes if which[0] in SPECS else 0.0
+    return max(CENTRAL.get(which, 1.0) / 3, 2 * chance)
+
+
+def untrained(exhibit: Exhibit, outcomes: Sequence[tuple[PlannedRun, Outcome]]) -> str:
+    """Why the networks of these runs are too little trained for a verdict; empty if they are not."""
+    if not exhibit.needs_training:
+        return ""
+    by_network: dict[Network, dict[str, list[tuple[bool, float]]]] = {}
+    for planned, outcome in outcomes:
+        if outcome.diverged:
+            continue
+        lines = by_network.setdefault(network(planned.values), {})
+        lines.setdefault(planned.line, []).append((_is_fedavg(planned), reached(outcome)))
+    for which, lines in by_network.items():
+        means = {line: statistics.fmean(value for _, value in runs) for line, runs in lines.items()}
+        plain = [means[line] for line, runs in lines.items() if runs[0][0]]
+        least = needed(which)
+        found = max(plain) if plain else statistics.median_low(means.values())
+        if found < least:
+            who = "FedAvg" if plain else "the middle line"
+            return f"{who} reaches {found:.1%} on {which[0]}, and {least:.1%} are needed"
+    return ""
+
+
+def _is_fedavg(planned: PlannedRun) -> bool:
+    values = planned.values
+    server = values.get("server_optimizer", {"name": "sgd"})["name"]
+    return (values["method"]["name"], values["loss"]["name"], server) == ("fedavg", "ce", "sgd")
