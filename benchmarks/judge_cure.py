@@ -3,9 +3,9 @@
     python benchmarks/judge_cure.py [--minutes 90] [--jobs 2] [--only digits] [--table results/judging.jsonl]
 
 Each setting is run once with plain FedAvg and cured once with the command's own budget of 15 minutes; what
-came out is a line of the table, whatever it is, and a setting in the table is not judged again. A machine that
-is too slow for the budget judges nothing. None of the settings is in benchmarks/remedies.py. At the end, and
-with --minutes 0, the table is printed as in docs/cure.md.
+came out is a line of the table, whatever it is, and a setting in the table is not judged again. A machine
+that is too slow for the budget judges nothing. None of the settings is in benchmarks/remedies.py. At the end,
+and with --minutes 0, the table is printed as in docs/cure.md.
 """
 
 import argparse

@@ -26,10 +26,12 @@ def test_the_demo_shows_what_each_arm_forgets_reaches_and_costs(
     ):
         assert words in outcome.out
     assert "warning" not in outcome.out
-    assert len(list(tmp_path.rglob("metrics.jsonl"))) == 6
+    assert outcome.out.splitlines()[-1].startswith("FedAvg + averaging: ")
+    assert "on validation over 2 fresh seeds; it forgets" in outcome.out
+    assert len(list(tmp_path.rglob("metrics.jsonl"))) == 8
     cells = {line.split("│")[1].strip(): line.split("│") for line in outcome.out.splitlines() if "│" in line}
     # SCAFFOLD sends its controls with the weights, both ways.
-    assert [float(cells[title][5]) for title in demo.ARMS] == [1.0, 1.0, 2.0]
+    assert [float(cells[title][5]) for title in demo.ARMS] == [1.0, 1.0, 1.0, 2.0]
     # FedAvg reaches in some round what it has in the mean of its last ones.
     assert int(cells["FedAvg"][4]) in (1, 2)
     # A second time everything is there already.

@@ -59,8 +59,8 @@ def test_a_remedy_that_wins_is_written_with_its_interval(
     assert found.test is not None
     assert any(
         re.fullmatch(
-            r"larger steps: \+\d+\.\d points \[\d+\.\d, \d+\.\d\] on validation over 5 fresh seeds; the "
-            r"model that clients receive forgets \d+\.\d points a round instead of \d+\.\d\.",
+            r"larger steps: \+\d+\.\d points \[\d+\.\d, \d+\.\d\] on validation over 5 fresh seeds; "
+            r"it forgets \d+\.\d points a round instead of \d+\.\d\.",
             sentence,
         )
         for sentence in found.sentences

@@ -52,7 +52,7 @@ def test_every_name_in_the_table_is_one_of_the_library() -> None:
 
 
 def test_a_candidate_has_two_forms_and_one_of_them_is_the_run_as_it_is() -> None:
-    for rounds, decay in ((49, 0.8), (50, 0.9)):
+    for rounds, decay in ((29, 0.8), (30, 0.9)):
         config = make_config({**NAMED, "rounds": rounds})
         values = config.model_dump(exclude_none=True)
         first, wsm = candidates(values, config, UserObjects(), True)[:2]

@@ -1,7 +1,7 @@
 """What a cure tries, in the order in which it tries it: one table, and what of it fits a run.
 
-The order is that of what helped most often at least cost. The run as it is stands first, and its learning
-rate is varied like that of the others, so that a remedy is not compared with a badly tuned baseline.
+The order is that of what helped most often in benchmarks/remedies.py. The run as it is stands first, and its
+learning rate is varied like that of the others, so that a remedy is not compared with a badly tuned baseline.
 
 Averaging of global models is not in the table: it changes no training, so every candidate is tried with it
 and without in one run.
@@ -23,8 +23,8 @@ Changes = Mapping[str, Any]
 class Treatment:
     """Changes of a run's configuration, when they apply, and what they cost.
 
-    `lr` and `epochs` are factors on the run's own. `cost` is the time of local training against that of
-    plain training, and `note` says in words what else it costs.
+    `labels`: only where the clients' class mixes differ. `lr` and `epochs` are factors on the run's own.
+    `cost` is the time of local training against that of plain training.
     """
 
     name: str
@@ -32,9 +32,7 @@ class Treatment:
     lr: float = 1.0
     epochs: float = 1.0
     labels: bool = False
-    rounds: int = 1
     cost: float = 1.0
-    note: str = ""
 
     def applied(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
         """The values with its changes; None if it cannot change them."""
@@ -53,7 +51,7 @@ class Treatment:
 WSM: Changes = {"loss": {"name": "wsm"}}
 MOMENTUM: Changes = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
 # A mean of models lags behind while they still learn quickly.
-SHORT = 50
+SHORT = 30
 
 BASELINE = Treatment("")
 _WSM = Treatment("wsm", WSM, labels=True)
@@ -74,27 +72,21 @@ def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
 TABLE: Sequence[Treatment] = (
     BASELINE,
     _WSM,
-    _third(BASELINE),
-    Treatment("server momentum", MOMENTUM, note="one more vector at the server"),
-    _threefold(_WSM),
+    Treatment("scaffold with server momentum", {"method": {"name": "scaffold"}, **MOMENTUM}, cost=1.1),
+    Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
     _threefold(BASELINE),
     Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
-    _third(_WSM),
-    Treatment(
-        "scaffold with server momentum",
-        {"method": {"name": "scaffold"}, **MOMENTUM},
-        cost=1.1,
-        note="twice the traffic, and a vector at each client",
-    ),
+    _threefold(_WSM),
+    _third(BASELINE),
     Treatment("wsm with server momentum", {**WSM, **MOMENTUM}, labels=True),
-    Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
     Treatment("falling learning rate", {"training": {"lr_decay": 0.97}}),
+    Treatment("server momentum", MOMENTUM),
+    _third(_WSM),
     Treatment("half of the local epochs", epochs=0.5, cost=0.5),
-    Treatment("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
     Treatment("fedprox", {"method": {"name": "fedprox", "mu": 0.1}}, cost=1.1),
-    Treatment("fedacg", {"method": {"name": "fedacg"}, "server_optimizer": {"name": "sgd"}}, cost=1.1),
-    Treatment("flashback", {"method": {"name": "flashback"}}, cost=1.5, note="training at the server"),
-    Treatment("feddf", {"method": {"name": "feddf"}}, cost=1.5, note="training at the server"),
+    Treatment("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
+    Treatment("flashback", {"method": {"name": "flashback"}}, cost=1.5),
+    Treatment("feddf", {"method": {"name": "feddf"}}, cost=1.5),
 )
 
 
@@ -115,7 +107,7 @@ def candidates(
     found: list[Candidate] = []
     objects = {key: it for key, it in vars(given).items() if it is not None}
     for treatment in TABLE:
-        if (treatment.labels and not labels_differ) or config.rounds < treatment.rounds:
+        if treatment.labels and not labels_differ:
             continue
         # An object of the user's own is kept unless the treatment names another in its place.
         kept = {key: it for key, it in objects.items() if key not in treatment.changes}

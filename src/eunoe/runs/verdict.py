@@ -110,6 +110,25 @@ def received_forgetting(run: RunRecords) -> float:
     return mean_over_rounds(values, rounds) if len(rounds) else run.round_forgetting
 
 
+def gained(name: str, before: Sequence[Run], after: Sequence[Run]) -> str:
+    """What runs gain over those before on the same seeds, and what they forget, in one sentence."""
+    return f"{_gain(name, _validated(after[0].config, before, after), after)}; {forgotten(before, after)}."
+
+
+def _gain(name: str, validation: Difference, after: Sequence[Run]) -> str:
+    return f"{name}: {validation.points()} on validation over {len(after)} fresh seeds"
+
+
+def forgotten(before: Sequence[Run], after: Sequence[Run]) -> str:
+    """What the evaluated model forgets and, where it is a mean of models, what that of the clients does."""
+    old, new = (100 * mean([run.forgetting for run in arm]) for arm in (before, after))
+    words = f"it forgets {new:.1f} points a round instead of {old:.1f}"
+    if after[0].config.averaging is None:
+        return words
+    received = 100 * mean([received_forgetting(run.read) for run in after])
+    return f"{words}, and the model that clients receive {received:.1f}"
+
+
 def judged(
     place: Path,
     config: Config,
@@ -124,13 +143,11 @@ def judged(
     `config` is that of the run to cure, which the winner's changes are made in.
     """
     validation = _validated(config, before, after)
-    forgets = [100 * mean([received_forgetting(run.read) for run in arm]) for arm in (before, after)]
     name, path = winner.label, place / "cure.toml"
-    gain = f"{name}: {validation.points()} on validation over {len(after)} fresh seeds"
+    gain = _gain(name, validation, after)
     if validation.better:
         write_text(path, to_toml(_changed(winner, config)))
-        less = f"forgets {forgets[1]:.1f} points a round instead of {forgets[0]:.1f}"
-        words = f"{gain}; the model that clients receive {less}."
+        words = f"{gain}; {forgotten(before, after)}."
     else:
         kept = f"Nothing is better beyond its interval: keep {config.title} as it is."
         words = f"{kept} The best of the search, {gain}."
