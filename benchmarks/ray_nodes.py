@@ -19,7 +19,7 @@ from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.loop import select_clients
+from eunoe.runs.selection import select_clients
 from eunoe.runs.state import start_state
 from eunoe.training.client import Broadcast
 

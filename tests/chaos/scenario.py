@@ -18,8 +18,8 @@ import numpy as np
 from eunoe.config.schema import make_config
 from eunoe.runs.assembly import assemble
 from eunoe.runs.checkpoints import checkpoints
-from eunoe.runs.loop import select_clients
 from eunoe.runs.run import Run
+from eunoe.runs.selection import select_clients
 from tests.chaos.sitting import (
     FAILED,
     INTERRUPTED,

@@ -190,3 +190,21 @@ def test_a_round_in_which_no_client_trained_keeps_the_last_ones_terms(tmp_path: 
     state, at = trial.states.load(other), torch.ones(12, dtype=torch.float64)
     expected = 2 * 0.1 * (state["fisher"] * at - state["weighted"])
     torch.testing.assert_close(penalty_gradient(trial, inside, at), expected, rtol=1e-9, atol=1e-13)
+
+
+def test_what_is_remembered_fades_by_the_rounds_since(tmp_path: Path) -> None:
+    trial = curved(tmp_path, 5, participation=2, decay=0.9)
+    wanted = {"u": 0.0, "v": 0.0}
+    for client in range(4):
+        state = trial.states.load(client)
+        age = 5 - int(state["round"]) if state else 0
+        for name, own in (("u", "fisher"), ("v", "weighted")):
+            wanted[name] = wanted[name] + 0.9**age * (state[own] if state else 0.0)
+    for name, sum_of_terms in wanted.items():
+        torch.testing.assert_close(trial.server[name], sum_of_terms)
+
+
+def test_a_single_client_has_no_penalty_from_what_has_faded(tmp_path: Path) -> None:
+    trial = curved(tmp_path, 3, parts=PARTS[:1], decay=0.5)
+    at = torch.ones(12, dtype=torch.float64)
+    torch.testing.assert_close(penalty_gradient(trial, 0, at), torch.zeros(12, dtype=torch.float64))

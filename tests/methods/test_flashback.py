@@ -130,6 +130,15 @@ def test_a_client_counts_at_most_one_over_gamma_times(gamma: float, times: int, 
     assert rounds.run_state.server["participations"].tolist() == [times + 2] * 3
 
 
+def test_counts_fade_and_every_participation_counts(tmp_path: Path) -> None:
+    method = {"name": "flashback", "gamma": 0.5, "server_epochs": 0, "decay": 0.8}
+    rounds = Rounds(make_simulation(federation(), method, training=TRAINING), tmp_path)
+    wanted = torch.zeros(3, dtype=torch.float64)
+    for _ in range(5):
+        wanted = 0.8 * wanted + 0.5 * COUNTS.sum(0)
+        torch.testing.assert_close(rounds.go().run_state.server["pi"], wanted)
+
+
 def test_relative_counts_sum_to_one_by_client(tmp_path: Path) -> None:
     method = {"name": "flashback", "gamma": 0.25, "server_epochs": 0, "knowledge": "relative"}
     pi = Rounds(make_simulation(federation(), method), tmp_path).go().run_state.server["pi"]

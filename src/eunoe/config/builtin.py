@@ -164,6 +164,19 @@ _ALL = (
         },
     ),
     Kind(
+        "stream",
+        "stream",
+        "stream",
+        "streams",
+        {
+            "arrival": "eunoe.data.streams.arrival:Arrival",
+            "classes": "eunoe.data.streams.classes:ClassPhases",
+            "domain": "eunoe.data.streams.domain:Domain",
+            "label_drift": "eunoe.data.streams.label_drift:LabelDrift",
+        },
+        base="eunoe.data.streams:Stream",
+    ),
+    Kind(
         "engine",
         "engine",
         "engine",
@@ -195,6 +208,7 @@ _ALL = (
             "loss": "eunoe.metrics.standard:Loss",
             "macro_f1": "eunoe.metrics.classification:MacroF1",
             "per_class": "eunoe.metrics.standard:PerClass",
+            "phases": "eunoe.metrics.phases:Phases",
             "probability": "eunoe.metrics.probability:Probability",
         },
         base="eunoe.metrics:Metric",

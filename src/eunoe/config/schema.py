@@ -23,6 +23,7 @@ from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
 from eunoe.config.privacy_options import Privacy
 from eunoe.config.probes import STANDARD, Probe
+from eunoe.config.replay_options import Replay
 from eunoe.config.secure_aggregation import SecureAggregation
 from eunoe.config.training_options import Training
 from eunoe.errors import InputError
@@ -122,6 +123,15 @@ class Config(Options):
         None, description="What inputs are normalized by; by default what the data set measures or knows."
     )
     shift: FeatureShift | None = Field(None, description="A change of inputs that differs by client.")
+    stream: tuple[Named, ...] = Field(
+        (), description="How the clients and their data change with the rounds; by default they do not."
+    )
+    stale_counts: int = Field(
+        0, ge=0, description="By how many rounds the label counts lag that losses and methods see."
+    )
+    replay: Replay | None = Field(
+        None, description="Samples of earlier rounds that clients train on too; none by default."
+    )
     augment: Augment = Field(Augment(), description="Random changes of training inputs.")
     model: Model = Field(Model(name="mlp"), description="The model.")
     training: Training = Field(Training(), description="Local training.")
@@ -170,7 +180,7 @@ class Config(Options):
             return {**cls.model_fields[info.field_name].default.model_dump(), **value}
         return value
 
-    @field_validator("metrics", "track", mode="before")
+    @field_validator("metrics", "track", "stream", mode="before")
     @classmethod
     def _listed(cls, value: Any) -> Any:
         """One may stand alone, and be a name or a section."""

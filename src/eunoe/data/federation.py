@@ -5,7 +5,7 @@ them cost megabytes, and whatever is computed per client is computed on demand.
 """
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from eunoe.config.messages import explain
 from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
 from eunoe.data.arrays import from_arrays, set_aside, stacked
+from eunoe.data.changes import Changes
 from eunoe.data.checks import id_array, label_array, one_label_each
 from eunoe.data.feature_shift import client_shift
 from eunoe.data.field_arrays import Given, input_of
@@ -61,6 +62,10 @@ class Federation:
     dtype: torch.dtype = torch.float32
     # Whether the labels of the public set mean the clients' classes.
     public_labeled: bool = True
+    # How it changes with the rounds; None: it does not.
+    changes: Changes | None = None
+    # By how many rounds the label counts lag that losses and methods see.
+    stale: int = 0
 
     @classmethod
     def build(
@@ -198,6 +203,22 @@ class Federation:
     def shape(self) -> tuple[int, ...]:
         """The shape of one input as the model sees it; with the largest length, where it varies."""
         return self.form.shape
+
+    def size(self, client: int) -> int:
+        """How many training samples a client has."""
+        return int(self.sizes[client])
+
+    def sizes_of(self, clients: Sequence[int] | Integers) -> Integers:
+        """How many training samples each of these clients has."""
+        return self.sizes[np.asarray(clients, np.int64)]
+
+    def present(self, client: int) -> bool:
+        """Whether a client can take part."""
+        return True
+
+    def trained_rows(self, client: int) -> Integers:
+        """The rows that a client trains on: its own, and those of earlier rounds that it has kept."""
+        return self.rows(client)
 
     def samples(self, source: Source) -> Samples:
         """The samples that rows of this source refer to."""

@@ -119,7 +119,7 @@ class RemoteTrainer:
             return absent(client, broadcast.weights, self.states.failed(client, reply.error.reason))
         uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
         update, keeps = update_in(reply.content, client, broadcast.weights, uploads)
-        size = int(self.simulation.federation.sizes[client])
+        size = self.simulation.in_round(broadcast.round).federation.size(client)
         if update.skipped is None and update.size != size:
             return absent(
                 client, broadcast.weights, f"it trained on {update.size} samples, not on its {size}"

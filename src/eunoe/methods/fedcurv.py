@@ -14,6 +14,8 @@ the server adds, so any subset of clients may take part.
     q        kept           share of the largest entries of I that count; the others are 0, and the bytes
                             that a run records are those without them (a Flower federation sends zeros too)
              memory         u and v of all clients seen so far, or of the last round only
+             decay          factor on u and v in every round: what was learned from data that have changed
+                            since fades (not in the paper, whose data stay)
 
 The paper does not say how I is estimated; here it is the mean of squared per-sample gradients of
 cross-entropy, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the paper.
@@ -64,6 +66,8 @@ class FedCurv(Method):
         "all", description="Penalize for all clients seen so far, or only for those of the last round."
     )
 
+    decay: float = Field(1.0, gt=0, le=1, description="Factor on what is remembered, in every round.")
+
     cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
     # Its two sums belong together, entry by entry, and a median of each would part them.
     takes_merge: ClassVar[bool] = False
@@ -108,14 +112,15 @@ class FedCurv(Method):
         new = {"fisher": fisher, "weighted": fisher * client.weights}
         uploads = dict(new)
         if self.memory == "all":
-            uploads = {name: new[name] - client.state[name] for name in new}
+            faded = self._faded(client, client.context.round)
+            uploads = {name: new[name] - faded * client.state[name] for name in new}
         round = torch.full((1,), float(client.context.round), dtype=client.weights.dtype)
         return Finished(uploads, {**new, "round": round})
 
     def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
         merged = super().merge(server, aggregate, context)
         for name, upload in (("u", "fisher"), ("v", "weighted")):
-            before = server[name] if self.memory == "all" else 0.0
+            before = self.decay * server[name] if self.memory == "all" else 0.0
             merged.server[name] = before + aggregate.sum(upload)
         merged.server["round"] = torch.full((1,), float(context.round), dtype=torch.float64)
         stiffness = [context.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)]
@@ -129,8 +134,15 @@ class FedCurv(Method):
 
     def _own_terms(self, client: ClientContext) -> tuple[Tensor, Tensor]:
         """What u and v hold of this client."""
-        held = self.memory == "all" or bool(client.state["round"] == client.shared["round"])
+        if self.memory == "all":
+            held = self._faded(client, client.context.round - 1)
+        else:
+            held = float(client.state["round"] == client.shared["round"])
         return (client.state["fisher"] * held, client.state["weighted"] * held)
+
+    def _faded(self, client: ClientContext, round: int) -> float:
+        """What the merges up to a round have left of what the client sent."""
+        return float(self.decay ** (round - int(client.state["round"])))
 
     def _fisher(self, client: ClientContext) -> Tensor:
         rows = torch.arange(client.size)

@@ -20,6 +20,8 @@ model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each
     one-sided (figure 10)         local = "ce": at the server only; server_epochs = 0: at the clients only
     NTD at clients (figure 11)    local = "ntd": FedNTD's loss with its beta = 1, temperature 1
     appendix B                    knowledge = "probabilities"
+    (not in the paper)            decay: pi is multiplied by it in every round, so that counts of data that
+                                  have changed fade; every participation then counts
 
 Departures and what the paper leaves open: a class no client has seen has alpha_s = 1. "Relative" counts are
 taken as absolute ones, which the argument compares; knowledge = "relative" divides by a client's size. With
@@ -71,6 +73,9 @@ class Flashback(PublicEpochs):
     )
     knowledge: Literal["counts", "relative", "probabilities"] = Field(
         "counts", description="What a model knows of classes: label counts, their shares, or its mean output."
+    )
+    decay: Finite = Field(
+        1.0, gt=0, le=1, description="Factor on the global model's label counts in every round."
     )
     t_squared: bool = Field(False, description="Multiply the distillation by the temperature squared.")
 
@@ -144,8 +149,9 @@ class Flashback(PublicEpochs):
         clients, times = torch.tensor(aggregate.clients), server["participations"].clone()
         times[clients] += 1
         # Whole numbers are compared, since gamma * times would miss the last time by rounding.
-        counted = times[clients] <= (math.floor(1 / self.gamma + 1e-9) if self.gamma else 0)
-        pi = server["pi"] + self.gamma * counts[counted].sum(0)
+        most = (math.floor(1 / self.gamma + 1e-9) if self.decay == 1 else math.inf) if self.gamma else 0
+        counted = times[clients] <= most
+        pi = self.decay * server["pi"] + self.gamma * counts[counted].sum(0)
         return Merged(merged.weights, {**merged.server, "pi": pi, "participations": times}, merged.record)
 
     def server_loss(

@@ -25,9 +25,9 @@ from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.runs.model_check import takes_fields, try_model
-from eunoe.runs.privacy import check_privacy
-from eunoe.runs.refusals import check_attack, check_merge, check_own_models
+from eunoe.runs.refusals import check_attack, check_merge, check_own_models, check_stream
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
+from eunoe.runs.streams import streamed
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.robust import Merge
 from eunoe.server.trainer import ServerTrainer
@@ -56,8 +56,8 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     _check_clients(simulation)
     check_merge(config, simulation)
     check_attack(simulation)
+    check_stream(config, simulation)
     hidden = check_secure_aggregation(config, simulation)
-    outside = check_privacy(config, simulation)
     check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
@@ -65,7 +65,6 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
         *context.server_optimizer.check(),
         *_single_classes(simulation),
         *hidden,
-        *outside,
     ]
 
 
@@ -79,6 +78,8 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         federation = with_flipped_labels(federation, config.attack, config.seed)
     if (own := config.preprocessing) is not None:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
+    partition = None if objects.federation else _build("partition", config.partition, Callable)
+    federation = streamed(config, federation, partition)
     _check_integers(federation)
     model = build_model(config, federation, objects.model)
     method = objects.method or build_method(config)
@@ -103,7 +104,6 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         training=config.training,
         server_optimizer=step,
         merge=_build("merge", config.merge, Merge),
-        privacy=config.privacy,
         seed=config.seed,
         dtype=dtype,
         augmented=config.augment.active,
@@ -115,7 +115,16 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
     )
     chunk = config.evaluation.chunk
     simulation = Simulation(
-        federation, model, loss, method, config.augment, context, chunk, config.averaging, config.attack
+        federation,
+        model,
+        loss,
+        method,
+        config.augment,
+        context,
+        chunk,
+        config.averaging,
+        config.attack,
+        config.replay,
     )
     return simulation if config.secure_aggregation is None else summed(config, simulation)
 

@@ -18,6 +18,7 @@ from eunoe.runs.loop import Hook, Record, Round
 from eunoe.runs.privacy import Spending
 from eunoe.runs.secure_aggregation import shown_probes
 from eunoe.runs.state import RunState
+from eunoe.runs.streams import phase_metrics
 from eunoe.training.client import Update
 from eunoe.training.simulation import Simulation
 
@@ -33,7 +34,7 @@ def standard_hooks(
     """The hooks of a run in a folder, in calling order."""
     federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
     own = None if simulation.method.merges else own_evaluator(simulation, engine)
-    named = round_metrics(config.metrics)
+    named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)])
     if own is not None:
         # It is a global model that forgets.
         del named["forgetting"]

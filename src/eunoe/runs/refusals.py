@@ -1,4 +1,4 @@
-"""Merges and attacks that do not fit a run are refused before round 1."""
+"""Merges, streams and attacks that do not fit a run are refused before round 1."""
 
 from eunoe.config.probes import STANDARD
 from eunoe.config.schema import Config
@@ -49,6 +49,14 @@ def check_own_models(config: Config, simulation: Simulation) -> list[str]:
             "the run to compare with"
         ]
     return []
+
+
+def check_stream(config: Config, simulation: Simulation) -> None:
+    """Refuse a stream or a memory of clients that do not train."""
+    if not simulation.method.trains_clients:
+        for key, wanted in (("stream", config.stream), ("replay", config.replay)):
+            if wanted:
+                raise InputError(f"{key}: method {config.method.name!r} trains no client; leave it out")
 
 
 def check_attack(simulation: Simulation) -> None:

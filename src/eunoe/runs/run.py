@@ -45,6 +45,7 @@ from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.runs.saved_model import Which, saved_weights
 from eunoe.runs.state import start_state
+from eunoe.runs.streams import with_streams
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.system.signals import interruptible
@@ -268,7 +269,7 @@ def execute(
                 check_new(path)
             for warning in folder.restore(run_state, states, from_round):
                 logger.warning(warning)
-            folder.write_config(resolved(with_preprocessing(config, simulation), objects))
+            folder.write_config(resolved(with_preprocessing(with_streams(config), simulation), objects))
             folder.write_environment(environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)

@@ -14,6 +14,7 @@ from eunoe.core.rng import generator, global_stream, torch_generator
 from eunoe.data.federation import Federation
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
+from eunoe.training.replay import kept, recalled
 from eunoe.training.simulation import Simulation
 
 # Numbers that are gathered at a time for the steps to come (16 MB).
@@ -58,7 +59,7 @@ def begin_client(
     """A client that has received the model and is ready to train, and its batches."""
     context = simulation.context_in(broadcast.round)
     batches = plan_batches(
-        int(simulation.federation.sizes[client]),
+        len(simulation.federation.trained_rows(client)),
         context.training,
         generator(context.seed, "batches", broadcast.round, client),
         context.has_batch_norm,
@@ -76,7 +77,7 @@ def make_client_context(
 ) -> ClientContext:
     """A client that has received the model and will take so many steps."""
     federation, model, training = simulation.federation, simulation.model, context.training
-    rows = torch.from_numpy(federation.rows(client, "train"))
+    rows = torch.from_numpy(federation.trained_rows(client))
     counts, loss_counts = (
         c.to(model.dtype) for c in (federation.counts(client), simulation.loss_counts(client))
     )
@@ -114,8 +115,10 @@ def train_client(
     simulation: Simulation, client: int, broadcast: Broadcast, state: Mapping[str, Tensor]
 ) -> tuple[Update, Vectors]:
     """Train one client from what it received; returns its update and its new state."""
+    simulation = simulation.in_round(broadcast.round)
     context, model, method = simulation.context, simulation.model, simulation.method
     broadcast = broadcast.to(model.device)
+    memory, state = recalled(simulation, client, state)
     if context.training.single_class == "skip" and not simulation.loss.learns_from(
         simulation.loss_counts(client)
     ):
@@ -144,7 +147,7 @@ def train_client(
         finished = method.finish(client_context)
     update = Update(
         client,
-        client_context.size,
+        simulation.federation.size(client),
         model.weights.copy().to("cpu"),
         {name: value.detach().cpu() for name, value in finished.uploads.items()},
         len(batches),
@@ -153,7 +156,7 @@ def train_client(
         client_context.forwards,
         client_context.backwards,
     )
-    return update, finished.state
+    return update, finished.state | kept(simulation, client, memory)
 
 
 def in_blocks(

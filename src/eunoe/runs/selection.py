@@ -1,0 +1,42 @@
+"""Which clients take part in a round."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from eunoe.core.rng import generator
+from eunoe.training.simulation import Simulation
+
+
+def select_clients(simulation: Simulation, round: int) -> list[int]:
+    """The clients of a round, in the order in which they train and are summed: large ones first."""
+    if not simulation.method.trains_clients:
+        return []
+    context, federation = simulation.context, simulation.federation
+    chosen = generator(context.seed, "clients", round).choice(
+        context.clients, context.participants, replace=False, shuffle=False
+    )
+    if federation.changes is not None:
+        chosen = np.array(those_present(simulation, round, [int(client) for client in chosen]), np.int64)
+    sizes = federation.sizes_of(chosen)
+    return [int(client) for client in chosen[np.lexsort((chosen, -sizes))]]
+
+
+def those_present(simulation: Simulation, round: int, drawn: Sequence[int]) -> list[int]:
+    """The drawn clients that are there, and others in place of those that are not, if there are any."""
+    context, federation = simulation.context, simulation.federation
+    present = [client for client in drawn if federation.present(client)]
+    asked, many = set(drawn), len(drawn)
+    while len(present) < len(drawn) and len(asked) < context.clients:
+        # Ever more are asked, so that a few among a million cost little and a rare one is found.
+        many = min(4 * many, context.clients)
+        others = generator(context.seed, "clients in their place", round).choice(
+            context.clients, many, replace=False
+        )
+        for client in map(int, others):
+            if len(present) == len(drawn):
+                break
+            if client not in asked:
+                asked.add(client)
+                present += [client] if federation.present(client) else []
+    return present

@@ -1,0 +1,79 @@
+"""Attaches the streams of a configuration to its federation."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from eunoe.config import registry
+from eunoe.config.schema import Config, Named
+from eunoe.core.rng import generator
+from eunoe.data.changes import All, Integers
+from eunoe.data.federation import Federation
+from eunoe.data.partitions.natural import Natural
+from eunoe.data.streams.base import Division, Stream, Timeline
+from eunoe.data.streams.classes import ClassesInPhases
+from eunoe.errors import InputError
+
+Partition = Callable[..., tuple[Integers, Integers]]
+
+
+def with_streams(config: Config) -> Config:
+    """The configuration with those defaults of its streams filled in that follow from the rounds.
+
+    A stored config keeps them, so that a run that is resumed with more rounds repeats the earlier ones.
+    """
+    if not config.stream:
+        return config
+    settled = []
+    for section, stream in zip(config.stream, _streams(config), strict=True):
+        values = stream.settled(config.rounds).model_dump(mode="json", exclude_none=True, exclude_unset=True)
+        settled.append(section.model_copy(update=values))
+    return config.model_copy(update={"stream": tuple(settled)})
+
+
+def streamed(config: Config, federation: Federation, partition: Partition | None) -> Federation:
+    """The federation that changes as the configuration says."""
+    if not config.stream:
+        if config.stale_counts:
+            raise InputError("stale_counts: label counts do not change without a stream; leave it out")
+        return federation
+    timeline = Timeline(federation, config.seed, _division(config, federation, partition))
+    parts = [stream.bind(timeline) for stream in _streams(with_streams(config))]
+    return replace(federation, changes=parts[0] if len(parts) == 1 else All(parts), stale=config.stale_counts)
+
+
+def phase_metrics(federation: Federation, rounds: int) -> list[Named]:
+    """The metric of a stream's phases, if there is a stream."""
+    if federation.changes is None:
+        return []
+    options: dict[str, object] = {"first_rounds": federation.changes.phases(rounds)}
+    parts = federation.changes.parts if isinstance(federation.changes, All) else [federation.changes]
+    for part in parts:
+        if isinstance(part, ClassesInPhases):
+            # Its phases alone, since each has a group of classes.
+            options = {"first_rounds": part.phases(rounds), "groups": part.groups}
+    return [Named.model_validate({"name": "phases", **options})]
+
+
+def _streams(config: Config) -> list[Stream]:
+    return [registry.build("stream", section.name, section.options) for section in config.stream]
+
+
+def _division(config: Config, federation: Federation, partition: Partition | None) -> Division | None:
+    """Further draws of the partition, of the clients' training rows alone."""
+    if partition is None or isinstance(partition, Natural):
+        return None
+
+    def divide(number: int) -> tuple[Integers, Integers]:
+        rows = np.sort(federation.pooled("train")[0])
+        labels, writers = federation.data.train.y.numpy()[rows], federation.data.writers_train
+        groups = None if writers is None else writers.numpy()[rows]
+        rng = generator(config.seed, f"stream partition {number}")
+        order, offsets = partition(labels, rng, groups)
+        # In random order within each client: a share of them is a share of each class.
+        owners = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
+        mixed = rng.permutation(len(order))
+        return rows[order[mixed[np.argsort(owners[mixed], kind="stable")]]], offsets
+
+    return divide

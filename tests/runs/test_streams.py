@@ -1,0 +1,96 @@
+"""Runs whose data change with the rounds."""
+
+import json
+from typing import Any
+
+import pytest
+import torch
+
+from eunoe.records.reader import read_run
+from eunoe.runs.run import Run, resume, run
+from eunoe.runs.selection import select_clients
+from tests.runs.small_runs import Stopped, bits, stop_after
+
+SETTING: dict[str, Any] = {
+    "rounds": 6,
+    "partition": {"name": "dirichlet", "clients": 8, "alpha": 0.3},
+    "participation": 3,
+    "model": {"name": "mlp", "hidden": [4]},
+    "training": {"epochs": 1},
+    "engine": "serial",
+    "probes": [],
+}
+STREAMS: dict[str, Any] = {
+    "label_drift": {"stream": {"name": "label_drift", "start": 3, "end": 5}, "stale_counts": 1},
+    "classes": {"stream": {"name": "classes", "phases": 3}, "replay": {"memory": 20}},
+    "arrival": {"stream": {"name": "arrival", "joining": 0.5, "day": 4, "awake": 0.6}},
+    "domain": {"stream": "domain", "shift": {"kind": "contrast", "strength": 1.0}},
+}
+
+
+def same(one: Run, other: Run) -> bool:
+    pairs = zip(one.weights().vectors().values(), other.weights().vectors().values(), strict=True)
+    return all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("stream", [{"name": "classes", "phases": 1}, "arrival"])
+@pytest.mark.parametrize("engine", ["serial", "vectorized"])
+def test_a_stream_of_one_phase_is_the_run_without_it(stream: Any, engine: str) -> None:
+    assert same(run(SETTING, engine=engine), run(SETTING, engine=engine, stream=stream))
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_engines_agree(name: str) -> None:
+    serial, process = (run(SETTING, engine=engine, **STREAMS[name]) for engine in ("serial", "process"))
+    assert same(serial, process)
+    vectorized = run(SETTING, engine="vectorized", **STREAMS[name])
+    assert torch.allclose(serial.weights().parameters, vectorized.weights().parameters, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", STREAMS)
+def test_a_run_that_is_interrupted_within_a_phase_ends_with_the_same_bits(name: str, tmp_path: Any) -> None:
+    whole = run(SETTING, out=tmp_path / "whole", **STREAMS[name])
+    with pytest.raises(Stopped):
+        run(SETTING, out=tmp_path / "cut", on_round=stop_after(4), **STREAMS[name])
+    assert bits(resume(tmp_path / "cut").folder) == bits(whole.folder)
+
+
+def test_a_resumed_run_with_more_rounds_keeps_its_phases(tmp_path: Any) -> None:
+    run(SETTING, out=tmp_path / "a", stream="classes")
+    longer = resume(tmp_path / "a", rounds=9)
+    once = run(SETTING, rounds=9, stream={"name": "classes", "every": 1})
+    assert same(longer, once)
+    assert longer.records[-1]["phases"]["phase"] == 5
+
+
+def test_clients_of_a_round_are_there_and_the_draw_without_stream_is_kept() -> None:
+    plain = run(SETTING).simulation
+    away = run(SETTING, rounds=1, stream={"name": "arrival", "day": 5, "awake": 0.5, "over": 30}).simulation
+    full = 0
+    for number in range(1, 20):
+        there = away.in_round(number)
+        chosen, drawn = select_clients(there, number), select_clients(plain, number)
+        assert all(there.federation.present(client) for client in chosen)
+        everyone = [client for client in range(8) if there.federation.present(client)]
+        assert len(chosen) == min(3, len(everyone))
+        assert {client for client in drawn if client in everyone} <= set(chosen)
+        full += len(chosen) == 3
+    assert full > 3
+
+
+def test_a_round_without_clients_leaves_the_model_as_it_is() -> None:
+    nobody = {"name": "arrival", "day": 2, "awake": 0.5, "together": 1.0}
+    done = run(SETTING, stream=nobody)
+    clients = [len(record["clients"]) for record in done.records]
+    assert clients == [3, 0, 3, 0, 3, 0]
+    accuracies = [record["test"]["accuracy"] for record in done.records]
+    assert accuracies[0::2] == accuracies[1::2]
+
+
+def test_phases_are_recorded_and_compared(tmp_path: Any) -> None:
+    done = run(SETTING, out=tmp_path / "a", stream={"name": "classes", "phases": 3})
+    found = [json.loads(line)["phases"] for line in (tmp_path / "a/metrics.jsonl").read_text().splitlines()]
+    assert [one["phase"] for one in found] == [1, 1, 2, 2, 3, 3]
+    assert "past" not in found[0]
+    assert {"past", "present", "seen", "forgetting", "backward_transfer"} <= found[-1].keys()
+    assert "phases.past" in read_run(done.folder).own_metrics
