@@ -1,5 +1,6 @@
 """Shared by figures: the definition of a figure, grouping by label, hover points, the slider."""
 
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -150,9 +151,9 @@ def band(runs: Sequence[RunRecords], series: Series, signed: bool = False) -> li
 
     Unless unbounded, the values are shares, whose band is clipped to [0, 1].
     """
-    rows = []
+    rows, changing = [], any(phase_starts(run) for run in runs)
     for label, seeds in by_label(runs).items():
-        found = curve(seeds, series)
+        found, starts = curve(seeds, series), phase_starts(seeds[0])
         for index in with_peaks(found.mean, 4 * MOST_POINTS):
             center, spread = float(found.mean[index]), float(found.deviation[index])
             rows.append(
@@ -163,9 +164,19 @@ def band(runs: Sequence[RunRecords], series: Series, signed: bool = False) -> li
                     "low": center - spread if signed else max(0.0, center - spread),
                     "high": center + spread if signed else min(1.0, center + spread),
                     "seeds": int(found.seeds[index]),
+                    **({"phase": bisect_right(starts, int(found.rounds[index]))} if changing else {}),
                 }
             )
     return rows
+
+
+def phase_starts(run: RunRecords) -> list[int]:
+    """The first rounds of the phases of a stream, but for the first phase; empty without a stream."""
+    found: dict[int, int] = {}
+    for record in run.metrics:
+        if numbers := record.get("phases"):
+            found.setdefault(int(numbers["phase"]), int(record["round"]))
+    return [first for phase, first in sorted(found.items()) if phase > 1]
 
 
 def with_peaks(heights: Array, most: int) -> list[int]:
@@ -226,7 +237,19 @@ def band_and_line(rows: Sequence[Row], title: str, zero: bool, share: bool = Tru
         base.mark_line().encode(height, color),
         hover_points(base.encode(height, color), hover),
     ]
+    if starts := _first_rounds(rows):
+        marks = alt.Chart(table([{"round": first} for first in starts]))
+        layers.insert(0, marks.mark_rule(strokeDash=[3, 3], opacity=0.5).encode(alt.X("round:Q")))
     return alt.layer(*layers)
+
+
+def _first_rounds(rows: Sequence[Row]) -> list[int]:
+    """The first drawn round of each phase after the first."""
+    found: dict[tuple[str, int], int] = {}
+    for row in rows:
+        if row.get("phase"):
+            found.setdefault((row["run"], row["phase"]), row["round"])
+    return sorted(set(found.values()))
 
 
 def accuracy_key() -> alt.Legend:
