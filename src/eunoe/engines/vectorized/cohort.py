@@ -48,11 +48,12 @@ class Cohort:
         cls, simulation: Simulation, context: RoundContext, clients: Sequence[int], exact: bool
     ) -> "Cohort":
         """Draw every client's batches."""
-        sizes, training = simulation.federation.sizes, context.training
+        federation, training = simulation.federation, context.training
         plans = []
         for client in clients:
             rng = generator(context.seed, "batches", context.round, client)
-            order, lengths = plan_steps(int(sizes[client]), training, rng, context.has_batch_norm)
+            size = len(federation.trained_rows(client))
+            order, lengths = plan_steps(size, training, rng, context.has_batch_norm)
             plans.append((client, order, lengths))
         plans.sort(key=lambda plan: -len(plan[2]))
         padded = np.zeros((len(plans), len(plans[0][2])), np.int64)
@@ -60,7 +61,7 @@ class Cohort:
             row[: len(lengths)] = lengths
         width = int(padded.max())
         if not exact:
-            most = int(sizes.max())
+            most = int(federation.sizes.max())
             width = level(width, max(width, min(training.batch_size or most, most)))
         real = padded[:, :, None] > np.arange(width)
         index = np.zeros(real.shape, np.int64)
@@ -77,6 +78,11 @@ class Cohort:
     def __len__(self) -> int:
         """The number of clients."""
         return len(self.clients)
+
+    @cached_property
+    def rows(self) -> list[Integers]:
+        """The rows that each client trains on."""
+        return [self.simulation.federation.trained_rows(client) for client in self.clients]
 
     @cached_property
     def active(self) -> list[int]:
@@ -96,9 +102,9 @@ class Cohort:
     @property
     def longest(self) -> int:
         """A number of samples that no client of the cohort exceeds."""
-        sizes = self.simulation.federation.sizes
-        largest = int(sizes[self.clients].max())
-        return largest if self.exact else level(largest, int(sizes.max()))
+        largest = max(len(rows) for rows in self.rows)
+        most = max(largest, int(self.simulation.federation.sizes.max()))
+        return largest if self.exact else level(largest, most)
 
     @property
     def equal(self) -> bool:
@@ -109,18 +115,19 @@ class Cohort:
     def counts(self) -> Tensor:
         """How many training samples of each class each client has, in the model's type."""
         federation, classes = self.simulation.federation, self.simulation.federation.classes
-        sizes = federation.sizes[self.clients]
-        owners = np.repeat(np.arange(len(self)), sizes)
-        within = np.arange(len(owners)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        rows = federation.order[federation.offsets[self.clients][owners] + within]
-        labels = federation.samples("clients").y[torch.from_numpy(rows)]
+        if federation.stale:
+            each = torch.stack([federation.counts(client) for client in self.clients])
+            return each.to(self.simulation.model.dtype)
+        rows = [federation.rows(client) for client in self.clients]
+        owners = np.repeat(np.arange(len(self)), [len(own) for own in rows])
+        labels = federation.samples("clients").y[torch.from_numpy(np.concatenate(rows))]
         flat = torch.bincount(torch.from_numpy(owners) * classes + labels, minlength=len(self) * classes)
         return flat.view(len(self), classes).to(self.simulation.model.dtype)
 
     @property
     def loss_counts(self) -> Tensor:
         """The class counts that the loss is told of each client, in the model's type."""
-        if self.context.training.label_counts == "train":
+        if self.context.training.label_counts == "train" and self.simulation.replay is None:
             return self.counts
         return torch.stack([self.simulation.loss_counts(client) for client in self.clients]).to(self.counts)
 
@@ -128,7 +135,9 @@ class Cohort:
         """The batch of every step, with a first dimension of clients: at least those that have the step."""
         federation, device = self.simulation.federation, self.simulation.model.device
         steps, clients, width = self.index.shape
-        rows = federation.order[federation.offsets[self.clients][:, None] + self.index]
+        rows = np.stack(
+            [own[index] for own, index in zip(self.rows, self.index.swapaxes(0, 1), strict=True)], 1
+        )
         # A client whose steps are over computes on, and what comes of it is not used.
         real = (self.lengths[:, :, None] > np.arange(width)) | (self.lengths == 0)[:, :, None]
         partial = ~real.all((1, 2))

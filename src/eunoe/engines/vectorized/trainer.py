@@ -20,6 +20,7 @@ from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.training.client import Broadcast, Update, make_client_context
+from eunoe.training.replay import kept, recalled
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
@@ -51,7 +52,13 @@ class CohortTrainer:
             yield from self._train(clients[first : first + self.cohort], broadcast)
 
     def _train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        simulation, training = self.simulation, self.simulation.context.training
+        simulation = self.simulation.in_round(broadcast.round)
+        training = simulation.context.training
+        # What clients remember is part of what they train on, so it comes before their batches are drawn.
+        memories = {
+            client: recalled(simulation, client, self.states.load(client))[0]
+            for client in (clients if simulation.replay is not None else ())
+        }
         skipped = {
             client
             for client in (clients if training.single_class == "skip" else ())
@@ -76,6 +83,7 @@ class CohortTrainer:
         for client in clients:
             if client in done:
                 update, state = done.pop(client)
+                state = state | kept(simulation, client, memories.get(client))
                 self.states.save(client, broadcast.round, state)
                 yield update
             else:
@@ -84,7 +92,7 @@ class CohortTrainer:
     def _train_cohort(
         self, cohort: Cohort, context: RoundContext, broadcast: Broadcast
     ) -> dict[int, tuple[Update, Vectors]]:
-        simulation, model, start = self.simulation, self.simulation.model, broadcast.weights
+        simulation, model, start = cohort.simulation, self.simulation.model, broadcast.weights
         with torch.random.fork_rng(devices=[]):
             begun = self._begin(cohort, context, broadcast) if self._needs_clients else []
             clients = [one.client for one in begun]
@@ -109,7 +117,7 @@ class CohortTrainer:
                     own = model.weights.copy()
                 update = Update(
                     client,
-                    int(simulation.federation.sizes[client]),
+                    simulation.federation.size(client),
                     own.to("cpu"),
                     {name: value.detach().cpu() for name, value in finished.uploads.items()},
                     cohort.steps[k],
@@ -123,14 +131,13 @@ class CohortTrainer:
 
     def _begin(self, cohort: Cohort, context: RoundContext, broadcast: Broadcast) -> list[Begun]:
         """The clients after the method's `begin`."""
-        simulation, begun = self.simulation, []
+        simulation, begun = cohort.simulation, []
         for client, steps in zip(cohort.clients, cohort.steps, strict=True):
             with global_stream(simulation.model.device, context.seed, "model", broadcast.round, client):
                 simulation.model.load(broadcast.weights)
                 simulation.model.module.train()
-                client_context = make_client_context(
-                    simulation, context, client, broadcast, self.states.load(client), steps
-                )
+                _, state = recalled(simulation, client, self.states.load(client))
+                client_context = make_client_context(simulation, context, client, broadcast, state, steps)
                 with noting(client, broadcast.round):
                     simulation.method.begin(client_context)
                 own = simulation.model.weights.copy() if simulation.method.own_start else None
@@ -141,7 +148,7 @@ class CohortTrainer:
         self, cohort: Cohort, broadcast: Broadcast, weights: Weights, clients: Sequence[ClientContext]
     ) -> Inputs:
         """What the cohort's steps read besides their weights and batches."""
-        simulation, device = self.simulation, self.simulation.model.device
+        simulation, device = cohort.simulation, self.simulation.model.device
         training, counts = simulation.context.training, cohort.loss_counts
         mine, alike = prepared_by(clients, cohort.longest)
         decay: tuple[Tensor, ...] = ()
@@ -151,7 +158,7 @@ class CohortTrainer:
         buffers = {"float_buffers": weights.float_buffers, "int_buffers": weights.int_buffers}
         own = Own(
             id=torch.tensor(cohort.clients).to(device),
-            size=torch.from_numpy(simulation.federation.sizes[cohort.clients]).to(device),
+            size=torch.tensor([len(rows) for rows in cohort.rows]).to(device),
             steps=torch.tensor(cohort.steps).to(device),
             counts=cohort.counts.to(device),
             terms=self._terms(counts).to(device),
