@@ -25,6 +25,7 @@ from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.runs.model_check import takes_fields, try_model
+from eunoe.runs.privacy import check_privacy
 from eunoe.runs.refusals import check_attack, check_merge, check_own_models, check_stream
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.runs.streams import streamed
@@ -58,6 +59,7 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     check_attack(simulation)
     check_stream(config, simulation)
     hidden = check_secure_aggregation(config, simulation)
+    outside = check_privacy(config, simulation)
     check_metrics(config.metrics, config.probes)
     return simulation, [
         *simulation.method.check(context),
@@ -65,6 +67,7 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
         *context.server_optimizer.check(),
         *_single_classes(simulation),
         *hidden,
+        *outside,
     ]
 
 
@@ -104,6 +107,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         training=config.training,
         server_optimizer=step,
         merge=_build("merge", config.merge, Merge),
+        privacy=config.privacy,
         seed=config.seed,
         dtype=dtype,
         augmented=config.augment.active,

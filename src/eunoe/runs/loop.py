@@ -1,5 +1,6 @@
 """The round loop: select clients, broadcast, train, aggregate, update the server; hooks do the rest."""
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from eunoe.engines.base import Engine
 from eunoe.errors import Diverged, RunFailed
 from eunoe.methods.base import Merged
 from eunoe.methods.context import RoundContext
+from eunoe.runs.round_record import private_record, traffic
 from eunoe.runs.selection import select_clients
 from eunoe.runs.state import RunState, evaluated_model
 from eunoe.runs.summed_cohort import SummedCohort, train_and_sum
@@ -26,6 +28,7 @@ from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 from eunoe.training.update_checks import Usual, not_finite, remembered
 
+logger = logging.getLogger(__name__)
 Record = dict[str, Any]
 SCHEMA = 1
 
@@ -65,6 +68,9 @@ class Hook:
 
     def after_client(self, update: Update) -> None:
         """Called after an update was added to the aggregate; its vectors are dropped after this."""
+
+    def before_merge(self, round: int) -> None:
+        """Called when the updates of a round are summed and before anything is made of the sums."""
 
     def after_round(self, done: Round) -> None:
         """Called after a round, with the run state updated."""
@@ -116,7 +122,9 @@ def one_round(
     else:
         cohort = train_and_sum(simulation, engine, clients, broadcast)
     # 5. Update the server.
-    if cohort.aggregate.clients or not method.trains_clients:
+    for hook in hooks:
+        hook.before_merge(round)
+    if cohort.aggregate.clients or not method.trains_clients or context.privacy is not None:
         merged = method.merge(run_state.server, cohort.aggregate, context)
     else:
         # No client was there, or every one was skipped: there is nothing to aggregate.
@@ -128,12 +136,13 @@ def one_round(
         )
     # From here to the end of the hooks an interrupt waits, so that it meets a state that can be saved.
     with uninterrupted():
+        sent = cohort.sent if context.privacy is None else len(clients)
         record = {
             "schema": SCHEMA,
             "round": round,
             "lr": context.lr,
-            **cohort.record(),
-            **traffic(simulation, broadcast, len(clients), cohort.sent),
+            **(cohort.record() if context.privacy is None else private_record(clients, context)),
+            **traffic(simulation, broadcast, len(clients), sent),
             **({"server": merged.record} if merged.record else {}),
             **({"warnings": list(merged.warnings)} if merged.warnings else {}),
         }
@@ -227,16 +236,20 @@ def train_and_aggregate(
     for update, norm, problem in settled():
         cohort.sent += update.skipped is None
         if problem is not None:
+            if context.privacy is not None:
+                logger.warning("round %d: client %d dropped: %s", broadcast.round, update.client, problem)
             cohort.dropped.append({"client": update.client, "reason": problem})
             failed += cohort.dropped[-1:] if update.skipped is None else []
             engine.states.discard(update.client, broadcast.round)
         else:
-            cohort.norms.append(norm)
+            cohort.norms += [norm] if context.privacy is None else []
             for hook in hooks:
                 hook.after_client(update)
             cohort.used.append(stripped(update))
     cohort.usual = aggregator.usual()
     if failed and not cohort.used:
+        if context.privacy is not None:
+            raise RunFailed(f"no update of round {broadcast.round} could be used; the log says why")
         client, reason = failed[0].values()
         why = f"every client of round {broadcast.round} was dropped; client {client}: {reason}"
         if "finite" in reason or "norm" in reason:
@@ -250,20 +263,3 @@ def stripped(update: Update) -> Update:
     empty = torch.empty(0)
     update.weights, update.uploads = Weights(empty, empty, empty), {}
     return update
-
-
-def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: int) -> Record:
-    """Bytes sent in a round: down to all its clients, and up from those that sent an update."""
-    if not simulation.method.merges:
-        return {"bytes_up": 0, "bytes_down": 0}
-    weights = broadcast.weights
-    model = sum(
-        v.numel() * v.itemsize for v in (weights.parameters, weights.float_buffers, weights.int_buffers)
-    )
-    extra = sum(v.numel() * v.itemsize for v in broadcast.shared.values())
-    size = weights.parameters.itemsize
-    uploads = simulation.method.uploads(simulation.context).values()
-    up = sum(upload.size * size if upload.bytes is None else upload.bytes for upload in uploads)
-    sum_alone = simulation.fixed_point
-    each = model + up if sum_alone is None else sum_alone.size * sum_alone.zeros().itemsize
-    return {"bytes_up": sent * each, "bytes_down": clients * (model + extra)}

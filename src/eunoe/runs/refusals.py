@@ -52,7 +52,12 @@ def check_own_models(config: Config, simulation: Simulation) -> list[str]:
 
 
 def check_stream(config: Config, simulation: Simulation) -> None:
-    """Refuse a stream or a memory of clients that do not train."""
+    """Refuse a stream or a memory of clients that do not train, and a stream whose privacy is not known."""
+    if config.stream and config.privacy is not None:
+        raise InputError(
+            "stream: what privacy spends is counted for samples of all clients, and a stream keeps some "
+            "away; leave one of them out"
+        )
     if not simulation.method.trains_clients:
         for key, wanted in (("stream", config.stream), ("replay", config.replay)):
             if wanted:

@@ -1,6 +1,7 @@
 """Which clients take part in a round."""
 
 from collections.abc import Sequence
+from random import SystemRandom
 
 import numpy as np
 
@@ -13,9 +14,13 @@ def select_clients(simulation: Simulation, round: int) -> list[int]:
     if not simulation.method.trains_clients:
         return []
     context, federation = simulation.context, simulation.federation
-    chosen = generator(context.seed, "clients", round).choice(
-        context.clients, context.participants, replace=False, shuffle=False
-    )
+    if context.secret and context.privacy is not None and context.privacy.noise:
+        # What a sample spends is counted for one that nobody can know.
+        chosen = np.array(SystemRandom().sample(range(context.clients), context.participants))
+    else:
+        chosen = generator(context.seed, "clients", round).choice(
+            context.clients, context.participants, replace=False, shuffle=False
+        )
     if federation.changes is not None:
         chosen = np.array(those_present(simulation, round, [int(client) for client in chosen]), np.int64)
     sizes = federation.sizes_of(chosen)
