@@ -18,8 +18,9 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.hooks import standard_hooks
-from eunoe.runs.loop import Hook, one_round, run_rounds, select_clients
+from eunoe.runs.loop import Hook, one_round, run_rounds
 from eunoe.runs.run import Run, resume, run
+from eunoe.runs.selection import select_clients
 from eunoe.runs.state import start_state
 from eunoe.server.accounting import Accountant
 from eunoe.training.aggregation import Aggregator
