@@ -65,7 +65,8 @@ class ClassesInPhases(Unchanged):
 
     def rows(self, client: int, round: int, rows: Integers) -> Integers:
         labels = self.labels[torch.from_numpy(rows)].numpy()
-        return rows[self.trained[self.phase(round)][labels]]
+        there: Integers = rows[self.trained[self.phase(round)][labels]]
+        return there
 
     def phase(self, round: int) -> int:
         """Which phase a round is in; the last one goes on."""
