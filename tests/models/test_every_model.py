@@ -93,7 +93,8 @@ def small(name: str, classes: int = 5) -> Any:
 
 
 def test_every_named_model_is_tested() -> None:
-    assert set(registry.names("model")) == set(SMALL)
+    # Those of the transformers library have tests of their own.
+    assert set(registry.names("model")) == {*SMALL, "hf"}
     assert all(registry.summary("model", name) for name in SMALL)
 
 

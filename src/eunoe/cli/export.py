@@ -12,6 +12,9 @@ def export(
     raw: Annotated[
         bool, typer.Option("--raw", help="Write a program (.pt2) that takes inputs as they are stored.")
     ] = False,
+    merged: Annotated[
+        bool, typer.Option("--merged", help="Merge the adapters of a model 'hf' into its network.")
+    ] = False,
     client: Annotated[
         int | None, typer.Option(help="Whose model, of a run without a global one (method local).")
     ] = None,
@@ -19,7 +22,8 @@ def export(
 ) -> None:
     """Write a run's model for plain PyTorch, and a JSON file beside it that says what inputs it takes.
 
-    It is a state_dict in safetensors or, with --raw, a program for torch.export.load.
+    It is a state_dict in safetensors or, with --raw, a program for torch.export.load. A model 'hf' becomes a
+    folder for the transformers library.
     """
     from eunoe.runs.export import export_model
     from eunoe.runs.run import Run
@@ -27,6 +31,8 @@ def export(
 
     which: Which = "best" if best else "last"
     whose = "" if client is None else f" of client {client}"
-    target = to or run / f"{which}{whose.replace(' ', '-')}.{'pt2' if raw else 'safetensors'}"
-    model, description = export_model(Run(run), target, which, raw, client)
+    done = Run(run)
+    suffix = ".pt2" if raw else "" if done.config.model.name == "hf" else ".safetensors"
+    target = to or run / f"{which}{whose.replace(' ', '-')}{suffix}"
+    model, description = export_model(done, target, which, raw, client, merged)
     print(f"wrote the {which} model{whose} to {model} and what inputs it takes to {description.name}")

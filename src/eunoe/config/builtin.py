@@ -110,6 +110,7 @@ _ALL = (
         "models",
         {
             "cnn": "eunoe.models.cnn:CNN",
+            "hf": "eunoe.models.hf:HF",
             "lenet": "eunoe.models.lenet:LeNet",
             "logistic": "eunoe.models.logistic:Logistic",
             "mlp": "eunoe.models.mlp:MLP",

@@ -34,7 +34,7 @@ def _placed(section: Any) -> Any:
     # The `path` option of a user's own data set may be a URL.
     files = {
         key: _absolute(value)
-        for key in ("path", "start_from")
+        for key in ("path", "start_from", "from", "tokenizer")
         if isinstance(value := section.get(key), str)
         and (key == "start_from" or os.path.exists(os.path.expanduser(value)))
     }

@@ -38,7 +38,7 @@ class Ragged:
 
     def __getitem__(self, rows: Any) -> "Ragged":
         """The same for some of the samples: a slice, numbers or a mask."""
-        chosen = torch.arange(len(self))[rows]
+        chosen = torch.arange(len(self))[rows if isinstance(rows, slice) else torch.as_tensor(rows)]
         starts, lengths = self.offsets[chosen], self.lengths[chosen]
         offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
         places = torch.arange(int(offsets[-1])) + torch.repeat_interleave(starts - offsets[:-1], lengths)

@@ -12,7 +12,7 @@ from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import Labeled, column_of, labeled, read_frame
 from eunoe.data.sources.hub import data_folder
 from eunoe.data.sources.table import from_table
-from eunoe.data.sources.text import encoded, text
+from eunoe.data.sources.text import coder, encoded, text
 from eunoe.data.sources.vocabulary import Vocabulary
 from eunoe.errors import InputError
 
@@ -48,13 +48,15 @@ def heart_disease(*, path: Path | None = None) -> DataSet:
     return replace(data, name="heart_disease")
 
 
-def banking77(*, path: Path | None = None, length: PositiveInt = 32) -> DataSet:
+def banking77(*, path: Path | None = None, length: PositiveInt = 32, tokenizer: str | None = None) -> DataSet:
     """BANKING77: 10,003 + 3,080 questions to a bank, 77 intents."""
     file = path or table_path("banking77")
-    return replace(text(file, label="intent", part="part", length=length), name="banking77")
+    return replace(
+        text(file, label="intent", part="part", length=length, tokenizer=tokenizer), name="banking77"
+    )
 
 
-def clinc150(*, path: Path | None = None, length: PositiveInt = 24) -> DataSet:
+def clinc150(*, path: Path | None = None, length: PositiveInt = 24, tokenizer: str | None = None) -> DataSet:
     """CLINC150: 15,000 + 4,500 requests, 150 intents in 10 domains, which are the clients.
 
     The validation part and the requests that are out of scope are left out.
@@ -65,8 +67,7 @@ def clinc150(*, path: Path | None = None, length: PositiveInt = 24) -> DataSet:
     frame = frame.filter(np.array(column_of(frame, "domain", where).to_pylist()) != "oos")
     rows = labeled(frame, where, "intent", "domain", "part", None)
     texts: list[str] = column_of(rows.frame, "text", where).to_pylist()
-    train = [sentence for sentence, test in zip(texts, rows.test, strict=True) if not test]
-    return encoded(rows, texts, Vocabulary.fit(train, "words", length, 20_000), "clinc150")
+    return encoded(rows, texts, coder(rows, texts, tokenizer, "words", length, 20_000), "clinc150")
 
 
 def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: PositiveInt = 20) -> DataSet:

@@ -66,9 +66,9 @@ class DataSet:
 
     @cached_property
     def vocabulary(self) -> int | None:
-        """How many token ids there are; None if the inputs are no integers or have several fields."""
+        """How many token ids there are; None if the inputs are none, or fields of unknown kind."""
         if isinstance(self.train.x, Fields):
-            return None
+            return None if self.encoding is None else self.encoding.get("ids")
         x, tested = leaves(self.train.x)[0], leaves(self.test.x)[0]
         if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
             return None

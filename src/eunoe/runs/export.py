@@ -5,7 +5,7 @@ import logging
 import os
 import warnings
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -14,22 +14,35 @@ from eunoe.core.fields import Fields, Ragged, Stored, gather
 from eunoe.core.flat_model import save_state
 from eunoe.data.description import describe
 from eunoe.errors import InputError, RunFailed, first_line
+from eunoe.models.hf import HF
 from eunoe.runs.run import Run
 from eunoe.runs.saved_model import Which
 from eunoe.system.files import replacing, write_text
 
 
 def export_model(
-    run: Run, target: Path, which: Which = "last", raw: bool = False, client: int | None = None
+    run: Run,
+    target: Path,
+    which: Which = "last",
+    raw: bool = False,
+    client: int | None = None,
+    merged: bool = False,
 ) -> list[Path]:
     """Write a run's model, and beside it a JSON file with its preprocessing; gives both paths.
 
     The model is a state_dict in safetensors, whose metadata hold the JSON too. With `raw` it is a program for
     `torch.export.load`, which takes inputs as they are stored (several fields by position) and needs no code
-    of the model. A run without a global model has one for each client.
+    of the model. A run without a global model has one for each client. A model 'hf' is a folder for the
+    transformers library, with adapters or, if `merged`, as one network; the JSON file is inside.
     """
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to write the model to")
+    if run.config.model.name == "hf" and not raw:
+        from eunoe.runs.export_folder import export_folder
+
+        return export_folder(run, cast(HF, run.model(which, client=client)), target, merged)
+    if merged:
+        raise InputError("only adapters of a model 'hf' can be merged: leave --merged out")
     if os.path.isdir(target):
         raise InputError(f"{target} is a folder; name the file to write the model to")
     if target.suffix == ".json":

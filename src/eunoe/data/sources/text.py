@@ -11,6 +11,7 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Labels
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import Labeled, column_of, labeled, read_frame
+from eunoe.data.sources.tokenizer import Tokenizer
 from eunoe.data.sources.vocabulary import Unit, Vocabulary
 from eunoe.errors import InputError
 
@@ -28,12 +29,14 @@ def text(
     unit: Unit = "words",
     length: PositiveInt = 32,
     vocabulary: PositiveInt = 20_000,
+    tokenizer: str | None = None,
 ) -> DataSet:
     """A CSV or Parquet file with a text and a label in each row, as ids of `length` words or characters.
 
-    The ids are of the most frequent tokens of the training part, `vocabulary` at most. `client` names the
-    column of client ids; `part` one that says train or test, without which `held_out` per cent (20) of each
-    client's rows are tested on.
+    The ids are of the most frequent tokens of the training part, `vocabulary` at most; with a `tokenizer` of
+    the transformers library (a name on the hub, or a folder) they are its own, of varying length. `client`
+    names the column of client ids; `part` one that says train or test, without which `held_out` per cent (20)
+    of each client's rows are tested on.
     """
     where = str(path)
     columns = [name for name in (text, label, client, part) if name]
@@ -42,8 +45,22 @@ def text(
     frame = read_frame(path, columns)
     rows = labeled(frame, where, label, client, part, held_out)
     texts = sentences(rows, text, where)
+    return encoded(rows, texts, coder(rows, texts, tokenizer, unit, length, vocabulary), where)
+
+
+def coder(
+    rows: Labeled,
+    texts: Sequence[str],
+    tokenizer: str | None,
+    unit: Unit,
+    length: int,
+    vocabulary: int,
+) -> Vocabulary | Tokenizer:
+    """What makes ids of texts: a named tokenizer, or the vocabulary of the training part."""
+    if tokenizer is not None:
+        return Tokenizer(tokenizer, length)
     chosen = [sentence for sentence, test in zip(texts, rows.test, strict=True) if not test]
-    return encoded(rows, texts, Vocabulary.fit(chosen, unit, length, vocabulary), where)
+    return Vocabulary.fit(chosen, unit, length, vocabulary)
 
 
 def sentences(rows: Labeled, column: str, where: str) -> list[str]:
@@ -55,9 +72,10 @@ def sentences(rows: Labeled, column: str, where: str) -> list[str]:
     return texts
 
 
-def encoded(rows: Labeled, texts: Sequence[str], vocabulary: Vocabulary, name: str) -> DataSet:
+def encoded(rows: Labeled, texts: Sequence[str], coder: Vocabulary | Tokenizer, name: str) -> DataSet:
     """The data set of labeled texts."""
-    x, train, test = vocabulary.encode(texts), ~rows.test, rows.test
+    x: Any = coder.encode(texts)
+    train, test = ~rows.test, rows.test
 
     def owners(part: Any) -> Labels | None:
         return None if rows.clients is None else rows.clients[part]
@@ -73,4 +91,4 @@ def encoded(rows: Labeled, texts: Sequence[str], vocabulary: Vocabulary, name: s
         classes=len(rows.class_names),
         class_names=rows.class_names,
     )
-    return replace(data, encoding=vocabulary.to_dict())
+    return replace(data, encoding=coder.to_dict())

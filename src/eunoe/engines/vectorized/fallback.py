@@ -17,10 +17,16 @@ def declared_reason(simulation: Simulation) -> str | None:
     """Why no client of a simulation can be vectorized, if that is known before it trains."""
     if not simulation.method.vectorizes:
         return f"the method {type(simulation.method).__name__} does not vectorize"
-    random = (nn.modules.dropout._DropoutNd, nn.RReLU)
-    if any(isinstance(module, random) for module in simulation.model.module.modules()):
+    if any(_draws(module) for module in simulation.model.module.modules()):
         return "the model draws random numbers (dropout)"
     return None
+
+
+def _draws(module: nn.Module) -> bool:
+    """Whether a layer draws random numbers in training."""
+    if isinstance(module, nn.modules.dropout._DropoutNd):
+        return module.p > 0
+    return isinstance(module, nn.RReLU)
 
 
 def reason_of(error: Exception) -> str | None:

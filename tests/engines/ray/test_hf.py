@@ -1,0 +1,23 @@
+"""A network with adapters on Ray: the bits of the serial engine."""
+
+from pathlib import Path
+
+import pytest
+
+from eunoe.runs.run import run
+from tests.models.tiny_hf import tiny_values
+from tests.runs.small_runs import bits
+
+
+@pytest.mark.slow
+def test_adapters_have_the_bits_of_the_serial_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUNOE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    ray = pytest.importorskip("ray")
+    values = tiny_values(tmp_path)
+    serial = run(values, out=tmp_path / "serial")
+    try:
+        other = run({**values, "engine": {"name": "ray", "workers": 2}}, out=tmp_path / "ray")
+    finally:
+        ray.shutdown()
+    assert bits(other.folder) == bits(serial.folder)

@@ -1,0 +1,167 @@
+"""Networks of the transformers library: adapters alone travel, and every engine has the same bits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from eunoe.core.fields import Fields
+from eunoe.data.loading import load
+from eunoe.data.sources.tokenizer import Tokenizer
+from eunoe.errors import InputError
+from eunoe.models.hf import HF, Lora
+from eunoe.runs.export import export_model
+from eunoe.runs.folder import checkpoints
+from eunoe.runs.run import resume, run
+from tests.models.tiny_hf import tiny_folder, tiny_texts, tiny_values
+from tests.runs.small_runs import Stopped, bits, stop_after
+
+# Of both layers' query and value, 2 x 16 each way, and a classifier of 3 classes.
+TRAINED = 2 * 2 * (2 * 16 + 16 * 2) + 3 * 17
+
+
+@pytest.fixture(autouse=True)
+def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("EUNOE_DATA", str(tmp_path / "data"))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+
+
+def test_only_adapters_and_classifier_travel_and_engines_agree(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = tiny_values(tmp_path)
+    serial = run(values, out=tmp_path / "serial")
+    assert {record["bytes_up"] for record in serial.records} == {3 * 4 * TRAINED}
+    saved = load_file(checkpoints(serial.folder)[-1])
+    assert max(value.numel() for value in saved.values()) == TRAINED
+    frozen = [p for p in serial.model().parameters() if not p.requires_grad]
+    assert sum(p.numel() for p in frozen) > 4000
+    assert serial.records[-1]["test"]["loss"] < serial.records[0]["test"]["loss"]
+    process = run({**values, "engine": "process"}, out=tmp_path / "process")
+    assert bits(process.folder) == bits(serial.folder)
+    vectorized = run({**values, "engine": "vectorized"}, out=tmp_path / "vectorized")
+    assert "one after the other" not in caplog.text
+    assert (vectorized.weights().parameters - serial.weights().parameters).abs().max() < 1e-5
+    with pytest.raises(Stopped):
+        run(values, out=tmp_path / "stopped", on_round=stop_after(1))
+    resume(tmp_path / "stopped")
+    assert bits(tmp_path / "stopped") == bits(serial.folder)
+
+
+def test_without_adapters_all_is_trained(tmp_path: Path) -> None:
+    folder = tiny_folder(tmp_path / "bert")
+    model = HF(3, random=True, dropout=0.0, **{"from": str(folder)})
+    assert all(p.requires_grad for p in model.parameters())
+    ids, mask = torch.tensor([[2, 5, 3], [2, 3, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
+    assert torch.allclose(model(ids, mask)[1], model(ids[1:, :2])[0], atol=1e-6)
+
+
+PLAIN = """
+import json, sys, torch
+from transformers import AutoModelForSequenceClassification, AutoTokenizer
+folder, base, texts = sys.argv[1], sys.argv[2], json.loads(sys.argv[3])
+if base:
+    from peft import PeftModel
+    model = AutoModelForSequenceClassification.from_pretrained(base, num_labels=3)
+    model = PeftModel.from_pretrained(model, folder)
+else:
+    model = AutoModelForSequenceClassification.from_pretrained(folder)
+tokens = AutoTokenizer.from_pretrained(folder)(texts, padding=True, return_tensors="pt")
+tokens.pop("token_type_ids", None)
+names = {int(number): name for number, name in model.config.id2label.items()}
+print(json.dumps(model.eval()(**tokens).logits.argmax(1).tolist()), json.dumps(names[0]))
+assert "eunoe" not in sys.modules
+"""
+
+
+def plain(folder: Path, base: str, texts: list[str]) -> str:
+    """What transformers alone predicts, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", PLAIN, str(folder), base, json.dumps(texts)],
+        env={**os.environ, "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout.strip()
+
+
+@pytest.mark.slow
+def test_exports_load_in_transformers_and_peft(tmp_path: Path) -> None:
+    values = tiny_values(tmp_path)
+    texts = [line.split(",")[0] for line in (tmp_path / "texts.csv").read_text().splitlines()[1:21]]
+    done = run(values, out=tmp_path / "run")
+    export_model(done, tmp_path / "merged", merged=True)
+    tokens = Tokenizer(str(tmp_path / "bert"), 32).encode(texts)
+    mine = done.predict(dict(zip(tokens.labels, tokens.values, strict=True))).tolist()
+    assert plain(tmp_path / "merged", "", texts) == f'{json.dumps(mine)} "class 0"'
+    with pytest.raises(InputError, match=r"the frozen weights of this model are random .* with --merged"):
+        export_model(done, tmp_path / "adapters")
+    with pytest.raises(InputError, match="exists; name a new folder"):
+        export_model(done, tmp_path / "merged", merged=True)
+    # A network whose weights are on disk: the merged one of before.
+    base = {**values["model"], "from": str(tmp_path / "merged"), "random": False}
+    second = run({**values, "model": base}, out=tmp_path / "second")
+    export_model(second, tmp_path / "adapters")
+    export_model(second, tmp_path / "both", merged=True)
+    assert sum(f.stat().st_size for f in (tmp_path / "adapters").glob("*.safetensors")) < 8 * 4 * TRAINED
+    one = plain(tmp_path / "adapters", str(tmp_path / "merged"), texts)
+    assert one.split("]")[0] == plain(tmp_path / "both", "", texts).split("]")[0]
+
+
+def test_text_is_tokenized_once_and_kept_as_integers(tmp_path: Path) -> None:
+    folder, path = tiny_folder(tmp_path / "bert"), tiny_texts(tmp_path / "texts.csv", 20)
+    first = load("text", path=str(path), tokenizer=str(folder), length=6)
+    (kept,) = (tmp_path / "data" / "tokens").glob("*.npz")
+    assert isinstance(first.train.x, Fields)
+    ids, mask = first.train.x.values
+    assert (ids.values.dtype, mask.values.dtype, ids.longest) == (torch.int16, torch.bool, 6)
+    assert first.train.x.names == ("input_ids", "attention_mask")
+    assert ids.values[0] == 2
+    assert int(ids.values[ids.offsets[1] - 1]) == 3
+    assert first.vocabulary == 24
+    kept.touch()
+    stamp = kept.stat().st_mtime_ns
+    again = load("text", path=str(path), tokenizer=str(folder), length=6)
+    assert isinstance(again.train.x, Fields)
+    assert again.train.x.values[0].values.equal(ids.values)
+    assert kept.stat().st_mtime_ns == stamp
+    load("text", path=str(path), tokenizer=str(folder), length=5)
+    assert len(list((tmp_path / "data" / "tokens").glob("*.npz"))) == 2
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"from": ""}, "model 'hf' needs the option 'from'"),
+        ({"from": "nobody/nothing"}, "nobody/nothing cannot be loaded as a sequence classifier"),
+        ({"random": False}, "cannot be loaded as a sequence classifier .*random = true"),
+        (
+            {"lora": {"targets": ["nowhere"]}},
+            r"no adapter fits lora.targets = .*called .*query, value",
+        ),
+        ({"lora": {"rank": 3}}, "rank"),
+        ({"form": "x"}, "model 'hf' has no option 'form'"),
+        ({"dropout": 1.5}, "dropout"),
+    ],
+)
+def test_models_that_cannot_be(tmp_path: Path, change: dict[str, Any], says: str) -> None:
+    values = tiny_values(tmp_path)
+    with pytest.raises(InputError, match=says):
+        run({**values, "model": {**values["model"], **change}}, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
+    path, folder = tiny_texts(tmp_path / "texts.csv", 20), tiny_folder(tmp_path / "bert", vocab_size=10)
+    with pytest.raises(InputError, match="there is no tokenizer nobody/nothing"):
+        load("text", path=str(path), tokenizer="nobody/nothing")
+    with pytest.raises(InputError, match=r"the data have 24 token ids and .* knows 10"):
+        HF(3, 24, random=True, lora=Lora(), **{"from": str(folder)})
