@@ -1,6 +1,7 @@
 """Secure aggregation through Flower's records, without a network, against simulated runs."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -196,6 +197,25 @@ def test_a_client_sends_no_second_vector_and_reveals_no_second_share(tmp_path, v
     federation.grid.tamper = twice
     federation.serve()
     assert sorted(refused) == ["query.unmask"] * 5 + ["train.masked"] * 5
+
+
+def test_a_round_that_is_repeated_is_unmasked_for_the_same_clients_only(tmp_path, values):
+    """A server that lost its folder after the round, but not the run's name."""
+    federation = Federation(tmp_path / "flower", values(rounds=1))
+    folder = federation.folder / "run"
+    first = federation.serve().weights().parameters
+    name = (folder / "flower.json").read_text()
+
+    def again(kill) -> Run:
+        shutil.rmtree(folder)
+        folder.mkdir()
+        (folder / "flower.json").write_text(name)
+        federation.kill = kill
+        return federation.serve()
+
+    assert torch.equal(again(("", 0, set())).weights().parameters, first)
+    with pytest.raises(RunFailed, match="it has helped to unmask another sum of round 1"):
+        again(("train.masked", 1, {3}))
 
 
 def test_a_client_beyond_the_bound_leaves_and_does_not_say_by_how_much(tmp_path, values):

@@ -1,7 +1,7 @@
 """A client's answers in the four stages of secure aggregation.
 
-What it must remember from one stage to the next is in the memory of its SuperNode, never on disk. A node
-that was restarted in between has no secrets left and is out of the round.
+Its secrets, which it must remember from one stage to the next, are in the memory of its SuperNode, never on
+disk. A node that was restarted in between has no secrets left and is out of the round.
 """
 
 import logging
@@ -13,6 +13,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from eunoe.config.schema import Config
 from eunoe.errors import InputError
 from eunoe.flower.node import NodeOptions, train_and_keep
+from eunoe.flower.secure.history import allow_once, digest
 from eunoe.flower.secure.messages import bytes_in, clients_in, keys_in, keys_out, sealed_out, session_in
 from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Session, as_words
 from eunoe.flower.wire import vectors_out
@@ -65,6 +66,7 @@ def send_masked(config: Config, node: NodeOptions, content: RecordDict, memory: 
     masked = torch.from_numpy(participant.masked(as_words(vector.numpy())).view("int64"))
     # Never again with these secrets: two vectors under one mask would show their difference.
     _remember(memory, session, _HAS_SENT, secrets, peers)
+    memory.config_records[_MEMORY]["vector"] = digest(vector.numpy().tobytes())
     return RecordDict(
         {"masked": vectors_out({"sum": masked}), "numbers": MetricRecord({"keeps_state": int(done.keeps)})}
     )
@@ -76,6 +78,9 @@ def reveal_shares(config: Config, node: NodeOptions, content: RecordDict, memory
     secrets, keys = _recall(memory, session, _HAS_SENT)
     alive, sealed = clients_in(content.config_records["alive"]), bytes_in(content.config_records["sealed"])
     shares = Participant(session, node.client, secrets, keys).revealed(sealed, alive)
+    sent = memory.config_records[_MEMORY]["vector"]
+    assert isinstance(sent, bytes)
+    allow_once(node.state / session.run, node.client, session.round, sent, alive)
     del memory.config_records[_MEMORY]
     return RecordDict({"shares": sealed_out(shares)})
 

@@ -19,7 +19,11 @@ def session_out(session: Session) -> ConfigRecord:
 def session_in(content: RecordDict) -> Session:
     """The round of a message."""
     record = content.config_records["session"]
-    return Session(str(record["run"]), int(str(record["round"])), int(str(record["threshold"])))
+    run = str(record["run"])
+    # It becomes the name of a folder on the client's disk.
+    if not run.isalnum():
+        raise ValueError(f"the server's run is called {run!r}")
+    return Session(run, int(str(record["round"])), int(str(record["threshold"])))
 
 
 def clients_out(clients: Iterable[int]) -> ConfigRecord:
