@@ -128,3 +128,32 @@ def test_differences_by_seed(folder: Path, tmp_path: Path) -> None:
     assert "±" in first
     assert re.search(r"[+-]0\.\d{3} \[[+-]\d\.\d{3}, [+-]\d\.\d{3}\]", second)
     assert "mean difference" in eunoe("compare", folder, tmp_path, "--paired").out
+
+
+def test_clients_with_the_federation_and_alone(tmp_path: Path) -> None:
+    small = {**VALUES, "partition": {"clients": 5}, "participation": 1.0, "split": {"test": 0.3}}
+    for method in ("fedavg", "local"):
+        run({**small, "method": method}, out=tmp_path / method)
+    shown = eunoe("compare", tmp_path, "--by", "client")
+    assert shown.code == 0
+    assert "fedavg · ce against local · ce, in points:" in shown.out
+    assert "worst tenth" in shown.out
+    rows = list(csv.reader(eunoe("compare", tmp_path, "--by", "client", "--format", "csv").out.splitlines()))
+    assert [row[0] for row in rows[1:]] == [f"client {k}" for k in range(5)] + [
+        "mean of clients",
+        "worst tenth",
+    ]
+    record = Run(tmp_path / "local").records[-1]["client_test"]["by_client"]
+    assert [int(row[1]) for row in rows[1:6]] == record["samples"]
+    refused = eunoe("compare", tmp_path, "--by", "client", "--all")
+    assert (refused.code, refused.error.count("\n")) == (2, 1)
+    exported = eunoe("export", tmp_path / "local", "--best", "--client", 3)
+    assert "best model of client 3" in exported.out
+    assert (tmp_path / "local" / "best-of-client-3.safetensors").exists()
+    assert "name a client, 0 to 4" in eunoe("export", tmp_path / "local").error
+
+
+def test_clients_without_test_data_are_not_compared(folder: Path) -> None:
+    refused = eunoe("compare", folder / "wsm", "--by", "client")
+    assert refused.code == 2
+    assert "set split.test" in refused.error

@@ -31,6 +31,13 @@ def made_up_run(
         history.append(merged)
         measured = {"accuracy": float(np.nanmean(merged)), "loss": 1 / number, "per_class": plain(merged)}
         common = {"schema": 1, "round": number}
+        own = np.random.default_rng([seed, number]).uniform(0, 1, clients).tolist()
+        measured["by_client"] = {
+            "clients": list(range(clients)),
+            "samples": [10] * clients,
+            "accuracy": own,
+            "loss": [1.0] * clients,
+        }
         metrics.append(
             {**common, "clients": ids, "dropped": [], "bytes_up": 100, "bytes_down": 200, "test": measured}
             | {"privacy": {"epsilon": 0.5 * number**0.5, "delta": 1e-5, "merges": number}}

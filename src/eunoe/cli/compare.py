@@ -2,9 +2,18 @@
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from eunoe.records.tables import Table
+
+
+class By(StrEnum):
+    """What a table has rows of besides runs."""
+
+    client = "client"
 
 
 class Format(StrEnum):
@@ -31,6 +40,10 @@ def compare(
             "--paired", help="Show differences from the first run by seed, with 95% intervals of their means."
         ),
     ] = False,
+    by: Annotated[
+        By | None,
+        typer.Option(help="client: a row per client, on its own test data; who gains and who pays."),
+    ] = None,
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds; NC: diverged, failed: ended by another error.
 
@@ -38,11 +51,23 @@ def compare(
     always have all columns.
     """
     from eunoe.cli.tables import show
+    from eunoe.errors import InputError
     from eunoe.records.comparison import MAIN, Comparison
     from eunoe.records.groups import find_folders
     from eunoe.records.reader import read_run
 
     found = Comparison([read_run(folder, begun=False) for folder in find_folders(runs)])
+    if by is not None:
+        if paired or columns or all_:
+            raise InputError("--by client has columns of its own: leave --paired, --columns and --all out")
+        clients = found.by_client()
+        table = clients.table()
+        if format is Format.table:
+            show(table.headings, table.rows, note=table.note)
+            print("\n".join(clients.sentences()))
+        else:
+            print(_written(table, format))
+        return
     short = format is Format.table and not all_
     picked = (
         found.named([name.strip() for name in columns.split(",")]) if columns else MAIN if short else None
@@ -58,4 +83,8 @@ def compare(
             further = ", ".join(column.title for column in found.columns if column not in MAIN)
             print(f"--all shows also: {further}")
     else:
-        print({Format.md: table.markdown, Format.csv: table.csv, Format.latex: table.latex}[format]())
+        print(_written(table, format))
+
+
+def _written(table: "Table", format: Format) -> str:
+    return {Format.md: table.markdown, Format.csv: table.csv, Format.latex: table.latex}[format]()

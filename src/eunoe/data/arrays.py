@@ -65,6 +65,7 @@ def from_arrays(
         classes=classes,
         writers_train=writers[0],
         writers_test=writers[1],
+        writer_names=writers[2],
         class_names=None if class_names is None else tuple(str(label) for label in class_names),
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
@@ -154,7 +155,7 @@ def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
 
 def _writers(
     name: str, train: ArrayLike | Tensor | None, test: ArrayLike | Tensor | None, n_train: int, n_test: int
-) -> tuple[Tensor | None, Tensor | None]:
+) -> tuple[Tensor | None, Tensor | None, tuple[str, ...] | None]:
     given: dict[str, Array] = {}
     for part, value, length in (("train", train, n_train), ("test", test, n_test)):
         if value is None:
@@ -162,7 +163,9 @@ def _writers(
         given[part] = id_array(value, f"{name}: writer_{part}", length)
     if len({ids.dtype.kind in "iu" for ids in given.values()}) > 1:
         raise InputError(f"{name}: writer_train and writer_test must both be integers or both be strings")
+    names = None
     if any(ids.dtype.kind not in "iu" for ids in given.values()):
+        names = tuple(str(one) for one in np.unique(np.concatenate(list(given.values()))))
         given = dict(zip(given, number_ids(*given.values()), strict=True))
     tensors = {part: as_tensor(ids.astype(np.int64, copy=False)) for part, ids in given.items()}
-    return tensors.get("train"), tensors.get("test")
+    return tensors.get("train"), tensors.get("test"), names

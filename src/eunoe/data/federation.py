@@ -259,15 +259,29 @@ class Federation:
         They do where each client is one writer. Under a feature shift the test set is nobody's: it is not
         shifted.
         """
-        train, test = self.data.writers_train, self.data.writers_test
-        if train is None or test is None or self.shift is not None:
+        test = self.data.writers_test
+        if test is None or self._writer_of is None or self.shift is not None:
             return None
-        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        writers, clients = np.unique(np.stack([train.numpy()[self.order], owners]), axis=1)
-        if not len(writers) or len(np.unique(writers)) < len(writers) or len(writers) > len(self):
-            return None
+        clients = np.argsort(self._writer_of)
+        writers = self._writer_of[clients]
         at = np.minimum(np.searchsorted(writers, test.numpy()), len(writers) - 1)
         return np.where(writers[at] == test.numpy(), clients[at], -1)
+
+    @property
+    def client_names(self) -> list[str] | None:
+        """What each client is called; None if the data do not say."""
+        names = self.data.writer_names
+        return None if names is None or self._writer_of is None else [names[k] for k in self._writer_of]
+
+    @cached_property
+    def _writer_of(self) -> Integers | None:
+        """The writer that each client is; None if one is not exactly one writer."""
+        if self.data.writers_train is None:
+            return None
+        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
+        pairs = np.unique(np.stack([owners, self.data.writers_train.numpy()[self.order]]), axis=1)
+        one_each = len(pairs[0]) == len(self) and len(np.unique(pairs[1])) == len(self)
+        return pairs[1] if one_each and len(self) else None
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
         """How many samples of each class a client's part has."""

@@ -63,6 +63,8 @@ class DataSet:
     std: tuple[float, ...] | None = None
     # How the inputs were made of a table's columns or of text, in what JSON can say.
     encoding: Mapping[str, Any] | None = None
+    # What writer 0, 1, ... is called.
+    writer_names: tuple[str, ...] | None = None
 
     @cached_property
     def vocabulary(self) -> int | None:

@@ -9,6 +9,7 @@ import numpy as np
 from eunoe.core.batches import samples_trained
 from eunoe.errors import InputError, nearest
 from eunoe.records import statistics
+from eunoe.records.by_client import ByClient
 from eunoe.records.divergence import divergence
 from eunoe.records.groups import group_key, settings
 from eunoe.records.paired import Arm, Paired
@@ -112,6 +113,11 @@ class Comparison:
             found = {seed: {} if void else numbers(run) for seed, run in zip(seeds, members, strict=True)}
             arms.append(Arm(row.title, found))
         return Paired(arms)
+
+    def by_client(self) -> ByClient:
+        """Each client's accuracy in every setting: who gains and who pays."""
+        titles = [row.title for row in self.rows]
+        return ByClient(dict(zip(titles, self._groups, strict=True)))
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """The columns of these titles or metrics."""

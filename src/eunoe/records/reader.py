@@ -27,7 +27,8 @@ timings.jsonl, one line per round, seconds by step:
     {"round": 7, "train": 0.8, "evaluate": 0.2, "probe": 0.1}
 
 partition.json:
-    {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null}
+    {"schema": 1, "label_counts": [[train labels per class] per client], "class_names": ["cat", ...] or null,
+     "client_names": ["cleveland", ...] or null}
 
 A metric of the user's own has a number, or an object of numbers, under its name in metrics.jsonl.
 config.toml, environment.json and status.json hold the configuration, the environment and the progress.
@@ -75,6 +76,7 @@ class RunRecords:
     environment: Mapping[str, Any] = field(default_factory=dict)
     label_counts: Array | None = None
     class_names: Sequence[str] | None = None
+    client_names: Sequence[str] | None = None
     # Whether a real federation made it, which no command here runs again.
     flower: bool = False
     status: Mapping[str, Any] = field(default_factory=lambda: {"state": "running", "round": 0, "reason": ""})
@@ -214,6 +216,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
         environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
         class_names=partition.get("class_names"),
+        client_names=partition.get("client_names"),
         flower=(folder / "flower.json").exists(),
         **({"status": status} if status else {}),
     )

@@ -1,11 +1,13 @@
-"""The report's summary: a card per run, the comparison in one sentence, and rounds to accuracy."""
+"""The report's summary: a card per run, the comparison in one sentence, rounds to accuracy, clients."""
 
 from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
 
+from eunoe.errors import InputError
 from eunoe.metrics import forgetting
+from eunoe.records.by_client import ByClient
 from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import mean_std
 from eunoe.records.summary import Summary, summarize
@@ -82,6 +84,20 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
         f"<strong>{escape(label)}</strong> {escape('; '.join(words))}." for label, words in praise.items()
     ] + [f"<strong>{escape(label)}</strong> diverged." for label in dead]
     return f'<p class="finding">{" ".join(sentences)}</p>' if sentences else ""
+
+
+def clients_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
+    """Each client's accuracy on its own test data in every run; empty where that was not recorded."""
+    try:
+        found = ByClient(groups)
+    except InputError:
+        return ""
+    words = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences())
+    table = found.table()
+    return (
+        f'<h2>Clients</h2>{words}<div class="settings scroll">{table.html()}</div>'
+        f"<p><small>{escape(table.note)}.</small></p>"
+    )
 
 
 def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:

@@ -14,7 +14,7 @@ from eunoe.records.reader import RunRecords
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
 from eunoe.report.figures.common import by_label
-from eunoe.report.findings import card, comparison, rounds_table
+from eunoe.report.findings import card, clients_table, comparison, rounds_table
 
 # Nothing may be fetched; Vega compiles its expressions, which needs unsafe-eval.
 POLICY = (
@@ -158,7 +158,7 @@ in which step it went.</p>
 </div></header>
 <main>
 <section id="summary"><h2>Summary</h2>{comparison(groups)}<div class="runs">{cards}</div>
-{rounds_table(groups)}</section>
+{rounds_table(groups)}{clients_table(groups)}</section>
 {"".join(body)}
 {settings}
 </main>

@@ -106,6 +106,7 @@ class RunFolder:
         if len(federation) * federation.classes <= _CELLS_SHOWN:
             counts, names = federation.all_counts().tolist(), federation.data.class_names
             values = {"schema": 1, "label_counts": counts, "class_names": names}
+            values["client_names"] = federation.client_names
             write_text(self.path / "partition.json", json.dumps(values) + "\n")
 
     def write_status(self, state: str, reason: str = "", seconds: float = 0.0) -> None:

@@ -29,6 +29,7 @@ class Labeled(NamedTuple):
     class_names: tuple[str, ...]
     clients: Labels | None
     test: NDArray[np.bool_]
+    client_names: tuple[str, ...] | None = None
 
 
 def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
@@ -84,14 +85,16 @@ def labeled(
         kept = np.isin(said, ("train", "test"))
         frame, test = frame.filter(kept), said[kept] == "test"
     values, class_names = _labels(frame, where, label)
-    clients = None if client is None else number_ids(_ids(frame, where, client))[0]
+    ids = None if client is None else _ids(frame, where, client)
+    clients = None if ids is None else number_ids(ids)[0]
     if part is None:
         groups = values if clients is None else clients
         test = held_out_rows(groups, _HELD_OUT if held_out is None else held_out)
     for name, rows in (("train on", ~test), ("test on", test)):
         if not rows.any():
             raise InputError(f"{where}: no row is left to {name}; some must be on both sides")
-    return Labeled(frame, values, class_names, clients, test)
+    names = None if ids is None else tuple(str(one) for one in np.unique(ids))
+    return Labeled(frame, values, class_names, clients, test, names)
 
 
 def column_of(frame: Any, name: str, where: str) -> Any:

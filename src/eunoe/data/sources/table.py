@@ -85,4 +85,5 @@ def from_table(
         mean=mean,
         std=std,
     )
-    return replace(data, encoding={**encoder.to_dict(), "label": label})
+    encoding = {**encoder.to_dict(), "label": label}
+    return replace(data, encoding=encoding, writer_names=rows.client_names)

@@ -91,4 +91,4 @@ def encoded(rows: Labeled, texts: Sequence[str], coder: Vocabulary | Tokenizer, 
         classes=len(rows.class_names),
         class_names=rows.class_names,
     )
-    return replace(data, encoding=coder.to_dict())
+    return replace(data, encoding=coder.to_dict(), writer_names=rows.client_names)

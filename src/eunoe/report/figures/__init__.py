@@ -7,6 +7,7 @@ from eunoe.report.figures import (
     accuracy,
     client_matrices,
     client_means,
+    clients,
     costs,
     distribution,
     drift,
@@ -43,6 +44,7 @@ KINDS = (
     probabilities.FIGURE,
     drift.FIGURE,
     privacy_spent.FIGURE,
+    clients.FIGURE,
     costs.FIGURE,
 )
 

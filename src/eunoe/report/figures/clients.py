@@ -1,0 +1,68 @@
+"""What each client has in every run, on its own test data."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from eunoe.errors import InputError
+from eunoe.records.by_client import ByClient
+from eunoe.records.reader import RunRecords
+from eunoe.records.statistics import mean
+from eunoe.report.figures.common import ACCURACY, SETTING, Kind, by_label, run_labels
+from eunoe.report.theme import PANEL, Row, described, run_color, table
+
+
+def rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """A row per run and client; none where the accuracy by client was not recorded."""
+    try:
+        found = ByClient(by_label(runs))
+    except InputError:
+        return []
+    return [
+        {
+            "run": arm.title,
+            "client": found.name(key),
+            "samples": size,
+            "accuracy": mean([*arm.values[key].values()]),
+        }
+        for arm in found.arms
+        for key, size in sorted(found.samples.items(), key=lambda one: (one[0][0] or 0, one[0][1]))
+    ]
+
+
+def title(rows: Sequence[Row]) -> str:
+    """How far apart the clients are in the first run."""
+    first = [row["accuracy"] for row in rows if row["run"] == rows[0]["run"]]
+    reach = f"{min(first):.0%} to {max(first):.0%} with {rows[0]['run']}"
+    return f"Clients' accuracy on their own test data: {reach}"
+
+
+def draw(rows: Sequence[Row]) -> Any:
+    """A dot per run on each client's line."""
+    labels = run_labels(rows)
+    chart = alt.Chart(table(rows)).mark_point(filled=True, size=70, opacity=0.9)
+    chart = chart.encode(
+        alt.X("accuracy:Q", scale=ACCURACY, axis=alt.Axis(format="%"), title="accuracy"),
+        alt.Y("client:N", sort=list(dict.fromkeys(row["client"] for row in rows)), title=None),
+        run_color(labels),
+        tooltip=["run:N", "client:N", "samples:Q", alt.Tooltip("accuracy:Q", format=".1%")],
+    )
+    words = []
+    for label in labels:
+        worst = min((row for row in rows if row["run"] == label), key=lambda row: row["accuracy"])
+        words.append(f"{label}: lowest {worst['client']} with {worst['accuracy']:.1%}")
+    text = f"Accuracy of each client on its own test data; {'; '.join(words)}."
+    return described(chart.properties(width=1.6 * PANEL, height=alt.Step(18)), text)
+
+
+FIGURE = Kind(
+    "clients",
+    SETTING,
+    2,
+    title,
+    "A dot per run, mean of the last rounds and of the seeds. With `local` among the runs: what a client has "
+    "alone and with the others.",
+    rows,
+    draw,
+)
