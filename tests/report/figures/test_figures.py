@@ -31,7 +31,12 @@ RUNS = [made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2
 def figures():
     # Clients are compared on the same seeds only.
     clients = all_figures([made_up_run("fedavg", 0), made_up_run("wsm", 0)], ["clients"])
-    return {figure.name: figure for figure in [*all_figures(RUNS), *clients]}
+    phases = [
+        {**record, "phases": {"phase": record["round"] // 3, "present": 0.5, "past": 0.4, "seen": 0.45}}
+        for record in RUNS[0].metrics
+    ]
+    streamed = all_figures([dataclasses.replace(RUNS[0], metrics=phases)], ["phases"])
+    return {figure.name: figure for figure in [*all_figures(RUNS), *clients, *streamed]}
 
 
 def test_records_of_everything_fill_every_figure(figures):
@@ -73,7 +78,7 @@ def test_what_was_not_measured_has_no_figure():
 def test_runs_on_different_data_stand_side_by_side():
     runs = [made_up_run("few", classes=3), made_up_run("many", classes=50, clients=6)]
     shown = [figure.name for figure in all_figures(runs)]
-    assert shown == [kind.name for kind in KINDS if kind.name != "clients"]
+    assert shown == [kind.name for kind in KINDS if kind.name not in ("clients", "phases")]
 
 
 def test_sliders_go_over_the_probed_rounds(figures):
