@@ -1,10 +1,14 @@
-"""The cryptography of secure aggregation: from `cryptography`, with secret sharing as Flower has it.
+"""The cryptography of secure aggregation, from `cryptography`, with secret sharing from PyCryptodome.
 
 Keys are agreed on by X25519 and HKDF, masks are key streams of ChaCha20, and what goes to another client
-through the server is encrypted and authenticated by ChaCha20-Poly1305. Every key is used once.
+through the server is encrypted and authenticated by ChaCha20-Poly1305. Every key is used once. All follows
+from secrets of 128 bits, the strength of X25519 and the size of what Shamir's scheme shares there.
 """
 
+from secrets import token_bytes
+
 import numpy as np
+from Crypto.Protocol.SecretSharing import Shamir
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 from cryptography.hazmat.primitives.ciphers import Cipher
@@ -12,11 +16,12 @@ from cryptography.hazmat.primitives.ciphers.aead import ChaCha20Poly1305
 from cryptography.hazmat.primitives.ciphers.algorithms import ChaCha20
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
-from flwr.common.secure_aggregation.crypto.shamir import combine_shares, create_shares
 from numpy.typing import NDArray
 
 Words = NDArray[np.uint64]
-KEY_BYTES = 32
+KEY_BYTES, SECRET_BYTES = 32, 16
+# The number of a share, which comes before it.
+_NUMBER_BYTES = 2
 # Words of a mask that are made at a time (8 MB).
 _BLOCK = 2**20
 
@@ -25,20 +30,23 @@ class BadShares(Exception):
     """What another client sent cannot be opened, or its shares do not fit together."""
 
 
-def new_private_key() -> bytes:
-    """A private key for X25519."""
-    return X25519PrivateKey.generate().private_bytes_raw()
+def new_secret() -> bytes:
+    """A secret that can be shared."""
+    return token_bytes(SECRET_BYTES)
 
 
-def public_key(private: bytes) -> bytes:
-    """The public key of a private one."""
-    return X25519PrivateKey.from_private_bytes(private).public_key().public_bytes_raw()
+def _private_key(secret: bytes) -> X25519PrivateKey:
+    return X25519PrivateKey.from_private_bytes(derived_key(secret, b"eunoe/private key"))
 
 
-def agreed_key(private: bytes, public: bytes, purpose: bytes) -> bytes:
-    """The key for one purpose that the owners of two key pairs have in common."""
-    common = X25519PrivateKey.from_private_bytes(private).exchange(X25519PublicKey.from_public_bytes(public))
-    return derived_key(common, purpose)
+def public_key(secret: bytes) -> bytes:
+    """The public key whose private key follows from a secret."""
+    return _private_key(secret).public_key().public_bytes_raw()
+
+
+def agreed_key(secret: bytes, public: bytes, purpose: bytes) -> bytes:
+    """The key for one purpose that two have in common, given the secret of one and the other's public key."""
+    return derived_key(_private_key(secret).exchange(X25519PublicKey.from_public_bytes(public)), purpose)
 
 
 def derived_key(secret: bytes, purpose: bytes) -> bytes:
@@ -74,14 +82,15 @@ def unseal(key: bytes, sealed: bytes) -> bytes:
 
 def split(secret: bytes, threshold: int, count: int) -> list[bytes]:
     """Shares of a secret, of which `threshold` give it back and fewer say nothing."""
-    shares: list[bytes] = create_shares(secret, threshold, count)
-    return shares
+    shares = Shamir.split(threshold, count, secret, False)
+    return [number.to_bytes(_NUMBER_BYTES, "big") + share for number, share in shares]
 
 
 def join(shares: list[bytes]) -> bytes:
-    """The secret that was shared; BadShares if these are not shares of one."""
+    """The secret that was shared; BadShares if these cannot be shares of one."""
+    pairs = [(int.from_bytes(share[:_NUMBER_BYTES], "big"), share[_NUMBER_BYTES:]) for share in shares]
     try:
-        secret: bytes = combine_shares(shares)
-    except (ValueError, IndexError):
+        secret: bytes = Shamir.combine(pairs, False)
+    except (ValueError, TypeError):
         raise BadShares("the shares of a secret do not fit together") from None
     return secret

@@ -4,7 +4,7 @@ After Bonawitz et al. (2017, "Practical Secure Aggregation for Privacy-Preservin
 https://eprint.iacr.org/2017/281), with a mask between each two clients. In a round
 
     1. keys      every client makes two key pairs and a seed, and publishes the public keys
-    2. shares    it splits the seed and the private key of its masks into shares, one for each client,
+    2. shares    it splits the seed and the secret of its masks' key into shares, one for each client,
                  and sends these through the server, encrypted to their receivers
     3. masked    it sends x_u + PRG(seed_u) + sum_{v > u} PRG(k_uv) - sum_{v < u} PRG(k_uv) modulo 2^64, with
                  k_uv the key that u and v agree on; in the sum of all clients the pairwise masks cancel
@@ -18,13 +18,12 @@ above the number of clients the server cannot collect enough of both kinds, what
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from secrets import token_bytes
 from typing import NamedTuple
 
 import numpy as np
 
 from eunoe.flower.secure import primitives
-from eunoe.flower.secure.primitives import KEY_BYTES, BadShares, Words
+from eunoe.flower.secure.primitives import BadShares, Words
 
 
 class Session(NamedTuple):
@@ -56,7 +55,7 @@ class Secrets:
 
     @classmethod
     def new(cls) -> "Secrets":
-        return cls(primitives.new_private_key(), primitives.new_private_key(), token_bytes(KEY_BYTES))
+        return cls(*(primitives.new_secret() for _ in range(3)))
 
     @property
     def public(self) -> PublicKeys:
@@ -135,8 +134,6 @@ def unmasked(
         if len(shares) < session.threshold:
             raise BadShares(f"there are {len(shares)} shares of client {client}'s secret")
         secret = primitives.join(shares[: session.threshold])
-        if len(secret) != KEY_BYTES:
-            raise BadShares(f"the shares of client {client}'s secret are wrong")
         if client in there:
             primitives.add_mask(total, _own_key(session, client, secret), -1)
             continue
