@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -197,12 +198,18 @@ def _row(title: str, members: Sequence[RunRecords]) -> Row:
 
 def _titles(groups: Sequence[RunRecords]) -> list[str]:
     """A title for each group; equal titles are distinguished by the options in which the runs differ."""
-    titles = []
-    for run in groups:
-        mine, title = settings(run.checked_config), run.checked_config.title
-        alike = [settings(other.checked_config) for other in groups if other.checked_config.title == title]
-        keys = sorted(
-            {key for other in alike for key in {**mine, **other} if mine.get(key) != other.get(key)}
-        )
-        titles.append(", ".join([title, *(f"{key}={mine.get(key, 'none')}" for key in keys)]))
-    return titles
+    alike: dict[str, list[dict[str, Any]]] = {}
+    found = [(run.checked_config.title, settings(run.checked_config)) for run in groups]
+    for title, options in found:
+        alike.setdefault(title, []).append(options)
+    varying = {title: _varying(members) for title, members in alike.items()}
+    return [
+        ", ".join([title, *(f"{key}={options.get(key, 'none')}" for key in varying[title])])
+        for title, options in found
+    ]
+
+
+def _varying(members: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The options that are not the same in all of them."""
+    first, keys = members[0], {key for one in members for key in one}
+    return sorted(key for key in keys if any(one.get(key) != first.get(key) for one in members))
