@@ -12,6 +12,7 @@ from eunoe.cli.cure import cure
 from eunoe.cli.data_show import show
 from eunoe.cli.demo import demo
 from eunoe.cli.diagnose import diagnose
+from eunoe.cli.doctor import doctor
 from eunoe.cli.export import export
 from eunoe.cli.listing import list_components, options
 from eunoe.cli.papers import papers, reproduce
@@ -42,6 +43,7 @@ app.command()(options)
 app.command()(papers)
 app.command()(reproduce)
 app.command()(demo)
+app.command()(doctor)
 data.app.command()(show)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")

@@ -3,7 +3,6 @@
 The functions below are shared by engines: how samples are cut into chunks and evaluated.
 """
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, Protocol
@@ -85,11 +84,6 @@ def make_engine(config: Config, simulation: Simulation, states: ClientStates) ->
     given = {key: value for key, value in config.engine.options.items() if value is not None}
     engine: Engine = registry.build("engine", config.engine.name, given, simulation=simulation, states=states)
     return engine
-
-
-def cores() -> int:
-    """How many cores this process may use; outside Linux, how many there are."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def chunks(simulation: Simulation, where: Rows) -> list[Rows]:

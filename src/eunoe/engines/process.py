@@ -10,11 +10,12 @@ from typing import Annotated
 from pydantic import Field
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.base import Engine, chunks, cores, joined
+from eunoe.engines.base import Engine, chunks, joined
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.workers import Evaluation, Participation, Workers
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
+from eunoe.system.machine import cores
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 

@@ -28,7 +28,6 @@ from eunoe.config.paths import placed
 from eunoe.config.schema import Config, make_config
 from eunoe.data import statistics as label_statistics
 from eunoe.data.federation import Federation
-from eunoe.engines.base import cores
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords, read_run, read_status
 from eunoe.runs import diagnosis
@@ -53,6 +52,7 @@ from eunoe.runs.run import Run
 from eunoe.runs.sweep import Planned, done, execute
 from eunoe.runs.verdict import Cure, judged, nothing_found, nothing_to_cure, trials_of, unfinished
 from eunoe.system.files import read_lines
+from eunoe.system.machine import cores
 
 SEARCH_SEEDS, FRESH_SEEDS = 1000, 2000
 # The share of the budget after which no round begins: the rest is for tables and the report.

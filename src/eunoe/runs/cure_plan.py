@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eunoe.engines.base import cores
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
 from eunoe.runs.budget import Clock, written
 from eunoe.runs.halving import rungs_of
+from eunoe.system.machine import cores
 
 # Fewer candidates are no search.
 LEAST = 4

@@ -3,7 +3,6 @@
 import os
 import platform
 import subprocess
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import torch
 
 from eunoe.data.federation import Federation
 from eunoe.data.samples import checksum
+from eunoe.system.machine import processor
 
 
 def environment(federation: Federation) -> dict[str, Any]:
@@ -23,7 +23,7 @@ def environment(federation: Federation) -> dict[str, Any]:
         "torch": torch.__version__,
         "numpy": np.__version__,
         "system": platform.platform(),
-        "cpu": _cpu(),
+        "cpu": processor(),
         "cores": os.cpu_count(),
         "git_commit": _commit(),
         "data": federation.data.name,
@@ -44,14 +44,6 @@ def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
 
 def _foreign(federation: Federation) -> bool:
     return federation.public is not None and federation.public is not federation.data.train
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "")
 
 
 def _commit() -> str | None:

@@ -14,10 +14,10 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from eunoe.engines.base import cores
 from eunoe.engines.ray.actor import Actor
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.errors import InputError, RunFailed, first_line
+from eunoe.system.machine import cores
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)

@@ -1,0 +1,104 @@
+"""`eunoe doctor`: what this machine has, and which engine and options fit it."""
+
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from eunoe.system.machine import Machine
+
+# The package that tells whether an extra is installed, and what it is for.
+_EXTRAS = {
+    "ray": ("ray", "engine 'ray': a cluster"),
+    "flower": ("flwr", "a real federation"),
+    "tune": ("optuna", "eunoe tune"),
+    "hf": ("transformers", "pretrained models and adapters"),
+    "privacy": ("dp-accounting", "differential privacy"),
+    "track": ("tensorboard", "TensorBoard, Weights & Biases, MLflow"),
+}
+_GB = 2**30
+
+
+def doctor() -> None:
+    """Show what this machine has and which engine and options fit it."""
+    from eunoe.cli.tables import show
+    from eunoe.system.machine import look
+
+    machine = look()
+    show(["what", "found"], [*_hardware(machine), *_software(), *_data()])
+    for line in advice(machine):
+        typer.echo(line)
+
+
+def advice(machine: "Machine") -> list[str]:
+    """Which engine and options fit a machine, one sentence each."""
+    cuda = [found for found in machine.accelerators if found.device.startswith("cuda")]
+    lines = []
+    if cuda:
+        lines.append(
+            'engine = { name = "process", devices = "cuda:*", per_device = 2 }: several clients on each GPU; '
+            f"raise per_device while {cuda[0].memory / _GB:.0f} GB hold that many models and the data."
+        )
+        lines.append(
+            'engine = { name = "vectorized", device = "cuda:0" }: small models, a cohort as one batch.'
+        )
+    elif machine.accelerators:
+        device = machine.accelerators[0].device
+        lines.append(f'engine = {{ name = "serial", device = "{device}" }}: networks as large as a ResNet.')
+    if machine.cores > 1:
+        lines.append(f'engine = "process" (default): {machine.cores} clients at a time, LeNet and larger.')
+    lines.append(
+        'engine = "vectorized": small models (logistic, mlp, heads), many times faster than one by one.'
+    )
+    if not machine.bf16 and not cuda:
+        lines.append(
+            'training.precision = "bf16" works but saves no time: this processor has no units for it.'
+        )
+    return lines
+
+
+def _hardware(machine: "Machine") -> list[list[str]]:
+    rows = [
+        ["processor", f"{machine.processor}, {machine.cores} cores for this process"],
+        ["bfloat16 units", "yes" if machine.bf16 else "no"],
+        ["memory", f"{machine.free / _GB:.1f} of {machine.memory / _GB:.1f} GB free"],
+    ]
+    for found in machine.accelerators:
+        size = f", {found.memory / _GB:.0f} GB" if found.memory else ""
+        rows.append([found.device, f"{found.name}{size}"])
+    return rows if machine.accelerators else [*rows, ["accelerators", "none that torch can use"]]
+
+
+def _software() -> list[list[str]]:
+    import platform
+    from importlib.metadata import PackageNotFoundError, version
+
+    from eunoe import __version__
+
+    rows = [
+        ["eunoe", __version__],
+        ["python", platform.python_version()],
+        ["torch", version("torch")],
+    ]
+    for extra, (package, use) in _EXTRAS.items():
+        try:
+            rows.append([f"extra {extra}", f"{package} {version(package)}: {use}"])
+        except PackageNotFoundError:
+            rows.append([f"extra {extra}", f"not installed; pip install '.[{extra}]' for {use}"])
+    return rows
+
+
+def _data() -> list[list[str]]:
+    from eunoe.data.builtin import path_of
+    from eunoe.data.builtin_tables import TABLES, table_path
+    from eunoe.data.sources.hub import data_folder
+    from eunoe.data.specs import SPECS
+    from eunoe.errors import InputError
+
+    there = [name for name in SPECS if path_of(name).exists()]
+    for name in TABLES:
+        with suppress(InputError):
+            table_path(name)
+            there.append(name)
+    return [["data folder", str(data_folder())], ["data sets in it", ", ".join(there) or "none"]]

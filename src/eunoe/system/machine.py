@@ -1,0 +1,88 @@
+"""What this machine has: processor, memory, accelerators."""
+
+import os
+import platform
+from pathlib import Path
+from typing import NamedTuple
+
+# Flags of Linux for units that multiply bfloat16 numbers.
+_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}
+
+
+class Accelerator(NamedTuple):
+    """A device other than the processor, by its name in torch."""
+
+    device: str
+    name: str
+    memory: int
+
+
+class Machine(NamedTuple):
+    """A machine as a run finds it; memory in bytes, of which some may be in use."""
+
+    processor: str
+    cores: int
+    bf16: bool
+    memory: int
+    free: int
+    accelerators: tuple[Accelerator, ...]
+
+
+def look() -> Machine:
+    """What this process may use."""
+    memory, free = _memory()
+    return Machine(processor(), cores(), bool(_BF16 & _flags()), memory, free, _accelerators())
+
+
+def cores() -> int:
+    """How many cores this process may use; outside Linux, how many there are."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def processor() -> str:
+    """The name of the processor."""
+    return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+def _flags() -> set[str]:
+    return set((_cpuinfo("flags") or _cpuinfo("Features")).split())
+
+
+def _cpuinfo(key: str) -> str:
+    """A line of the system's description of the first core; empty where there is none."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "")
+
+
+def _memory() -> tuple[int, int]:
+    """All memory and what is available, a limit of the control group included."""
+    found: dict[str, int] = {}
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, amount = line.partition(":")
+            found[name] = int(amount.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return total, free
+    return min(total, limit), min(free, max(limit - used, 0))
+
+
+def _accelerators() -> tuple[Accelerator, ...]:
+    import torch
+
+    found = [
+        Accelerator(f"cuda:{index}", properties.name, properties.total_memory)
+        for index in range(torch.cuda.device_count())
+        for properties in (torch.cuda.get_device_properties(index),)
+    ]
+    if torch.backends.mps.is_available():
+        found.append(Accelerator("mps", "Apple GPU", 0))
+    return tuple(found)

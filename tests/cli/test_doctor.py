@@ -1,0 +1,40 @@
+"""`eunoe doctor`: facts of this machine, and what fits others."""
+
+import os
+
+import torch
+from typer.testing import CliRunner
+
+from eunoe.cli.app import app
+from eunoe.cli.doctor import advice
+from eunoe.system.machine import Accelerator, Machine, cores, look
+
+GB = 2**30
+
+
+def test_it_shows_what_this_machine_has() -> None:
+    result = CliRunner().invoke(app, ["doctor"], terminal_width=200)
+    assert result.exit_code == 0, result.output
+    assert f"{cores()} cores for this process" in result.output
+    assert torch.__version__ in result.output
+    assert 'engine = "vectorized"' in result.output
+
+
+def test_a_process_may_use_the_cores_it_is_bound_to() -> None:
+    machine = look()
+    assert machine.cores == len(os.sched_getaffinity(0))
+    assert 0 < machine.free <= machine.memory
+
+
+def test_several_gpus_get_several_workers_each() -> None:
+    gpus = tuple(Accelerator(f"cuda:{index}", "a GPU", 24 * GB) for index in range(2))
+    lines = advice(Machine("a processor", 8, True, 64 * GB, 32 * GB, gpus))
+    assert 'devices = "cuda:*"' in lines[0]
+    assert "24 GB" in lines[0]
+    assert not any("no units" in line for line in lines)
+
+
+def test_one_core_without_bf16_is_not_told_to_use_either() -> None:
+    lines = advice(Machine("a processor", 1, False, 4 * GB, 2 * GB, ()))
+    assert not any('engine = "process"' in line for line in lines)
+    assert "no units" in lines[-1]
