@@ -1,28 +1,123 @@
-"""Engines that train on a device other than the CPU."""
+"""Devices: "cpu:0" is the CPU under another name, to which everything is copied as to an accelerator."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
-from eunoe.config import registry
-from eunoe.config.builtin import PRESETS
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.devices import Place, bound, expand
+from eunoe.engines.workers import Workers
+from eunoe.errors import InputError
+from eunoe.runs.run import run
+from eunoe.runs.state import start_state
+from eunoe.training.client import Broadcast, train_client
+from tests.helpers import blobs, make_simulation
 
-METHODS = [name for name in registry.names("method") if name not in PRESETS]
+SETTING: dict[str, Any] = {
+    "rounds": 3,
+    "participation": 4,
+    "partition": {"name": "dirichlet", "clients": 8, "alpha": 0.3},
+    "model": {"name": "mlp", "hidden": [4]},
+    "training": {"epochs": 1},
+    "public": {"share": 0.1},
+    "probes": [],
+}
+
+
+def test_every_device_has_a_first_worker_before_any_has_a_second() -> None:
+    assert bound(["cuda:0", "cuda:1"], 2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+
+
+def test_patterns_name_the_devices_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    assert expand("cuda:*") == ["cuda:0", "cuda:1", "cuda:2"]
+    assert expand("cuda") == ["cuda:0"]
+    assert expand("cuda:2, cpu") == ["cuda:2", "cpu"]
+    with pytest.raises(InputError, match="'cuda:3' is not there; there are cuda:0 to cuda:2"):
+        expand("cuda:3")
+
+
+@pytest.mark.parametrize(("pattern", "words"), [("cuda:*", "no CUDA device"), ("tpu:0", "cannot be used")])
+def test_devices_that_are_not_there_are_refused(pattern: str, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run(SETTING, engine={"name": "process", "devices": pattern})
 
 
 @pytest.mark.parametrize(
-    "methods",
-    [["fedavg", "scaffold", "flashback"], pytest.param(METHODS, marks=pytest.mark.slow)],
-    ids=["some", "all"],
+    ("engine", "words"),
+    [
+        ({"name": "process", "per_device": 2}, "set engine.devices too"),
+        ({"name": "process", "devices": "cpu", "workers": 2}, "set engine.per_device"),
+        ({"name": "ray", "per_device": 2}, "set engine.devices too"),
+    ],
 )
-def test_runs_and_resumed_runs_give_the_same_on_another_device(tmp_path: Path, methods: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.engines.elsewhere", tmp_path, *methods],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])},
-        capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("the same on both devices") == len(methods)
+def test_options_that_do_not_go_together(engine: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run(SETTING, engine=engine)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"method": "scaffold", "loss": "wsm"},
+        {"shift": {"kind": "contrast", "strength": 1.0}, "stream": "label_drift", "replay": {"memory": 9}},
+        {"method": {"name": "flashback", "server_epochs": 1}},
+    ],
+)
+def test_workers_on_devices_have_the_bits_of_the_serial_engine(values: dict[str, Any]) -> None:
+    devices = {"name": "process", "devices": "cpu:0,cpu:1", "per_device": 2}
+    serial, placed = (run(SETTING, engine=engine, **values) for engine in ("serial", devices))
+    assert torch.equal(serial.weights().parameters, placed.weights().parameters)
+    assert serial.records[-1]["test"] == placed.records[-1]["test"]
+
+
+def test_a_worker_that_dies_is_replaced_on_its_device(tmp_path: Any) -> None:
+    workers = Workers(make_simulation(), ClientStates(tmp_path), ["cpu:0", "cpu:1", "cpu:0"])
+    try:
+        for _ in range(3):
+            workers._start()
+        lost = workers._workers[1]
+        lost.process.kill()
+        workers._replace(lost)
+        assert sorted(worker.device for worker in workers._workers) == ["cpu:0", "cpu:0", "cpu:1"]
+    finally:
+        workers.close()
+
+
+def test_model_and_samples_are_copied_once_and_weights_once_a_round() -> None:
+    simulation = make_simulation(blobs(clients=5))
+    place, state = Place(simulation, "cpu:0"), start_state(simulation)
+    assert place.resident
+    for round in (1, 2, 3):
+        broadcast = Broadcast(round, state.weights)
+        for client in range(5):
+            train_client(place.simulation, client, place.received(broadcast), {})
+    assert place.transfers.copies == {"model": 1, "samples": 1, "broadcast": 3}
+    size = sum(v.numel() * v.itemsize for v in state.weights.vectors().values())
+    assert place.transfers.bytes["broadcast"] == 3 * size
+    data = simulation.federation.data
+    stored = (data.train.tensor.numel() + data.test.tensor.numel()) * 4
+    assert place.transfers.bytes["samples"] == stored
+
+
+def test_samples_stay_where_there_is_no_room_for_every_workers_copy() -> None:
+    simulation = make_simulation()
+    data = simulation.federation.data
+    size = (data.train.tensor.numel() + data.test.tensor.numel()) * 4
+    for sharing, room, resident in ((1, 2 * size, True), (2, 2 * size, False), (2, 4 * size, True)):
+        place = Place(simulation, "cpu:0", sharing, free=lambda _, room=room: room)
+        assert place.resident == resident
+        assert ("samples" in place.transfers.copies) == resident
+        update, _ = train_client(place.simulation, 0, Broadcast(1, start_state(simulation).weights), {})
+        plain, _ = train_client(simulation, 0, Broadcast(1, start_state(simulation).weights), {})
+        assert torch.equal(update.weights.parameters, plain.weights.parameters)
+
+
+def test_the_cpu_itself_needs_no_copies() -> None:
+    simulation = make_simulation()
+    place, broadcast = Place(simulation, "cpu"), Broadcast(1, start_state(simulation).weights)
+    assert place.simulation is simulation
+    assert place.received(broadcast) is broadcast
+    assert not place.transfers.copies

@@ -23,6 +23,10 @@ class Training(Options):
     )
     momentum: Finite = Field(0.0, ge=0, lt=1, description="Momentum of sgd.")
     weight_decay: Finite = Field(0.0, ge=0, description="Added to the gradient (decoupled for adamw).")
+    precision: Literal["float32", "bf16", "fp16"] = Field(
+        "float32",
+        description="What local training computes in where torch's autocast does; weights stay in float32.",
+    )
     clip: Finite | None = Field(None, gt=0, description="Largest norm of the gradient.")
     last_batch: Literal["keep", "drop"] = Field(
         "keep",

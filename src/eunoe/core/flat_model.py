@@ -6,7 +6,7 @@ integer buffers (counters). Frozen parameters belong to none of them: they are n
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,8 @@ from torch.func import functional_call
 from eunoe.core.calling import Arguments, arguments, logits_of, takes_whole
 from eunoe.core.fields import Input
 from eunoe.errors import InputError
+
+_AS_IT_IS = nullcontext()
 
 # Named vectors: the state of a server or a client, or what travels between them.
 Vectors = dict[str, Tensor]
@@ -52,9 +54,16 @@ class Weights:
 class FlatModel:
     """A module whose trainable parameters, gradients and buffers are views into flat vectors."""
 
-    def __init__(self, module: nn.Module, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
+    def __init__(
+        self,
+        module: nn.Module,
+        dtype: torch.dtype = torch.float32,
+        device: str = "cpu",
+        precision: torch.dtype | None = None,
+    ) -> None:
+        """In training mode autocast computes in `precision` where it can; weights stay in `dtype`."""
         self.module = module.to(device=device, dtype=dtype)
-        self.dtype, self.device = dtype, torch.device(device)
+        self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
         if not trainable:
             raise InputError("the model has no trainable parameter")
@@ -75,9 +84,9 @@ class FlatModel:
         # Whether the module takes all fields of a batch as one argument; known once it is called.
         self._takes_whole: bool | None = None
 
-    def __reduce__(self) -> tuple[type["FlatModel"], tuple[nn.Module, torch.dtype, str]]:
+    def __reduce__(self) -> tuple[type["FlatModel"], tuple[nn.Module, torch.dtype, str, torch.dtype | None]]:
         # A copy flattens its module again: pickled as they are, the views would lose their vectors.
-        return FlatModel, (self.module, self.dtype, str(self.device))
+        return FlatModel, (self.module, self.dtype, str(self.device), self.precision)
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """One tensor per trainable parameter, as differentiable views into a vector of the same layout."""
@@ -118,8 +127,9 @@ class FlatModel:
     def forward(self, x: Input) -> Tensor:
         """Logits at the module's own weights."""
         args, named = self.arguments_of(x)
-        logits: Tensor = logits_of(self.module(*args, **named))
-        return logits
+        with self._casting():
+            logits: Tensor = logits_of(self.module(*args, **named))
+        return logits.to(self.dtype)
 
     def forward_at(
         self,
@@ -133,9 +143,10 @@ class FlatModel:
         In training mode, given buffers are updated as the module's would be.
         """
         named = self._named(parameters, float_buffers, int_buffers)
-        logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
+        with self._casting():
+            logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
         self._update(float_buffers, named)
-        return logits
+        return logits.to(self.dtype)
 
     def features_at(
         self,
@@ -148,14 +159,16 @@ class FlatModel:
         if self._both is None:
             raise InputError("this model exposes no features: it must compute `classifier(features(x))`")
         args, by_name = self.arguments_of(x)
-        if parameters is None:
-            return self._both(*args, **by_name)  # type: ignore[no-any-return]
-        named = self._named(parameters, float_buffers, int_buffers)
-        both: tuple[Tensor, Tensor] = functional_call(
-            self._both, {f"model.{name}": value for name, value in named.items()}, args, by_name
-        )
-        self._update(float_buffers, named)
-        return both
+        both: tuple[Tensor, Tensor]
+        with self._casting():
+            if parameters is None:
+                both = self._both(*args, **by_name)
+            else:
+                named = self._named(parameters, float_buffers, int_buffers)
+                inner = {f"model.{name}": value for name, value in named.items()}
+                both = functional_call(self._both, inner, args, by_name)
+                self._update(float_buffers, named)
+        return both[0].to(self.dtype), both[1].to(self.dtype)
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -166,6 +179,12 @@ class FlatModel:
             yield
         finally:
             self.module.train(training)
+
+    def _casting(self) -> AbstractContextManager[Any]:
+        if self.precision is None or not self.module.training:
+            return _AS_IT_IS
+        # A cached cast of a weight would outlive the step that changes it.
+        return torch.autocast(self.device.type, self.precision, cache_enabled=False)
 
     def arguments_of(self, x: Input) -> Arguments:
         """What the module is called with for a batch."""

@@ -1,4 +1,4 @@
-"""Trains clients on all cores of this machine: a single-threaded worker process per core.
+"""Trains clients on all cores or devices of this machine: a single-threaded worker process for each.
 
 Weights and updates go through shared memory; a pipe per worker carries tasks and replies.
 """
@@ -12,6 +12,7 @@ from pydantic import Field
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, chunks, joined
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.devices import bound, expand
 from eunoe.engines.workers import Evaluation, Participation, Workers
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
@@ -48,7 +49,7 @@ class ProcessEvaluator:
 
 
 class Process(Engine):
-    """A worker process per core."""
+    """A worker process per core, or several per device."""
 
     def __init__(
         self,
@@ -57,12 +58,28 @@ class Process(Engine):
         workers: Annotated[
             int | None, Field(ge=1, description="Worker processes; by default one per core.")
         ] = None,
+        devices: Annotated[
+            str | None,
+            Field(description='Devices to train on, as "cuda:*" or "cuda:0,cuda:1"; by default the CPU.'),
+        ] = None,
+        per_device: Annotated[
+            int | None, Field(ge=1, le=1024, description="Worker processes of each device; by default one.")
+        ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
-            raise InputError("the process engine trains on the CPU; use engine 'serial' for another device")
+            raise InputError(
+                "the process engine has workers on devices: set engine.devices in place of engine.device"
+            )
+        if devices is None and per_device is not None:
+            raise InputError("engine.per_device counts the workers of a device: set engine.devices too")
+        if devices is not None and workers is not None:
+            raise InputError("engine.workers is of cores: set engine.per_device with engine.devices")
         if "fork" not in multiprocessing.get_all_start_methods():
             raise InputError("the process engine needs a system that can fork; use engine 'serial' here")
-        self.workers = Workers(simulation, states, workers or cores())
+        places = (
+            ["cpu"] * (workers or cores()) if devices is None else bound(expand(devices), per_device or 1)
+        )
+        self.workers = Workers(simulation, states, places)
         super().__init__(simulation, states, ProcessTrainer(self.workers), ProcessEvaluator(self.workers))
 
     def close(self) -> None:

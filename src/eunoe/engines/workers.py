@@ -7,7 +7,7 @@ in the same round gives the same bits.
 
 import multiprocessing
 import signal
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,6 +20,7 @@ import torch
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import evaluate_chunk
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.devices import Place
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, layout_of
@@ -66,14 +67,17 @@ class _Worker:
     # Where it writes an update, and where it reads a model to evaluate.
     slot: SharedVectors
     model: SharedVectors
+    device: str = "cpu"
     task: int | None = None
 
 
 class Workers:
     """A pool of forked processes."""
 
-    def __init__(self, simulation: Simulation, states: ClientStates, count: int) -> None:
-        self.simulation, self.states, self.count = simulation, states, count
+    def __init__(self, simulation: Simulation, states: ClientStates, devices: Sequence[str]) -> None:
+        """There is a worker for each entry of `devices`, bound to it."""
+        self.simulation, self.states, self.count = simulation, states, len(devices)
+        self.devices = list(devices)
         self.broadcast: SharedVectors | None = None
         self._workers: list[_Worker] = []
 
@@ -158,7 +162,7 @@ class Workers:
         uploads = simulation.method.uploads(simulation.context)
         slot = {**model, "uploads": {name: (u.size, simulation.model.dtype) for name, u in uploads.items()}}
         ours, theirs = multiprocessing.Pipe()
-        worker = _Worker(None, ours, SharedVectors(slot), SharedVectors(model))  # type: ignore[arg-type]
+        worker = _Worker(None, ours, SharedVectors(slot), SharedVectors(model), self._free_device())  # type: ignore[arg-type]
         others = [other.pipe for other in self._workers]
         worker.process = multiprocessing.get_context("fork").Process(
             target=_work, args=(self, worker, theirs, [*others, ours]), daemon=True
@@ -166,6 +170,11 @@ class Workers:
         worker.process.start()
         theirs.close()
         self._workers.append(worker)
+
+    def _free_device(self) -> str:
+        """The first entry of the devices that no worker is bound to."""
+        free = Counter(self.devices) - Counter(worker.device for worker in self._workers)
+        return next(device for device in self.devices if free[device])
 
     def _replace(self, worker: _Worker) -> None:
         worker.pipe.close()
@@ -193,13 +202,18 @@ def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[C
     end_with_the_parent()
     torch.set_num_threads(1)
     keep_freed_memory()
+    place: Place | None = None
     while True:
         try:
             task = pipe.recv()
         except (EOFError, OSError):
             return
         try:
-            answer = _do(workers, worker, task)
+            if place is None:
+                # With the first task, whose failure is reported: a device may be out of memory.
+                place = Place(workers.simulation, worker.device, workers.devices.count(worker.device))
+                workers.states.device = place.device
+            answer = _do(workers, worker, task, place)
         except Exception as error:  # Raised again in the main process.
             answer = ("error", portable(error))
         try:
@@ -208,8 +222,8 @@ def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[C
             return
 
 
-def _do(workers: Workers, worker: _Worker, task: Task) -> tuple[str, Any]:
-    simulation, states = workers.simulation, workers.states
+def _do(workers: Workers, worker: _Worker, task: Task, place: Place) -> tuple[str, Any]:
+    simulation, states = place.simulation, workers.states
     if isinstance(task, Evaluation):
         model = Weights.from_vectors(worker.model.groups["weights"])
         return "predictions", evaluate_chunk(simulation, model, task.rows)
@@ -217,7 +231,7 @@ def _do(workers: Workers, worker: _Worker, task: Task) -> tuple[str, Any]:
     sent = workers.broadcast.groups
     broadcast = Broadcast(task.round, Weights.from_vectors(sent["weights"]), sent["shared"])
     states.accepted = {} if task.state_of is None else {task.client: task.state_of}
-    update = train_and_keep(simulation, states, task.client, broadcast)
+    update = train_and_keep(simulation, states, task.client, place.received(broadcast))
     values = {"weights": update.weights.vectors(), "uploads": update.uploads}
     if not worker.slot.fits(values):
         # Sent as it is; the server will refuse it.

@@ -66,6 +66,8 @@ class ClientContext:
     last_loss: Tensor | None = None
     moments: dict[str, Tensor] = field(default_factory=dict)
     steps_taken: int = 0
+    # What losses are multiplied by in fp16.
+    loss_scale: float = 2.0**15
     # Samples that went through the network, to measure what a method costs.
     forwards: int = 0
     backwards: int = 0
@@ -98,6 +100,8 @@ class ClientContext:
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
         """A new tensor: the gradient of a mean loss at the current parameters, weight decay included."""
         self.backwards += batch.y.shape[0]
+        if self.training.precision == "fp16":
+            return self.decayed(self._scaled_gradient(loss))
         self.model.gradient.zero_()
         losses = loss()
         # The gradient of the mean without a graph node for it, which small steps would feel.
@@ -108,6 +112,20 @@ class ClientContext:
         self.last_loss = losses.detach()
         # The model's own is overwritten by the next one, which may be of the same step.
         return self.decayed(self.model.gradient.clone())
+
+    def _scaled_gradient(self, loss: Callable[[], Tensor]) -> Tensor:
+        """The gradient of a mean loss in fp16: scaled up, since small numbers vanish there, and back.
+
+        A scale at which the gradient overflows is halved and the step computed again.
+        """
+        while True:
+            self.model.gradient.zero_()
+            losses = loss()
+            torch.autograd.backward(losses.mean() * self.loss_scale)
+            self.last_loss = losses.detach()
+            if self.loss_scale <= 1 or bool(torch.isfinite(self.model.gradient).all()):
+                return self.model.gradient / self.loss_scale
+            self.loss_scale /= 2
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         """The gradient at any parameters of a mean loss that is a function of them; without weight decay."""

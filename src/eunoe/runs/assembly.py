@@ -26,7 +26,7 @@ from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.runs.model_check import takes_fields, try_model
 from eunoe.runs.privacy import check_privacy
-from eunoe.runs.refusals import check_attack, check_merge, check_own_models, check_stream
+from eunoe.runs.refusals import check_attack, check_merge, check_own_models, check_precision, check_stream
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.runs.streams import streamed
 from eunoe.server.optimizers import SGD, ServerOptimizer
@@ -58,6 +58,7 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     check_merge(config, simulation)
     check_attack(simulation)
     check_stream(config, simulation)
+    check_precision(config)
     hidden = check_secure_aggregation(config, simulation)
     outside = check_privacy(config, simulation)
     check_metrics(config.metrics, config.probes)
@@ -189,9 +190,12 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
         from pathlib import Path
 
         load_state(module, Path(section.start_from), section.partial)
-    model = FlatModel(module, federation.dtype, device)
+    model = FlatModel(module, federation.dtype, device, PRECISIONS[config.training.precision])
     try_model(model, federation, config)
     return model
+
+
+PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
 def usable_device(name: str) -> str:

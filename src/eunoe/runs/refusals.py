@@ -64,6 +64,20 @@ def check_stream(config: Config, simulation: Simulation) -> None:
                 raise InputError(f"{key}: method {config.method.name!r} trains no client; leave it out")
 
 
+def check_precision(config: Config) -> None:
+    """Refuse a precision that the devices of a run do not have, or that its weights exceed."""
+    precision, engine = config.training.precision, config.engine
+    if precision == "float32":
+        return
+    if config.model.dtype != "float32":
+        raise InputError(f"training.precision = {precision!r} goes with model.dtype = 'float32'")
+    devices = str(engine.options.get("devices") or engine.device)
+    if precision == "fp16" and devices.startswith("cpu"):
+        raise InputError("training.precision = 'fp16' needs a GPU; 'bf16' works on a CPU too")
+    if precision == "fp16" and engine.name == "vectorized":
+        raise InputError("fp16 needs a loss scale for each client: use engine 'serial', or precision 'bf16'")
+
+
 def check_attack(simulation: Simulation) -> None:
     """Refuse an attack without bad clients, and one that changes nothing."""
     attack, context = simulation.attack, simulation.context

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from eunoe.engines.base import evaluate_chunk
+from eunoe.engines.devices import Place
 from eunoe.engines.portable import portable
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.engines.serial import noting
@@ -18,12 +19,14 @@ from eunoe.training.simulation import Simulation
 class Actor:
     """A worker. References come in lists, since Ray would otherwise resolve them for every task."""
 
-    def __init__(self, references: list[Any]) -> None:
+    def __init__(self, references: list[Any], device: str = "cpu", sharing: int = 1) -> None:
         import ray
 
         torch.set_num_threads(1)
         keep_freed_memory()
-        self._simulation: Simulation = unpacked(ray.get(references[0]), copy=False)
+        simulation: Simulation = unpacked(ray.get(references[0]), copy=False)
+        self._place = Place(simulation, device, sharing)
+        self._simulation = self._place.simulation
         self._last: tuple[str, Any] = ("", None)
 
     def ready(self) -> None:
@@ -33,7 +36,7 @@ class Actor:
         """Train a few clients; return their updates and new states."""
 
         def work() -> list[tuple[Update, Any]]:
-            broadcast: Broadcast = self._receive(references[0])
+            broadcast: Broadcast = self._place.received(self._receive(references[0]))
             results = []
             for client, state in zip(clients, unpacked(states), strict=True):
                 with noting(client, broadcast.round):

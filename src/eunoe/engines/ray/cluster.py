@@ -48,9 +48,11 @@ _Running = dict[Any, tuple[_Worker, int]]
 
 
 class Cluster:
-    """A Ray cluster, or a local Ray instance, with a worker per core."""
+    """A Ray cluster, or a local Ray instance, with a worker per core or several per GPU."""
 
-    def __init__(self, simulation: Simulation, address: str | None, workers: int | None) -> None:
+    def __init__(
+        self, simulation: Simulation, address: str | None, workers: int | None, per_gpu: int | None = None
+    ) -> None:
         os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
         try:
             import ray
@@ -58,7 +60,7 @@ class Cluster:
             raise InputError(
                 "the ray engine needs Ray: run pip install '.[ray]' in a clone of Eunoe"
             ) from None
-        self._ray, self._limit = ray, workers
+        self._ray, self._limit, self._per_gpu = ray, workers, per_gpu
         self._workers: list[_Worker] = []
         # Workers that wait for a core, load the simulation or may be lost, by the reference to their
         # readiness.
@@ -168,11 +170,15 @@ class Cluster:
         self.hire()
 
     def hire(self) -> None:
-        """Start a worker for every core of the cluster; Ray places it when a core is free."""
-        actor = self._ray.remote(num_cpus=1)(Actor)
-        wanted = self.cores() if self._limit is None else min(self.cores(), self._limit)
+        """Start a worker for every core, or share of a GPU; Ray places it when one is free."""
+        share, place = ({"num_cpus": 1}, ("cpu", 1))
+        if self._per_gpu is not None:
+            # Ray shows a worker its own GPU only, which is the first one there.
+            share, place = {"num_cpus": 0, "num_gpus": 1 / self._per_gpu}, ("cuda:0", self._per_gpu)
+        actor = self._ray.remote(**share)(Actor)
+        wanted = self.places() if self._limit is None else min(self.places(), self._limit)
         for _ in range(len(self._workers) + len(self._starting), wanted):
-            worker = _Worker(actor.remote([self._simulation]))
+            worker = _Worker(actor.remote([self._simulation], *place))
             self._starting[worker.actor.ready.remote()] = worker
 
     def _begin(self, reference: Any) -> None:
@@ -193,19 +199,21 @@ class Cluster:
         with suppress(self._ray.exceptions.RayError):
             self._ray.kill(worker.actor)
 
-    def cores(self) -> int:
-        """How many cores the cluster has."""
-        found = int(self._ray.cluster_resources().get("CPU", 0))
+    def places(self) -> int:
+        """How many workers the cluster has room for: its cores, or shares of its GPUs."""
+        kind = "CPU" if self._per_gpu is None else "GPU"
+        found = int(self._ray.cluster_resources().get(kind, 0)) * (self._per_gpu or 1)
         if found < 1:
-            raise RunFailed("the Ray cluster has no core to train on; resume when a node has joined")
+            what = "core" if self._per_gpu is None else "GPU"
+            raise RunFailed(f"the Ray cluster has no {what} to train on; resume when a node has joined")
         return found
 
     def _wait_on(self) -> None:
         """Keep waiting for a first worker if one may still start, and warn once."""
-        total = self.cores()
+        total = self.places()
         if not self._warned:
             self._warned = True
-            logger.warning("waiting for a free core of the Ray cluster, which has %d in all", total)
+            logger.warning("waiting for a free place in the Ray cluster, which has %d in all", total)
 
 
 def _connect(address: str, workers: int | None) -> None:

@@ -5,7 +5,7 @@ are a round's weights. A client's state is sent with its task and returned with 
 """
 
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -33,7 +33,7 @@ class RayTrainer:
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         self.cluster.hire()
-        together = min(len(clients) // (_SHARES * self.cluster.cores()), _BYTES // self._update_bytes())
+        together = min(len(clients) // (_SHARES * self.cluster.places()), _BYTES // self._update_bytes())
         size = max(1, together)
         groups = [clients[i : i + size] for i in range(0, len(clients), size)]
         message = self.cluster.put(broadcast)
@@ -62,7 +62,7 @@ class RayEvaluator:
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         parts = chunks(self.simulation, where)
-        together = max(1, len(models) * len(parts) // (_SHARES * self.cluster.cores()))
+        together = max(1, len(models) * len(parts) // (_SHARES * self.cluster.places()))
         tasks = [
             (model, parts[i : i + together])
             for model in range(len(models))
@@ -97,10 +97,19 @@ class Ray(Engine):
         workers: Annotated[
             int | None, Field(ge=1, description="Worker processes; by default one per core.")
         ] = None,
+        devices: Annotated[
+            Literal["cuda"] | None,
+            Field(description='"cuda": train on the GPUs that Ray assigns; by default on cores.'),
+        ] = None,
+        per_device: Annotated[
+            int | None, Field(ge=1, le=1024, description="Worker processes of each GPU; by default one.")
+        ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
-            raise InputError("the ray engine trains on the CPU; use engine 'serial' for another device")
-        self.cluster = Cluster(simulation, address, workers)
+            raise InputError('Ray assigns the GPUs: set engine.devices = "cuda" in place of engine.device')
+        if devices is None and per_device is not None:
+            raise InputError("engine.per_device counts the workers of a GPU: set engine.devices too")
+        self.cluster = Cluster(simulation, address, workers, devices and (per_device or 1))
         trainer = RayTrainer(simulation, states, self.cluster)
         super().__init__(simulation, states, trainer, RayEvaluator(simulation, self.cluster))
 

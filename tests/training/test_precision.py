@@ -1,0 +1,97 @@
+"""Mixed precision: autocast in training, weights in float32."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from eunoe.data.federation import Federation
+from eunoe.errors import InputError
+from eunoe.methods.client_context import Batch
+from eunoe.runs.run import run
+from eunoe.runs.state import start_state
+from eunoe.training.client import Broadcast, begin_client, in_blocks, train_client
+from tests.helpers import make_simulation
+
+SETTING: dict[str, Any] = {
+    "rounds": 3,
+    "participation": 4,
+    "partition": {"name": "dirichlet", "clients": 8, "alpha": 0.3},
+    "engine": "serial",
+    "probes": [],
+}
+
+
+@pytest.mark.parametrize("method", ["fedavg", "fedntd", "moon"])
+@pytest.mark.parametrize("engine", ["serial", "vectorized"])
+def test_bf16_stays_close_to_float32(method: str, engine: str) -> None:
+    model = {"name": "mlp", "head": method == "moon"}
+    exact, rough = (
+        run(
+            SETTING, engine=engine, method=method, model=model, training={"epochs": 1, "precision": precision}
+        )
+        for precision in ("float32", "bf16")
+    )
+    one, other = exact.weights().parameters, rough.weights().parameters
+    assert other.dtype == torch.float32
+    assert not torch.equal(one, other)
+    moved = torch.linalg.vector_norm(one - start_state(exact.simulation).weights.parameters)
+    assert torch.linalg.vector_norm(one - other) < 0.1 * moved
+
+
+def test_convolutions_train_in_bf16() -> None:
+    x = torch.rand(60, 1, 16, 16).numpy()
+    federation = Federation.from_arrays(x, torch.arange(60).numpy() % 3, clients=3, alpha=1.0)
+    done = run(
+        {"rounds": 2, "engine": "serial", "model": "lenet", "training": {"precision": "bf16"}},
+        federation=federation,
+    )
+    assert torch.isfinite(done.weights().parameters).all()
+
+
+def half(loss_scale: float) -> tuple[Any, torch.Tensor]:
+    """A client in fp16 after one gradient from this scale, which CPUs compute too, if slowly."""
+    simulation = make_simulation()
+    training = simulation.context.training.model_copy(update={"precision": "fp16"})
+    simulation = replace(simulation, context=replace(simulation.context, training=training))
+    simulation.model.precision = torch.float16
+    simulation.model.module.train()
+    broadcast = Broadcast(1, start_state(simulation).weights)
+    client, batches = begin_client(simulation, 0, broadcast, {})
+    client.loss_scale = loss_scale
+    index, x, y = next(in_blocks(client, batches, simulation.federation))
+    batch = Batch(x, y, index)
+    return client, client.gradient(lambda: simulation.method.loss(client, batch), batch)
+
+
+def test_fp16_scales_the_loss_and_its_gradient_back() -> None:
+    _, small = half(8.0)
+    client, large = half(2.0**15)
+    torch.testing.assert_close(small, large, rtol=0.05, atol=1e-3)
+    assert client.loss_scale <= 2.0**15
+
+
+def test_a_scale_that_overflows_is_halved() -> None:
+    client, gradient = half(2.0**40)
+    assert client.loss_scale < 2.0**40
+    assert torch.isfinite(gradient).all()
+
+
+def test_the_update_of_a_client_in_bf16_is_in_float32() -> None:
+    simulation = make_simulation(training={"precision": "bf16"})
+    update, _ = train_client(simulation, 0, Broadcast(1, start_state(simulation).weights), {})
+    assert update.weights.parameters.dtype == torch.float32
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"training": {"precision": "fp16"}}, "needs a GPU"),
+        ({"training": {"precision": "bf16"}, "model": {"name": "mlp", "dtype": "float64"}}, "float32"),
+        ({"training": {"precision": "half"}}, "precision"),
+    ],
+)
+def test_precisions_that_do_not_fit(values: dict[str, Any], words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        run(SETTING, **values)
