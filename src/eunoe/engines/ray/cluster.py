@@ -171,7 +171,8 @@ class Cluster:
 
     def hire(self) -> None:
         """Start a worker for every core, or share of a GPU; Ray places it when one is free."""
-        share, place = ({"num_cpus": 1}, ("cpu", 1))
+        share: dict[str, float] = {"num_cpus": 1}
+        place = "cpu", 1
         if self._per_gpu is not None:
             # Ray shows a worker its own GPU only, which is the first one there.
             share, place = {"num_cpus": 0, "num_gpus": 1 / self._per_gpu}, ("cuda:0", self._per_gpu)
