@@ -7,13 +7,15 @@ The rules, in order; each rests on what was measured, not on what the configurat
 2. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure. Where
    models are averaged, the round forgetting of the model that clients receive counts: a mean has little.
 3. The clients' class mixes are alike (mean distance from the whole under 0.2): no remedy for labels is
-   promised. Fewer local steps, averaging, then SCAFFOLD, which corrects the drift whatever its cause.
-4. The class mixes differ: local training erases classes that a client lacks. The WSM and TCE papers find
-   that a softmax over a client's own classes prevents this: wsm comes first, then the mean of the global
-   models, which costs clients nothing. Then, if the merge loss G is more than twice L, what some client knows
-   is lost when the models are averaged, and the Flashback paper finds that distilling the clients' models
-   into the average keeps it: flashback, feddf. Otherwise FedNTD, FedProx and, where 15% or more of the
-   clients take part so that its corrections stay fresh, SCAFFOLD.
+   promised. Averaging, SCAFFOLD with server momentum, which corrects the drift whatever its cause, then fewer
+   local steps.
+4. The class mixes differ: local training erases classes that a client lacks. The mean of the global models
+   costs clients nothing and comes first, then wsm: a softmax over a client's own classes spares the others.
+   Then, if the merge loss G is more than twice L, what some client knows is lost when the models are
+   averaged, and the Flashback paper finds that distilling the clients' models into the average keeps it:
+   flashback, feddf. Otherwise SCAFFOLD with server momentum, FedNTD and FedProx.
+
+The order of averaging, wsm, SCAFFOLD and FedNTD is that of benchmarks/remedies.py (docs/remedies.md).
 
 Where there is no local_per_class probe, the accuracy that a client's training costs on other clients' data
 stands in for L if it is 5 points or more: gains are netted in it, so no less is lost. G is not judged then.
@@ -44,7 +46,6 @@ from eunoe.runs.assembly import assemble
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 ALIKE = 0.2
-FRESH = 0.15
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,15 @@ class Remedy:
         return not named or any(config[section]["name"] != name for section, name in named)
 
 
-SCAFFOLD = Remedy("correct each client's drift by what it did before", ("method.name=scaffold",))
+SCAFFOLD = Remedy(
+    "correct each client's drift by what it did before; it sends twice the bytes",
+    (
+        "method.name=scaffold",
+        "server_optimizer.name=momentum",
+        "server_optimizer.beta=0.8",
+        "server_optimizer.lr=0.2",
+    ),
+)
 AVERAGING = Remedy(
     "evaluate the mean of the global models; it costs clients nothing", ("averaging.decay=0.9",)
 )
@@ -143,16 +152,16 @@ def _diagnose(run: RunRecords) -> Diagnosis:
             "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
             "a loss that re-weights classes is not expected to help."
         )
-        return Diagnosis("not labels", (*facts, words), (*_shorter(run), AVERAGING, SCAFFOLD))
+        return Diagnosis("not labels", (*facts, words), (AVERAGING, *_controls(run), *_shorter(run)))
     first, *others = _losses(config, clients)
     if merge > 2 * local:
         words = (
             f"Most is lost in the merge, gains not counted: {_points(merge)}, against {_points(local)} in "
             "local training. Single clients still know what the average no longer does."
         )
-        remedies = (first, AVERAGING, *_distillation(config), *_more(run))
+        remedies = (AVERAGING, first, *_distillation(config), *_more(run))
         return Diagnosis("merge", (*facts, words), remedies)
-    remedies = (first, AVERAGING, *others, *_fresh_controls(run), *_more(run), *_shorter(run))
+    remedies = (AVERAGING, first, *_controls(run), *others, *_more(run), *_shorter(run))
     return Diagnosis("local", (*facts, _cause(local, merge, clients)), remedies)
 
 
@@ -246,9 +255,10 @@ def _participation(run: RunRecords) -> float:
     return float("nan") if run.label_counts is None else taking / len(run.label_counts)
 
 
-def _fresh_controls(run: RunRecords) -> list[Remedy]:
-    steady = not run.config["training"].get("momentum")
-    return [SCAFFOLD] if steady and _participation(run) >= FRESH else []
+def _controls(run: RunRecords) -> list[Remedy]:
+    """SCAFFOLD, unless the run had it or local momentum, which its corrections do not know."""
+    known = run.config["method"]["name"] == "scaffold" or run.config["training"].get("momentum")
+    return [] if known else [SCAFFOLD]
 
 
 def _more(run: RunRecords) -> list[Remedy]:
