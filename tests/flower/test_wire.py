@@ -7,6 +7,7 @@ import torch
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.core.flat_model import Weights
+from eunoe.flower.parts import Parts
 from eunoe.flower.wire import (
     LONGEST,
     Order,
@@ -23,6 +24,7 @@ from eunoe.training.client import SKIPPED, Broadcast, Update
 
 START = Weights(torch.zeros(3), torch.zeros(2), torch.zeros(1, dtype=torch.int64))
 UPLOADS = {"control": Upload("sum", 3)}
+PARTS = Parts(START, UPLOADS)
 SENT = Update(4, 20, START.copy(), {"control": torch.ones(3)}, 5, 1.5, 0.5, 100, 100)
 
 
@@ -45,7 +47,7 @@ def test_an_order_that_could_leave_the_folder_is_refused(run: str, round: int) -
 
 
 def test_an_update_arrives_as_it_was_sent() -> None:
-    update, keeps_state = update_in(update_out(SENT, keeps_state=True), 4, START, UPLOADS)
+    update, keeps_state = update_in(update_out(SENT, keeps_state=True), 4, PARTS)
     assert keeps_state
     assert update.skipped is None
     assert (update.client, update.size, update.steps, update.loss_after) == (4, 20, 5, 0.5)
@@ -55,7 +57,7 @@ def test_an_update_arrives_as_it_was_sent() -> None:
 def test_a_skipped_client_sends_nothing_else() -> None:
     reply = update_out(Update(4, 20, START, {}, skipped="any reason"), keeps_state=False)
     assert not reply.array_records
-    assert update_in(reply, 4, START, UPLOADS)[0].skipped == SKIPPED
+    assert update_in(reply, 4, PARTS)[0].skipped == SKIPPED
 
 
 @pytest.mark.parametrize(
@@ -70,7 +72,7 @@ def test_a_skipped_client_sends_nothing_else() -> None:
 )
 def test_an_invalid_reply_is_an_absent_update(changes: dict[str, ConfigRecord], reason: str) -> None:
     reply = RecordDict({**update_out(SENT, keeps_state=True), **changes})
-    update, keeps_state = update_in(reply, 4, START, UPLOADS)
+    update, keeps_state = update_in(reply, 4, PARTS)
     assert (update.client, update.size, keeps_state) == (4, 0, False)
     assert re.search(reason, str(update.skipped))
 

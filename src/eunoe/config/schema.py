@@ -18,6 +18,7 @@ from pydantic import (
 from eunoe.config import registry
 from eunoe.config.attack import Attack
 from eunoe.config.averaging_options import Averaging
+from eunoe.config.compression_options import Compression
 from eunoe.config.data_options import Augment, FeatureShift, Preprocessing, Public, Split
 from eunoe.config.messages import explain_in
 from eunoe.config.options import Finite, Options
@@ -150,6 +151,9 @@ class Config(Options):
     privacy: Privacy | None = Field(
         None, description="Differential privacy at the level of clients; off by default."
     )
+    compress: Compression | None = Field(
+        None, description="Send a part of each change, or all of it in few bits; off by default."
+    )
     attack: Attack | None = Field(None, description="Malicious clients of a simulation; none by default.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
     metrics: tuple[Named, ...] = Field(
@@ -222,7 +226,8 @@ class Config(Options):
         merge = "" if self.merge.name == "mean" else f" + {self.merge.name}"
         mean = "" if self.averaging is None else " + averaging"
         noise = "" if self.privacy is None else " + privacy"
-        return self.name or f"{self.method.name}{step}{mask}{merge}{mean}{noise} · {self.loss.name}"
+        less = "" if self.compress is None else f" + {self.compress.name}"
+        return self.name or f"{self.method.name}{step}{mask}{merge}{mean}{noise}{less} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

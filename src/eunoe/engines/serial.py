@@ -27,6 +27,8 @@ def train_and_keep(simulation: Simulation, states: ClientStates, client: int, br
     with noting(client, broadcast.round):
         update, state = train_client(simulation, client, broadcast, states.load(client))
     states.save(client, broadcast.round, state)
+    # No network carries it here.
+    update.packed = {}
     return update
 
 

@@ -72,7 +72,8 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     if config.secure_aggregation is not None:
         raise InputError("under secure_aggregation a client sends its update under a mask only")
     done = train_and_keep(config, node, content)
-    return update_out(done.update, done.keeps)
+    context = done.simulation.context_in(done.broadcast.round)
+    return update_out(done.update, done.keeps, done.simulation.method.uploads(context))
 
 
 def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:

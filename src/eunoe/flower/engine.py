@@ -14,6 +14,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import LocalEvaluator
 from eunoe.errors import RunFailed
 from eunoe.flower.own_data import Facts, facts_out
+from eunoe.flower.parts import Parts
 from eunoe.flower.roster import MOST_SAMPLES, Roster
 from eunoe.flower.wire import (
     NO_STATE,
@@ -118,7 +119,8 @@ class RemoteTrainer:
         if reply.has_error():
             return absent(client, broadcast.weights, self.states.failed(client, reply.error.reason))
         uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
-        update, keeps = update_in(reply.content, client, broadcast.weights, uploads)
+        parts = Parts(broadcast.weights, uploads, self.simulation.compress)
+        update, keeps = update_in(reply.content, client, parts)
         size = self.simulation.in_round(broadcast.round).federation.size(client)
         if update.skipped is None and update.size != size:
             return absent(

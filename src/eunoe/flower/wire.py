@@ -6,7 +6,6 @@ Everything received from another party is checked before it is used, and nothing
 from collections.abc import Mapping
 from dataclasses import dataclass
 from io import BytesIO
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,6 +13,8 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from eunoe.core.flat_model import Weights
+from eunoe.flower.parts import Form as Form
+from eunoe.flower.parts import Parts, parts_of
 from eunoe.server.aggregate import Upload
 from eunoe.training.client import SKIPPED, Broadcast, Update
 
@@ -25,13 +26,6 @@ NO_STATE = "has no state of round"
 _HEADER = 4096
 # The records of a client's answer.
 _ANSWER = {"weights", "uploads", "numbers"}
-
-
-class Form(NamedTuple):
-    """What a vector must be: its size, and the names of the types that it may have."""
-
-    size: int
-    dtypes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -86,11 +80,6 @@ def torch_dtype(name: str) -> torch.dtype:
     return dtype
 
 
-def form_of(value: Tensor) -> Form:
-    """The form of a vector."""
-    return Form(value.numel(), (str(value.dtype).removeprefix("torch."),))
-
-
 def broadcast_out(broadcast: Broadcast) -> dict[str, ArrayRecord]:
     """The part of a round's message that is the same for every client."""
     return {"weights": vectors_out(broadcast.weights.vectors()), "shared": vectors_out(broadcast.shared)}
@@ -120,7 +109,7 @@ def weights_in(record: ArrayRecord) -> Weights:
     return Weights.from_vectors(vectors_in(record))
 
 
-def update_out(update: Update, keeps_state: bool) -> RecordDict:
+def update_out(update: Update, keeps_state: bool, uploads: Mapping[str, Upload] | None = None) -> RecordDict:
     """A client's reply; a skipped client reports only that."""
     if update.skipped is not None:
         return RecordDict({"skipped": ConfigRecord()})
@@ -133,10 +122,11 @@ def update_out(update: Update, keeps_state: bool) -> RecordDict:
         "backwards": update.backwards,
         "keeps_state": int(keeps_state),
     }
+    weights, others = parts_of(update, uploads or {})
     return RecordDict(
         {
-            "weights": vectors_out(update.weights.vectors()),
-            "uploads": vectors_out(update.uploads),
+            "weights": vectors_out(weights),
+            "uploads": vectors_out(others),
             "numbers": MetricRecord(dict(numbers)),
         }
     )
@@ -147,25 +137,22 @@ def is_skipped(content: RecordDict) -> bool:
     return "skipped" in content.config_records
 
 
-def update_in(
-    content: RecordDict, client: int, start: Weights, uploads: Mapping[str, Upload]
-) -> tuple[Update, bool]:
+def update_in(content: RecordDict, client: int, parts: Parts) -> tuple[Update, bool]:
     """A client's update and whether it keeps a state; an invalid reply becomes an absent update."""
+    start = parts.start
     if is_skipped(content):
         return absent(client, start, SKIPPED), False
     try:
         if set(content) != _ANSWER:
             raise ValueError(f"it has the records {', '.join(sorted(map(str, content))[:10])}")
-        weights = {name: form_of(value) for name, value in start.vectors().items()}
-        sent = {name: Form(upload.size, ("float32", "float64")) for name, upload in uploads.items()}
-        vectors = declared_in(content.array_records["weights"], weights)
-        others = declared_in(content.array_records["uploads"], sent)
+        vectors = declared_in(content.array_records["weights"], parts.weights())
+        others = declared_in(content.array_records["uploads"], parts.others())
         numbers = content.metric_records["numbers"]
         update = Update(
             client,
             _count(numbers, "size"),
-            Weights.from_vectors(vectors),
-            others,
+            parts.read_weights(vectors),
+            parts.read_others(others),
             _count(numbers, "steps"),
             _number(numbers, "loss_before"),
             _number(numbers, "loss_after"),

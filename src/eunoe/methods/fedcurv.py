@@ -11,8 +11,7 @@ the server adds, so any subset of clients may take part.
     lambda   weight         1 in the paper, which has 96 clients; it is tied to how I is estimated and to N
     I        labels         true labels (empirical Fisher) or labels drawn from the model
              max_samples    samples of a client that I is estimated on
-    q        kept           share of the largest entries of I that count; the others are 0, and the bytes
-                            that a run records are those without them (a Flower federation sends zeros too)
+    q        kept           share of the largest entries of I that count; the others are 0 and do not travel
              memory         u and v of all clients seen so far, or of the last round only
              decay          factor on u and v in every round: what was learned from data that have changed
                             since fades (not in the paper, whose data stay)
@@ -85,17 +84,23 @@ class FedCurv(Method):
         return {"fisher": context.parameters, "weighted": context.parameters, "round": 1}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        size, number, index = context.parameters, context.dtype.itemsize, 4
+        size = context.parameters
         # A change touches the entries kept before and those kept now; both terms share their indices.
         entries = math.ceil(self.kept * size) * (2 if self.memory == "all" else 1)
-        sparse = entries * (2 * number + index) < 2 * size * number
         # Fisher information is that of squared gradients, which differ by orders between clients.
         lowest, factor = (None if self.memory == "all" else 0.0), 1e6
-        fisher, weighted = ((number + index) * entries, number * entries) if sparse else (None, None)
-        return {
-            "fisher": Upload("sum", size, fisher, lowest=lowest, factor=factor),
-            "weighted": Upload("sum", size, weighted, factor=factor),
+        whole = {
+            "fisher": Upload("sum", size, lowest=lowest, factor=factor),
+            "weighted": Upload("sum", size, factor=factor),
         }
+        sparse = {
+            "fisher": whole["fisher"]._replace(entries=entries),
+            "weighted": whole["weighted"]._replace(entries=entries, indices_of="fisher"),
+        }
+        dense, fewer = (
+            sum(upload.bytes_in(context.dtype) for upload in form.values()) for form in (whole, sparse)
+        )
+        return sparse if fewer < dense else whole
 
     def begin(self, client: ClientContext) -> None:
         fisher, weighted = self._own_terms(client)

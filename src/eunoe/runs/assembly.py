@@ -26,7 +26,7 @@ from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.runs.model_check import takes_fields, try_model
 from eunoe.runs.privacy import check_privacy
-from eunoe.runs.refusals import check_attack, check_merge, check_own_models, check_precision, check_stream
+from eunoe.runs.refusals import check_own_models, refuse
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.runs.streams import streamed
 from eunoe.server.optimizers import SGD, ServerOptimizer
@@ -55,10 +55,7 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     simulation = build_simulation(config, objects or UserObjects())
     context = simulation.context
     _check_clients(simulation)
-    check_merge(config, simulation)
-    check_attack(simulation)
-    check_stream(config, simulation)
-    check_precision(config)
+    refuse(config, simulation)
     hidden = check_secure_aggregation(config, simulation)
     outside = check_privacy(config, simulation)
     check_metrics(config.metrics, config.probes)
@@ -130,6 +127,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         config.averaging,
         config.attack,
         config.replay,
+        config.compress,
     )
     return simulation if config.secure_aggregation is None else summed(config, simulation)
 

@@ -2,9 +2,19 @@
 
 from eunoe.config.probes import STANDARD
 from eunoe.config.schema import Config
+from eunoe.core.compression import part_bytes
 from eunoe.errors import InputError
 from eunoe.training.attacks import bad_clients
 from eunoe.training.simulation import Simulation
+
+
+def refuse(config: Config, simulation: Simulation) -> None:
+    """Raise InputError if options do not go together."""
+    check_merge(config, simulation)
+    check_attack(simulation)
+    check_stream(config, simulation)
+    check_precision(config)
+    check_compression(config, simulation)
 
 
 def check_merge(config: Config, simulation: Simulation) -> None:
@@ -88,3 +98,34 @@ def check_attack(simulation: Simulation) -> None:
     bad_clients(attack, context.clients, context.seed)
     if attack.name == "upload_lie" and not simulation.method.uploads(context):
         raise InputError("attack: this method's clients send nothing but weights to lie about: name another")
+
+
+def check_compression(config: Config, simulation: Simulation) -> None:
+    """Refuse smaller updates where nothing is sent, where they are larger, or where all must be sent."""
+    compression, context = config.compress, simulation.context
+    if compression is None:
+        return
+    if not (simulation.method.trains_clients and simulation.method.merges):
+        raise InputError(f"compress: method {config.method.name!r} sends no update: leave it out")
+    if config.secure_aggregation is not None:
+        raise InputError(
+            "compress: sums under secure_aggregation have an entry for every parameter of every client: "
+            "leave one of them out"
+        )
+    if context.merge.needs_all:
+        raise InputError(
+            f"compress: merge {config.merge.name!r} compares changes entry by entry, most of which would be "
+            "0: leave one of them out"
+        )
+    if context.server_optimizer.derived():
+        raise InputError(
+            f"compress: server_optimizer {config.server_optimizer.name!r} (or its gma) counts signs or norms "
+            "of whole changes: leave one of them out"
+        )
+    whole = context.parameters * context.dtype.itemsize
+    size = part_bytes(compression, context.parameters, context.dtype)
+    if not compression.sends_all and size >= whole:
+        raise InputError(
+            f"compress.share = {compression.share:g} makes {size} bytes with its indices, and the whole has "
+            f"{whole}: lower it, or set it to 1"
+        )

@@ -5,6 +5,7 @@ from typing import Any
 
 from eunoe.methods.context import RoundContext
 from eunoe.training.client import Broadcast
+from eunoe.training.compression import upload_bytes
 from eunoe.training.simulation import Simulation
 
 Record = dict[str, Any]
@@ -27,9 +28,11 @@ def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: in
         v.numel() * v.itemsize for v in (weights.parameters, weights.float_buffers, weights.int_buffers)
     )
     extra = sum(v.numel() * v.itemsize for v in broadcast.shared.values())
-    size = weights.parameters.itemsize
-    uploads = simulation.method.uploads(simulation.context).values()
-    up = sum(upload.size * size if upload.bytes is None else upload.bytes for upload in uploads)
+    buffers = model - weights.parameters.numel() * weights.parameters.itemsize
+    uploads = simulation.method.uploads(simulation.context)
     sum_alone = simulation.fixed_point
-    each = model + up if sum_alone is None else sum_alone.size * sum_alone.zeros().itemsize
+    if sum_alone is None:
+        each = buffers + upload_bytes(simulation.compress, uploads, simulation.context)
+    else:
+        each = sum_alone.size * sum_alone.zeros().itemsize
     return {"bytes_up": sent * each, "bytes_down": clients * (model + extra)}

@@ -10,6 +10,7 @@ from typing import Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from eunoe.core.compression import INDEX
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.server.robust import Mean, Merge
 
@@ -24,8 +25,10 @@ class Upload(NamedTuple):
 
     combine: Literal["samples", "uniform", "sum", "keep"]
     size: int
-    # Its size on the wire, if that is not `size` numbers of the model's dtype.
-    bytes: int | None = None
+    # At most this many values are not 0, and only so many travel, with their indices; None: all do.
+    entries: int | None = None
+    # Another sparse upload of as many entries, whose indices are those of this one too.
+    indices_of: str | None = None
     # The least and the largest value, the latter for each of what `per` says; None: any.
     lowest: float | None = None
     highest: float | None = None
@@ -34,6 +37,12 @@ class Upload(NamedTuple):
     whole: bool = False
     # How many times the usual norm of this upload its norm may be; None: any.
     factor: float | None = None
+
+    def bytes_in(self, dtype: torch.dtype) -> int:
+        """Its size on the wire in numbers of this type."""
+        if self.entries is None:
+            return self.size * dtype.itemsize
+        return self.entries * (dtype.itemsize + (INDEX.itemsize if self.indices_of is None else 0))
 
 
 class Aggregate:

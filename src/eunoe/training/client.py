@@ -14,6 +14,7 @@ from eunoe.core.rng import generator, global_stream, torch_generator
 from eunoe.data.federation import Federation
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
+from eunoe.training.compression import compressed, compressed_uploads, without_left
 from eunoe.training.replay import kept, recalled
 from eunoe.training.simulation import Simulation
 
@@ -51,6 +52,8 @@ class Update:
     forwards: int = 0
     backwards: int = 0
     skipped: str | None = None
+    # The smaller forms of vectors that were compressed, by name: what a network would carry.
+    packed: dict[str, Vectors] = field(default_factory=dict)
 
 
 def begin_client(
@@ -97,7 +100,7 @@ def make_client_context(
         terms=simulation.loss.terms(loss_counts).to(model.device),
         start=broadcast.weights,
         shared=broadcast.shared,
-        state=state
+        state=without_left(state)
         or {
             name: torch.zeros(size, dtype=model.dtype, device=model.device)
             for name, size in simulation.method.client_state(context).items()
@@ -156,7 +159,31 @@ def train_client(
         client_context.forwards,
         client_context.backwards,
     )
-    return update, finished.state | kept(simulation, client, memory)
+    return as_sent(simulation, update, broadcast, state, finished.state | kept(simulation, client, memory))
+
+
+def as_sent(
+    simulation: Simulation,
+    update: Update,
+    broadcast: Broadcast,
+    before: Mapping[str, Tensor],
+    after: Vectors,
+) -> tuple[Update, Vectors]:
+    """A client's update as the server reads it, and all that the client keeps.
+
+    `before` is its state at the start and `after` what its method keeps.
+    """
+    if simulation.compress is None or update.skipped is not None:
+        return update, after
+    context = simulation.context_in(broadcast.round)
+    names = compressed_uploads(simulation.compress, simulation.method.uploads(context), context.parameters)
+    rng = generator(context.seed, "compression", broadcast.round, update.client)
+    start = broadcast.weights.parameters.cpu()
+    sent = compressed(
+        simulation.compress, update.weights.parameters, start, update.uploads, names, before, rng
+    )
+    weights = replace(update.weights, parameters=sent.parameters)
+    return replace(update, weights=weights, uploads=sent.uploads, packed=sent.packed), {**after, **sent.left}
 
 
 def in_blocks(

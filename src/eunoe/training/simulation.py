@@ -8,6 +8,7 @@ from torch import Tensor
 
 from eunoe.config.attack import Attack
 from eunoe.config.averaging_options import Averaging
+from eunoe.config.compression_options import Compression
 from eunoe.config.data_options import Augment
 from eunoe.config.replay_options import Replay
 from eunoe.core.batches import most_steps
@@ -43,6 +44,7 @@ class Simulation:
     averaging: Averaging | None = None
     attack: Attack | None = None
     replay: Replay | None = None
+    compress: Compression | None = None
     # Under secure aggregation: how updates are summed, and how many clients must stay to the end of a round.
     fixed_point: FixedPoint | None = None
     threshold: int = 0

@@ -118,6 +118,8 @@ def form_problem(
     for name, upload in uploads.items():
         if name not in update.uploads or update.uploads[name].shape != (upload.size,):
             return f"its upload {name!r} is missing or has the wrong shape"
+        if upload.entries is not None and int(update.uploads[name].count_nonzero()) > upload.entries:
+            return f"its upload {name!r} has more values than the {upload.entries} that are declared"
     for value in (weights.parameters, weights.float_buffers, *update.uploads.values()):
         if not all_finite(value):
             return "its update is not finite"

@@ -40,7 +40,10 @@ class Actor:
             results = []
             for client, state in zip(clients, unpacked(states), strict=True):
                 with noting(client, broadcast.round):
-                    results.append(train_client(self._simulation, client, broadcast, state))
+                    update, kept = train_client(self._simulation, client, broadcast, state)
+                # The server reads the whole vectors, and Ray shares them without a copy.
+                update.packed = {}
+                results.append((update, kept))
             return results
 
         return _answer(work)

@@ -19,7 +19,7 @@ from eunoe.engines.vectorized.steps import Steps
 from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.training.client import Broadcast, Update, make_client_context
+from eunoe.training.client import Broadcast, Update, as_sent, make_client_context
 from eunoe.training.replay import kept, recalled
 from eunoe.training.simulation import Simulation
 
@@ -84,6 +84,10 @@ class CohortTrainer:
             if client in done:
                 update, state = done.pop(client)
                 state = state | kept(simulation, client, memories.get(client))
+                if simulation.compress is not None:
+                    update, state = as_sent(simulation, update, broadcast, self.states.load(client), state)
+                    # No network carries it here.
+                    update.packed = {}
                 self.states.save(client, broadcast.round, state)
                 yield update
             else:
