@@ -11,8 +11,9 @@ from contextlib import contextmanager, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 
+from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
+
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
-PROTOBUF = "application/x-protobuf"
 
 
 def free_ports(count: int) -> int:
@@ -70,7 +71,7 @@ class Outsider:
         connection = HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=60)
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
-            for name, value in {"Content-Type": PROTOBUF, **headers}.items():
+            for name, value in {"Content-Type": PROTOBUF_MEDIA_TYPE, **headers}.items():
                 connection.putheader(name.replace("_", "-"), value)
             if "Transfer_Encoding" not in headers:
                 connection.putheader("Content-Length", str(len(body)))
