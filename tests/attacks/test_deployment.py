@@ -273,17 +273,16 @@ def test_big_bodies_of_outsiders_do_not_reach_the_superlink(deployed, outsider):
 
 SWELLS = """
 import numpy as np
-from flwr.app import Array, ArrayRecord, Message, RecordDict
+from flwr.app import Array, ArrayRecord
+from eunoe.flower import client
 
-honest = app
-def swollen(message, context):
-    reply = honest(message, context)
-    if message.metadata.message_type == "train" and context.node_config["client"] == 1:
-        content = RecordDict(dict(reply.content))
-        content["weights"] = ArrayRecord({"parameters": Array(np.zeros(50_000_000, np.float32))})
-        reply = Message(content, reply_to=message)
+honest = client.train
+def swollen(config, node, content):
+    reply = honest(config, node, content)
+    if node.client == 1:
+        reply["weights"] = ArrayRecord({"parameters": Array(np.arange(50_000_000, dtype=np.float32))})
     return reply
-app = swollen
+client.train = swollen
 """
 MEASURES = """
 import atexit, resource
@@ -310,7 +309,7 @@ def test_a_registered_nodes_large_array_is_refused_before_it_is_received(deploye
         path.write_text(path.read_text() + added)
     key = deployed.operator / "signing.key"
     deployed.shell(f"eunoe flower sign . --key {key}", deployed.server)
-    settings = f'folder="{tmp_path / "run"}" quorum=1'
+    settings = f'folder="{tmp_path / "run"}" quorum=1 join-timeout=120.0'
     command = deployed.command("flwr run").splitlines()[-1]
     output = deployed.shell(f". ./environment.sh; {command} --run-config '{settings}'", deployed.server)
     result = Run(tmp_path / "run")

@@ -114,6 +114,18 @@ def test_a_large_reply_is_an_error_of_its_node_and_is_not_received_to_the_end(li
     assert link.sent < 17_000_000
 
 
+def test_an_array_that_names_a_piece_many_times_is_a_large_reply(link, grid, monkeypatch):
+    """40 MB of zeros are three pieces, of which one stands for six."""
+    values = Array(np.zeros(10_000_000, np.float32))
+    link.add(Message(RecordDict({"weights": ArrayRecord({"a": values})}), reply_to=order(1)))
+    inflated = []
+    monkeypatch.setattr(Array, "inflate", classmethod(lambda *arguments, **more: inflated.append(arguments)))
+    grid.most = 15_000_000
+    assert texts(grid.pull_messages(["order 1"])) == {"order 1": "its reply has more than 15000000 bytes"}
+    assert link.sent < 15_000_000
+    assert inflated == []
+
+
 def test_many_small_pieces_are_a_large_reply(link, grid):
     records = {str(number): ConfigRecord({"text": f"{number:01000}"}) for number in range(100)}
     link.add(Message(RecordDict(records), reply_to=order(1)))
