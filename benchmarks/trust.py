@@ -38,6 +38,8 @@ READ = {
     "ce, labelwise": {"loss": "ce", "method": "labelwise"},
     "wsm, scaffold": {"loss": "wsm", "method": "scaffold"},
 }
+# Bytes of two public keys and a signature.
+KEYS = 32 + 32 + 104
 # Numbers that are this much smaller than the largest are what rounding leaves of 0.
 ROUNDING = 1e-4
 
@@ -181,7 +183,7 @@ def protocol_costs(size: int, count: int) -> tuple[list[float], int]:
         seconds.append(_timed(partial(unmasked, session, words, keys, alive, revealed)))
     # Its own keys and all others', what it sends to each, receives from each and reveals of each.
     one_share = len(next(iter(revealed[alive[0]].values())))
-    return seconds, 64 + 64 * count + 2 * sum(map(len, sealed[0].values())) + one_share * count
+    return seconds, KEYS * (1 + count) + 2 * sum(map(len, sealed[0].values())) + one_share * count
 
 
 def _timed(work: Callable[[], Any]) -> float:

@@ -101,7 +101,8 @@ class Loopback:
 
     def start_node(self, node: int) -> Process:
         """Start a SuperNode; it connects by itself."""
-        settings = f'client={node} state="{self.folder / "state"}"'
+        key = self.keys / f"node-{node}.key"
+        settings = f'client={node} state="{self.folder / "state"}" key="{key}" peers="{self.keys}"'
         if self.own_data:
             settings += f' data="{Path(self.own_data[node]).resolve()}"'
         if self.options.validate_on_clients:
@@ -109,7 +110,7 @@ class Loopback:
         options = {
             "superlink": f"127.0.0.1:{self.port}",
             "root-certificates": self._secret("ca.crt"),
-            "auth-supernode-private-key": self.keys / f"node-{node}.key",
+            "auth-supernode-private-key": key,
             "node-config": settings,
             "host": "127.0.0.1",
             "port": self.port + 1 + node,

@@ -30,6 +30,12 @@ class NodeOptions(Options):
     validates: bool = Field(
         False, alias="validate", description="Whether it evaluates models on its validation part."
     )
+    key: Path | None = Field(
+        None, description="The node's private key, to sign what it publishes under secure aggregation."
+    )
+    peers: Path | None = Field(
+        None, description="A folder with node-K.pub of every client, who must have signed what they publish."
+    )
 
 
 def node_options(values: Any) -> NodeOptions:

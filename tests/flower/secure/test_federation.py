@@ -17,6 +17,9 @@ from eunoe.config.toml import to_toml
 from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
+from eunoe.flower.credentials import make_node_key
+from eunoe.flower.secure.messages import keys_in, keys_out
+from eunoe.flower.secure.protocol import Secrets
 from eunoe.flower.server import RunOptions, serve
 from eunoe.flower.wire import absent
 from eunoe.runs.run import Run, run
@@ -229,6 +232,35 @@ def test_a_server_that_wants_plain_updates_gets_none(tmp_path, values):
     node = node_options({"client": 0, "state": str(tmp_path)})
     with pytest.raises(InputError, match="sends its update under a mask only"):
         train(make_config(values()), node, RecordDict())
+
+
+def test_clients_know_each_others_keys_by_their_nodes_signatures(tmp_path, values):
+    federation = Federation(tmp_path / "flower", values(rounds=1))
+    for client in range(CLIENTS):
+        make_node_key(tmp_path / "keys", f"node-{client}")
+        key = tmp_path / "keys" / f"node-{client}.key"
+        federation.grid.nodes[client + 1] |= {"key": str(key), "peers": str(tmp_path / "keys")}
+    assert_same(federation.serve(), run(values(rounds=1), out=tmp_path / "simulated"))
+
+    def impostor(node, message):
+        """A server that puts itself between client 2 and the others."""
+        if message.metadata.message_type != "query.shares" or node == 3:
+            return None
+        keys = keys_in(message.content.config_records["keys"])
+        keys[2] = Secrets.new().public._replace(signature=keys[2].signature)
+        message.content.config_records["keys"] = keys_out(keys)
+        return None
+
+    shutil.rmtree(federation.folder / "run")
+    federation.grid.tamper = impostor
+    with pytest.raises(RunFailed, match="the keys that the server says are client 2's are not signed by it"):
+        federation.serve()
+    # Without the others' public keys nobody notices, and the masks do not cancel.
+    for client in range(CLIENTS):
+        del federation.grid.nodes[client + 1]["peers"]
+    shutil.rmtree(federation.folder / "run")
+    with pytest.raises(RunFailed, match="secure aggregation"):
+        federation.serve()
 
 
 def test_own_data_keep_their_sizes(tmp_path, values, some_digits):

@@ -6,6 +6,7 @@ disk. A node that was restarted in between has no secrets left and is out of the
 
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
@@ -16,6 +17,7 @@ from eunoe.flower.node import NodeOptions, train_and_keep
 from eunoe.flower.secure.history import allow_once, digest
 from eunoe.flower.secure.messages import bytes_in, clients_in, keys_in, keys_out, sealed_out, session_in
 from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Session, as_words
+from eunoe.flower.secure.signatures import is_signed, signed
 from eunoe.flower.wire import vectors_out
 from eunoe.server.fixed_point import OutOfBound
 from eunoe.training.secure_sum import encoded
@@ -28,10 +30,13 @@ _HAS_KEYS, _HAS_SHARED, _HAS_SENT = 1, 2, 3
 
 
 def publish_keys(config: Config, node: NodeOptions, content: RecordDict, memory: RecordDict) -> RecordDict:
-    """Make new secrets and answer with their public keys."""
-    secrets = Secrets.new()
-    _remember(memory, session_in(content), _HAS_KEYS, secrets, {})
-    return RecordDict({"keys": keys_out({node.client: secrets.public})})
+    """Make new secrets and answer with their public keys, signed if the node says by which key."""
+    secrets, session = Secrets.new(), session_in(content)
+    _remember(memory, session, _HAS_KEYS, secrets, {})
+    keys = secrets.public
+    if node.key is not None:
+        keys = keys._replace(signature=signed(node.key, keys.message(session, node.client)))
+    return RecordDict({"keys": keys_out({node.client: keys})})
 
 
 def share_secrets(config: Config, node: NodeOptions, content: RecordDict, memory: RecordDict) -> RecordDict:
@@ -41,6 +46,8 @@ def share_secrets(config: Config, node: NodeOptions, content: RecordDict, memory
     keys, options = keys_in(content.config_records["keys"]), config.secure_aggregation
     if options is None or session.threshold < options.least(len(keys)):
         raise InputError(f"the server's threshold of {session.threshold} is below that of the config")
+    if node.peers is not None:
+        _check_signatures(node.peers, session, keys)
     shares = Participant(session, node.client, secrets, keys).shares()
     _remember(memory, session, _HAS_SHARED, secrets, keys)
     return RecordDict({"sealed": sealed_out(shares)})
@@ -93,6 +100,12 @@ STAGES: dict[str, Stage] = {
 }
 
 
+def _check_signatures(folder: Path, session: Session, keys: dict[int, PublicKeys]) -> None:
+    for client, one in keys.items():
+        if not is_signed(folder / f"node-{client}.pub", one.message(session, client), one.signature):
+            raise InputError(f"the keys that the server says are client {client}'s are not signed by it")
+
+
 def _remember(
     memory: RecordDict, session: Session, stage: int, secrets: Secrets, keys: dict[int, PublicKeys]
 ) -> None:
@@ -111,5 +124,5 @@ def _recall(memory: RecordDict, session: Session, stage: int) -> tuple[Secrets, 
     ):
         raise InputError("it has no secrets for this stage of the round; its node may have been restarted")
     own = Secrets(*(bytes(found[name]) for name in ("masks", "shares", "seed")))  # type: ignore[arg-type]
-    peers = {name: found[f"peer_{name}"] for name in ("clients", "masks", "shares")}
+    peers = {name: found[f"peer_{name}"] for name in ("clients", *PublicKeys._fields)}
     return own, keys_in(ConfigRecord(peers))

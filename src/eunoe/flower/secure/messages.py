@@ -43,19 +43,20 @@ def clients_in(record: ConfigRecord) -> list[int]:
 
 def keys_out(keys: Mapping[int, PublicKeys]) -> ConfigRecord:
     """Public keys by client."""
-    masks, shares = [pair.masks for pair in keys.values()], [pair.shares for pair in keys.values()]
-    return ConfigRecord({"clients": list(keys), "masks": masks, "shares": shares})
+    columns = {name: [getattr(one, name) for one in keys.values()] for name in PublicKeys._fields}
+    return ConfigRecord({"clients": list(keys), **columns})
 
 
 def keys_in(record: ConfigRecord) -> dict[int, PublicKeys]:
     """Public keys by client."""
     clients = clients_in(record)
-    masks, shares = (_texts(record, name, len(clients)) for name in ("masks", "shares"))
-    if any(len(key) != KEY_BYTES for key in (*masks, *shares)):
-        raise ValueError(f"a key does not have {KEY_BYTES} bytes")
-    return {
-        client: PublicKeys(mask, share) for client, mask, share in zip(clients, masks, shares, strict=True)
+    columns = [_texts(record, name, len(clients)) for name in PublicKeys._fields]
+    found = {
+        client: PublicKeys(*one) for client, one in zip(clients, zip(*columns, strict=True), strict=True)
     }
+    if any(len(key) != KEY_BYTES for one in found.values() for key in one[:2]):
+        raise ValueError(f"a key does not have {KEY_BYTES} bytes")
+    return found
 
 
 def sealed_out(found: Mapping[int, bytes]) -> ConfigRecord:

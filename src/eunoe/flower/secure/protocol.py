@@ -39,10 +39,15 @@ class Session(NamedTuple):
 
 
 class PublicKeys(NamedTuple):
-    """What a client publishes: a key for masks, and one for encrypting shares."""
+    """What a client publishes: a key for masks and one for encrypting shares, and its node's signature."""
 
     masks: bytes
     shares: bytes
+    signature: bytes = b""
+
+    def message(self, session: Session, client: int) -> bytes:
+        """What is signed: these keys, of this client, in this round."""
+        return session.purpose("keys", client) + b"/" + self.masks + self.shares
 
 
 @dataclass(frozen=True)
@@ -69,9 +74,9 @@ class Participant:
         self, session: Session, client: int, secrets: Secrets, keys: Mapping[int, PublicKeys]
     ) -> None:
         self.session, self.client, self.secrets, self.keys = session, client, secrets, dict(keys)
-        if keys.get(client) != secrets.public:
+        if client not in keys or keys[client][:2] != secrets.public[:2]:
             raise ValueError("the keys that the server says are this client's are not")
-        if len({key for pair in keys.values() for key in pair}) != 2 * len(keys):
+        if len({key for pair in keys.values() for key in pair[:2]}) != 2 * len(keys):
             raise ValueError("two clients have the same key")
         if not len(keys) < 2 * session.threshold <= 2 * len(keys):
             raise ValueError(f"a threshold of {session.threshold} among {len(keys)} clients is not safe")
