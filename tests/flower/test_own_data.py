@@ -303,6 +303,16 @@ def test_token_ids_of_a_client_are_those_of_the_federation(tmp_path):
         own_data(tmp_path / "own.npz", facts)
 
 
+def test_a_client_encodes_its_own_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("EUNOE_DATA", str(tmp_path / "data"))
+    x, y = np.ones((6, 3), np.float32), np.arange(6) % 2
+    write_npz(tmp_path / "own.npz", {"x": x, "y": y})
+    facts = Facts.of(from_arrays(x, y, x, y), 1)
+    config = make_config({"backbone": "tests.data.test_backbone:Doubled"})
+    made = client_federation(config, facts, tmp_path / "own.npz", 0)
+    assert made.data.train.x.tolist() == [[2.0] * 6] * 6
+
+
 def test_fields_of_a_client_are_those_of_the_federation(tmp_path):
     x, y = columns(30)
     facts = Facts.of(from_arrays(x, y, x, y), 1)

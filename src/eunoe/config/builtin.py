@@ -150,6 +150,13 @@ _ALL = (
         },
     ),
     Kind(
+        "backbone",
+        "backbone",
+        "backbone",
+        "backbones",
+        {"hf": "eunoe.models.hf_encoder:HFEncoder"},
+    ),
+    Kind(
         "partition",
         "partition",
         "partition",

@@ -20,7 +20,10 @@ def path_kind(name: str) -> tuple[str, str]:
 
 def placed(values: Mapping[str, Any]) -> dict[str, Any]:
     """The values with absolute paths of data and initial weights, valid from any folder."""
-    result = {**values, **{key: _placed(values[key]) for key in ("data", "model") if key in values}}
+    result = {
+        **values,
+        **{key: _placed(values[key]) for key in ("data", "model", "backbone") if key in values},
+    }
     if isinstance(public := values.get("public"), Mapping) and "data" in public:
         result["public"] = {**public, "data": _placed(public["data"])}
     return result

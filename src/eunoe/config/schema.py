@@ -115,6 +115,9 @@ class Config(Options):
         0.1, description="Clients in a round: a share of all (a float up to 1.0) or a number (an integer)."
     )
     data: Named = Field(Named(name="digits"), description="The data set.")
+    backbone: Named | None = Field(
+        None, description="A frozen encoder whose features are the model's inputs; none by default."
+    )
     partition: Named = Field(
         Named(name="dirichlet", clients=20, alpha=0.1), description="How samples are divided among clients."
     )
@@ -183,6 +186,11 @@ class Config(Options):
         if isinstance(value, dict) and "name" not in value and info.field_name:
             return {**cls.model_fields[info.field_name].default.model_dump(), **value}
         return value
+
+    @field_validator("backbone", mode="before")
+    @classmethod
+    def _name_alone(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
 
     @field_validator("metrics", "track", "stream", mode="before")
     @classmethod

@@ -1,5 +1,6 @@
 """What a model takes and gives, in what JSON can say, so that it is of use without its training data."""
 
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,10 @@ def describe(federation: Federation) -> dict[str, Any]:
     `encoding` says how a table's columns or a text became such a sample, for data that were one.
     """
     data, preprocess = federation.data, federation.preprocess
+    if data.backbone is not None:
+        whole = replace(federation, data=data.backbone.raw)
+        features = _form(data.train.x, preprocess(gather(data.train.x, torch.tensor([0]))))
+        return {**describe(whole), "backbone": dict(data.backbone.about), "model_input": features}
     return {
         "schema": 1,
         "input": _form(data.train.x),

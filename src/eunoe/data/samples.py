@@ -65,6 +65,8 @@ class DataSet:
     encoding: Mapping[str, Any] | None = None
     # What writer 0, 1, ... is called.
     writer_names: tuple[str, ...] | None = None
+    # The frozen encoder that made the inputs, if they are its features.
+    backbone: Any = None
 
     @cached_property
     def vocabulary(self) -> int | None:

@@ -25,7 +25,7 @@ from eunoe.data.field_arrays import input_of, unpacked
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz
 from eunoe.errors import InputError
-from eunoe.runs.assembly import UserObjects, build_simulation, load_data
+from eunoe.runs.assembly import UserObjects, build_simulation, features_of, load_data
 from eunoe.training.simulation import Simulation
 
 
@@ -113,12 +113,12 @@ def server_federation(config: Config, declared: Integers) -> Federation:
     """The federation as the server sees it: its own data, and how much the clients have."""
     public = config.public
     whole = Federation.build(
-        load_data(config.data),
+        load_data(config.data, config.backbone),
         _all_to_one,
         seed=config.seed,
         split=config.split,
         public=public,
-        public_data=None if public.data is None else load_data(public.data),
+        public_data=None if public.data is None else load_data(public.data, config.backbone),
     )
     return _scattered(whole, None, declared)
 
@@ -126,6 +126,7 @@ def server_federation(config: Config, declared: Integers) -> Federation:
 def client_federation(config: Config, facts: Facts, path: Path, client: int) -> Federation:
     """The federation as a client sees it: its own data, and how many clients there are."""
     data = own_data(path, facts)
+    data = data if config.backbone is None else features_of(data, config.backbone)
     whole = Federation.build(data, _all_to_one, seed=config.seed, split=config.split, shift=config.shift)
     return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
 

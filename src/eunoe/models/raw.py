@@ -5,7 +5,8 @@ import copy
 from torch import Tensor, nn
 
 from eunoe.core.calling import call
-from eunoe.core.fields import Fields, Stored
+from eunoe.core.fields import Fields, as_input
+from eunoe.data.federation import Federation
 from eunoe.data.preprocess import Preprocess
 
 
@@ -36,8 +37,25 @@ class RawFieldsModel(RawModel):
         return logits
 
 
-def raw_model(model: nn.Module, preprocess: Preprocess, stored: Stored) -> RawModel:
-    """A model with its preprocessing, for samples that are stored like these."""
-    if isinstance(stored, Fields):
-        return RawFieldsModel(model, preprocess, stored.names)
+class EncodedModel(nn.Module):
+    """A model on the features of a frozen encoder."""
+
+    def __init__(self, encoder: nn.Module, preprocess: Preprocess, model: nn.Module) -> None:
+        super().__init__()
+        self.encoder, self.preprocess, self.model = encoder, copy.deepcopy(preprocess), model
+
+    def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
+        x = fields[0] if len(fields) == 1 else as_input(named or fields)
+        logits: Tensor = call(self.model, self.preprocess(call(self.encoder, x).float()))
+        return logits
+
+
+def raw_model(model: nn.Module, federation: Federation) -> RawModel:
+    """A model with its backbone, if there is one, and its preprocessing."""
+    data, preprocess = federation.data, federation.preprocess
+    if data.backbone is not None:
+        model = EncodedModel(data.backbone.module, preprocess, model)
+        data, preprocess = data.backbone.raw, data.backbone.preprocess
+    if isinstance(data.train.x, Fields):
+        return RawFieldsModel(model, preprocess, data.train.x.names)
     return RawModel(model, preprocess)

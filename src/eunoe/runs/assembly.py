@@ -138,11 +138,22 @@ def build_method(config: Config) -> Method:
     return method
 
 
-def load_data(named: Named) -> DataSet:
-    """Load the data set of a config section: a built-in name, a path or `hf:owner/name`."""
+def load_data(named: Named, backbone: Named | None = None) -> DataSet:
+    """Load the data set of a config section: a built-in name, a path or `hf:owner/name`; or its features."""
     from eunoe.data.loading import load
 
-    return load(named.name, **named.options)
+    data = load(named.name, **named.options)
+    return data if backbone is None else features_of(data, backbone)
+
+
+def features_of(data: DataSet, backbone: Named) -> DataSet:
+    """The data set with the features of a config's backbone as inputs."""
+    from eunoe.data.backbone import encoded, named_backbone
+
+    # Random weights, where an encoder has some, are the same for every seed.
+    with global_stream(torch.device("cpu"), 0, "backbone"):
+        module, about = named_backbone(backbone.name, backbone.options)
+    return encoded(data, module, about)
 
 
 def build_federation(config: Config) -> Federation:
@@ -150,12 +161,12 @@ def build_federation(config: Config) -> Federation:
     public = config.public
     _refuse_user_object("federation", config.data)
     return Federation.build(
-        load_data(config.data),
+        load_data(config.data, config.backbone),
         _build("partition", config.partition, Callable),
         seed=config.seed,
         split=config.split,
         public=public,
-        public_data=None if public.data is None else load_data(public.data),
+        public_data=None if public.data is None else load_data(public.data, config.backbone),
         shift=config.shift,
         dtype=getattr(torch, config.model.dtype),
     )
@@ -210,6 +221,7 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
     values = config.model_dump(mode="json", exclude_none=True)
     sections: Mapping[str, tuple[str, tuple[str, ...]]] = {
         "partition": ("partition", ()),
+        "backbone": ("backbone", ()),
         "model": ("model", SUPPLIED_TO_MODEL),
         "loss": ("loss", ()),
         "method": ("method", ()),
@@ -217,6 +229,8 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
         "merge": ("merge", ()),
     }
     for key, (kind, supplied) in sections.items():
+        if getattr(config, key) is None:
+            continue
         section: Named = getattr(config, key)
         passed = getattr(objects, "federation" if key == "partition" else key, None)
         if passed is not None or _is_user_object(section):
@@ -261,6 +275,8 @@ def check_targets(config: Config, federation: Federation) -> None:
 
 def _check_integers(federation: Federation) -> None:
     """Refuse a change of inputs that only real numbers can have."""
+    if federation.shift is not None and federation.data.backbone is not None:
+        raise InputError("a backbone's features are computed once for all clients: leave shift out")
     if federation.shift is not None and (federation.form.has_fields or federation.form.ragged):
         raise InputError("shift changes inputs of one tensor and one length, and these are others")
     if federation.shift is not None and federation.preprocess.integers:

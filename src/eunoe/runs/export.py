@@ -55,7 +55,9 @@ def export_model(
     try:
         with replacing(target) as partial:
             if raw:
-                _save_program(model, federation.data.train.x, partial)
+                backbone = federation.data.backbone
+                stored = federation.data.train.x if backbone is None else backbone.raw.train.x
+                _save_program(model, stored, partial)
             else:
                 save_state(model.state_dict(), partial, {"description": json.dumps(about)})
         write_text(beside, text + "\n")

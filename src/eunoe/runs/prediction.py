@@ -28,7 +28,10 @@ def predicted(simulation: Simulation, given: Given, prior: ArrayLike | Tensor | 
 def _logits(simulation: Simulation, given: Given) -> Tensor:
     """The logits of the module's own weights for inputs in the form of the training inputs."""
     federation, model = simulation.federation, simulation.model
-    x = _stored(given, federation.data.train.x)
+    backbone = federation.data.backbone
+    x = _stored(given, (federation.data if backbone is None else backbone.raw).train.x)
+    if backbone is not None:
+        x = backbone.features(x)
     with model.evaluating(), torch.no_grad():
         parts = torch.split(torch.arange(len(x)), _AT_ONCE)
         batches = (federation.preprocess(gather(x, part)) for part in parts)

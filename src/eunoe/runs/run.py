@@ -132,8 +132,7 @@ class Run:
         model = copy.deepcopy(self._loaded(which, client))
         if not raw:
             return model
-        data = self.simulation.federation
-        whole = raw_model(model, data.preprocess, data.data.train.x)
+        whole = raw_model(model, self.simulation.federation)
         return whole.to(self.simulation.model.device).eval()
 
     def _loaded(self, which: Which = "last", client: int | None = None) -> nn.Module:
