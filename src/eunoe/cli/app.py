@@ -14,6 +14,7 @@ from eunoe.cli.demo import demo
 from eunoe.cli.diagnose import diagnose
 from eunoe.cli.doctor import doctor
 from eunoe.cli.export import export
+from eunoe.cli.init import init
 from eunoe.cli.listing import list_components, options
 from eunoe.cli.papers import papers, reproduce
 from eunoe.cli.report import figures, report, watch
@@ -28,6 +29,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(init)
 app.command()(run)
 app.command()(sweep)
 app.command()(tune)

@@ -1,0 +1,138 @@
+"""`eunoe init`: a config for each kind of data, which then runs, and one line for what cannot be."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from eunoe.cli import init as command
+from eunoe.config.settings import read_config
+from tests.cli.command import eunoe
+
+RNG = np.random.default_rng(0)
+Y = np.tile([0, 1, 2], 20)
+
+
+def table(folder: Path) -> list[object]:
+    rows = [
+        f"{y + RNG.normal():.3f},{'ab'[n % 2]},{'xyz'[y]},{('north', 'south')[n % 2]}"
+        for n, y in enumerate(Y)
+    ]
+    (folder / "t.csv").write_text("\n".join(["age,ward,outcome,site", *rows]))
+    return [folder / "t.csv", "--label", "outcome", "--client", "site"]
+
+
+def text(folder: Path) -> list[object]:
+    rows = [f"please give me the {'abc'[y]}{n % 5} now,{'xyz'[y]}" for n, y in enumerate(Y)]
+    (folder / "t.csv").write_text("\n".join(["question,intent", *rows]))
+    return [folder / "t.csv", "--label", "intent", "--clients", 3]
+
+
+def images(folder: Path) -> list[object]:
+    for part in ("train", "test"):
+        for label in "ab":
+            (folder / "pictures" / part / label).mkdir(parents=True)
+            for n in range(12):
+                pixels = RNG.integers(0, 255, (32, 32, 3)).astype(np.uint8)
+                Image.fromarray(pixels).save(folder / "pictures" / part / label / f"{n}.png")
+    return [folder / "pictures", "--clients", 3]
+
+
+def arrays(folder: Path, *shape: int) -> list[object]:
+    x = RNG.normal(size=(60, *shape)).astype(np.float32)
+    np.savez(
+        folder / "own.npz",
+        x_train=x,
+        y_train=Y,
+        x_test=x[:12],
+        y_test=Y[:12],
+        writer_train=Y,
+        writer_test=Y[:12],
+    )
+    return [folder / "own.npz"]
+
+
+def vectors(folder: Path) -> list[object]:
+    return arrays(folder, 4)
+
+
+def signals(folder: Path) -> list[object]:
+    return arrays(folder, 32, 2)
+
+
+@pytest.mark.parametrize(
+    ("made", "model", "partition"),
+    [
+        (table, "mlp", "natural"),
+        (text, "text_cnn", "dirichlet"),
+        (images, "lenet", "dirichlet"),
+        (vectors, "mlp", "natural"),
+        (signals, "signal_cnn", "natural"),
+    ],
+    ids=["table", "text", "images", "npz", "signal"],
+)
+def test_a_config_for_each_kind_of_data_runs(
+    made: Callable[[Path], list[object]], model: str, partition: str, tmp_path: Path
+) -> None:
+    config = tmp_path / "config.toml"
+    wrote = eunoe("init", *made(tmp_path), "--out", config)
+    assert (wrote.code, wrote.error) == (0, "")
+    assert f"eunoe run {config}" in wrote.out
+    values = read_config(config)
+    assert (values["model"]["name"], values["partition"]["name"]) == (model, partition)
+    # Every section says what it is for.
+    assert config.read_text().count("#") >= 9
+    short = ("--set", "rounds=2", "--engine", "serial", "--no-report")
+    done = eunoe("run", config, *short, "--out", tmp_path / "run")
+    assert done.code == 0, done.error
+    assert "all 2 rounds done" in done.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["nothing.csv"], "there is no file or folder nothing.csv"),
+        (["t.csv"], "which column is the label? There are age, ward, outcome, site"),
+        (["t.csv", "--label", "outcom"], "has no column 'outcom'; did you mean 'outcome'?"),
+        (
+            ["t.csv", "--label", "outcome", "--client", "site", "--clients", "5"],
+            "leave the number of clients out",
+        ),
+        (["notes.txt"], "it must be .csv, .parquet, .npz or a folder of images"),
+        (["broken.npz"], "broken.npz"),
+        ([], "name your data"),
+        (["t.csv", "--label", "outcome", "--out", "t.csv"], "t.csv exists; name another file"),
+    ],
+)
+def test_wrong_input_gets_one_line_and_nothing_is_written(
+    arguments: list[str], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path)
+    (tmp_path / "notes.txt").write_text("x")
+    (tmp_path / "broken.npz").write_text("x")
+    refused = eunoe("init", *arguments)
+    assert refused.code == 2
+    assert says in refused.error
+    assert refused.error.count("\n") == 1
+    assert not (tmp_path / "config.toml").exists()
+
+
+def test_what_is_not_passed_is_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    table(tmp_path)
+    answers, asked = iter(["t.csv", "outcome", "site"]), []
+
+    def prompt(question: str, *_: object) -> str:
+        asked.append(question)
+        return next(answers)
+
+    monkeypatch.setattr(command.sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr(command.typer, "prompt", prompt)
+    assert eunoe("init").code == 0
+    assert len(asked) == 3
+    assert "age, ward, outcome, site" in asked[1]
+    data = read_config(tmp_path / "config.toml")["data"]
+    assert data == {"name": "t.csv", "label": "outcome", "client": "site"}
