@@ -17,6 +17,7 @@ METHODS = {
     "gma": {"server_optimizer": {"name": "adam", "gma": 0.6}},
     "fedexp": {"server_optimizer": "fedexp"},
     "batch norm": {"model": "tests.flower.methods:Normed"},
+    "stream": {"stream": {"name": "classes", "phases": 2}},
 }
 
 

@@ -54,7 +54,7 @@ class Engine:
 
     def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
         """The sum of these clients' updates, which is all that secure aggregation reveals."""
-        simulation = self.simulation
+        simulation = self.simulation.in_round(broadcast.round)
         assert simulation.fixed_point is not None
         found = SecureSum(simulation.fixed_point.zeros())
         for update in self.train(clients, broadcast):

@@ -147,7 +147,8 @@ def most_bytes(simulation: Simulation) -> int:
     """More bytes than a reply of a client ever has: twice its vectors as float64, and what is around them."""
     uploads = simulation.method.uploads(simulation.context_in(1)).values()
     sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
-    return SMALL_REPLY + 2 * 8 * sum([*sizes, *(upload.size for upload in uploads)])
+    masked = 0 if simulation.fixed_point is None else simulation.fixed_point.size
+    return SMALL_REPLY + 2 * 8 * max(masked, sum([*sizes, *(upload.size for upload in uploads)]))
 
 
 def assemble_for(

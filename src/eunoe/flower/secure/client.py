@@ -63,7 +63,7 @@ def send_masked(config: Config, node: NodeOptions, content: RecordDict, memory: 
     if done.broadcast.round != session.round:
         raise InputError(f"the server orders round {done.broadcast.round} in round {session.round}")
     try:
-        vector = encoded(done.simulation, done.update, done.broadcast)
+        vector = encoded(done.simulation.in_round(session.round), done.update, done.broadcast)
     except OutOfBound as reason:
         # The reason has a value of this client, which is nobody else's business.
         logger.warning("client %d leaves round %d: %s", node.client, session.round, reason)
