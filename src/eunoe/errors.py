@@ -4,12 +4,17 @@ import difflib
 from collections.abc import Iterable
 from typing import Literal
 
+from eunoe.text import one_line
+
 # How a run ended.
 Outcome = Literal["finished", "interrupted", "diverged", "failed"]
 
 
 class EunoeError(Exception):
-    """Base of Eunoe's errors, each explained in one line."""
+    """Base of Eunoe's errors, each explained in one line without control characters."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(one_line(message))
 
 
 class InputError(EunoeError):
@@ -22,6 +27,9 @@ class Damaged(InputError):
 
 class ClientError(EunoeError):
     """An exception that cannot be pickled out of its worker; the message is its traceback."""
+
+    def __init__(self, message: str = "") -> None:
+        Exception.__init__(self, message)
 
 
 class RunFailed(EunoeError):

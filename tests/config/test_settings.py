@@ -16,7 +16,7 @@ from eunoe.errors import InputError
         (b"rounds = ", "is not valid TOML"),
         (b"rounds = 1\nrounds = 2", "is not valid TOML"),
         (b"[training]\nlr = 1\n[training]\nlr = 2", "is not valid TOML"),
-        (b"\xff\xfe\x00\x01", "is not a text file"),
+        (b"\xff\xfe\x00\x01", "is not text in UTF-8"),
         (None, "cannot read"),
     ],
 )
@@ -30,7 +30,7 @@ def test_files_that_hold_no_configuration(tmp_path: Path, content: bytes | None,
 
 
 def test_a_folder_is_no_config_file(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="cannot read"):
+    with pytest.raises(InputError, match="is a folder, not a file"):
         read_config(tmp_path)
 
 

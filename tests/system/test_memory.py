@@ -2,9 +2,12 @@
 
 import ctypes
 
+import numpy as np
 import pytest
+import torch
 
-from eunoe.system.memory import keep_freed_memory
+from eunoe.errors import InputError, RunFailed
+from eunoe.system.memory import keep_freed_memory, within_memory
 
 
 class Library:
@@ -39,3 +42,18 @@ def test_a_c_library_without_the_choice_is_left_alone(monkeypatch: pytest.Monkey
     monkeypatch.setattr(ctypes, "CDLL", lambda name: asked.append(name))
     keep_freed_memory()
     assert asked == [None]
+
+
+def test_a_refused_allocation_says_how_much_was_wanted() -> None:
+    with pytest.raises(InputError, match=r"the model needs more memory than there is \(.*2\.00 EiB"):
+        with within_memory("the model"):
+            np.empty(1 << 60, np.int16)
+    with pytest.raises(
+        RunFailed, match=r"training needs more memory than there is \(\d+ bytes were wanted\)"
+    ):
+        with within_memory("training", RunFailed):
+            torch.empty(1 << 60, dtype=torch.int8)
+    with pytest.raises(InputError, match="this needs more memory than there is$"), within_memory("this"):
+        raise MemoryError
+    with pytest.raises(RuntimeError, match="something else"), within_memory("this"):
+        raise RuntimeError("something else")

@@ -4,7 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from eunoe.config.options import Finite, Options
+from eunoe.config.options import Finite, Options, Whole
 
 
 class Split(Options):
@@ -26,9 +26,9 @@ class Public(Options):
     """How many samples are public and how they are chosen; set one of share, count and groups."""
 
     share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that is public.")
-    count: int | None = Field(None, ge=1, description="Number of public samples, in place of a share.")
-    groups: int | None = Field(None, ge=1, description="Number of whole groups (writers) that are public.")
-    min_size: int = Field(1, ge=1, description="Groups with fewer samples are never public.")
+    count: Whole | None = Field(None, ge=1, description="Number of public samples, in place of a share.")
+    groups: Whole | None = Field(None, ge=1, description="Number of whole groups (writers) that are public.")
+    min_size: Whole = Field(1, ge=1, description="Groups with fewer samples are never public.")
     balanced: bool = Field(False, description="The same number of samples of each class, not as drawn.")
     alpha: float | None = Field(
         None,
@@ -98,11 +98,11 @@ class Augment(Options):
     """Random changes to training images; all are off by default."""
 
     crop_padding: int = Field(
-        0, ge=0, description="Crop to the same size after padding this many pixels all round."
+        0, ge=0, le=1024, description="Crop to the same size after padding this many pixels all round."
     )
     flip: bool = Field(False, description="Mirror half of the images left to right.")
     cutout: int = Field(
-        0, ge=0, description="Blank a square of this side at a random place, clipped at the border."
+        0, ge=0, le=4096, description="Blank a square of this side at a random place, clipped at the border."
     )
 
     @property

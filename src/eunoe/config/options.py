@@ -9,6 +9,8 @@ from eunoe.config.messages import explain
 from eunoe.errors import InputError
 
 Finite = Annotated[float, Field(allow_inf_nan=False)]
+# A number of things; more than a machine could hold is a mistake, and beyond 64 bits nothing can count.
+Whole = Annotated[int, Field(le=1 << 40)]
 
 
 class Options(BaseModel):

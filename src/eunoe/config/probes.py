@@ -2,9 +2,9 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from eunoe.config.options import Options
+from eunoe.config.options import Options, Whole
 
 
 class Probe(Options):
@@ -16,7 +16,7 @@ class Probe(Options):
         "mean output probabilities (probability), or package.module:Name."
     )
     rounds: tuple[int, ...] = Field((), description="Rounds at which it is measured.")
-    every: int = Field(0, ge=0, description="Measured every so many rounds; 0: not by this rule.")
+    every: Whole = Field(0, ge=0, description="Measured every so many rounds; 0: not by this rule.")
     at: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
         (), description="Measured at these fractions of the run."
     )
@@ -26,8 +26,14 @@ class Probe(Options):
         "clients, or the test set re-weighted to each participant's class mix; auto takes the last "
         "where a validation part has under 30 samples.",
     )
-    samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set it uses.")
-    models: int = Field(10, ge=1, description="Maximum number of local models measured in a round.")
+    samples: Whole = Field(1000, ge=1, description="Size of the class-balanced part of the test set it uses.")
+    models: Whole = Field(10, ge=1, description="Maximum number of local models measured in a round.")
+
+    @model_validator(mode="after")
+    def _is_due_sometime(self) -> "Probe":
+        if not (self.rounds or self.every or self.at):
+            raise ValueError(f"the probe {self.metric!r} is never measured: set rounds, every or at")
+        return self
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether the probe is due in a round of a run with this many rounds."""

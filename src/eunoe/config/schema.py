@@ -28,6 +28,10 @@ from eunoe.config.replay_options import Replay
 from eunoe.config.secure_aggregation import SecureAggregation
 from eunoe.config.training_options import Training
 from eunoe.errors import InputError
+from eunoe.text import unprintable
+
+# A run of a round per millisecond would take half a year.
+MOST_ROUNDS = 10_000_000
 
 
 class Named(BaseModel):
@@ -46,13 +50,21 @@ class Model(Named):
     """The model, and the file it starts from."""
 
     start_from: str | None = Field(None, description="A state_dict file (.safetensors or .pt) to start from.")
-    partial: bool = Field(False, description="Load the entries of that file that fit and ignore the rest.")
+    partial: bool = Field(
+        False, description="Load the entries of that file that fit and ignore the rest; needs start_from."
+    )
     head: bool = Field(False, description="Add a projection head before the classifier, as MOON has it.")
     classifier: Literal["trained", "frozen", "etf"] = Field(
         "trained", description="Train the classifier, freeze it at its start, or fix it to a simplex ETF."
     )
     classifier_bias: bool = Field(True, description="Whether the classifier has a bias; FedRS's has none.")
     dtype: Literal["float32", "float64"] = Field("float32", description="Type of weights and inputs.")
+
+    @model_validator(mode="after")
+    def _partial_of_something(self) -> "Model":
+        if self.partial and self.start_from is None:
+            raise ValueError("partial says how start_from is loaded: set start_from, or leave partial out")
+        return self
 
 
 class PublicPart(Public):
@@ -72,17 +84,22 @@ class Evaluation(Options):
     every: int = Field(
         1,
         ge=0,
+        le=MOST_ROUNDS,
         description="Rounds between evaluations; at each, the round before is evaluated too. 0: never.",
     )
     last: int = Field(
-        10, ge=0, description="Evaluate each of this many last rounds; their mean is the result."
+        10,
+        ge=0,
+        le=MOST_ROUNDS,
+        description="Evaluate each of this many last rounds; their mean is the result.",
     )
-    chunk: int = Field(500, ge=1, description="Samples evaluated at a time.")
+    chunk: int = Field(500, ge=1, le=1_000_000, description="Samples evaluated at a time.")
     validation: bool = Field(True, description="Evaluate on the clients' pooled validation parts.")
     test: bool = Field(True, description="Evaluate on the test set and on the clients' own test parts.")
     personal: int = Field(
         0,
         ge=0,
+        le=100_000,
         description="Test samples in each client's label mix on which the last model is evaluated with and "
         "without the client's class shares; 0: none.",
     )
@@ -94,6 +111,12 @@ class EngineChoice(Named):
     name: str = Field("process", description="Which engine.")
     device: str = Field("cpu", description="Torch device of the serial and vectorized engines.")
 
+    @model_validator(mode="after")
+    def _device_of_its_own(self) -> "EngineChoice":
+        if self.device != "cpu" and self.name in ("process", "ray"):
+            raise ValueError(f"{self.name} trains on the CPU: leave device out, or name serial or vectorized")
+        return self
+
 
 class Stop(Options):
     """What ends a run before its last round."""
@@ -101,7 +124,10 @@ class Stop(Options):
     target: Finite | None = Field(None, gt=0, le=1, description="Validation accuracy that is enough.")
     test_target: Finite | None = Field(None, gt=0, le=1, description="Test accuracy that is enough.")
     hours: Finite | None = Field(
-        None, gt=0, description="Hours of running time, not counting earlier runs that this one resumes."
+        None,
+        gt=0,
+        le=1e6,
+        description="Hours of running time, not counting earlier runs that this one resumes.",
     )
 
 
@@ -109,8 +135,8 @@ class Config(Options):
     """The complete configuration of a run."""
 
     name: str = Field("", description="A name for tables and figures; by default made from loss and method.")
-    seed: int = Field(0, ge=0, description="The source of every random number.")
-    rounds: int = Field(100, ge=1, description="Number of rounds.")
+    seed: int = Field(0, ge=0, lt=1 << 63, description="The source of every random number.")
+    rounds: int = Field(100, ge=1, le=MOST_ROUNDS, description="Number of rounds.")
     participation: int | Finite = Field(
         0.1, description="Clients in a round: a share of all (a float up to 1.0) or a number (an integer)."
     )
@@ -167,7 +193,7 @@ class Config(Options):
     stop: Stop = Field(Stop(), description="What ends the run early.")
     engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")
     checkpoint_seconds: Finite = Field(
-        10.0, ge=0, description="Least time between checkpoints; 0 writes one every round."
+        10.0, ge=0, le=1e9, description="Least time between checkpoints; 0 writes one every round."
     )
 
     @model_validator(mode="before")
@@ -253,11 +279,11 @@ def make_config(values: Mapping[str, Any]) -> Config:
 def _plain(value: Any) -> Any:
     """Values with NumPy numbers and paths converted to plain types."""
     if isinstance(value, Mapping):
-        return {key: _plain(inner) for key, inner in value.items()}
+        return {_plain(key): _plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
         return [_plain(inner) for inner in value]
     if isinstance(value, Path):
         value = str(value)
-    if isinstance(value, str) and not value.isascii() and any(0xD800 <= ord(c) < 0xE000 for c in value):
-        raise InputError(f"{value!r} is not text in UTF-8")
+    if isinstance(value, str) and (letter := unprintable(value)):
+        raise InputError(f"{value!r} has the character {letter!r}, which no terminal or page should get")
     return value.item() if isinstance(value, np.generic) else value

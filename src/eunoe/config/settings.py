@@ -5,20 +5,18 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from eunoe.errors import InputError
+from eunoe.errors import InputError, RunFailed
+from eunoe.system.files import read_toml
 
 
 def read_config(path: Path) -> dict[str, Any]:
     """The values in a TOML file."""
     try:
-        # TOML is UTF-8 whatever the locale; some editors begin a file with a byte order mark.
-        values = tomllib.loads(path.read_text("utf-8-sig"))
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{path} is not a text file") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InputError(f"{path} is not valid TOML: {error}") from None
+        values = read_toml(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise InputError(f"cannot read {path}: there is no such file") from None
+    except RunFailed as error:
+        raise InputError(str(error)) from None
     if not values:
         raise InputError(f"{path} is empty; leave it out to run the defaults")
     return values
@@ -54,9 +52,12 @@ def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[s
 def parse_value(text: str) -> Any:
     """A value as TOML writes it; what is not TOML is text."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
         return text.strip()
+    if len(found) > 1:
+        raise InputError(f"{text!r} is more than a value: what follows the line break would be ignored")
+    return found["value"]
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -4,7 +4,10 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
-from eunoe.config.options import Finite, Options
+from eunoe.config.options import Finite, Options, Whole
+
+# More steps than a client of a federation will ever take in a round.
+MOST_STEPS = 1_000_000_000
 
 
 class Training(Options):
@@ -14,8 +17,8 @@ class Training(Options):
         3,
         description="Passes over a client's data; a pair [least, most] draws it per client and round.",
     )
-    steps: int | None = Field(None, ge=1, description="Number of steps instead of epochs.")
-    batch_size: int = Field(64, ge=0, description="Samples per step; 0 takes all of a client's samples.")
+    steps: int | None = Field(None, ge=1, le=MOST_STEPS, description="Number of steps instead of epochs.")
+    batch_size: Whole = Field(64, ge=0, description="Samples per step; 0 takes all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
     lr_decay: Finite = Field(1.0, gt=0, le=1, description="Factor on the learning rate after every round.")
     optimizer: Literal["sgd", "adam", "adamw"] = Field(
@@ -47,8 +50,10 @@ class Training(Options):
     @model_validator(mode="after")
     def _epochs_make_sense(self) -> "Training":
         least, most = self.epoch_range
-        if not 1 <= least <= most:
-            raise ValueError(f"epochs must be at least 1, or a pair [least, most], not {self.epochs}")
+        if not 1 <= least <= most <= MOST_STEPS:
+            raise ValueError(
+                f"epochs must be from 1 to {MOST_STEPS}, or a pair [least, most], not {self.epochs}"
+            )
         if self.momentum and self.optimizer != "sgd":
             raise ValueError("momentum belongs to sgd; adam has its own")
         return self

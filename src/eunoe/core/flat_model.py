@@ -18,7 +18,7 @@ from torch.func import functional_call
 
 from eunoe.core.calling import Arguments, arguments, logits_of, takes_whole
 from eunoe.core.fields import Input
-from eunoe.errors import InputError
+from eunoe.errors import InputError, first_line
 
 _AS_IT_IS = nullcontext()
 
@@ -265,14 +265,14 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
     except FileNotFoundError:
         raise InputError(f"there is no file {path} to start the model from") from None
     except Exception as error:  # Both loaders raise errors of many types.
-        raise InputError(f"{path} is not a state_dict file that can be read: {error}") from None
+        raise InputError(f"{path} is not a state_dict file that can be read: {first_line(error)}") from None
     if not isinstance(state, dict):
         raise InputError(f"{path} is not a state_dict file: it holds a {type(state).__name__}")
     mine = module.state_dict()
     fits = {
         name: value
         for name, value in state.items()
-        if name in mine and isinstance(value, Tensor) and value.shape == mine[name].shape
+        if name in mine and isinstance(value, Tensor) and _fits(value, mine[name])
     }
     left = sorted(set(mine) - set(fits))
     strange = sorted(set(state) - set(fits), key=str)
@@ -285,3 +285,8 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
         )
     module.load_state_dict(fits, strict=False)
     return left
+
+
+def _fits(value: Tensor, mine: Tensor) -> bool:
+    """Whether a tensor of a file can be copied into one of the model; a sparse or quantized one cannot."""
+    return value.shape == mine.shape and value.layout == torch.strided and not value.is_quantized

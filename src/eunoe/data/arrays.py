@@ -13,6 +13,7 @@ from eunoe.data.checks import Array, Labels, as_tensor, id_array, label_array, o
 from eunoe.data.field_arrays import Given, input_of, ragged_of, stored
 from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
+from eunoe.text import printable
 
 # Enough samples for two moments of a channel to three digits, few enough to be fast.
 _MEASURED_SAMPLES = 4096
@@ -66,7 +67,7 @@ def from_arrays(
         writers_train=writers[0],
         writers_test=writers[1],
         writer_names=writers[2],
-        class_names=None if class_names is None else tuple(str(label) for label in class_names),
+        class_names=None if class_names is None else tuple(printable(str(label)) for label in class_names),
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
     )

@@ -1,5 +1,6 @@
 """Built-in data sets: read from $EUNOE_DATA/<name>.npz, downloaded there from the hub if missing."""
 
+import logging
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -8,12 +9,16 @@ import numpy as np
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin_tables import TABLES
 from eunoe.data.checks import Array
-from eunoe.data.samples import DataSet
+from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources import hub
 from eunoe.data.sources.npz import dataset_of, read_npz
 from eunoe.data.sources.signal import standardized
 from eunoe.data.specs import SPECS, DataSetSpec
 from eunoe.errors import InputError, nearest
+
+logger = logging.getLogger(__name__)
+# Files that were compared with the official data: path, size and time of change.
+_compared: set[tuple[str, int, int]] = set()
 
 
 def digits() -> DataSet:
@@ -110,7 +115,25 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
             f"{path}: samples have shape {list(data.train.tensor.shape[1:])}; "
             f"those of {name} have {list(spec.shape)}"
         )
+    _check_official(name, spec, path, data)
     return data
+
+
+def _check_official(name: str, spec: DataSetSpec, path: Path, data: DataSet) -> None:
+    """Refuse a file that is the official data but for some values; warn of one that is another selection."""
+    about = path.stat()
+    key = (str(path), about.st_size, about.st_mtime_ns)
+    if spec.sha256 is None or key in _compared:
+        return
+    if (found := checksum(data.train, data.test)) != spec.sha256:
+        problem = (
+            f"{path} is not the official {name}: its SHA-256 is {found[:12]}..., not {spec.sha256[:12]}..."
+        )
+        if (len(data.train), len(data.test)) == spec.rows:
+            fetch = "" if spec.source is None else f"; replace it with: eunoe data fetch {name} --force"
+            raise InputError(f"{problem}{fetch}")
+        logger.warning(problem)
+    _compared.add(key)
 
 
 def fetch_named(name: str, *, revision: str | None = None, client: hub.Hub | None = None) -> Path:

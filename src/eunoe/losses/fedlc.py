@@ -22,7 +22,7 @@ class FedLC(Loss, frozen=True):
     """FedLC: calibrated logits, with a margin that grows as a class gets rarer at the client."""
 
     tau: float = Field(
-        1.0, ge=0, description="Strength of the margins: 0 is tce, or ce if nothing is masked."
+        1.0, ge=0, le=1e6, description="Strength of the margins: 0 is tce, or ce if nothing is masked."
     )
     exclude_true: bool = Field(
         False, description="Leave the true class out of the denominator, as the paper has it."

@@ -39,7 +39,7 @@ class Balanced(Loss, frozen=True):
 class LogitAdjusted(Loss, frozen=True):
     """Logit adjustment: wsm with a strength; absent classes are left out at every strength."""
 
-    tau: float = Field(1.0, ge=0, description="Strength of the prior: 1 is wsm, 0 is tce.")
+    tau: float = Field(1.0, ge=0, le=1e6, description="Strength of the prior: 1 is wsm, 0 is tce.")
 
     def terms(self, counts: Tensor) -> Tensor:
         return without_absent(self.tau * log_prior(checked_counts(counts)), counts)

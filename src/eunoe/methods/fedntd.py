@@ -34,7 +34,7 @@ class FedNTD(Method):
     """FedNTD: distills the global model's outputs for the not-true classes."""
 
     beta: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the distillation.")
-    tau: float = Field(1.0, gt=0, allow_inf_nan=False, description="Temperature of the distillation.")
+    tau: float = Field(1.0, ge=1e-6, le=1e6, description="Temperature of the distillation.")
 
     cost = Cost(client_compute="+ 1 forward a step (a round if un-augmented)")
     neutral = Neutral({"beta": 0.0})

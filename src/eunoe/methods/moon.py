@@ -28,7 +28,7 @@ class Moon(Method):
     """MOON: features are pulled toward the global model's and away from the client's previous ones."""
 
     mu: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the contrastive loss.")
-    tau: float = Field(0.5, gt=0, allow_inf_nan=False, description="Temperature of the contrastive loss.")
+    tau: float = Field(0.5, ge=1e-6, le=1e6, description="Temperature of the contrastive loss.")
 
     cost = Cost(client_state="1", client_compute="+ 2 forward a step (a round if un-augmented)")
     neutral = Neutral({"mu": 0.0})

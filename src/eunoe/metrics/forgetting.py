@@ -215,7 +215,8 @@ class DriftSum:
     def add(self, update: ArrayLike) -> None:
         """Count one client's update."""
         update = np.asarray(update, dtype=np.float64)
-        length = float(np.linalg.norm(update))
+        # Not a norm of BLAS, whose bits depend on the number of threads.
+        length = float(np.sqrt(np.sum(update**2)))
         self.lengths.append(length)
         self.total = self.total + update
         if length > 0:
@@ -278,6 +279,7 @@ def reweighted_accuracy(per_class: ArrayLike, counts: ArrayLike) -> Array:
     """
     per_class, counts = np.asarray(per_class, np.float64), np.asarray(counts, np.float64)
     known = ~np.isnan(per_class)
-    weight = known.astype(np.float64) @ counts.T
-    total = np.where(known, per_class, 0.0) @ counts.T
+    # Not a product of BLAS, whose bits depend on the number of threads.
+    weight = np.einsum("...c,kc->...k", known.astype(np.float64), counts)
+    total = np.einsum("...c,kc->...k", np.where(known, per_class, 0.0), counts)
     return np.where(weight > 0, total / np.where(weight > 0, weight, 1.0), np.nan)

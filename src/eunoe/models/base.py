@@ -1,11 +1,16 @@
 """The base of all networks (features, then a classifier), and helpers for convolutions."""
 
 from abc import ABC, abstractmethod
+from typing import Annotated
 
+from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eunoe.errors import InputError
+
+# The width of a layer; a wider one is a mistake that would take all memory.
+Width = Annotated[int, Field(gt=0, le=65_536)]
 
 
 class Classifier(nn.Module, ABC):

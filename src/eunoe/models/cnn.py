@@ -1,10 +1,9 @@
 """The convolutional network of McMahan et al. (2017), which the FedNTD and Flashback papers use too."""
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eunoe.models.base import Classifier, channels_last, image_shape, pool_relu
+from eunoe.models.base import Classifier, Width, channels_last, image_shape, pool_relu
 
 
 class CNN(Classifier):
@@ -13,7 +12,7 @@ class CNN(Classifier):
     `width` is the channels of the first convolution, to which all other layers are in proportion.
     """
 
-    def __init__(self, shape: tuple[int, ...], classes: int, *, width: PositiveInt = 32) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, *, width: Width = 32) -> None:
         super().__init__()
         channels, high, wide = image_shape("cnn", shape, least=4)
         self.first = nn.Conv2d(channels, width, 5, padding=2)

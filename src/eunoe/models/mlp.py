@@ -4,18 +4,15 @@ import math
 from collections.abc import Sequence
 from itertools import pairwise
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from eunoe.models.base import Classifier
+from eunoe.models.base import Classifier, Width
 
 
 class MLP(Classifier):
     """Linear layers with ReLU between them, on the flattened input."""
 
-    def __init__(
-        self, shape: tuple[int, ...], classes: int, *, hidden: Sequence[PositiveInt] = (128,)
-    ) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, *, hidden: Sequence[Width] = (128,)) -> None:
         super().__init__()
         sizes = [math.prod(shape), *hidden]
         layers = [layer for i, o in pairwise(sizes) for layer in (nn.Linear(i, o), nn.ReLU())]

@@ -1,11 +1,10 @@
 """A small network for windows of signals, such as a sensor's."""
 
-from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eunoe.errors import InputError
-from eunoe.models.base import Classifier
+from eunoe.models.base import Classifier, Width
 
 
 class SignalCNN(Classifier):
@@ -15,7 +14,7 @@ class SignalCNN(Classifier):
     many.
     """
 
-    def __init__(self, shape: tuple[int, ...], classes: int, *, width: PositiveInt = 32) -> None:
+    def __init__(self, shape: tuple[int, ...], classes: int, *, width: Width = 32) -> None:
         super().__init__()
         if len(shape) != 2 or shape[0] < 4:
             raise InputError(

@@ -8,12 +8,11 @@ from collections.abc import Sequence
 from typing import Literal
 
 import torch
-from pydantic import PositiveInt
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eunoe.errors import InputError
-from eunoe.models.base import Classifier
+from eunoe.models.base import Classifier, Width
 
 PADDING = 0
 
@@ -30,9 +29,9 @@ class TextCNN(Classifier):
         classes: int,
         vocabulary: int | None = None,
         *,
-        embedding: PositiveInt = 64,
-        width: PositiveInt = 64,
-        kernels: Sequence[PositiveInt] = (2, 3, 4),
+        embedding: Width = 64,
+        width: Width = 64,
+        kernels: Sequence[Width] = (2, 3, 4),
         pool: Literal["max", "flat"] = "max",
     ) -> None:
         super().__init__()
@@ -62,7 +61,7 @@ class TextBag(Classifier):
         classes: int,
         vocabulary: int | None = None,
         *,
-        embedding: PositiveInt = 128,
+        embedding: Width = 128,
     ) -> None:
         super().__init__()
         _length("text_bag", shape, vocabulary, 1)

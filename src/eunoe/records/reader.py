@@ -35,6 +35,7 @@ config.toml, environment.json and status.json hold the configuration, the enviro
 All but config.toml may be missing; the report leaves out what was not measured.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -48,8 +49,11 @@ from eunoe.config.schema import Config, make_config
 from eunoe.errors import Damaged, InputError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.metrics.named import RECORDED
+from eunoe.records.integrity import changed_files
+from eunoe.records.shapes import Metrics, Partition, Probe, Shape, Status, Timing, checked
 from eunoe.system.files import read_json, read_lines, read_toml
 
+logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
 
@@ -205,13 +209,15 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     config, metrics = read_run_config(folder), read_rounds(folder / "metrics.jsonl")
     if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
-    partition = read_json(folder / "partition.json")
+    for name in changed_files(folder, config):
+        logger.warning("%s is not what the run wrote", folder / name)
+    partition = checked(Partition, read_json(folder / "partition.json"), folder / "partition.json")
     counts, status = partition.get("label_counts"), read_status(folder)
     run = RunRecords(
         label="",
         metrics=metrics,
-        probes=read_lines(folder / "probes.jsonl"),
-        timings=read_lines(folder / "timings.jsonl"),
+        probes=read_shaped(folder / "probes.jsonl", Probe),
+        timings=read_shaped(folder / "timings.jsonl", Timing),
         config=config,
         environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
@@ -225,7 +231,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
 
 def read_rounds(path: Path) -> list[dict[str, Any]]:
     """The records of metrics.jsonl, one for each round from the first on."""
-    records = read_lines(path)
+    records = read_shaped(path, Metrics)
     for round, record in enumerate(records, start=1):
         if record.get("round") != round:
             raise Damaged(
@@ -233,6 +239,12 @@ def read_rounds(path: Path) -> list[dict[str, Any]]:
                 "restore the file"
             )
     return records
+
+
+def read_shaped(path: Path, shape: type[Shape]) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file, each of the same shape."""
+    lines = enumerate(read_lines(path), start=1)
+    return [checked(shape, record, f"line {number} of {path}") for number, record in lines]
 
 
 def relabeled(run: RunRecords, label: str) -> RunRecords:
@@ -252,4 +264,4 @@ def read_run_config(folder: Path) -> dict[str, Any]:
 
 def read_status(folder: Path) -> dict[str, Any]:
     """The status of a run; empty before it started."""
-    return read_json(folder / "status.json")
+    return checked(Status, read_json(folder / "status.json"), folder / "status.json")

@@ -1,11 +1,15 @@
-"""Merges, streams and attacks that do not fit a run are refused before round 1."""
+"""What does not fit a run, or would do nothing in it, is refused before round 1."""
 
 from eunoe.config.probes import STANDARD
 from eunoe.config.schema import Config
 from eunoe.core.compression import part_bytes
 from eunoe.errors import InputError
+from eunoe.metrics.named import probe_metric
 from eunoe.training.attacks import bad_clients
 from eunoe.training.simulation import Simulation
+
+# Test samples that are drawn for all clients together; their rows and owners take 16 bytes each.
+MOST_PERSONAL = 100_000_000
 
 
 def refuse(config: Config, simulation: Simulation) -> None:
@@ -15,6 +19,7 @@ def refuse(config: Config, simulation: Simulation) -> None:
     check_stream(config, simulation)
     check_precision(config)
     check_compression(config, simulation)
+    check_effects(config, simulation)
 
 
 def check_merge(config: Config, simulation: Simulation) -> None:
@@ -129,3 +134,25 @@ def check_compression(config: Config, simulation: Simulation) -> None:
             f"compress.share = {compression.share:g} makes {size} bytes with its indices, and the whole has "
             f"{whole}: lower it, or set it to 1"
         )
+
+
+def check_effects(config: Config, simulation: Simulation) -> None:
+    """Refuse options that would do nothing, and one that would fail in the last round."""
+    method, federation = simulation.method, simulation.federation
+    if not method.trains_clients and method.weighting != type(method).model_fields["weighting"].default:
+        raise InputError(
+            f"method {config.method.name!r} trains no client, so weighting has no effect: leave it out"
+        )
+    for probe in config.probes:
+        # The standard probes measure what they can; one that was asked for must be possible.
+        if probe not in STANDARD and not probe_metric(probe)[1].possible(federation):
+            needed = "a public set" if probe.metric == "probability" else "a test set"
+            raise InputError(f"probe {probe.metric!r} needs {needed} and there is none: leave it out")
+    if samples := config.evaluation.personal:
+        if not len(federation.data.test):
+            raise InputError("evaluation.personal draws from the test set and there is none: leave it out")
+        if (rows := samples * len(federation)) > MOST_PERSONAL:
+            raise InputError(
+                f"evaluation.personal: {samples} samples for each of {len(federation)} clients are {rows}; "
+                f"at most {MOST_PERSONAL} can be evaluated"
+            )

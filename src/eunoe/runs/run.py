@@ -48,6 +48,7 @@ from eunoe.runs.state import start_state
 from eunoe.runs.streams import with_streams
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
+from eunoe.system.memory import within_memory
 from eunoe.system.signals import interruptible
 from eunoe.trackers import Tracking, build_trackers
 from eunoe.training.simulation import Simulation
@@ -189,7 +190,8 @@ def run(
     checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
     if out is not None:
         check_new(Path(out))
-    simulation, warnings = assemble(checked, objects)
+    with within_memory("this configuration"):
+        simulation, warnings = assemble(checked, objects)
     check_targets(checked, simulation.federation)
     for warning in warnings:
         logger.warning(warning)
@@ -225,7 +227,8 @@ def resume(
     done = int(read_status(folder).get("round", 0)) if from_round is None else from_round
     if new.rounds < done:
         raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")
-    simulation, _ = assemble(new, objects)
+    with within_memory("this configuration"):
+        simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)
     check_data(folder, simulation)
     with following(new.title, new.rounds, on_round, progress) as follow:
@@ -273,7 +276,7 @@ def execute(
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
             try:
-                with interruptible():
+                with interruptible(), within_memory("training", RunFailed):
                     hooks = standard_hooks(simulation, config, running, folder, run_state, follow)
                     reason = run_rounds(simulation, running, run_state, config.rounds, hooks)
             except KeyboardInterrupt:

@@ -16,6 +16,7 @@ from typing import Any
 from safetensors import SafetensorError
 
 from eunoe.errors import Damaged, InputError, RunFailed, first_line
+from eunoe.text import printable
 
 # No file of text that a run or a user writes is larger; a larger one is something else.
 MOST_TEXT = 1 << 30
@@ -98,13 +99,28 @@ def parsed_json(text: str, what: object) -> Any:
         raise Damaged(f"{what} is not JSON ({first_line(error)}); restore it") from None
 
 
+def _shown(text: str, what: object) -> Any:
+    """The value of a JSON text that is shown to people."""
+    value = parsed_json(text, what)
+    # Only then can it hold a character that no terminal or page should get.
+    return value if text.isascii() and "\\" not in text else _printable(value)
+
+
+def _printable(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {printable(key): _printable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_printable(inner) for inner in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """The JSON object of a file; empty if there is no file."""
     try:
         text = read_text(path)
     except FileNotFoundError:
         return {}
-    value = parsed_json(text, path)
+    value = _shown(text, path)
     if not isinstance(value, dict):
         raise Damaged(f"{path} holds no JSON object; restore it")
     return value
@@ -130,7 +146,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
         if not line.strip():
             continue
         try:
-            record = parsed_json(line, f"line {number} of {path}")
+            record = _shown(line, f"line {number} of {path}")
         except Damaged:
             if number == len(lines):
                 break

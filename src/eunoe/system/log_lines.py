@@ -4,6 +4,8 @@ import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from eunoe.text import one_line
+
 
 class _Lines(logging.Handler):
     def __init__(self, write: Callable[[str], object]) -> None:
@@ -12,7 +14,7 @@ class _Lines(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         level = f"{record.levelname.lower()}: " if record.levelno >= logging.WARNING else ""
-        self._write(f"{level}{record.getMessage()}")
+        self._write(f"{level}{one_line(record.getMessage())}")
 
 
 @contextmanager

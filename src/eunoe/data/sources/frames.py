@@ -3,6 +3,7 @@
 import bz2
 import gzip
 import lzma
+import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,7 +44,7 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
     path = Path(path).expanduser()
     try:
         if path.suffix == ".parquet":
-            return parquet.read_table(path)
+            return parquet.read_table(path, page_checksum_verification=True)
         convert = csv.ConvertOptions(
             strings_can_be_null=not texts, column_types=dict.fromkeys(texts, string())
         )
@@ -54,7 +55,7 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
             )
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (ArrowException, OSError, EOFError, lzma.LZMAError) as error:
+    except (ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError) as error:
         raise InputError(f"{path} is no readable CSV or Parquet file: {first_line(error)}") from None
 
 

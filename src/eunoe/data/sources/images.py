@@ -7,7 +7,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from eunoe.data.checks import Bytes
-from eunoe.errors import InputError
+from eunoe.errors import InputError, first_line
 
 Mode = Literal["L", "RGB"]
 Size = PositiveInt | tuple[PositiveInt, PositiveInt]
@@ -34,8 +34,12 @@ class ImageDecoder:
         try:
             with Image.open(source) as image:
                 return self._fitted(image, where)
-        except OSError as error:
-            # Pillow's message would name a buffer in memory rather than the image.
+        except Image.DecompressionBombError as error:
+            raise InputError(f"{where} is too large an image: {first_line(error)}") from None
+        except InputError:
+            raise
+        except Exception as error:
+            # Pillow's decoders raise errors of many types, and their messages name a buffer in memory.
             raise InputError(
                 f"{where} is not an image that Pillow can read ({type(error).__name__})"
             ) from None

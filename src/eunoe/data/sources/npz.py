@@ -5,12 +5,16 @@ from it: opening takes no time, and processes that open the same file share its 
 mapped copy-on-write, so nothing can change the file.
 """
 
+import lzma
+import math
 import os
 import struct
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any, cast
 
 import numpy as np
@@ -19,13 +23,18 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array
 from eunoe.data.field_arrays import unpacked
 from eunoe.data.samples import DataSet
-from eunoe.errors import InputError, nearest
+from eunoe.errors import InputError, RunFailed, first_line, nearest
+from eunoe.system.files import reading
 
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("writer_train", "writer_test", "class_names")
 _ALIGNMENT = 64
 _PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program uses
 _ZIP64_FIELD_BYTES = 20
+_BROKEN = (zipfile.BadZipFile, struct.error, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
+_NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
+# Members whose CRC was found to be right: path, size, time of change and name.
+_verified: set[tuple[str, int, int, str]] = set()
 
 
 def npz(path: Path, *, classes: int | None = None) -> DataSet:
@@ -51,18 +60,25 @@ def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a .npz file, memory-mapped if stored uncompressed, else read into memory."""
+    """All arrays of a .npz file, memory-mapped if stored uncompressed, else read into memory.
+
+    Whichever it is, an array whose CRC is not that of the file is refused.
+    """
     try:
-        with zipfile.ZipFile(path) as archive, path.open("rb") as file:
-            return {
-                member.filename.removesuffix(".npy"): _member(archive, member, file, path)
-                for member in archive.infolist()
-            }
+        with reading(path), zipfile.ZipFile(path) as archive, path.open("rb") as file:
+            names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
+            if twice := next((name for name in names if names.count(name) > 1), None):
+                raise InputError(f"{path} holds the array {twice!r} twice")
+            return dict(
+                zip(names, (_member(archive, m, file, path) for m in archive.infolist()), strict=True)
+            )
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
-    except (zipfile.BadZipFile, IsADirectoryError, struct.error) as error:
+    except RunFailed as error:
+        raise InputError(str(error)) from None
+    except (*_BROKEN, NotImplementedError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path} is not a readable .npz file ({error}); write one with numpy.savez"
+            f"{path} is not a readable .npz file ({first_line(error)}); write one with numpy.savez"
         ) from None
 
 
@@ -99,16 +115,46 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: 
         if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
             file.seek(member.header_offset)
             name_bytes, extra_bytes = struct.unpack("<26xHH", file.read(30))
-            file.seek(member.header_offset + 30 + name_bytes + extra_bytes)
+            start = file.seek(member.header_offset + 30 + name_bytes + extra_bytes)
             shape, fortran_order, dtype = _array_header(file)
+            begins = file.tell()
+            _check_length(shape, dtype, member.file_size - (begins - start))
             plain = dtype.isnative and not fortran_order and not dtype.hasobject and 0 not in shape
             # Vector instructions may crash on numbers at odd addresses, so those are read instead.
-            if plain and file.tell() % dtype.alignment == 0:
-                return np.asarray(np.memmap(path, dtype, mode="c", offset=file.tell(), shape=shape))
+            if plain and begins % dtype.alignment == 0:
+                _check_crc(path, start, member)
+                return np.asarray(np.memmap(path, dtype, mode="c", offset=begins, shape=shape))
         with archive.open(member) as stream:
-            return np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
-    except (ValueError, EOFError) as error:
-        raise InputError(f"{path}: {member.filename} is not a plain array ({error})") from None
+            shape, _, dtype = _array_header(stream)
+            _check_length(shape, dtype, member.file_size - stream.tell())
+            stream.seek(0)
+            array: Array = np.lib.format.read_array(cast(Any, stream), allow_pickle=False)
+            # The CRC is compared when the end is read.
+            stream.read()
+            return array
+    except (*_BROKEN, *_NO_HEADER, OverflowError, MemoryError) as error:
+        raise InputError(f"{path}: {member.filename} is not a plain array ({first_line(error)})") from None
+
+
+def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], left: int) -> None:
+    """Refuse an array that does not fill its place, before memory is taken for it."""
+    wanted = math.prod(shape) * dtype.itemsize
+    if any(size < 0 for size in shape) or (wanted != left and not dtype.hasobject):
+        raise ValueError(f"shape {list(shape)} of {dtype} takes {wanted} bytes and there are {left}")
+
+
+def _check_crc(path: Path, start: int, member: zipfile.ZipInfo) -> None:
+    """Compare a stored member's CRC, once for each state of a file: it is mapped many times and read once."""
+    about = path.stat()
+    key = (str(path), about.st_size, about.st_mtime_ns, member.filename)
+    if key in _verified:
+        return
+    mapped, crc, step = np.memmap(path, np.uint8, "r", start, (member.file_size,)), 0, 1 << 24
+    for part in range(0, member.file_size, step):
+        crc = zlib.crc32(mapped[part : part + step].data, crc)
+    if crc != member.CRC:
+        raise ValueError("its CRC is not the file's: the file is damaged")
+    _verified.add(key)
 
 
 def _array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
