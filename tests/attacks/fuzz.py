@@ -36,8 +36,10 @@ from typing import NamedTuple
 import numpy as np
 
 from eunoe.errors import EunoeError
+from eunoe.report.html import write_report
 from eunoe.runs.run import run
 from eunoe.text import unprintable
+from tests.attacks.fuzz_configs import BASE
 
 BAD = ("silent", "unclear", "traceback")
 MEMORY = 8 << 30
@@ -115,8 +117,6 @@ def attempt(case: Case, number: int, seed: int = 0, seconds: float = 3.0) -> Out
 
 def cases(name: str) -> Case:
     """The cases of a name."""
-    from tests.attacks.fuzz_configs import BASE
-
     # Whatever torch imports on first use must not be interrupted.
     run({**BASE, "method": "scaffold"}, progress=False)
     if name == "configs":
@@ -157,6 +157,14 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.RLIM_INFINITY))
     outcomes = [Outcome(*json.loads(line)) for line in out.read_text().splitlines()] if out.exists() else []
     case = cases(given.name)
+    # So does what a first report needs.
+    notebook = run({**BASE, "rounds": 2}, progress=False)
+    write_report([notebook.read], notebook.folder / "report.html")
+    # A case that ended badly is tried again.
+    for number, one in enumerate(outcomes):
+        if one.outcome in BAD:
+            outcomes[number] = attempt(case, number, given.seed, given.seconds)
+    out.write_text("".join(json.dumps(one) + "\n" for one in outcomes))
     with out.open("a") as file:
         for number in range(len(outcomes), given.count):
             outcomes.append(attempt(case, number, given.seed, given.seconds))

@@ -76,7 +76,7 @@ def _fields(model: type[BaseModel], above: tuple[str, ...]) -> Iterator[tuple[st
             yield from _fields(inner, (*above, name))
         if not above and name in KINDS:
             yield (name, "name")
-            for component in registry.names(KINDS[name]):
+            for component in sorted(set(registry.names(KINDS[name])) - OUTSIDE):
                 for option in registry.options(registry.find(KINDS[name], component)):
                     yield (name, component, option)
 

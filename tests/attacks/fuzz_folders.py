@@ -45,8 +45,6 @@ def templates() -> dict[str, tuple[Path, dict[str, bytes], list[list[str]]]]:
         whole = bits(resume(home / "whole", rounds=5, progress=False).folder)
         shutil.rmtree(home / "whole")
         found[kind] = home / kind, whole, shown(home / kind)
-    # What a first report imports takes seconds.
-    write_report([read_run(home / "fedavg")], home / "report.html")
     return found
 
 

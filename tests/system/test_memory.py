@@ -45,15 +45,16 @@ def test_a_c_library_without_the_choice_is_left_alone(monkeypatch: pytest.Monkey
 
 
 def test_a_refused_allocation_says_how_much_was_wanted() -> None:
-    with pytest.raises(InputError, match=r"the model needs more memory than there is \(.*2\.00 EiB"):
-        with within_memory("the model"):
-            np.empty(1 << 60, np.int16)
-    with pytest.raises(
-        RunFailed, match=r"training needs more memory than there is \(\d+ bytes were wanted\)"
+    refused = r"more memory than there is"
+    with (
+        pytest.raises(InputError, match=rf"the model needs {refused} \(.*2\.00 EiB"),
+        within_memory("the model"),
     ):
-        with within_memory("training", RunFailed):
-            torch.empty(1 << 60, dtype=torch.int8)
-    with pytest.raises(InputError, match="this needs more memory than there is$"), within_memory("this"):
+        np.empty(1 << 60, np.int16)
+    wanted = r"\(\d+ bytes were wanted\)"
+    with pytest.raises(RunFailed, match=f"{refused} {wanted}"), within_memory("training", RunFailed):
+        torch.empty(1 << 60, dtype=torch.int8)
+    with pytest.raises(InputError, match=rf"this needs {refused}$"), within_memory("this"):
         raise MemoryError
     with pytest.raises(RuntimeError, match="something else"), within_memory("this"):
         raise RuntimeError("something else")

@@ -1,6 +1,6 @@
 """The options of local training."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
@@ -8,6 +8,7 @@ from eunoe.config.options import Finite, Options, Whole
 
 # More steps than a client of a federation will ever take in a round.
 MOST_STEPS = 1_000_000_000
+Steps = Annotated[int, Field(le=MOST_STEPS)]
 
 
 class Training(Options):
@@ -17,7 +18,7 @@ class Training(Options):
         3,
         description="Passes over a client's data; a pair [least, most] draws it per client and round.",
     )
-    steps: int | None = Field(None, ge=1, le=MOST_STEPS, description="Number of steps instead of epochs.")
+    steps: Steps | None = Field(None, ge=1, description="Number of steps instead of epochs.")
     batch_size: Whole = Field(64, ge=0, description="Samples per step; 0 takes all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
     lr_decay: Finite = Field(1.0, gt=0, le=1, description="Factor on the learning rate after every round.")

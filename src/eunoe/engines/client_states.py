@@ -15,7 +15,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from eunoe.errors import Damaged
-from eunoe.system.files import reading, replacing, sync_to_disk, writing
+from eunoe.system.files import reading, remove, replacing, sync_to_disk, writing
 from eunoe.system.tensor_files import read_tensors
 
 
@@ -61,7 +61,7 @@ class ClientStates:
 
     def discard(self, client: int, round: int) -> None:
         """Discard a state whose update was refused."""
-        self.path(client, round).unlink(missing_ok=True)
+        remove(self.path(client, round))
 
     def sync(self) -> None:
         """Make current states durable and compute the digests of those that are new."""
@@ -107,7 +107,7 @@ class ClientStates:
         wanted = {self.path(*entry) for entry in self.accepted.items()} | {path for *_, path in replaced}
         for path in self.folder.glob("*/*"):
             if path not in wanted:
-                path.unlink(missing_ok=True)
+                remove(path)
 
     def prune(self, kept: Sequence[int]) -> None:
         """Remove replaced states that the checkpoints of no kept round refer to."""
@@ -117,7 +117,7 @@ class ClientStates:
             if any(since <= round < until for round in kept):
                 needed.append(entry)
             else:
-                path.unlink(missing_ok=True)
+                remove(path)
         self._replaced = needed
 
     def path(self, client: int, round: int) -> Path:

@@ -33,7 +33,7 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Finite
-from eunoe.config.training_options import Training
+from eunoe.config.training_options import Steps, Training
 from eunoe.methods import Aggregate, Cost, Merged, Method, Neutral, RoundContext, Vectors, Weights
 from eunoe.server.aggregate import Weighting
 from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
@@ -48,10 +48,10 @@ class FedDF(Method):
     ensemble: Literal["logits", "probabilities"] = Field(
         "logits", description="What is averaged over the teachers to make the target."
     )
-    steps: int = Field(
+    steps: Steps = Field(
         10_000, ge=0, description="Batches of distillation in a round, at most; 0: averaging only."
     )
-    batch_size: int = Field(128, ge=1, description="Public samples in a batch.")
+    batch_size: Steps = Field(128, ge=1, description="Public samples in a batch.")
     lr: Finite = Field(1e-3, gt=0, description="Adam's learning rate at the first batch.")
     every: int = Field(100, ge=1, description="Batches between evaluations on the public validation set.")
     patience: int = Field(1000, ge=1, description="Batches without a better model after which to stop.")

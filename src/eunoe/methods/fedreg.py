@@ -35,6 +35,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.config.training_options import Steps
 from eunoe.core.fields import Input
 from eunoe.errors import InputError
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
@@ -57,7 +58,7 @@ class FedReg(Method):
     pt_eta: float | None = Field(
         None, ge=0, description="Step of the ascent that perturbs data; by default ps_eta / 100."
     )
-    ascent_steps: int = Field(10, ge=0, description="Steps of both ascents.")
+    ascent_steps: Steps = Field(10, ge=0, description="Steps of both ascents.")
     pseudo: bool = Field(True, description="Preserve the received model's outputs on pseudo data.")
     perturbed: bool = Field(True, description="Preserve the labels of perturbed data.")
 

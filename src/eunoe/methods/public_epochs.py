@@ -8,7 +8,7 @@ first rises, so a rule on the loss that may keep the average would always keep i
 from pydantic import Field
 
 from eunoe.config.options import Finite
-from eunoe.config.training_options import Training
+from eunoe.config.training_options import Steps, Training
 from eunoe.methods import Method, Weights
 from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained
 
@@ -16,13 +16,13 @@ from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained
 class PublicEpochs(Method):
     """Base of methods that train the average on the public set."""
 
-    server_epochs: int = Field(
+    server_epochs: Steps = Field(
         30, ge=0, description="Epochs on the public set in a round, at most; 0 leaves the average as it is."
     )
     server_patience: int = Field(8, ge=1, description="Epochs without a better model after which to stop.")
     server_lr: Finite = Field(0.01, gt=0, description="Learning rate of sgd at the server.")
     server_momentum: Finite = Field(0.9, ge=0, lt=1, description="Momentum of sgd at the server.")
-    server_batch_size: int = Field(50, ge=1, description="Public samples in a batch.")
+    server_batch_size: Steps = Field(50, ge=1, description="Public samples in a batch.")
 
     def train_on_public(
         self, trainer: ServerTrainer, average: Weights, loss: PositionLoss, round: int

@@ -22,6 +22,7 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
             with safe_open(path, "pt") as file:
                 facts = parsed_json(file.metadata()["facts"], path)
             changed = [name for name, mark in facts["files"].items() if not _begins(folder / name, mark)]
+            changed += ["status.json"] * (not (folder / "status.json").exists())
             then = tomllib.loads(facts["config"])
             keys = {*then, *config} - RESUMABLE
             return changed + ["config.toml"] * any(then.get(key) != config.get(key) for key in keys)

@@ -40,7 +40,7 @@ from eunoe.runs.checkpoints import (
 )
 from eunoe.runs.line_file import LineFile
 from eunoe.runs.state import RunState
-from eunoe.system.files import plain, read_json, read_lines, replacing, sync_to_disk, write_text, writing
+from eunoe.system.files import plain, read_json, read_lines, remove, replacing, sync_to_disk, write_text, writing
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -164,12 +164,12 @@ class RunFolder:
         older = []
         for path in checkpoints(self.path):
             if found is None or int(path.stem) > found.round:
-                path.unlink()
+                remove(path)
             elif int(path.stem) < found.round:
                 try:
                     older.append(read_checkpoint(path))
                 except Damaged:
-                    path.unlink()
+                    remove(path)
         if found is None:
             states.restore({}, {})
             if warnings:
@@ -183,7 +183,7 @@ class RunFolder:
             file.cut_back(None if found is None else found.manifest.files[file.path.name])
         # A killed process leaves partial files.
         for path in (*self.path.glob("*.part"), *self.path.glob("checkpoints/*.part")):
-            path.unlink()
+            remove(path)
         return warnings
 
     def go_back(self) -> str:

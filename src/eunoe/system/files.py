@@ -7,6 +7,7 @@ Every reader here gives what was written or raises: `Damaged` where the file is 
 import json
 import math
 import os
+import shutil
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -57,6 +58,15 @@ def sync_to_disk(path: Path) -> None:
         os.fsync(file)
     finally:
         os.close(file)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, or whatever is in its place, if it is there."""
+    with writing(path):
+        if path.is_dir():
+            shutil.rmtree(path)
+        else:
+            path.unlink(missing_ok=True)
 
 
 def write_text(path: Path, text: str) -> None:
