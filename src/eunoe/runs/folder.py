@@ -40,7 +40,16 @@ from eunoe.runs.checkpoints import (
 )
 from eunoe.runs.line_file import LineFile
 from eunoe.runs.state import RunState
-from eunoe.system.files import plain, read_json, read_lines, remove, replacing, sync_to_disk, write_text, writing
+from eunoe.system.files import (
+    plain,
+    read_json,
+    read_lines,
+    remove,
+    replacing,
+    sync_to_disk,
+    write_text,
+    writing,
+)
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
