@@ -1,6 +1,6 @@
-"""Runs long jobs in the order of a list, two at a time, each on one core and at the lowest priority.
+"""Runs long jobs in the order of a list, a few at a time, each on one core and at the lowest priority.
 
-`python -m tools.job_queue run|status|pause|resume FOLDER`, where FOLDER/jobs.toml has for each job
+`python -m tools.job_queue run|status|pause|resume FOLDER [--lanes N]`; FOLDER/jobs.toml has for each job
 
     [[job]]
     name = "wsm seed 1"
@@ -57,7 +57,8 @@ class Course:
 class Queue:
     """The jobs of a folder and what became of them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, lanes: int = LANES) -> None:
+        self.lanes = lanes
         self.folder, self.state = folder, folder / "state.json"
         self.paused, self.runner = folder / "paused", folder / "runner"
         path = folder / "jobs.toml"
@@ -125,7 +126,7 @@ class Queue:
                 # A job may have been started while the command that pauses looked for what runs.
                 paused = not paused
                 self.send(signal.SIGSTOP if paused else signal.SIGCONT)
-            for job in waiting[: 0 if paused else LANES - len(processes)]:
+            for job in waiting[: 0 if paused else self.lanes - len(processes)]:
                 processes[job.name] = self.start(job)
             time.sleep(LOOK_SECONDS)
             for name, process in list(processes.items()):
@@ -159,7 +160,8 @@ class Queue:
             used = course.core_hours + (core_hours(course.pid) if course.alive else 0)
             left += max(job.core_hours - used, 0) if course.state in ("running", "waiting") else 0
             print(f"{course.state:8} {job.name:44} {used:6.2f} of about {job.core_hours:6.2f} core-hours")
-        print(f"left: {left:.1f} core-hours, {left / LANES:.1f} hours on {LANES} cores that do nothing else")
+        hours = f"{left / self.lanes:.1f} hours on {self.lanes} cores that do nothing else"
+        print(f"left: {left:.1f} core-hours, {hours}")
 
 
 def stat(pid: int | str) -> list[str]:
@@ -177,11 +179,12 @@ def core_hours(group: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Run long jobs in order, two at a time.")
+    parser = argparse.ArgumentParser(description="Run long jobs in order, a few at a time.")
     parser.add_argument("action", choices=("run", "status", "pause", "resume"))
     parser.add_argument("folder", type=Path, help="where jobs.toml is")
+    parser.add_argument("--lanes", type=int, default=LANES, help="how many run at a time")
     asked = parser.parse_args()
-    queue = Queue(asked.folder)
+    queue = Queue(asked.folder, asked.lanes)
     if asked.action == "run":
         queue.run()
         sys.exit(len(queue.in_state("failed")) > 0)

@@ -23,6 +23,7 @@ from eunoe.records.tables import Table
 
 ROOT = Path(__file__).parent.parent
 OUT = ROOT / "results"
+MEASURED = ROOT / "docs" / "measured" / "options-on-digits.json"
 BEGIN, END = "<!-- made by `make results` from results/ -->", "<!-- end of what `make results` makes -->"
 TITLES = {
     "full": "Numbers in the papers' settings",
@@ -187,7 +188,7 @@ def with_block(text: str, block: str) -> str:
 def results_block(out: Path = OUT) -> str:
     """All results, with figures that are linked from docs/."""
     published, notes = read_published(out), read_notes(out)
-    lines = [*_judged(published), "## The papers' settings"]
+    lines = [*_judged(published), *_options(), "## The papers' settings"]
     lines += [_settings(paper) for paper in library().papers.values()]
     for scale, title in TITLES.items():
         if mine := [shown for shown in published if shown.scale == scale]:
@@ -195,6 +196,19 @@ def results_block(out: Path = OUT) -> str:
             for shown in mine:
                 lines += _section(shown, notes.of(shown.exhibit, scale), (out / shown.figure).exists())
     return "\n\n".join(lines)
+
+
+def _options() -> list[str]:
+    """What options that no table or figure uses do on digits."""
+    if not MEASURED.exists():
+        return []
+    found = json.loads(MEASURED.read_text("utf-8"))
+    return [
+        "## Options that no table or figure of the papers uses",
+        f"Each against its default, by `python benchmarks/options_on_digits.py`. {found['setting']} The "
+        "options are not tuned: this shows what they do here, not which is best.",
+        Table(found["headings"], found["rows"]).markdown(),
+    ]
 
 
 def _settings(paper: Paper) -> str:

@@ -36,6 +36,7 @@ def test_measures_by_hand() -> None:
     assert math.isnan(at_planned_end("accuracy").read(RUN))
     assert fluctuation("accuracy").read(RUN) == pytest.approx(0.2)
     assert rounds_to(0.5).read(RUN) == 2
+    assert rounds_to(0.2, "validation").read(Outcome({}, {"validation": {1: 0.1, 2: 0.2}})) == 2
     assert rounds_to(0.6).read(RUN) == math.inf
     assert drop_from_best().read(RUN) == pytest.approx(0.2)
     assert at_fraction("accuracy", 0.5).read(RUN) == 0.5

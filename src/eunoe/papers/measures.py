@@ -11,6 +11,7 @@ from eunoe.records.statistics import mean_std
 # Descriptions of the quantities that runs record.
 QUANTITIES = {
     "accuracy": "test accuracy",
+    "validation": "accuracy on the clients' validation data",
     "round_forgetting": "accuracy that a round takes from a class",
     "local_forgetting": "accuracy that local training takes from others' data",
     "own_gain": "accuracy that local training gains on a client's own data",
@@ -162,17 +163,17 @@ def height(quantity: str, share: float = 1.0, last: float = math.inf) -> Measure
     return Measure(read, f"{QUANTITIES[quantity]}, mean over {over} (area below its curve)")
 
 
-def rounds_to(target: float) -> Measure:
+def rounds_to(target: float, quantity: str = "accuracy") -> Measure:
     """The first round whose accuracy reaches the target; infinity if none does."""
 
     def read(outcome: Outcome) -> float:
         from eunoe.metrics.forgetting import rounds_to_accuracy
 
-        values = outcome.of("accuracy")
+        values = outcome.of(quantity)
         (found,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], target)
         return math.inf if found is None else found
 
-    return Measure(read, f"first round with a test accuracy of {target:.3g}", "rounds")
+    return Measure(read, f"first round in which the {QUANTITIES[quantity]} is {target:.3g}", "rounds")
 
 
 def drop_from_best() -> Measure:

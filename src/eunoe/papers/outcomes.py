@@ -29,6 +29,11 @@ def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
     series: dict[str, dict[int, float]] = {
         "accuracy": _by_round(rounds, run.curve("accuracy")),
         "round_forgetting": _by_round(rounds, run.forgetting("round")),
+        "validation": {
+            int(record["round"]): float(record["validation"]["accuracy"])
+            for record in run.metrics
+            if (record.get("validation") or {}).get("accuracy") is not None
+        },
     }
     for probe in run.probes:
         read = _PROBES.get(str(probe["probe"]))

@@ -2,7 +2,7 @@
 
 from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim, Values, least
-from eunoe.papers.comparisons import above, above_all, gains, mean_gain, mean_loss
+from eunoe.papers.comparisons import above, above_all, gains, highest, mean_gain, mean_loss
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits import heat_maps
 from eunoe.papers.exhibits.common import (
@@ -44,6 +44,9 @@ FEW_ROUNDS: Config = {"rounds": 40, "data": {"limit": 20000}, "evaluation": {"ev
 
 # An early part of a run that is also there where it was stopped after 300 rounds.
 EARLY = 100
+
+# Around the thesis' weight for FedProx, which it does not say how it chose.
+PROXIMAL = (0.01, 0.1, 1.1, 10.0)
 
 CIFAR = ("cifar10", "cifar100")
 THREE = ("fedavg", "scaffold", "fedprox")
@@ -139,6 +142,27 @@ EXHIBITS = (
         (every_method("accuracy", THREE), BEST_OF_ALL),
         merge(SMALL_RESNET, {"evaluation": {"last": 1}}),
         SMALL,
+        seeds=1,
+    ),
+    Exhibit(
+        "thesis-table3.2-fedprox",
+        merge(
+            LENET_THIRTY,
+            {"rounds": 300, "partition": {"clients": 20}, "method": {"name": "fedprox"}, "probes": []},
+        ),
+        tuple(Variant(key(data="cifar10", mu=mu), {"method": {"mu": mu}}) for mu in PROXIMAL),
+        {"": height("validation")},
+        (
+            Claim(
+                "FedProx learns fastest with the thesis' weight of 1.1",
+                highest(
+                    key(data="cifar10", mu=1.1), [key(data="cifar10", mu=mu) for mu in PROXIMAL if mu != 1.1]
+                ),
+            ),
+        ),
+        FEW_ROUNDS,
+        source_name="thesis-table3.2",
+        differs="FedProx alone over weights, with LeNet, on the clients' validation data, 300 rounds",
         seeds=1,
     ),
     Exhibit(
