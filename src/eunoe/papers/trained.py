@@ -15,10 +15,11 @@ from eunoe.papers.exhibit import Exhibit, PlannedRun
 from eunoe.papers.measures import Outcome
 
 # Test accuracy of central training on all data, by data set and network: those of `central-bounds` that are
-# stored, seed 0, after their last epoch. A network that is not here is held to the accuracy 1.
+# stored, seed 0, after the last of their 3 to 16 epochs. Other networks are held to the accuracy 1.
 CENTRAL: dict[tuple[str, str], float] = {
     ("cifar10", "cnn of width 8"): 0.64,
     ("cifar10", "lenet"): 0.535,
+    ("cifar100", "lenet"): 0.22,
     ("mnist", "mnist_cnn"): 0.979,
 }
 
