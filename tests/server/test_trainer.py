@@ -236,7 +236,7 @@ def test_a_foreign_public_set_has_labels_only_if_its_classes_are_the_same() -> N
     unlabeled = replace(foreign, y=torch.full_like(foreign.y, -1))
     assert not build(replace(named, train=unlabeled)).public_labeled
     wide = replace(foreign, x=torch.zeros(40, 9, dtype=torch.float64))
-    with pytest.raises(InputError, match=r"float64 \(9,\).*float64 \(4,\)"):
+    with pytest.raises(InputError, match=r"float64 \[9\].*float64 \[4\]"):
         build(replace(named, train=wide))
 
 
