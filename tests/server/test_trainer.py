@@ -138,7 +138,7 @@ def test_an_epoch_is_the_default_interval() -> None:
 def test_a_model_that_is_not_finite_is_never_the_best() -> None:
     trainer = trainer_of()
     start, pool = start_of(trainer), trainer.public("train")
-    options = Training(epochs=3, batch_size=0, lr=1e308)
+    options = Training(epochs=3, batch_size=0).model_copy(update={"lr": 1e308})
     loss = trainer.cross_entropy(pool)
     # A judge that would like each model better than the one before.
     stopping = Stopping(scripted([1.0, 2.0, 3.0, 4.0]), 5, start_counts=True)
