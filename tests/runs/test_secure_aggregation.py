@@ -9,6 +9,7 @@ from eunoe.config.schema import make_config
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.assembly import assemble
 from eunoe.runs.run import Run, run
+from eunoe.runs.views import diagnose
 
 METHODS = {
     **{name: {"method": name} for name in ("fedavg", "fedprox", "scaffold", "fednova", "feddyn", "fedcurv")},
@@ -98,13 +99,16 @@ def test_a_client_beyond_the_bound_leaves_the_round_and_too_few_end_it(tmp_path)
 
 
 def test_probes_are_left_out_with_a_warning(tmp_path):
-    settings = secure()
+    settings = secure(evaluation={"every": 1})
     del settings["probes"]
     _, warnings = assemble(make_config(settings))
     assert any("only round forgetting and what clients measure themselves is shown" in w for w in warnings)
     done = run(settings, out=tmp_path / "run")
     path = done.folder / "probes.jsonl"
     assert not path.exists() or not path.read_text()
+    assert "Secure aggregation hides clients' models, so only what a round forgets is known" in str(
+        diagnose(done)
+    )
 
 
 @pytest.mark.parametrize(

@@ -144,6 +144,10 @@ def _diagnose(run: RunRecords) -> Diagnosis:
         local = found["client_forgetting"]
     if np.isnan(per_round) or np.isnan(local):
         words = "Too little was measured: run with evaluation and with a local_per_class probe."
+        if not np.isnan(per_round) and config.get("secure_aggregation") is not None:
+            words = (
+                "Secure aggregation hides clients' models, so only what a round forgets is known, not where."
+            )
         return Diagnosis("unmeasured", (*facts, words), ())
     if per_round < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
         return Diagnosis("little", (*facts, "Little is forgotten; there is nothing to cure."), ())
