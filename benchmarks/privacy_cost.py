@@ -1,9 +1,10 @@
 """What differential privacy and smaller updates cost: accuracy, forgetting by class, seconds.
 
-    python benchmarks/privacy_cost.py clients   epsilon 2 to 16 with 10,000 clients, logistic regression
-    python benchmarks/privacy_cost.py writers   the 539 writers of MNIST, each a client
-    python benchmarks/privacy_cost.py bytes     top-k at 10, 3 and 1% and quantization, on two settings
-    python benchmarks/privacy_cost.py seconds   seconds of a round, as ratios to a plain one
+    python benchmarks/privacy_cost.py clients         epsilon 2 to 16 with 10,000 clients, logistic regression
+    python benchmarks/privacy_cost.py writers         the 539 writers of MNIST, each a client
+    python benchmarks/privacy_cost.py bytes-digits    top-k at 10, 3 and 1% and quantization
+    python benchmarks/privacy_cost.py bytes-writers   top-k at 10, 3 and 1% for MNIST's writers
+    python benchmarks/privacy_cost.py seconds         seconds of a round, as ratios to a plain one
 
     [--seeds 0 1 2] [--rounds N]
 
@@ -126,31 +127,35 @@ def writers(seeds: Sequence[int], rounds: int) -> None:
     table("privacy-writers", about, rows, seeds)
 
 
-def bytes_up(seeds: Sequence[int], rounds: int) -> None:
-    """Top-k with feedback at 10, 3 and 1%, and quantization."""
-    smaller: dict[str, dict[str, Any]] = {"plain": {}}
-    for share in (0.1, 0.03, 0.01):
-        smaller[f"topk {share:.0%}"] = {"compress": {"name": "topk", "share": share}}
-    for share in (0.1, 0.01):
-        bare = {"name": "topk", "share": share, "feedback": False}
-        smaller[f"topk {share:.0%}, no feedback"] = {"compress": bare}
+def topk(share: float, feedback: bool = True) -> dict[str, Any]:
+    return {"compress": {"name": "topk", "share": share, "feedback": feedback}}
+
+
+TOPK = {"plain": {}, **{f"topk {share:.0%}": topk(share) for share in (0.1, 0.03, 0.01)}}
+
+
+def digits(seeds: Sequence[int], rounds: int) -> None:
+    """Top-k with and without feedback and quantization on digits."""
+    further = {f"topk {share:.0%}, no feedback": topk(share, False) for share in (0.1, 0.01)}
     for bits in (8, 2):
-        smaller[f"quantize {bits} bits"] = {"compress": {"name": "quantize", "bits": bits}}
-    digits = {
+        further[f"quantize {bits} bits"] = {"compress": {"name": "quantize", "bits": bits}}
+    base = {
         **QUIET,
         "data": "digits",
         "partition": {"name": "dirichlet", "clients": 20, "alpha": 0.3},
         "participation": 10,
         "training": {"epochs": 3, "batch_size": 32, "lr": 0.1},
+        "rounds": rounds,
     }
-    writing = {**WRITERS, "participation": 50}
-    settings = {
-        "bytes-digits": ("digits, 20 clients of few classes (alpha 0.3), 10 a round, the MLP", digits),
-        "bytes-writers": ("MNIST's 539 writers, 50 a round, logistic regression", writing),
-    }
-    for name, (about, base) in settings.items():
-        rows = {label: {**base, "rounds": rounds, **more} for label, more in smaller.items()}
-        table(name, f"{about}, {rounds} rounds", rows, seeds)
+    about = f"digits, 20 clients of few classes (alpha 0.3), 10 a round, the MLP, {rounds} rounds"
+    table("bytes-digits", about, {label: base | more for label, more in {**TOPK, **further}.items()}, seeds)
+
+
+def bytes_of_writers(seeds: Sequence[int], rounds: int) -> None:
+    """Top-k with feedback on the writers of MNIST."""
+    base = {**WRITERS, "participation": 50, "rounds": rounds}
+    about = f"MNIST's 539 writers, 50 a round, logistic regression, {rounds} rounds"
+    table("bytes-writers", about, {label: base | more for label, more in TOPK.items()}, seeds)
 
 
 def seconds(seeds: Sequence[int], rounds: int) -> None:
@@ -188,7 +193,13 @@ def seconds(seeds: Sequence[int], rounds: int) -> None:
         print(f"| {label} | {np.median(times):.2f} | {np.median(times) / plain:.2f} |", flush=True)
 
 
-PARTS = {"clients": clients, "writers": writers, "bytes": bytes_up, "seconds": seconds}
+PARTS = {
+    "clients": clients,
+    "writers": writers,
+    "bytes-digits": digits,
+    "bytes-writers": bytes_of_writers,
+    "seconds": seconds,
+}
 
 
 def main() -> None:

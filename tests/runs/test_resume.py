@@ -23,6 +23,9 @@ SETTINGS = [
     "method.name=tests.faults:Faulty",
     # Long enough for a signal to meet a round in its midst.
     "method.pause=0.02",
+    # What a client has not sent is lost or doubled if its state is.
+    "compress.name=topk",
+    "compress.share=0.2",
 ]
 
 
