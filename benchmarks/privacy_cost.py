@@ -182,7 +182,7 @@ def seconds(seeds: Sequence[int], rounds: int) -> None:
             running[label] = (simulation, engine, start_state(simulation), list[float]())
         for _ in range(rounds):
             for simulation, engine, state, times in running.values():
-                # The same clients for all, so that work differs by kind only.
+                # The same clients for all but those that the system draws, so that work differs by kind.
                 state.round = 0
                 began = time.process_time()
                 one_round(simulation, engine, state)
