@@ -42,7 +42,8 @@ Mean gain over plain FedAvg in points, and the least of any setting; each remedy
 rate so far:
 """
 POINTS = """
-*A point is a remedy in a setting. The round forgetting of a mean of models is small by construction.*
+*A point is a remedy in a setting; what loses more than ten points is at -10.
+The round forgetting of a mean of models is small by construction.*
 """
 ALL = """
 Gain in points over plain FedAvg at the setting's learning rate, by the number of the setting; the best

@@ -188,6 +188,27 @@ def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
     assert again.label == "larger steps"
 
 
+def test_without_time_for_a_search_averaging_is_judged_by_runs_that_show_both(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+    monkeypatch.setattr(
+        "eunoe.runs.cure.make_plan", lambda *given: cure_plan.CurePlan(1, 0, 0.0, 10.0, needed=7200.0)
+    )
+    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (found.search, found.label) == ((), None)
+    assert any("A budget of 60m holds no search (--budget 120m would)" in one for one in found.sentences)
+    assert [path.name for path in (tmp_path / "cure" / "runs").iterdir()] == ["averaging"]
+    assert found.table is not None
+    assert [row[0] for row in found.table.rows] == ["fedavg · ce", "averaging"]
+    # The run as it is has the numbers that it would have by itself.
+    alone = run({**SLOW, "seed": 2000}, out=tmp_path / "alone")
+    first = found.runs[0]
+    assert (first.config.averaging, first.config.seed) == (None, 2000)
+    assert first.series("validation.accuracy")[1][-1] == alone.series("validation.accuracy")[1][-1]
+    assert first.series("test.accuracy")[1][-1] == alone.series("test.accuracy")[1][-1]
+
+
 def test_what_cannot_be_cured_is_refused_before_anything_runs(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +219,11 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(
         cure(slow, seeds=3, out=tmp_path / "cure")
     with pytest.raises(InputError, match="is not a run folder"):
         cure(tmp_path, out=tmp_path / "cure")
+    (tmp_path / "base.toml").touch()
+    with pytest.raises(InputError, match=r"base\.toml is not a run folder"):
+        cure(tmp_path / "base.toml", out=tmp_path / "cure")
+    with pytest.raises(InputError, match="budget 'soon' is no time: write it as 90s, 15m or 2h"):
+        cure(slow, budget="soon", out=tmp_path / "cure")
     blind = run({**NAMED, "rounds": 1, "split": {"validation": 0.0}}, out=tmp_path / "blind")
     with pytest.raises(InputError, match=r"no client has any: set split\.validation"):
         cure(blind, out=tmp_path / "cure")

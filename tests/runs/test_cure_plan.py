@@ -8,6 +8,7 @@ from eunoe.runs.cure_plan import ALWAYS, KNOWN, SLACK, CurePlan, SearchClock, Sp
 
 SECOND = Speed(start=0.0, train=1.0, validate=0.0, test=0.0)
 # Two times five runs of four rounds are 40 seconds on one core.
+NEEDED = pytest.approx(SLACK * 48)
 WORK = Work(rounds=4, stage_evaluations=1, run_evaluations=2, fresh=5, jobs=1)
 
 
@@ -16,7 +17,7 @@ def test_the_plan_grows_with_the_budget() -> None:
     # 16 trials to round 1, 8 to round 2 and 4 to round 4 are 32 seconds a seed.
     for seeds in (5, 4, 3, 2):
         budget = 2 * SLACK * seeds * 32
-        assert make_plan(costs, WORK, SECOND, budget) == CurePlan(16, seeds, pytest.approx(1.0), 40.0)
+        assert make_plan(costs, WORK, SECOND, budget) == CurePlan(16, seeds, pytest.approx(1.0), 40.0, NEEDED)
     # Eight candidates are 16 seconds a seed, and the search gets what the runs on fresh seeds leave.
     some = make_plan(costs, WORK, SECOND, SLACK * (40 + 32) + 1e-9)
     assert (some.candidates, some.seeds) == (8, 2)
@@ -29,6 +30,12 @@ def test_a_budget_that_is_too_small_says_which_would_do() -> None:
     with pytest.raises(InputError, match=r"a budget of 10s cannot hold 5 runs each .* give --budget 58s"):
         make_plan([1.0] * 16, WORK, SECOND, 10.0)
     assert make_plan([1.0] * 16, WORK, SECOND, 58.0).candidates >= 4
+
+
+def test_where_no_search_fits_averaging_alone_is_judged_by_five_runs() -> None:
+    assert make_plan([1.0] * 16, WORK, SECOND, 57.0) == CurePlan(1, 0, 0.0, 20.0, NEEDED)
+    with pytest.raises(InputError, match="give --budget 58s"):
+        make_plan([1.0] * 16, WORK, SECOND, 57.0, averages=True)
 
 
 def test_several_at_a_time_take_less_and_dear_ones_more() -> None:
@@ -72,7 +79,7 @@ def test_a_search_ends_where_the_judgment_needs_what_is_left() -> None:
         def spent(self) -> float:
             return self.now
 
-    clock = At(1000.0, 0.0, CurePlan(4, 1, rate=1.0, confirm=100.0))
+    clock = At(1000.0, 0.0, CurePlan(4, 1, rate=1.0, confirm=100.0, needed=200.0))
     for seconds, over in ((0.0, False), (879.0, False), (881.0, True)):
         clock.now = seconds
         assert clock.over == over

@@ -43,14 +43,14 @@ def cure(
     if found.config:
         print(f"config: eunoe run {found.config}")
     if report and found.runs:
-        from eunoe.records.groups import find_folders, read_runs
+        from eunoe.records.groups import find_folders
         from eunoe.records.reader import read_run
         from eunoe.report.figures.search import search_figures
         from eunoe.report.html import write_report
 
         searched = [read_run(place, begun=False) for place in find_folders([found.folder / "search"])]
         path = write_report(
-            read_runs([one.folder for one in found.runs]),
+            [one.read for one in found.runs],
             found.folder / "report.html",
             search_figures(searched),
         )

@@ -254,6 +254,17 @@ def relabeled(run: RunRecords, label: str) -> RunRecords:
     return other
 
 
+def by_newest_model(run: RunRecords, title: str) -> RunRecords:
+    """A run that averages its models as the run without averaging, which it has the numbers of."""
+    own = {"validation", "test", "client_test", "forgetting", "sent"}
+    metrics = [
+        {**{key: value for key, value in record.items() if key not in own}, **record.get("sent", {})}
+        for record in run.metrics
+    ]
+    config = {key: value for key, value in run.config.items() if key != "averaging"}
+    return replace(run, label=title, metrics=metrics, config={**config, "name": title})
+
+
 def read_run_config(folder: Path) -> dict[str, Any]:
     """The configuration in a run folder."""
     try:

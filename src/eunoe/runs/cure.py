@@ -13,6 +13,7 @@ The budget is the time that a call takes at most. Everything is kept in a folder
 with what was cut off.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from eunoe.config.schema import Config, make_config
 from eunoe.data import statistics as label_statistics
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords, read_run, read_status
+from eunoe.records.reader import RunRecords, by_newest_model, read_run, read_status
 from eunoe.runs import diagnosis
 from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.budget import Clock, TimeUp, read_budget
@@ -50,7 +51,15 @@ from eunoe.runs.progress import StageBars, interactive
 from eunoe.runs.remedies import Candidate, Forms, candidates, forms
 from eunoe.runs.run import Run
 from eunoe.runs.sweep import Planned, done, execute
-from eunoe.runs.verdict import Cure, judged, nothing_found, nothing_to_cure, trials_of, unfinished
+from eunoe.runs.verdict import (
+    Cure,
+    judged,
+    nothing_found,
+    nothing_to_cure,
+    trials_of,
+    unfinished,
+    without_search,
+)
 from eunoe.system.files import read_lines
 from eunoe.system.machine import cores
 
@@ -123,10 +132,14 @@ def find_cure(
     taken = records.checked_config.seed
     here = _Place(place, config, jobs, watching)
     search_seeds = _seeds(SEARCH_SEEDS, plan.seeds, taken)
-    winner = here.searched(chosen, search_seeds, journal, SearchClock(seconds, journal.spent, plan))
+    if search_seeds:
+        winner = here.searched(chosen, search_seeds, journal, SearchClock(seconds, journal.spent, plan))
+        if journal.notes["reached"] < config.rounds:
+            facts = (*facts, f"The budget ended the search after round {journal.notes['reached']}.")
+    else:
+        winner = chosen[0].mean
+        facts = (*facts, without_search(seconds, plan.needed))
     tried = trials_of(journal, chosen)
-    if journal.notes["reached"] < config.rounds:
-        facts = (*facts, f"The budget ended the search after round {journal.notes['reached']}.")
     as_it_is = chosen[0].newest if config.averaging is None else chosen[0].mean
     if winner is as_it_is:
         sentence = nothing_found(tried, winner.label, len(search_seeds))
@@ -183,7 +196,12 @@ class _Place:
     ) -> tuple[list[Run], list[Run]]:
         """The runs of both on fresh seeds; only those of the first seeds if the time is over."""
         rounds, place = self.config.rounds, self.folder / "runs"
-        arms = [Trial(0, one.label, one.values, one.given) for one in (as_it_is, winner)]
+        # Averaging changes no training: its runs have the numbers of those without it.
+        alone = winner.treatment.changes.keys() == {"averaging"} and self.config.averaging is None
+        alone = alone and (winner.treatment.lr, winner.treatment.epochs) == (1.0, 1.0)
+        arms = [
+            Trial(0, one.label, one.values, one.given) for one in ((winner,) if alone else (as_it_is, winner))
+        ]
         # Seed by seed, so that what is there when the time is over are pairs.
         pairs = [[arm.planned(place, seed, rounds) for arm in arms] for seed in seeds]
         planned = [one for pair in pairs for one in pair]
@@ -200,8 +218,16 @@ class _Place:
         with suppress(TimeUp):
             execute(planned, self.jobs, follow)
         ended = list(takewhile(lambda pair: all(map(done, pair)), pairs))
-        before, after = ([Run(pair[arm].folder) for pair in ended] for arm in (0, 1))
-        return before, after
+        before, after = ([Run(pair[arm].folder) for pair in ended] for arm in (0, -1))
+        return [_without_averaging(one, as_it_is.label) for one in before] if alone else before, after
+
+
+def _without_averaging(run: Run, title: str) -> Run:
+    """A run that averages as the one that does not, by its numbers; its weights stay those of the mean."""
+    other = copy.copy(run)
+    other.read = by_newest_model(run.read, title)
+    other.values = other.read.config
+    return other
 
 
 def labels_differ(run: RunRecords) -> bool:
@@ -247,7 +273,8 @@ def _planned(
     if lines:
         plan = CurePlan(**lines[0]["plan"]["search"])
     else:
-        plan = make_plan([one.treatment.cost for one in found], work, speed, budget)
+        costs = [one.treatment.cost for one in found]
+        plan = make_plan(costs, work, speed, budget, config.averaging is not None)
     return Journal(path, {**header, "search": vars(plan)}), plan
 
 

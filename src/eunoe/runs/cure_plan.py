@@ -90,32 +90,46 @@ class Work:
             left, before = left[len(left) // 2 :], rung
         return seconds, total
 
-    def confirm(self, speed: Speed) -> float:
-        """Seconds of the runs on fresh seeds: as it is with one model to evaluate, the remedy with two."""
-        evaluations = 1.5 * self.run_evaluations * (speed.validate + speed.test)
+    def confirm(self, speed: Speed, arms: int = 2) -> float:
+        """Seconds of the runs on fresh seeds: as it is with one model to evaluate, the remedy with two.
+
+        Of a remedy that is averaging alone, its own runs show the run as it is: one arm.
+        """
+        models = 1.5 if arms == 2 else 2.0
+        evaluations = models * self.run_evaluations * (speed.validate + speed.test)
         run = speed.start + self.rounds * speed.train + evaluations
-        return math.ceil(2 * self.fresh / self.jobs) * run
+        return math.ceil(arms * self.fresh / self.jobs) * run
 
 
 @dataclass(frozen=True)
 class CurePlan:
-    """How many of the candidates are searched over and on how many seeds.
+    """How many of the candidates are searched over and on how many seeds; on none if no search fits.
 
     `rate` is the planned seconds of a round of the search, `confirm` those of all runs on fresh seeds.
+    `needed` is the least budget with a search.
     """
 
     candidates: int
     seeds: int
     rate: float
     confirm: float
+    needed: float
 
 
-def make_plan(costs: Sequence[float], work: Work, speed: Speed, budget: float) -> CurePlan:
-    """The largest search that fits half of the budget and what the runs on fresh seeds leave of it."""
+def make_plan(
+    costs: Sequence[float], work: Work, speed: Speed, budget: float, averages: bool = False
+) -> CurePlan:
+    """The largest search that fits half of the budget and what the runs on fresh seeds leave of it.
+
+    If there is none, averaging alone is left to judge, unless the run averages already.
+    """
     if len(costs) < 2:
         raise InputError("no remedy fits this run: what could be tried is refused in its setting")
     least, confirm = min(LEAST, len(costs)), work.confirm(speed)
     needed = SLACK * (confirm + work.search(costs[:least], 1, speed)[0])
+    alone = work.confirm(speed, arms=1)
+    if needed > budget >= SLACK * alone and not averages:
+        return CurePlan(1, 0, 0.0, alone, needed)
     if needed > budget:
         raise InputError(
             f"a budget of {written(budget)} cannot hold {work.fresh} runs each of baseline and cure and a "
@@ -128,7 +142,7 @@ def make_plan(costs: Sequence[float], work: Work, speed: Speed, budget: float) -
     fitting = (it for it in tried if SLACK * work.search(costs[: it[0]], it[1], speed)[0] <= available)
     count, seeds = next(fitting, (least, 1))
     seconds, rounds = work.search(costs[:count], seeds, speed)
-    return CurePlan(count, seeds, seconds / rounds, confirm)
+    return CurePlan(count, seeds, seconds / rounds, confirm, needed)
 
 
 class SearchClock(Clock):

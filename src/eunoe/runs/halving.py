@@ -162,7 +162,7 @@ def _until(run: RunRecords, path: str, rounds: int) -> tuple[Any, Any]:
 
 def compared_rounds(config: Config) -> int:
     """The last rounds of a stage that trials are compared by."""
-    return max(1, min(config.evaluation.last, config.rounds // 8))
+    return max(1, min(config.evaluation.last, max(2, config.rounds // 8)))
 
 
 def search_values(values: Mapping[str, Any], config: Config) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from eunoe.records.paired import Difference, difference
 from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import mean, mean_std
 from eunoe.records.tables import Table
+from eunoe.runs.budget import written
 from eunoe.runs.halving import accuracy_at
 from eunoe.runs.journal import Journal
 from eunoe.runs.remedies import Candidate, Forms
@@ -72,6 +73,14 @@ def nothing_to_cure(place: Path, facts: tuple[str, ...]) -> Cure:
     return Cure(None, (*facts, words), None, None, None, (), None, (), place)
 
 
+def without_search(budget: float, needed: float) -> str:
+    """What is said if the budget holds no search."""
+    return (
+        f"A budget of {written(budget)} holds no search (--budget {written(needed)} would), so averaging is "
+        "judged, which changes no training."
+    )
+
+
 def unfinished(
     place: Path,
     config: Config,
@@ -98,9 +107,10 @@ def _validated(config: Config, before: Sequence[Run], after: Sequence[Run]) -> D
 def nothing_found(tried: Sequence[Tried], label: str, seeds: int) -> str:
     """The sentence for a search in which the run as it is came out best."""
     others = [one for one in tried if one.label != label]
+    word = "seed" if seeds == 1 else "seeds"
     return (
-        f"Nothing did better than {label} as it is: of {len(others)} remedies tried on {seeds} search seeds, "
-        "none reached its validation accuracy. Keep it."
+        f"Nothing did better than {label} as it is: of {len(others)} remedies tried on {seeds} search "
+        f"{word}, none reached its validation accuracy. Keep it."
     )
 
 

@@ -80,7 +80,7 @@ def reading(path: Path) -> Iterator[None]:
     """Turn an error of the machine while reading a file into one that names the file."""
     try:
         yield
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         raise
     except IsADirectoryError:
         raise Damaged(f"{path} is a folder, not a file") from None

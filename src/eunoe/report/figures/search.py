@@ -1,12 +1,11 @@
 """The search of a cure: each remedy's accuracy over the rounds, and accuracy against forgetting."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import altair as alt
 import numpy as np
 
-from eunoe.records.reader import RunRecords, relabeled
+from eunoe.records.reader import RunRecords, by_newest_model, relabeled
 from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import band, by_label, round_axis
 from eunoe.report.theme import HEIGHT, WIDTH, Figure, Row, described, table
@@ -67,8 +66,7 @@ def both_models(run: RunRecords) -> list[RunRecords]:
     title = run.checked_config.title
     if not any("sent" in record for record in run.metrics):
         return [relabeled(run, title)]
-    newest = [{**record, **record.get("sent", {})} for record in run.metrics]
-    return [relabeled(replace(run, metrics=newest), title), relabeled(run, f"{title} with averaging")]
+    return [by_newest_model(run, title), relabeled(run, f"{title} with averaging")]
 
 
 def front(runs: Sequence[RunRecords]) -> list[Row]:
