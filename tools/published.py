@@ -297,8 +297,9 @@ def refresh(out: Path = OUT) -> None:
     summaries: dict[str, dict[str, Any]] = {}
     for exhibit in all_exhibits().values():
         for scale in exhibit.scales:
-            if found := in_store(exhibit, scale, out):
-                results = collect(exhibit, scale, found)
+            found = in_store(exhibit, scale, out)
+            results = collect(exhibit, scale, found)
+            if results.rows:
                 summaries.setdefault(exhibit.name, {})[scale] = results.as_json()
                 draw(results, found, out / "figures" / f"{exhibit.name}-{scale}.svg")
     text = json.dumps(summaries, indent=1, ensure_ascii=False)

@@ -114,7 +114,7 @@ def rows_and_verdicts(
         for column, measure in exhibit.measures.items():
             reading = _Reading(planned, outcome, measure, measure.read(outcome))
             cells.setdefault(planned.key.but(measure=column), []).append(reading)
-    rows = [_row(exhibit, scale, cell, readings) for cell, readings in cells.items()]
+    rows = [_row(exhibit, scale, cell, readings) for cell, readings in cells.items() if _measured(readings)]
     if exhibit.derive:
         means = {
             cell: statistics.fmean(converged)
@@ -138,6 +138,11 @@ def rows_and_verdicts(
     verdicts = tuple(judge(claim, list(by_seed.values()), short) for claim in named)
     networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
     return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks))
+
+
+def _measured(readings: Sequence[_Reading]) -> bool:
+    """Whether a run has a value for this cell, or diverged; some measure less than others."""
+    return any(reading.outcome.diverged or not math.isnan(reading.value) for reading in readings)
 
 
 def _as_tested(claim: Claim, ran: set[str], other_data: bool) -> Claim:

@@ -75,8 +75,9 @@ SMALL_RESNET: Config = {
     "evaluation": {"every": 4, "last": 3},
     "probes": [],
 }
-# ResNet-18 at an eighth of its width on images of half the size, all clients and data as in the papers: long
-# enough to learn and short enough for 25 minutes on one core.
+# ResNet-18 at an eighth of its width on images of half the size, all clients and data as in the papers:
+# eleven minutes on one core. FedAvg with group norm is at 18% after 15 of these rounds (seed 10, which is
+# not among those that are compared).
 MEDIUM_RESNET: Config = {
     "rounds": 100,
     "data": {"pool": 2},
