@@ -1,6 +1,6 @@
 """How fast the engines train, as ratios within one run: against the bare loop and against each other.
 
-    python benchmarks/engine.py [process] [serial] [fields] [vectorized] [sizes] [checks]
+    python benchmarks/engine.py [process] [serial] [fields] [vectorized] [sizes] [checks] [checkpoints]
 
 Without a name, all of them run.
 """
@@ -30,8 +30,10 @@ from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
+from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
+from eunoe.system.tensor_files import digest
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast
 
@@ -244,7 +246,28 @@ def checks(times: int = 10) -> None:
     print(f"checks of 10 updates of LeNet: {extra:.4f} s, ratio {1 + extra / low(seconds['a round']):.4f}")
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, fields, vectorized, sizes, checks)}
+def checkpoints(times: int = 10) -> None:
+    """What a checkpoint of LeNet takes, and of that the digests, against the round before it."""
+    simulation = simulation_of(images(10, 100), LeNet((3, 32, 32), 10), 10, epochs=1, batch_size=50, lr=0.01)
+    with tempfile.TemporaryDirectory() as home, RunFolder(Path(home) / "run") as folder:
+        states = ClientStates(Path(home) / "run/states")
+        engine, run_state = Serial(simulation, states), start_state(simulation)
+        vectors = {**run_state.weights.vectors(), **run_state.server}
+        seconds = interleaved(
+            {
+                "a round": lambda: one_round(simulation, engine, run_state),
+                "a checkpoint": lambda: folder.checkpoint(run_state, states),
+                "digests": lambda: digest(vectors, ""),
+            },
+            times,
+        )
+    took = {name: low(values) for name, values in seconds.items()}
+    print(", ".join(f"{name} of LeNet {value:.4f} s" for name, value in took.items()))
+    for name in ("a checkpoint", "digests"):
+        print(f"{name} after every round: ratio {1 + took[name] / took['a round']:.4f}")
+
+
+SECTIONS = {f.__name__: f for f in (process, serial, fields, vectorized, sizes, checks, checkpoints)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -5,7 +5,8 @@ python -m tests.attacks.fuzz folders 1000
 python -m tests.attacks.fuzz data 1000
 
 Cases run in this process, one after the other. Their outcomes are lines of a file (--out), and a command that
-is given again goes on where it stopped. At the end the outcomes are counted by kind of damage. Outcomes:
+is given again goes on where it stopped; what ended badly is tried again. At the end the outcomes are counted
+by what was damaged. Outcomes:
 
     ran       it worked, and gave what it gives undamaged (folders and .npz files) or may give (configs)
     said      it worked otherwise and said so: a warning
@@ -135,10 +136,10 @@ def cases(name: str) -> Case:
 
 
 def table(outcomes: list[Outcome]) -> str:
-    """Counts by kind and outcome."""
-    counts = Counter((one.kind, one.outcome) for one in outcomes)
+    """Counts by what was damaged and outcome."""
+    counts = Counter((one.kind.partition(": ")[0], one.outcome) for one in outcomes)
     names = sorted({outcome for _, outcome in counts})
-    lines = [f"| damage | cases | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
+    lines = [f"| what | cases | {' | '.join(names)} |", "|---" * (len(names) + 2) + "|"]
     for kind in [*sorted({kind for kind, _ in counts}), None]:
         cells = [sum(n for (k, o), n in counts.items() if kind in (k, None) and o == name) for name in names]
         lines.append(f"| {kind or 'all'} | {sum(cells)} | {' | '.join(map(str, cells))} |")

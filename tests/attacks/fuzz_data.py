@@ -84,4 +84,4 @@ def data_case(rng: np.random.Generator, home: Path) -> tuple[str, Callable[[], s
             return "ran"
         return "silent" if target.suffix in CHECKED else "other"
 
-    return f"{name}, {way.__name__}", action
+    return f"{name}: {way.__name__}", action
