@@ -157,7 +157,7 @@ def test_bad_config_files(here: Path, content: str, says: str) -> None:
 
 def test_bad_paths(here: Path) -> None:
     refused(eunoe("run", "none.toml"), says="cannot read none.toml: No such file", here=here)
-    refused(eunoe("run", here), says="Is a directory", here=here)
+    refused(eunoe("run", here), says="is a folder, not a file", here=here)
     refused(eunoe("run", "c.toml", "--out", "c.toml"), says="cannot write to the folder c.toml", here=here)
     refused(eunoe("run", "c.toml", "--out", "c.toml/x"), says="cannot write to the folder", here=here)
     refused(eunoe("run", "c.toml", "--out", "/proc/x"), says="cannot write to the folder", here=here)

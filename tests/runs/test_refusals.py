@@ -25,7 +25,7 @@ from tests.runs.small_runs import NAMED
         ({"method": {"name": "central", "weighting": "uniform"}}, "so weighting has no effect"),
         ({"evaluation": {"personal": 10**6}}, "evaluation.personal"),
         ({"evaluation": {"personal": 99_999}, "partition": {"clients": 1001}}, "can be evaluated"),
-        ({"engine": {"name": "serial", "device": "no\nsuch"}}, "which no terminal or page should get"),
+        ({"engine": {"name": "serial", "device": "no\x07such"}}, "which no terminal or page should get"),
         ({"engine": {"name": "serial", "device": "cuda:99"}}, "engine.device: 'cuda:99' cannot be used"),
         ({"augment": {"crop_padding": 10**9}}, "augment.crop_padding"),
         ({"augment": {"cutout": 10**9}}, "augment.cutout"),

@@ -9,7 +9,7 @@ from eunoe.config.messages import explain
 from eunoe.errors import InputError
 
 # A real number that float32 holds too.
-Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e30, le=1e30)]
+Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e38, le=1e38)]
 # A number of things; more than a machine could hold is a mistake, and beyond 64 bits nothing can count.
 Whole = Annotated[int, Field(le=1 << 40)]
 

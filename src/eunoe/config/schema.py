@@ -284,6 +284,7 @@ def _plain(value: Any) -> Any:
         return [_plain(inner) for inner in value]
     if isinstance(value, Path):
         value = str(value)
-    if isinstance(value, str) and (letter := unprintable(value)):
+    # A name of several lines is odd, but does no harm.
+    if isinstance(value, str) and (letter := unprintable(value.replace("\n", " ").replace("\t", " "))):
         raise InputError(f"{value!r} has the character {letter!r}, which no terminal or page should get")
     return value.item() if isinstance(value, np.generic) else value

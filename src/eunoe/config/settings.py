@@ -14,7 +14,7 @@ def read_config(path: Path) -> dict[str, Any]:
     try:
         values = read_toml(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise InputError(f"cannot read {path}: there is no such file") from None
+        raise InputError(f"cannot read {path}: No such file or directory") from None
     except RunFailed as error:
         raise InputError(str(error)) from None
     if not values:

@@ -60,7 +60,10 @@ Record = Mapping[str, Any]
 
 def numbers(values: Any) -> Array:
     """Nested lists as an array, None as NaN."""
-    return np.array(values, dtype=np.float64)
+    try:
+        return np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise Damaged("a run's records hold lists of unequal lengths where a table should be") from None
 
 
 def taking_part(record: Record) -> int:

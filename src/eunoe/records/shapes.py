@@ -1,7 +1,7 @@
 """The shapes of a run's records; a file that has others was not written by a run."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -112,7 +112,7 @@ class Partition(Shape):
 class Status(Shape):
     """The content of status.json."""
 
-    state: str = ""
+    state: Literal["running", "finished", "interrupted", "diverged", "failed"] = "running"
     round: int = 0
     reason: str = ""
     seconds: float = 0.0

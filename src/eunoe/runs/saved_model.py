@@ -7,6 +7,7 @@ from typing import Literal
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
+from eunoe.records.reader import read_status
 from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.state import evaluated_model, start_state
 from eunoe.training.simulation import Simulation
@@ -23,6 +24,8 @@ def saved_weights(folder: Path, simulation: Simulation, which: Which, client: in
         logger.warning(warning)
     if saved is None or not saved.round:
         raise InputError(f"{folder} has no model yet: the run has no checkpoint")
+    if saved.round < read_status(folder).get("round", 0):
+        logger.warning("%s is the newest checkpoint that is there, and there was a later one", saved.path)
     saved.load(run_state)
     if not simulation.method.merges:
         states = ClientStates(folder / "states")
