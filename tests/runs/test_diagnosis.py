@@ -1,5 +1,6 @@
 import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -266,3 +267,17 @@ def test_real_runs_get_the_diagnosis_they_deserve(tmp_path, change, kinds):
     assert found.kind in kinds
     proposed = [setting for remedy in found.remedies for setting in remedy.settings]
     assert ("loss.name=wsm" in proposed) == (found.kind == "local")
+
+
+def test_clients_that_train_alone_have_nothing_to_cure(tmp_path: Path) -> None:
+    done = run(
+        rounds=2,
+        participation=2,
+        partition={"clients": 4},
+        method="local",
+        engine="serial",
+        out=tmp_path / "run",
+    )
+    found = diagnose(done.read)
+    assert (found.kind, found.remedies) == ("alone", ())
+    assert "eunoe compare FED LOCAL --by client" in found.sentences[-1]

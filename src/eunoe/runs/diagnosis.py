@@ -140,6 +140,9 @@ def _diagnose(run: RunRecords) -> Diagnosis:
     facts = [*found.sentences(), *_setting(run, clients)]
     if troubled := _troubled(run, facts):
         return troubled
+    if config.get("method", {}).get("name") == "local":
+        words = "Every client has its own model, so nothing is merged that could be forgotten by others."
+        return Diagnosis("alone", (*facts, f"{words} Who gains: eunoe compare FED LOCAL --by client."), ())
     if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
         local = found["client_forgetting"]
     if np.isnan(per_round) or np.isnan(local):

@@ -42,7 +42,7 @@ def run_with(
         {
             "participation": clients - 2,
             "rounds": rounds,
-            "engine": {"name": engine, "address": address, "workers": workers},
+            "engine": {"name": engine, "address": address, "workers": workers if engine == "ray" else None},
             **values,
         },
         federation=blobs(clients=clients, public=0.1),
