@@ -170,7 +170,7 @@ def _show_all(listed: "list[Exhibit]", out: Path, results: Path) -> None:
     def cell(exhibit: "Exhibit", scale: "Scale") -> str:
         if scale not in exhibit.scales:
             return ""
-        return f"{duration(total(exhibit.plan(scale))[1])}  {_ran(exhibit, scale, out, results)}".strip()
+        return f"{duration(total(exhibit.plan(scale))[1])} {_ran(exhibit, scale, out, results)}".strip()
 
     rows = []
     for exhibit in listed:

@@ -132,7 +132,7 @@ EXHIBITS = (
         "FedCurv's weight",
     ),
     searched(
-        "fedcurv-table1-e10-fedprox",
+        "fedcurv-table1-e10-mu",
         10,
         tuple(Variant(key(mu=mu), {"method": {"name": "fedprox", "mu": mu}}) for mu in PROXIMAL),
         Claim(
