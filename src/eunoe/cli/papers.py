@@ -172,14 +172,16 @@ def _show_all(listed: "list[Exhibit]", out: Path, results: Path) -> None:
             return ""
         return f"{duration(total(exhibit.plan(scale))[1])} {_ran(exhibit, scale, out, results)}".strip()
 
-    rows = []
+    rows, absent = [], dict[str, Path]()
     for exhibit in listed:
         full = exhibit.plan("full")
-        absent = missing(full)
-        data = ", ".join(f"{name}*" if name in absent else name for name in data_sets(full))
+        absent |= missing(full)
+        data = ", ".join(data_sets(full))
         rows.append([exhibit.name, data, *(cell(exhibit, scale) for scale in SCALES)])
     show(["name", "data", *SCALES], rows, "Tables and figures of the papers")
-    print("by scale: estimated training time on one core, and runs that exist of how many; * data not here")
+    print("by scale: estimated training time on one core, and runs that exist of how many")
+    if absent:
+        print(f"data that are not here: {', '.join(sorted(absent))}")
     if not results.exists():
         print(f"stored runs are not counted{_no_folder(results)}")
     print("eunoe papers NAME shows one with its numbers, eunoe reproduce NAME runs it")
