@@ -24,6 +24,15 @@ def test_the_run_as_it_is_stands_first_and_its_learning_rate_is_varied() -> None
     assert found["wsm, three times the learning rate"]["loss"]["name"] == "wsm"
 
 
+def test_much_smaller_steps_come_first_where_nothing_was_learned() -> None:
+    config = make_config(NAMED)
+    for dead in (False, True):
+        found = candidates(config.model_dump(exclude_none=True), config, UserObjects(), True, dead)
+        labels = [one.label for one in found]
+        assert (labels[1] == "a tenth of the learning rate") == dead
+        assert ("a hundredth of the learning rate" in labels) == dead
+
+
 def test_labels_are_treated_only_where_they_differ() -> None:
     found = fitting(labels_differ=False)
     assert not any(name in label for label in found for name in ("wsm", "logit", "fedntd"))

@@ -122,7 +122,7 @@ def find_cure(
     at_hand = UserObjects(**{**vars(given), "federation": simulation.federation})
     found = [
         Candidate(one.label, one.treatment, one.values, _kept(one, given))
-        for one in candidates(values, config, at_hand, labels_differ(records))
+        for one in candidates(values, config, at_hand, labels_differ(records), diagnosis.is_dead(records))
     ]
     jobs = jobs or (1 if config.engine.name == "ray" else cores())
     speed = measured(records, start, _validation_share(simulation.federation))

@@ -124,7 +124,12 @@ def _assembles(run: RunRecords, settings: Sequence[str] = ()) -> bool:
 
 def forgets_little(run: RunRecords) -> bool:
     """Whether a round costs the model that clients receive little; not so of a run that learned nothing."""
-    return not _troubled(run, ()) and _per_round(run) < LITTLE_PER_ROUND
+    return not is_dead(run) and _per_round(run) < LITTLE_PER_ROUND
+
+
+def is_dead(run: RunRecords) -> bool:
+    """Whether a run diverged or never rose above chance."""
+    return _troubled(run, ()) is not None
 
 
 def _per_round(run: RunRecords) -> float:

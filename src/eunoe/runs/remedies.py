@@ -23,8 +23,8 @@ Changes = Mapping[str, Any]
 class Treatment:
     """Changes of a run's configuration, when they apply, and what they cost.
 
-    `labels`: only where the clients' class mixes differ. `lr` and `epochs` are factors on the run's own.
-    `cost` is the time of local training against that of plain training.
+    `labels`: only where the clients' class mixes differ; `dead`: only for a run that learned nothing. `lr`
+    and `epochs` are factors on the run's own. `cost` is the time of local training, 1 for plain training.
     """
 
     name: str
@@ -32,6 +32,7 @@ class Treatment:
     lr: float = 1.0
     epochs: float = 1.0
     labels: bool = False
+    dead: bool = False
     cost: float = 1.0
 
     def applied(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
@@ -71,6 +72,8 @@ def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
 
 TABLE: Sequence[Treatment] = (
     BASELINE,
+    replace(_at(BASELINE, 0.1, "a tenth of the learning rate"), dead=True),
+    replace(_at(BASELINE, 0.01, "a hundredth of the learning rate"), dead=True),
     _WSM,
     Treatment("scaffold with server momentum", {"method": {"name": "scaffold"}, **MOMENTUM}, cost=1.1),
     Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
@@ -101,13 +104,17 @@ class Candidate:
 
 
 def candidates(
-    values: Mapping[str, Any], config: Config, given: UserObjects, labels_differ: bool
+    values: Mapping[str, Any],
+    config: Config,
+    given: UserObjects,
+    labels_differ: bool,
+    dead: bool = False,
 ) -> list[Candidate]:
     """The treatments that fit a run, the run as it is first; what could not be assembled is left out."""
     found: list[Candidate] = []
     objects = {key: it for key, it in vars(given).items() if it is not None}
     for treatment in TABLE:
-        if treatment.labels and not labels_differ:
+        if (treatment.labels and not labels_differ) or (treatment.dead and not dead):
             continue
         # An object of the user's own is kept unless the treatment names another in its place.
         kept = {key: it for key, it in objects.items() if key not in treatment.changes}
