@@ -129,7 +129,7 @@ class FlatModel:
         args, named = self.arguments_of(x)
         with self._casting():
             logits: Tensor = logits_of(self.module(*args, **named))
-        return logits.to(self.dtype)
+        return self._restored(logits)
 
     def forward_at(
         self,
@@ -146,7 +146,7 @@ class FlatModel:
         with self._casting():
             logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
         self._update(float_buffers, named)
-        return logits.to(self.dtype)
+        return self._restored(logits)
 
     def features_at(
         self,
@@ -168,7 +168,7 @@ class FlatModel:
                 inner = {f"model.{name}": value for name, value in named.items()}
                 both = functional_call(self._both, inner, args, by_name)
                 self._update(float_buffers, named)
-        return both[0].to(self.dtype), both[1].to(self.dtype)
+        return self._restored(both[0]), self._restored(both[1])
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -179,6 +179,10 @@ class FlatModel:
             yield
         finally:
             self.module.train(training)
+
+    def _restored(self, outputs: Tensor) -> Tensor:
+        """Outputs in the type of the weights."""
+        return outputs if self.precision is None else outputs.to(self.dtype)
 
     def _casting(self) -> AbstractContextManager[Any]:
         if self.precision is None or not self.module.training:
