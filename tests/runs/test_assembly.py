@@ -18,7 +18,8 @@ from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM
-from eunoe.runs.assembly import UserObjects, assemble, resolved
+from eunoe.runs.assembly import UserObjects, assemble
+from eunoe.runs.stored_config import resolved
 from tests.helpers import Net, blobs, make_simulation
 
 SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}

@@ -29,11 +29,12 @@ from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
 from eunoe.flower.own_data import Facts, facts_out, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemote
-from eunoe.runs.assembly import UserObjects, assemble, build_method, load_data, resolved
+from eunoe.runs.assembly import UserObjects, assemble, build_method, load_data
 from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config, check_data
 from eunoe.runs.run import Run, execute
+from eunoe.runs.stored_config import resolved
 from eunoe.system.files import write_text
 from eunoe.system.log_lines import log_lines
 from eunoe.training.simulation import Simulation

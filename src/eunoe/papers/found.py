@@ -9,7 +9,7 @@ from eunoe.config.schema import RESUMABLE
 from eunoe.errors import InputError
 from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
 from eunoe.papers.store import RunKey, StoredRun, key_of, load, load_keys, path_of, read_folder, save
-from eunoe.runs.assembly import resolved
+from eunoe.runs.stored_config import resolved
 from eunoe.system.files import plain
 
 

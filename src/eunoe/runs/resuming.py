@@ -9,9 +9,9 @@ from typing import Any
 from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.errors import InputError
 from eunoe.records.reader import read_run_config
-from eunoe.runs.assembly import resolved
 from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.environment import differences, environment
+from eunoe.runs.stored_config import resolved
 from eunoe.system.files import plain, read_json
 from eunoe.training.simulation import Simulation
 

@@ -27,14 +27,7 @@ from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.models.raw import raw_model
 from eunoe.records.reader import read_run, read_run_config, read_status
-from eunoe.runs.assembly import (
-    UserObjects,
-    assemble,
-    check_targets,
-    resolved,
-    with_cohort,
-    with_preprocessing,
-)
+from eunoe.runs.assembly import UserObjects, assemble, check_targets
 from eunoe.runs.environment import environment
 from eunoe.runs.folder import RunFolder, check_new
 from eunoe.runs.hooks import standard_hooks
@@ -45,6 +38,7 @@ from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.runs.saved_model import Which, saved_weights
 from eunoe.runs.state import start_state
+from eunoe.runs.stored_config import resolved, with_cohort, with_preprocessing
 from eunoe.runs.streams import with_streams
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer

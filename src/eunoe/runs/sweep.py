@@ -26,12 +26,12 @@ from eunoe.config.settings import apply_settings
 from eunoe.config.toml import inline
 from eunoe.errors import Diverged, InputError, RunFailed
 from eunoe.records.reader import read_run, read_status
-from eunoe.runs.assembly import resolved
 from eunoe.runs.hooks import stop_reason
 from eunoe.runs.logs import captured, relog, titled
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config
 from eunoe.runs.run import Run, resume, run
+from eunoe.runs.stored_config import resolved
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.signals import end_with_the_parent, interruptible
 

@@ -16,10 +16,11 @@ from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.core.rng import generator
 from eunoe.errors import InputError
-from eunoe.runs.assembly import assemble, resolved
+from eunoe.runs.assembly import assemble
 from eunoe.runs.budget import Clock
 from eunoe.runs.halving import Halving, Trial, Watching, check_validation, rungs_of, search_values
 from eunoe.runs.journal import Journal
+from eunoe.runs.stored_config import resolved
 from eunoe.runs.sweep import plan
 from eunoe.system.files import write_text
 
