@@ -75,7 +75,7 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
 
 
 def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
-    monkeypatch.setitem(SPECS, "mnist", dataclasses.replace(SPECS["mnist"], rows=(2, 2)))
+    monkeypatch.setitem(SPECS, "mnist", dataclasses.replace(SPECS["mnist"], rows=(2, 2), sha256=None))
     file = parquet({"image": pictures([np.full((28, 28), i, np.uint8) for i in range(2)]), "label": [0, 1]})
     client = FakeHub({f"mnist/{part}/0000.parquet": file for part in ("train", "test")})
     got = fetch("mnist", client=client)

@@ -85,7 +85,7 @@ def test_the_report_in_a_browser(tmp_path, width):
     assert console == []
     assert (seen["errors"], seen["violations"], seen["requests"]) == ([], [], [])
     assert seen["alerts"] == 0
-    assert seen["charts"] == 15
+    assert seen["charts"] == 16
     assert (seen["moved"], seen["round"], seen["kept"]) == (True, "round 4", "1")
     assert (seen["theme"], seen["background"], seen["recolored"]) == ("dark", "rgb(21, 23, 27)", True)
     assert seen["printed"], "the light figure at the slider's round lies ready to be printed"

@@ -140,7 +140,7 @@ def test_it_warns_that_it_waits_for_a_core(
     with Ray(simulation, ClientStates(tmp_path)) as engine:
         (update,) = engine.train([1], Broadcast(1, simulation.model.weights.copy()))
     assert update.client == 1
-    assert warned == ["waiting for a free core of the Ray cluster, which has 2 in all"]
+    assert warned == ["waiting for a free place in the Ray cluster, which has 2 in all"]
 
 
 @dataclass(eq=False)
@@ -173,7 +173,7 @@ class Scripted:
     def remote(self, num_cpus: int) -> Any:
         return lambda kind: SimpleNamespace(remote=self._hire)
 
-    def _hire(self, references: Any) -> Any:
+    def _hire(self, references: Any, device: str, sharing: int) -> Any:
         self.hired += 1
         number = self.hired
         ready = SimpleNamespace(remote=lambda: Reference(number))
