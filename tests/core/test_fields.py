@@ -89,3 +89,12 @@ def test_inputs_from_plain_containers() -> None:
     assert isinstance(numbered, Fields)
     assert (named.labels, numbered.labels) == (("a",), ("0", "1"))
     assert np.shape(named.values) == (1, 2)
+
+
+def test_rows_on_the_cpu_choose_samples_on_another_device() -> None:
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    with FakeTensorMode():
+        batch = gather(torch.empty(5, 3, device="cuda"), torch.tensor([1, 4]))
+        assert isinstance(batch, torch.Tensor)
+        assert (batch.device.type, batch.shape) == ("cuda", (2, 3))

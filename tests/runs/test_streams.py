@@ -6,9 +6,13 @@ from typing import Any
 import pytest
 import torch
 
+from eunoe.config.schema import make_config
 from eunoe.records.reader import read_run
+from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.run import Run, resume, run
 from eunoe.runs.selection import select_clients
+from eunoe.runs.sweep import execute, plan
+from eunoe.runs.tuning import tune
 from tests.runs.small_runs import Stopped, bits, stop_after
 
 SETTING: dict[str, Any] = {
@@ -94,3 +98,19 @@ def test_phases_are_recorded_and_compared(tmp_path: Any) -> None:
     assert "past" not in found[0]
     assert {"past", "present", "seen", "forgetting", "backward_transfer"} <= found[-1].keys()
     assert "phases.past" in read_run(done.folder).own_metrics
+
+
+def test_a_sweep_goes_on_in_its_folder_and_tuning_keeps_the_phases(tmp_path: Any) -> None:
+    setting = {**SETTING, "stream": "label_drift"}
+    for _ in range(2):
+        execute(plan(setting, {"training.lr": [0.1]}, [0], tmp_path / "sweep"))
+    tune({**setting, "rounds": 8}, {"training.lr": [0.05, 0.1]}, tmp_path / "tune", seeds=[0])
+    starts = {path.read_text().split("start = ")[1][0] for path in (tmp_path / "tune").rglob("config.toml")}
+    assert starts == {"3"}
+
+
+def test_remedies_of_a_run_that_drifts_can_be_assembled(tmp_path: Any) -> None:
+    simulation = run(SETTING, stream="label_drift").simulation
+    config = make_config({**SETTING, "stream": "label_drift", "loss": "wsm"})
+    again = assemble(config, UserObjects(federation=simulation.federation))[0]
+    assert again.federation.changes is simulation.federation.changes

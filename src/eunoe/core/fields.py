@@ -146,7 +146,8 @@ def as_input(value: Any) -> Input:
 def gather(stored: Stored, rows: Tensor, few_lengths: bool = False) -> Input:
     """A batch of these samples, fields of varying length padded to the longest in the batch."""
     if isinstance(stored, Tensor):
-        return stored.index_select(0, rows)
+        # Samples may be on an accelerator, and rows are on the CPU.
+        return stored.index_select(0, rows.to(stored.device))
     if isinstance(stored, Ragged):
         return stored.padded(rows, few_lengths)
     return stored.map(lambda field: gather(field, rows, few_lengths))

@@ -18,14 +18,15 @@ def in_round(federation: Federation, round: int, remembering: bool = False) -> F
     return FederationInRound.of(federation, round)
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class FederationInRound(Federation):
     """A federation that changes, as it is in one round: other training samples, shift and clients.
 
     Validation and test parts are those of the whole run.
     """
 
-    round: int = 1
+    round: int
+    whole: Federation
     # Rows that clients have kept of earlier rounds, besides those that they have now.
     remembered: dict[int, Integers] = field(default_factory=dict)
     _rows: dict[int, Integers] = field(default_factory=dict)
@@ -33,11 +34,12 @@ class FederationInRound(Federation):
     @classmethod
     def of(cls, whole: Federation, round: int) -> "FederationInRound":
         """The federation in a round."""
+        whole = whole.whole if isinstance(whole, FederationInRound) else whole
         values = {one.name: getattr(whole, one.name) for one in fields(Federation)}
         if whole.shift is not None and whole.changes is not None:
             strength = whole.shift.strength * whole.changes.shift(round)
             values["shift"] = whole.shift.model_copy(update={"strength": strength}) if strength else None
-        made = cls(**values, round=round)
+        made = cls(**values, round=round, whole=whole)
         # Measured on the whole data.
         vars(made)["preprocess"] = whole.preprocess
         return made

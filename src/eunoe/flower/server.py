@@ -35,6 +35,7 @@ from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config, check_data
 from eunoe.runs.run import Run, execute
 from eunoe.runs.stored_config import resolved
+from eunoe.runs.streams import with_streams
 from eunoe.system.files import write_text
 from eunoe.system.log_lines import log_lines
 from eunoe.training.simulation import Simulation
@@ -93,6 +94,7 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
     if options.data == "own" and config.split.test:
         raise InputError("with data = 'own' clients' test parts are not evaluated: set split.test to 0")
+    check_streams(config, options)
     if options.data == "own" and config.secure_aggregation is not None:
         check_hidden_sizes(config)
     facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
@@ -150,6 +152,18 @@ def most_bytes(simulation: Simulation) -> int:
     sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
     masked = 0 if simulation.fixed_point is None else simulation.fixed_point.size
     return SMALL_REPLY + 2 * 8 * max(masked, sum([*sizes, *(upload.size for upload in uploads)]))
+
+
+def check_streams(config: Config, options: RunOptions) -> None:
+    """Refuse a stream or memory that nodes cannot follow."""
+    if options.data == "own" and (config.stream or config.replay is not None):
+        raise InputError("with data = 'own' clients' data change by themselves: leave stream and replay out")
+    if with_streams(config) != config:
+        # A node does not know how long the run is.
+        raise InputError(
+            "stream: a federation's config.toml must say in which rounds data change: set its start, end, "
+            "every or over"
+        )
 
 
 def assemble_for(

@@ -116,6 +116,10 @@ def find_cure(
     if diagnosis.forgets_little(records):
         return nothing_to_cure(place, facts)
     simulation, _ = assemble(config, given)
+    if not simulation.method.merges:
+        raise InputError(
+            f"method {config.method.name!r} has no global model that could forget: cure another run"
+        )
     check_validation(simulation.federation)
     start = whole.spent
     # Its federation serves to check what fits; each seed has one of its own, unless it was handed over.

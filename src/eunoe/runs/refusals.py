@@ -67,7 +67,15 @@ def check_own_models(config: Config, simulation: Simulation) -> list[str]:
 
 
 def check_stream(config: Config, simulation: Simulation) -> None:
-    """Refuse a stream or a memory of clients that do not train, and a stream whose privacy is not known."""
+    """Refuse a stream or a memory of clients that do not train, and a stream that does not fit the rest."""
+    names = [section.name for section in config.stream]
+    if "label_drift" in names and config.attack is not None and config.attack.name == "label_flip":
+        raise InputError("attack: flipped labels would drift to other clients; name another attack or stream")
+    if "domain" in names and not simulation.method.merges:
+        raise InputError(
+            f"stream: method {config.method.name!r} selects by accuracies that a growing shift changes; "
+            "name another stream"
+        )
     if config.stream and config.privacy is not None:
         raise InputError(
             "stream: what privacy spends is counted for samples of all clients, and a stream keeps some "

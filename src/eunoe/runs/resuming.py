@@ -50,6 +50,9 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
     """Refuse to change a run's configuration in a way that would change its results."""
     # With defaults filled in, so that an omitted option equals its default.
     before, after = (plain(resolved(config)) for config in (old, new))
+    if [section.name for section in old.stream] == [section.name for section in new.stream]:
+        # The run's own streams say in which rounds data change; what is left out of the new ones follows.
+        after["stream"] = [{**was, **now} for was, now in zip(before["stream"], after["stream"], strict=True)]
     for name in Config.model_fields:
         if name == "preprocessing" and new.preprocessing is None:
             # A run's own says what it used; one that is left out follows from the data, which are checked.

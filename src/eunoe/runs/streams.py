@@ -34,12 +34,15 @@ def with_streams(config: Config) -> Config:
 
 def streamed(config: Config, federation: Federation, partition: Partition | None) -> Federation:
     """The federation that changes as the configuration says."""
+    if federation.changes is not None:
+        return federation
     if not config.stream:
         if config.stale_counts:
             raise InputError("stale_counts: label counts do not change without a stream; leave it out")
         return federation
     timeline = Timeline(federation, config.seed, _division(config, federation, partition))
-    parts = [stream.bind(timeline) for stream in _streams(with_streams(config))]
+    streams = sorted(_streams(with_streams(config)), key=lambda stream: not stream.divides)
+    parts = [stream.bind(timeline) for stream in streams]
     return replace(federation, changes=parts[0] if len(parts) == 1 else All(parts), stale=config.stale_counts)
 
 

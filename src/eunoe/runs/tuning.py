@@ -21,6 +21,7 @@ from eunoe.runs.budget import Clock
 from eunoe.runs.halving import Halving, Trial, Watching, check_validation, rungs_of, search_values
 from eunoe.runs.journal import Journal
 from eunoe.runs.stored_config import resolved
+from eunoe.runs.streams import with_streams
 from eunoe.runs.sweep import plan
 from eunoe.system.files import write_text
 
@@ -115,7 +116,13 @@ def tune(
         raise InputError("a search over ranges has no end of its own: give --budget, as in 30m, or --trials")
     if trials is not None and not ranges:
         raise InputError("lists of values are tried in full: leave --trials out, or give a range")
-    config = make_config(values)
+    config = with_streams(make_config(values))
+    # In the rounds of the whole run, since trials begin with few of them.
+    values = (
+        {**values, "stream": [one.model_dump(mode="json") for one in config.stream]}
+        if config.stream
+        else values
+    )
     check_validation(assemble(config)[0].federation)
     base, rungs = search_values(values, config), rungs_of(config.rounds)
     shown = {path: vars(it) if isinstance(it, Range) else list(it) for path, it in over.items()}

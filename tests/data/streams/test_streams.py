@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from eunoe.config.schema import make_config
 from eunoe.data.changes import All, Changes
 from eunoe.data.federation import Federation
-from eunoe.data.federation_in_round import in_round
+from eunoe.data.federation_in_round import FederationInRound, in_round
 from eunoe.data.streams import Timeline
 from eunoe.data.streams.arrival import Arrival
 from eunoe.data.streams.classes import ClassPhases
@@ -169,3 +169,17 @@ def test_natural_clients_cannot_be_drawn_again() -> None:
 
     with pytest.raises(InputError, match="natural clients"):
         LabelDrift().settled(30).bind(Timeline(data, 0))
+
+
+def test_a_new_division_comes_before_what_chooses_among_samples() -> None:
+    one, other = (federation([*names]) for names in (("classes", "label_drift"), ("label_drift", "classes")))
+    for round in (1, 15, 30):
+        assert owned(one, round) == owned(other, round)
+
+
+def test_a_federation_in_a_round_is_not_changed_twice() -> None:
+    shift = {"kind": "noise", "strength": 2.0}
+    found = federation({"name": "domain", "start": 10, "end": 20}, shift=shift)
+    again = FederationInRound.of(in_round(found, 15), 15)
+    assert again.shift is not None
+    assert again.shift.strength == 1.0

@@ -8,9 +8,7 @@ does not take part costs nothing.
 from abc import abstractmethod
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
-
-import numpy as np
+from typing import TYPE_CHECKING, ClassVar, Self
 
 from eunoe.config.options import Options
 from eunoe.data.changes import Changes, Integers
@@ -36,6 +34,9 @@ class Timeline:
 
 class Stream(Options):
     """Base of the streams; a stream of your own derives from it and is named as `package.module:Name`."""
+
+    # Whether it divides samples anew, which comes before anything that chooses among a client's samples.
+    divides: ClassVar[bool] = False
 
     def settled(self, rounds: int) -> Self:
         """The same with the defaults that depend on the length of the run filled in.
@@ -68,8 +69,3 @@ class Unchanged:
 def phases_from(changes: Iterable[int], rounds: int) -> tuple[int, ...]:
     """The first rounds of the phases that begin with these changes, as far as the run has them."""
     return tuple(sorted({1, *(round for round in changes if round <= rounds)}))
-
-
-def phase_of(round: int, phases: tuple[int, ...]) -> int:
-    """Which phase a round is in; the first is 0."""
-    return int(np.searchsorted(phases, round, side="right")) - 1

@@ -3,11 +3,12 @@
 The clients' training samples are divided again by the same partition with other random numbers. In the
 gradual mode a client gives up the samples of its first share one by one while those of the second come in,
 linearly from round `start` to round `end`; in the sudden mode all at once at `start`; in the recurring mode
-it goes back and forth every `period` rounds from `start` on. The samples of all clients together stay the
-same, and so do validation and test samples.
+it goes back and forth every `period` rounds from `start` on. Before and after a change all clients together
+have the same samples but for those that do not divide evenly; in the middle of a gradual one some samples
+belong to two clients and some to none. Validation and test samples stay.
 """
 
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
@@ -19,6 +20,8 @@ from eunoe.errors import InputError
 
 class LabelDrift(Stream):
     """Each client's class mix moves from one draw of the partition to another."""
+
+    divides: ClassVar[bool] = True
 
     mode: Literal["gradual", "sudden", "recurring"] = Field(
         "gradual", description="From start to end, at once at start, or back and forth from start on."

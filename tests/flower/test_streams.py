@@ -1,0 +1,32 @@
+"""Streams in a federation: nodes must be able to follow them."""
+
+from typing import Any
+
+import pytest
+
+from eunoe.config.schema import make_config
+from eunoe.errors import InputError
+from eunoe.flower.server import RunOptions, check_streams
+
+PARTITION = RunOptions.model_construct(data="partition")
+OWN = RunOptions.model_construct(data="own")
+
+
+def test_a_stream_whose_rounds_are_set_is_taken() -> None:
+    check_streams(
+        make_config({"stream": {"name": "classes", "every": 5}, "replay": {"memory": 9}}), PARTITION
+    )
+    check_streams(make_config({}), OWN)
+
+
+@pytest.mark.parametrize(
+    ("values", "options", "words"),
+    [
+        ({"stream": "classes"}, PARTITION, "set its start, end, every or over"),
+        ({"stream": {"name": "classes", "every": 5}}, OWN, "change by themselves"),
+        ({"replay": {"memory": 5}}, OWN, "leave stream and replay out"),
+    ],
+)
+def test_what_nodes_cannot_follow_is_refused(values: dict[str, Any], options: RunOptions, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        check_streams(make_config(values), options)
