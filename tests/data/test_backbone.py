@@ -66,6 +66,14 @@ def test_features_are_computed_once(tmp_path: Path) -> None:
     assert len(list((tmp_path / "data" / "features").glob("*.npz"))) == 3
 
 
+def test_the_callers_module_stays_as_it_is() -> None:
+    module = nn.Sequential(nn.Linear(5, 2), nn.Dropout()).double()
+    made = encoded_by(blobs(), module)
+    assert made.data.train.tensor.dtype == torch.float32
+    assert module[0].weight.dtype == torch.float64
+    assert all(part.training for part in module.modules())
+
+
 def test_samples_of_varying_length_get_their_own_features() -> None:
     federation = field_federation(public=0.1)
     torch.manual_seed(3)

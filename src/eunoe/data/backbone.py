@@ -4,6 +4,7 @@ What is trained is a head on the features. They are kept in $EUNOE_DATA/features
 and of the encoder: its structure, as it prints itself, its options and its weights.
 """
 
+import copy
 import hashlib
 import logging
 from collections.abc import Mapping
@@ -117,6 +118,8 @@ def encoded_by(federation: Federation, module: nn.Module) -> Federation:
     """
     if federation.shift is not None:
         raise InputError("features are computed once for all clients: leave the feature shift out")
+    # What is cast and set to evaluation is not the caller's.
+    module = copy.deepcopy(module)
     data = encoded(federation.data, module)
     public = federation.public
     if public is federation.data.train:
