@@ -15,10 +15,11 @@ from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import Damaged, InputError, RunFailed
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Hook, one_round, run_rounds
+from eunoe.runs.privacy import Spending
 from eunoe.runs.run import Run, resume, run
 from eunoe.runs.selection import select_clients
 from eunoe.runs.state import start_state
@@ -181,6 +182,26 @@ def test_a_round_repeated_with_fresh_noise_counts_twice(
     assert records[-1]["privacy"]["epsilon"] == accountant.epsilon(3)
     # Who took part is as secret as the noise.
     assert [(record["clients"], record["participants"]) for record in records] == [([], 2), ([], 2)]
+
+
+def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    simulation = make_simulation(method=UNIFORM, privacy=NOISY)
+    simulation = replace(simulation, context=replace(simulation.context, secret=True))
+    state, ledger = replace(start_state(simulation), round=50), tmp_path / "privacy.json"
+    accountant = Accountant(make_config({"privacy": NOISY}).privacy, 4, 2)  # type: ignore[arg-type]
+    with RunFolder(tmp_path) as folder:
+        spending = Spending(simulation, folder, state)
+        spending.before_run()
+        assert folder.facts["privacy"] == {"epsilon": accountant.epsilon(50), "delta": 0.01, "merges": 50}
+        assert "notes 0 merges and 50 rounds are done" in caplog.text
+        spending.before_merge(51)
+        assert json.loads(ledger.read_text()) == {"merges": 51}
+        for text, says in (('{"mer', "is not JSON"), ("[3]", "holds no JSON object"), ("{}", "does not say")):
+            ledger.write_text(text)
+            with pytest.raises(Damaged, match=rf"privacy\.json {says}.*; restore it$"):
+                Spending(simulation, folder, state)
 
 
 def test_a_federations_server_draws_clients_and_noise_from_the_system() -> None:

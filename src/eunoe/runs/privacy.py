@@ -10,12 +10,12 @@ import logging
 
 from eunoe.config.probes import STANDARD
 from eunoe.config.schema import Config
-from eunoe.errors import InputError
+from eunoe.errors import Damaged, InputError
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import Hook, Round
 from eunoe.runs.state import RunState
 from eunoe.server.accounting import Accountant
-from eunoe.system.files import write_text
+from eunoe.system.files import read_json, write_text
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
@@ -113,15 +113,31 @@ class Spending(Hook):
             Accountant(self.privacy, context.clients, context.participants) if self.privacy.noise else None
         )
         self.ledger = folder.path / "privacy.json"
-        self.merges = 0
-        if self.fresh and self.ledger.exists():
-            self.merges = int(json.loads(self.ledger.read_text("utf-8"))["merges"])
-        if self.merges > run_state.round:
+        noted = self._noted() if self.fresh else 0
+        # Each round has drawn noise at least once, whatever became of the ledger.
+        self.merges = max(noted, run_state.round)
+        if self.fresh and noted < run_state.round:
+            logger.warning(
+                "privacy: %s notes %d merges and %d rounds are done: repeated merges are not counted",
+                self.ledger,
+                noted,
+                run_state.round,
+            )
+        elif self.merges > run_state.round:
             logger.warning(
                 "privacy: %d merges have drawn noise in %d rounds; those that are repeated count twice",
                 self.merges,
                 run_state.round,
             )
+
+    def _noted(self) -> int:
+        """The merges that the ledger notes; 0 if there is none."""
+        if not self.ledger.exists():
+            return 0
+        merges = read_json(self.ledger).get("merges")
+        if type(merges) is not int or merges < 0:
+            raise Damaged(f"{self.ledger} does not say how many merges have drawn noise; restore it")
+        return merges
 
     def before_run(self) -> str:
         self._note()
