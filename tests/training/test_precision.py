@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
@@ -50,9 +51,9 @@ def test_convolutions_train_in_bf16() -> None:
     assert torch.isfinite(done.weights().parameters).all()
 
 
-def half(loss_scale: float) -> tuple[Any, torch.Tensor]:
-    """A client in fp16 after one gradient from this scale, which CPUs compute too, if slowly."""
-    simulation = make_simulation()
+def half_client(loss_scale: float, **given: Any) -> tuple[Any, Any, Batch]:
+    """A simulation in fp16, which CPUs compute too; a client with this scale and its first batch."""
+    simulation = make_simulation(**given)
     training = simulation.context.training.model_copy(update={"precision": "fp16"})
     simulation = replace(simulation, context=replace(simulation.context, training=training))
     simulation.model.precision = torch.float16
@@ -61,7 +62,12 @@ def half(loss_scale: float) -> tuple[Any, torch.Tensor]:
     client, batches = begin_client(simulation, 0, broadcast, {})
     client.loss_scale = loss_scale
     index, x, y = next(in_blocks(client, batches, simulation.federation))
-    batch = Batch(x, y, index)
+    return simulation, client, Batch(x, y, index)
+
+
+def half(loss_scale: float, **given: Any) -> tuple[Any, torch.Tensor]:
+    """A client in fp16 after one gradient from this scale."""
+    simulation, client, batch = half_client(loss_scale, **given)
     return client, client.gradient(lambda: simulation.method.loss(client, batch), batch)
 
 
@@ -76,6 +82,45 @@ def test_a_scale_that_overflows_is_halved() -> None:
     client, gradient = half(2.0**40)
     assert client.loss_scale < 2.0**40
     assert torch.isfinite(gradient).all()
+
+
+def half_at(loss_scale: float, factor: float = 1.0, **given: Any) -> tuple[Any, torch.Tensor]:
+    """The same by the gradient at given parameters, of the loss times a factor."""
+    _, client, batch = half_client(loss_scale, **given)
+
+    def loss(at: torch.Tensor) -> torch.Tensor:
+        return client.criterion(client.forward(batch.x, at), batch.y) * factor
+
+    return client, client.gradient_at(client.weights, loss, batch)
+
+
+def test_gradients_elsewhere_are_scaled_too() -> None:
+    _, usual = half(2.0**10)
+    _, same = half_at(2.0**10)
+    torch.testing.assert_close(same, usual)
+    # Unscaled, gradients of this size are 0 in fp16.
+    _, small = half_at(2.0**15, 1e-8)
+    torch.testing.assert_close(small * 1e8, usual, rtol=0.05, atol=1e-2)
+    assert not half_at(1.0, 1e-8)[1].any()
+    client, finite = half_at(2.0**40)
+    assert client.loss_scale < 2.0**40
+    assert torch.isfinite(finite).all()
+
+
+@pytest.mark.parametrize("gradient", [half, half_at])
+def test_a_repeat_after_an_overflow_leaves_no_trace(gradient: Any) -> None:
+    def after(loss_scale: float) -> tuple[Any, torch.Tensor]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
+        client, _ = gradient(loss_scale, net=net)
+        return client, client.model.float_buffers.clone()
+
+    once, statistics = after(8.0)
+    repeated, same = after(2.0**40)
+    assert repeated.loss_scale < 2.0**40
+    assert torch.equal(same, statistics)
+    assert repeated.model.int_buffers.tolist() == [1]
+    assert (repeated.forwards, repeated.backwards) == (once.forwards, once.backwards)
 
 
 def test_the_update_of_a_client_in_bf16_is_in_float32() -> None:

@@ -101,7 +101,7 @@ class ClientContext:
         """A new tensor: the gradient of a mean loss at the current parameters, weight decay included."""
         self.backwards += batch.y.shape[0]
         if self.training.precision == "fp16":
-            return self.decayed(self._scaled_gradient(loss))
+            return self.decayed(self._unscaled(lambda scale: self._scaled_gradient(loss, scale)))
         self.model.gradient.zero_()
         losses = loss()
         # The gradient of the mean without a graph node for it, which small steps would feel.
@@ -113,27 +113,40 @@ class ClientContext:
         # The model's own is overwritten by the next one, which may be of the same step.
         return self.decayed(self.model.gradient.clone())
 
-    def _scaled_gradient(self, loss: Callable[[], Tensor]) -> Tensor:
-        """The gradient of a mean loss in fp16: scaled up, since small numbers vanish there, and back.
+    def _scaled_gradient(self, loss: Callable[[], Tensor], scale: float) -> Tensor:
+        self.model.gradient.zero_()
+        losses = loss()
+        torch.autograd.backward(losses.mean() * scale)
+        self.last_loss = losses.detach()
+        return self.model.gradient
 
-        A scale at which the gradient overflows is halved and the step computed again.
+    def _unscaled(self, scaled: Callable[[float], Tensor]) -> Tensor:
+        """The gradient of a loss in fp16: scaled up, since small numbers vanish there, and back.
+
+        A scale at which the gradient overflows is halved and the gradient computed again.
         """
+        before = self.model.float_buffers.clone(), self.model.int_buffers.clone(), self.forwards
         while True:
-            self.model.gradient.zero_()
-            losses = loss()
-            torch.autograd.backward(losses.mean() * self.loss_scale)
-            self.last_loss = losses.detach()
-            if self.loss_scale <= 1 or bool(torch.isfinite(self.model.gradient).all()):
-                return self.model.gradient / self.loss_scale
+            gradient = scaled(self.loss_scale)
+            if self.loss_scale <= 1 or bool(torch.isfinite(gradient).all()):
+                return gradient / self.loss_scale
             self.loss_scale /= 2
+            # As if the samples had gone through the network once.
+            self.model.float_buffers.copy_(before[0])
+            self.model.int_buffers.copy_(before[1])
+            self.forwards = before[2]
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
         """The gradient at any parameters of a mean loss that is a function of them; without weight decay."""
         self.backwards += batch.y.shape[0]
-        point = at.detach().requires_grad_()
-        value = loss(point).mean()
-        self.last_loss = value.detach()
-        return torch.autograd.grad(value, point)[0]
+
+        def scaled(scale: float) -> Tensor:
+            point = at.detach().requires_grad_()
+            value = loss(point).mean()
+            self.last_loss = value.detach()
+            return torch.autograd.grad(value, point, torch.full_like(value, scale))[0]
+
+        return self._unscaled(scaled) if self.training.precision == "fp16" else scaled(1.0)
 
     def decayed(self, gradient: Tensor) -> Tensor:
         """The gradient with weight decay at the current parameters added, unless adamw applies its own."""
