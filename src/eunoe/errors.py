@@ -25,6 +25,10 @@ class Damaged(InputError):
     """A file that is not what was written, or not what it should be."""
 
 
+class NotVectorizable(EunoeError):
+    """What `torch.func.vmap` cannot compute, or not correctly; clients train one after the other instead."""
+
+
 class ClientError(EunoeError):
     """An exception that cannot be pickled out of its worker; the message is its traceback."""
 

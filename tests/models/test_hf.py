@@ -15,7 +15,7 @@ from eunoe.core.fields import Fields
 from eunoe.data.loading import load
 from eunoe.data.sources.tokenizer import Tokenizer
 from eunoe.errors import InputError
-from eunoe.models.hf import HF, Lora
+from eunoe.models.hf import BIDIRECTIONAL, HF, Lora
 from eunoe.runs.export import export_model
 from eunoe.runs.folder import checkpoints
 from eunoe.runs.run import resume, run
@@ -60,6 +60,54 @@ def test_without_adapters_all_is_trained(tmp_path: Path) -> None:
     assert all(p.requires_grad for p in model.parameters())
     ids, mask = torch.tensor([[2, 5, 3], [2, 3, 0]]), torch.tensor([[1, 1, 1], [1, 1, 0]])
     assert torch.allclose(model(ids, mask)[1], model(ids[1:, :2])[0], atol=1e-6)
+
+
+def tiny_classifier(folder: Path, kind: str) -> HF:
+    """A network of an architecture with random weights, all of them large enough to matter."""
+    from transformers import AutoConfig
+
+    sizes = {
+        "hidden_size": 16,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 24,
+        "type_vocab_size": 1,
+    }
+    if kind in ("distilbert", "gpt2"):
+        names = ("n_embd", "n_layer", "n_head") if kind == "gpt2" else ("dim", "n_layers", "n_heads")
+        sizes = dict(zip(names, (16, 2, 2), strict=True))
+    more = {"vocab_size": 24, "max_position_embeddings": 40, "pad_token_id": 0}
+    AutoConfig.for_model(kind, **sizes, **more).save_pretrained(folder)
+    torch.manual_seed(0)
+    model = HF(3, random=True, dropout=0.0, **{"from": str(folder)})
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+@pytest.mark.parametrize("kind", BIDIRECTIONAL)
+def test_under_vmap_padding_is_hidden_and_nothing_else(tmp_path: Path, kind: str) -> None:
+    model = tiny_classifier(tmp_path, kind)
+    ids, mask = torch.randint(3, 24, (2, 2, 7)), torch.ones(2, 2, 7, dtype=torch.int64)
+    ids[:, 1, 4:] = mask[:, 1, 4:] = 0
+    with torch.no_grad():
+        one_by_one = torch.stack([model(*both) for both in zip(ids, mask, strict=True)])
+        torch.testing.assert_close(torch.func.vmap(model)(ids, mask), one_by_one, atol=1e-5, rtol=1e-5)
+        assert not torch.allclose(model(ids[0]), one_by_one[0], atol=1e-2)
+
+
+@pytest.mark.parametrize("kind", ["gpt2", "llama"])
+def test_causal_networks_train_one_after_the_other(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, kind: str
+) -> None:
+    values = tiny_values(tmp_path)
+    tiny_classifier(tmp_path / kind, kind)
+    values["model"] = {"name": "hf", "from": str(tmp_path / kind), "random": True, "dropout": 0.0}
+    serial = run(values, rounds=1, out=tmp_path / "serial")
+    vectorized = run(values, rounds=1, engine="vectorized", out=tmp_path / "vectorized")
+    assert f"one after the other: the network '{kind}' is not among" in caplog.text
+    assert torch.equal(vectorized.weights().parameters, serial.weights().parameters)
 
 
 PLAIN = """

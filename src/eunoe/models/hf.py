@@ -14,8 +14,11 @@ from pydantic import Field, PositiveInt
 from torch import Tensor, nn
 
 from eunoe.config.options import Options
-from eunoe.errors import InputError, first_line
+from eunoe.errors import InputError, NotVectorizable, first_line
 from eunoe.system.transformers_library import place_of, quiet
+
+# Architectures in which every token attends to all others, so that a mask of padding is all of the mask.
+BIDIRECTIONAL = ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
 
 
 class Lora(Options):
@@ -69,17 +72,22 @@ class HF(nn.Module):
                     module.p = dropout
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **more: Tensor) -> Tensor:
-        if attention_mask is not None and _in_transform() and not self._causal:
+        if attention_mask is not None and _in_transform():
             attention_mask = self._additive(attention_mask)
         logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
         return logits
 
-    @property
-    def _causal(self) -> bool:
-        return bool(getattr(self.model.config, "is_decoder", False))
-
     def _additive(self, mask: Tensor) -> Tensor:
-        """A mask that is used as it is: transformers branches on the values of others, which vmap refuses."""
+        """A mask that is used as it is: transformers branches on the values of others, which vmap refuses.
+
+        It replaces the mask that hides later tokens, so networks that need one are refused.
+        """
+        config = self.model.config
+        if config.model_type not in BIDIRECTIONAL or getattr(config, "is_decoder", False):
+            raise NotVectorizable(
+                f"the network {config.model_type!r} is not among those that vmap computes with an attention "
+                f"mask: {', '.join(BIDIRECTIONAL)}"
+            )
         dtype = self.model.dtype
         hidden = (1 - mask.to(dtype)) * torch.finfo(dtype).min
         return hidden[:, None, None, :].expand(-1, 1, mask.shape[1], -1)

@@ -2,15 +2,11 @@
 
 from torch import nn
 
-from eunoe.errors import first_line
+from eunoe.errors import NotVectorizable, first_line
 from eunoe.training.simulation import Simulation
 
 # Messages of torch's transforms for unsupported operations, raised as plain RuntimeError.
 _TRANSFORMS = ("vmap", "functorch", "BatchedTensor", "doesn't have storage", "During a grad")
-
-
-class NotVectorizable(Exception):
-    """A reason why these clients train one after the other."""
 
 
 def declared_reason(simulation: Simulation) -> str | None:

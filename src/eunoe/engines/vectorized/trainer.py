@@ -13,9 +13,10 @@ from eunoe.core.rng import global_stream
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import noting, train_and_keep
 from eunoe.engines.vectorized.cohort import Cohort
-from eunoe.engines.vectorized.fallback import NotVectorizable, declared_reason, reason_of
+from eunoe.engines.vectorized.fallback import declared_reason, reason_of
 from eunoe.engines.vectorized.inputs import Common, Inputs, Own, prepared_by
 from eunoe.engines.vectorized.steps import Steps
+from eunoe.errors import NotVectorizable
 from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
