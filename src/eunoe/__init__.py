@@ -41,12 +41,17 @@ _PUBLIC = {
     "write_report": "eunoe.runs.views",
 }
 
+# Packages with public names of their own, which `import eunoe` alone gives too.
+_PACKAGES = {"data", "engines", "flower", "losses", "methods", "metrics", "server"}
+
 __all__ = [*_PUBLIC, "__version__"]
 
 
 def __getattr__(name: str) -> Any:
     if name in _PUBLIC:
         return getattr(import_module(_PUBLIC[name]), name)
+    if name in _PACKAGES:
+        return import_module(f"eunoe.{name}")
     raise AttributeError(f"module 'eunoe' has no attribute {name!r}")
 
 

@@ -20,7 +20,7 @@ from tests.runs.small_runs import NAMED
         ({"engine": {"name": "serial", "workers": 2}}, "engine 'serial' has no option 'workers'"),
         ({"engine": {"name": "serial", "cohort": 2}}, "engine 'serial' has no option 'cohort'"),
         ({"engine": {"name": "serial", "address": "auto"}}, "engine 'serial' has no option 'address'"),
-        ({"engine": {"name": "process", "device": "cuda"}}, "process trains on the CPU"),
+        ({"engine": {"name": "process", "device": "cuda"}}, "set devices in place of device"),
         ({"model": {"name": "logistic", "partial": True}}, "partial says how start_from is loaded"),
         ({"method": {"name": "central", "weighting": "uniform"}}, "so weighting has no effect"),
         ({"evaluation": {"personal": 10**6}}, "evaluation.personal"),

@@ -48,7 +48,8 @@ def cure(
         from eunoe.report.figures.search import search_figures
         from eunoe.report.html import write_report
 
-        searched = [read_run(place, begun=False) for place in find_folders([found.folder / "search"])]
+        places = find_folders([found.folder / "search"]) if found.search else []
+        searched = [read_run(place, begun=False) for place in places]
         path = write_report(
             [one.read for one in found.runs],
             found.folder / "report.html",

@@ -25,6 +25,8 @@ def init(
     from eunoe.runs.starter import columns_of, starter_config
     from eunoe.system.files import write_text
 
+    if data is not None and not Path(data).expanduser().exists():
+        raise InputError(f"there is no file or folder {data}")
     if out.exists():
         raise InputError(f"{out} exists; name another file with --out")
     if not out.parent.is_dir():

@@ -114,7 +114,7 @@ class EngineChoice(Named):
     @model_validator(mode="after")
     def _device_of_its_own(self) -> "EngineChoice":
         if self.device != "cpu" and self.name in ("process", "ray"):
-            raise ValueError(f"{self.name} trains on the CPU: leave device out, or name serial or vectorized")
+            raise ValueError(f"{self.name} has workers on devices: set devices in place of device")
         return self
 
 

@@ -168,4 +168,5 @@ class Spending(Hook):
         budget = self.privacy.epsilon
         if self.accountant is None or budget is None or self.accountant.epsilon(self.merges + 1) <= budget:
             return ""
-        return f"the privacy budget of epsilon = {budget:g} is spent"
+        spent = self.accountant.epsilon(self.merges)
+        return f"the privacy budget of epsilon = {budget:g} allows no further round; {spent:.3g} is spent"

@@ -76,8 +76,8 @@ def nothing_to_cure(place: Path, facts: tuple[str, ...]) -> Cure:
 def without_search(budget: float, needed: float) -> str:
     """What is said if the budget holds no search."""
     return (
-        f"A budget of {written(budget)} holds no search (--budget {written(needed)} would), so averaging is "
-        "judged, which changes no training."
+        f"A budget of {written(budget)} holds no search (--budget {written(needed)} and another --out would), "
+        "so averaging is judged, which changes no training."
     )
 
 
