@@ -76,7 +76,7 @@ def nothing_to_cure(place: Path, facts: tuple[str, ...]) -> Cure:
 def without_search(budget: float, needed: float) -> str:
     """What is said if the budget holds no search."""
     return (
-        f"A budget of {written(budget)} holds no search (--budget {written(needed)} and another --out would), "
+        f"{written(budget)} hold no search (--budget {written(needed)} and another --out would), "
         "so averaging is judged, which changes no training."
     )
 
