@@ -197,7 +197,7 @@ def test_without_time_for_a_search_averaging_is_judged_by_runs_that_show_both(
     )
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.search, found.label) == ((), None)
-    assert any("A budget of 60m holds no search (--budget 120m would)" in one for one in found.sentences)
+    assert any("60m hold no search (--budget 120m and another --out would)" in one for one in found.sentences)
     assert [path.name for path in (tmp_path / "cure" / "runs").iterdir()] == ["averaging"]
     assert found.table is not None
     assert [row[0] for row in found.table.rows] == ["fedavg · ce", "averaging"]
