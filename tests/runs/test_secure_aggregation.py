@@ -18,7 +18,7 @@ METHODS = {
     "gma": {"server_optimizer": {"name": "adam", "gma": 0.6}},
     "fedexp": {"server_optimizer": "fedexp"},
     "batch norm": {"model": "tests.flower.methods:Normed"},
-    "stream": {"stream": {"name": "classes", "phases": 2}},
+    "stream": {"stream": "domain", "shift": {"kind": "contrast", "strength": 1.0}},
 }
 
 
@@ -129,12 +129,45 @@ def test_probes_are_left_out_with_a_warning(tmp_path):
         ({"secure_aggregation": {"bounds": {"chang": 1.0}}}, "did you mean 'change'"),
         ({"secure_aggregation": {"bounds": {"change": 0.0}}}, "change = 0 must be above 0"),
         ({"secure_aggregation": {"most_samples": 10}}, "most_samples = 10, and a client has"),
+        ({"stream": {"name": "arrival", "day": 4}}, "stream 'arrival' keeps clients away"),
+        (
+            {"stream": ["label_drift", "classes"], "secure_aggregation": {"most_samples": 1797}},
+            "stream 'classes' keeps clients away",
+        ),
+        ({"stream": "label_drift"}, r"set secure_aggregation\.most_samples to more than any ever has"),
         ({"probes": [{"metric": "drift", "every": 1}]}, r"set probes = \[\]"),
     ],
 )
 def test_what_does_not_fit_is_refused_before_round_1(more, message):
     with pytest.raises(InputError, match=message):
         assemble(make_config(secure(**more)))
+
+
+def test_clients_that_grow_by_label_drift_stay(tmp_path):
+    more = {
+        "partition": {"name": "quantity", "clients": 6, "alpha": 1.0},
+        "participation": 6,
+        "method": "fednova",
+        "stream": {"name": "label_drift", "mode": "sudden", "start": 2},
+        "replay": {"memory": 400},
+    }
+    done = run(secure(secure_aggregation={"most_samples": 1797}, **more), out=tmp_path / "run")
+    before, after = done.simulation.federation.sizes, done.simulation.in_round(2).federation
+    assert max(after.size(client) for client in range(6)) > before.max()
+    assert [record["dropped"] for record in records(done)] == [[], []]
+
+
+def test_the_bound_on_work_counts_the_samples_that_clients_keep():
+    drift = {"stream": "label_drift", "method": "fednova"}
+    limit = {"most_samples": 1000}
+    bounds = [
+        assemble(make_config(secure(secure_aggregation=limit, **drift, **more)))[0]
+        .fixed_point.entries["work"]
+        .bound
+        for more in ({}, {"replay": {"memory": 1000}})
+    ]
+    # 16 and 32 batches of 64.
+    assert bounds[1] == 2 * bounds[0]
 
 
 def test_thresholds():

@@ -37,9 +37,11 @@ def summed(config: Config, simulation: Simulation) -> Simulation:
             "secure_aggregation is to hide: set it to 'train' or 'no_decay'"
         )
     most = options.most_samples or int(simulation.federation.sizes.max())
+    # Without a stream there are no earlier samples.
+    memory = config.replay.memory if config.replay is not None and config.stream else 0
     return replace(
         simulation,
-        fixed_point=fixed_point(options, method, context, most),
+        fixed_point=fixed_point(options, method, context, most, memory),
         threshold=options.least(context.participants),
     )
 
@@ -53,6 +55,7 @@ def check_secure_aggregation(config: Config, simulation: Simulation) -> list[str
             "probes measure clients' models, and secure_aggregation shows the server nothing but their sum: "
             "set probes = []"
         )
+    _check_streams(config)
     most = simulation.fixed_point.most_samples
     if (largest := int(simulation.federation.sizes.max())) > most:
         raise InputError(
@@ -62,6 +65,22 @@ def check_secure_aggregation(config: Config, simulation: Simulation) -> list[str
         "secure_aggregation: the server sees no client's model, so only round forgetting and what clients "
         "measure themselves is shown, and no single update is checked or its norm compared"
     ]
+
+
+def _check_streams(config: Config) -> None:
+    """Refuse streams that keep clients away from a round, and growing clients without a limit."""
+    assert config.secure_aggregation is not None
+    for name in (section.name for section in config.stream):
+        if name in ("arrival", "classes"):
+            raise InputError(
+                f"stream {name!r} keeps clients away, and secure_aggregation ends a run in a round with "
+                "fewer than its threshold: leave one of them out"
+            )
+        if name == "label_drift" and config.secure_aggregation.most_samples is None:
+            raise InputError(
+                "stream 'label_drift' changes how many samples clients have: set "
+                "secure_aggregation.most_samples to more than any ever has"
+            )
 
 
 def shown_probes(config: Config) -> Sequence[Probe]:

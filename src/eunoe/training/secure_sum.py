@@ -36,17 +36,18 @@ NORM = "norm of the change"
 
 
 def fixed_point(
-    options: SecureAggregation, method: Method, context: RoundContext, most_samples: int
+    options: SecureAggregation, method: Method, context: RoundContext, most_samples: int, memory: int = 0
 ) -> FixedPoint:
-    """How the vectors of this run's clients are summed."""
+    """How the vectors of this run's clients are summed, given how many earlier samples each trains on too."""
     change = torch.zeros(context.parameters, dtype=torch.float64)
     by = _multiplied(method.weighting)
     entries = {"change": Entry(context.parameters, by, options.bound)}
     for name, derive in context.server_optimizer.derived().items():
         entries[name] = Entry(derive(change).numel(), by, options.bound)
     entries["float_buffers"] = Entry(context.float_buffers, "samples", options.bound)
+    steps = most_steps(most_samples + memory, context.training)
     for name, upload in method.uploads(context).items():
-        bound = _bound(upload, options.bound, most_samples, most_steps(most_samples, context.training))
+        bound = _bound(upload, options.bound, most_samples, steps)
         entries[name] = Entry(upload.size, _multiplied(upload.combine), bound)
     for name in options.bounds:
         if name not in entries:

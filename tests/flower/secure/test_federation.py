@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +19,10 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
 from eunoe.flower.credentials import make_node_key
+from eunoe.flower.secure.engine import SecureRemote
+from eunoe.flower.secure.history import allow_once, digest
 from eunoe.flower.secure.messages import keys_in, keys_out
-from eunoe.flower.secure.protocol import Secrets
+from eunoe.flower.secure.protocol import Secrets, Session
 from eunoe.flower.server import RunOptions, serve
 from eunoe.flower.wire import absent
 from eunoe.runs.run import Run, run
@@ -221,6 +224,60 @@ def test_a_round_that_is_repeated_is_unmasked_for_the_same_clients_only(tmp_path
         again(("train.masked", 1, {3}))
 
 
+def test_a_second_run_is_unmasked_for_the_same_clients_only(tmp_path, values):
+    """Round 1 of a config has the same vectors in each of its runs."""
+    federation = Federation(tmp_path / "flower", values(rounds=1))
+    first = federation.serve().weights().parameters
+    again = federation.serve(folder=federation.folder / "again")
+    assert torch.equal(again.weights().parameters, first)
+    federation.kill = "train.masked", 1, {3}
+    with pytest.raises(RunFailed, match="it has helped to unmask another sum with the same vector"):
+        federation.serve(folder=federation.folder / "difference")
+
+
+def test_a_client_that_learns_nothing_helps_in_every_round(tmp_path):
+    vector = b"the same in every round"
+    sent = [digest(model, vector) for model in (b"model 1", b"model 2")]
+    first = Session("run", 1, 3)
+    allow_once(tmp_path, 0, first, sent[0], [0, 1, 2])
+    allow_once(tmp_path, 0, first._replace(round=2), sent[1], [0, 1, 3])
+    allow_once(tmp_path, 0, first, sent[0], [2, 1, 0])
+    with pytest.raises(InputError, match="another sum of round 1"):
+        allow_once(tmp_path, 0, first, sent[1], [0, 1, 3])
+    with pytest.raises(InputError, match="another sum with the same vector"):
+        allow_once(tmp_path, 0, first._replace(run="other"), sent[0], [0, 1, 3])
+    # Other clients of the same folder have a history of their own.
+    allow_once(tmp_path, 1, first, sent[0], [0, 1, 3])
+
+
+def test_a_server_that_names_few_clients_cannot_lower_the_threshold(tmp_path, values, monkeypatch):
+    """0.6 of 5 clients are 3; of the 3 that it names 2 would be enough."""
+    true = SecureRemote.train_summed
+
+    def few(self, clients, broadcast):
+        self.simulation = replace(self.simulation, threshold=2)
+        return true(self, clients[:3], broadcast)
+
+    monkeypatch.setattr(SecureRemote, "train_summed", few)
+    federation = Federation(tmp_path / "flower", values(rounds=1, secure_aggregation={"threshold": 0.6}))
+    with pytest.raises(RunFailed, match="the server's threshold is 2, and that of the config is 3"):
+        federation.serve()
+    assert "query.unmask" not in [kind for kind, _ in federation.asked]
+
+
+def test_a_server_that_orders_another_run_gets_nothing(tmp_path, values):
+    federation = Federation(tmp_path / "flower", values(rounds=1))
+
+    def other(node, message):
+        if message.metadata.message_type == "train.masked":
+            message.content.config_records["order"]["run"] = "other"
+
+    federation.grid.tamper = other
+    with pytest.raises(RunFailed, match="the server orders run other in run "):
+        federation.serve()
+    assert not (federation.folder / "state" / "other").exists()
+
+
 def test_a_client_beyond_the_bound_leaves_and_does_not_say_by_how_much(tmp_path, values):
     settings = values(secure_aggregation={"threshold": 3, "bound": 1e-9})
     with pytest.raises(RunFailed, match="its values are beyond the bounds of secure_aggregation or not") as e:
@@ -283,3 +340,16 @@ def test_own_data_keep_their_sizes(tmp_path, values, some_digits):
     (record,) = records(federation.serve(data="own"))
     assert record["means"]["size"] == 48
     assert record["sizes"] == []
+
+    def fewer(node, message):
+        """A server that plans with fewer clients than there are, so that the threshold is lower."""
+        if message.metadata.message_type == "train.masked":
+            message.content.config_records["facts"]["clients"] = 4
+
+    for client in range(CLIENTS):
+        make_node_key(tmp_path / "keys", f"node-{client}")
+        key = tmp_path / "keys" / f"node-{client}.key"
+        federation.grid.nodes[client + 1] |= {"key": str(key), "peers": str(tmp_path / "keys")}
+    federation.grid.tamper = fewer
+    with pytest.raises(RunFailed, match="the server says there are 4 clients, and peers has the keys of 5"):
+        federation.serve(data="own", folder=tmp_path / "fewer")

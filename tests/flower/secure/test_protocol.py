@@ -106,14 +106,15 @@ def test_masked_vectors_look_random():
     assert np.any(sum(masked.values(), zeros) != zeros)
 
 
-def test_another_round_has_other_masks():
+@pytest.mark.parametrize("change", [{"run": "other"}, {"round": 4}, {"threshold": 4}])
+def test_another_session_has_other_masks_and_signatures(change):
+    other = SESSION._replace(**change)
     secrets = {client: Secrets.new() for client in CLIENTS}
     keys = {client: one.public for client, one in secrets.items()}
     zeros = np.zeros(8, np.uint64)
-    first, second = (
-        Participant(SESSION._replace(round=round), 2, secrets[2], keys).masked(zeros) for round in (3, 4)
-    )
+    first, second = (Participant(session, 2, secrets[2], keys).masked(zeros) for session in (SESSION, other))
     assert not np.any(first == second)
+    assert keys[2].message(SESSION, 2) != keys[2].message(other, 2)
 
 
 def test_shares_that_were_changed_or_meant_for_others_are_not_used():

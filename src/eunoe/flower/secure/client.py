@@ -14,6 +14,7 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from eunoe.config.schema import Config
 from eunoe.errors import InputError
 from eunoe.flower.node import NodeOptions, train_and_keep
+from eunoe.flower.own_data import Scattered
 from eunoe.flower.secure.history import allow_once, digest
 from eunoe.flower.secure.messages import bytes_in, clients_in, keys_in, keys_out, sealed_out, session_in
 from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Session, as_words
@@ -21,6 +22,7 @@ from eunoe.flower.secure.signatures import is_signed, signed
 from eunoe.flower.wire import vectors_out
 from eunoe.server.fixed_point import OutOfBound
 from eunoe.training.secure_sum import encoded
+from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 Stage = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
@@ -43,9 +45,7 @@ def share_secrets(config: Config, node: NodeOptions, content: RecordDict, memory
     """Split the secrets into shares, encrypted for each client."""
     session = session_in(content)
     secrets, _ = _recall(memory, session, _HAS_KEYS)
-    keys, options = keys_in(content.config_records["keys"]), config.secure_aggregation
-    if options is None or session.threshold < options.least(len(keys)):
-        raise InputError(f"the server's threshold of {session.threshold} is below that of the config")
+    keys = keys_in(content.config_records["keys"])
     if node.peers is not None:
         _check_signatures(node.peers, session, keys)
     shares = Participant(session, node.client, secrets, keys).shares()
@@ -59,7 +59,10 @@ def send_masked(config: Config, node: NodeOptions, content: RecordDict, memory: 
     secrets, keys = _recall(memory, session, _HAS_SHARED)
     peers = {client: keys[client] for client in clients_in(content.config_records["peers"])}
     participant = Participant(session, node.client, secrets, peers)
+    if (run := str(content.config_records["order"]["run"])) != session.run:
+        raise InputError(f"the server orders run {run} in run {session.run}")
     done = train_and_keep(config, node, content)
+    _check_threshold(node, session, done.simulation)
     if done.broadcast.round != session.round:
         raise InputError(f"the server orders round {done.broadcast.round} in round {session.round}")
     try:
@@ -73,7 +76,9 @@ def send_masked(config: Config, node: NodeOptions, content: RecordDict, memory: 
     masked = torch.from_numpy(participant.masked(as_words(vector.numpy())).view("int64"))
     # Never again with these secrets: two vectors under one mask would show their difference.
     _remember(memory, session, _HAS_SENT, secrets, peers)
-    memory.config_records[_MEMORY]["vector"] = digest(vector.numpy().tobytes())
+    memory.config_records[_MEMORY]["vector"] = digest(
+        done.broadcast.weights.parameters.numpy().tobytes(), vector.numpy().tobytes()
+    )
     return RecordDict(
         {"masked": vectors_out({"sum": masked}), "numbers": MetricRecord({"keeps_state": int(done.keeps)})}
     )
@@ -87,7 +92,7 @@ def reveal_shares(config: Config, node: NodeOptions, content: RecordDict, memory
     shares = Participant(session, node.client, secrets, keys).revealed(sealed, alive)
     sent = memory.config_records[_MEMORY]["vector"]
     assert isinstance(sent, bytes)
-    allow_once(node.state / session.run, node.client, session.round, sent, alive)
+    allow_once(node.state, node.client, session, sent, alive)
     del memory.config_records[_MEMORY]
     return RecordDict({"shares": sealed_out(shares)})
 
@@ -98,6 +103,22 @@ STAGES: dict[str, Stage] = {
     "train.masked": send_masked,
     "query.unmask": reveal_shares,
 }
+
+
+def _check_threshold(node: NodeOptions, session: Session, simulation: Simulation) -> None:
+    """Refuse another threshold than that of the config, whatever clients the server names in the round."""
+    if node.peers is not None and isinstance(simulation.federation, Scattered):
+        # With data of their own it is the server that says how many clients there are.
+        clients, known = len(simulation.federation), len(list(node.peers.glob("node-*.pub")))
+        if known > clients:
+            raise InputError(
+                f"the server says there are {clients} clients, and peers has the keys of {known}: remove "
+                "those of nodes that are no more"
+            )
+    if session.threshold != simulation.threshold:
+        raise InputError(
+            f"the server's threshold is {session.threshold}, and that of the config is {simulation.threshold}"
+        )
 
 
 def _check_signatures(folder: Path, session: Session, keys: dict[int, PublicKeys]) -> None:

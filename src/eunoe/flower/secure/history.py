@@ -1,32 +1,47 @@
 """The sums that a client has helped to unmask, on its own disk.
 
-A server that was killed repeats a round, and so may unmask two sums of the same vectors. If they are not over
-the same clients, their difference is what only some of them sent. So a client helps with a round again only
-if its own vector and the clients of the sum are the same: then the second sum is the first.
+A server that was killed repeats a round, and a second run of a config repeats its first round, since vectors
+follow from seed, round and model. Two sums of the same vectors that are not over the same clients differ by
+what only some of them sent. So a client helps again with the same round of a run, or with the same vector in
+whatever run, only if vector and clients are the same: then the second sum is the first.
 """
 
+import fcntl
 import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
 
 from eunoe.errors import InputError
+from eunoe.flower.secure.protocol import Session
 from eunoe.system.files import read_json, write_text
 
 
-def digest(vector: bytes) -> bytes:
-    """What identifies a client's vector."""
-    return hashlib.sha256(vector).digest()
+def digest(model: bytes, vector: bytes) -> bytes:
+    """What identifies a client's vector.
+
+    The model it started from is part of it: a client that learns nothing sends the same vector in every
+    round, and must be able to help with all of them.
+    """
+    return hashlib.sha256(hashlib.sha256(model).digest() + vector).digest()
 
 
-def allow_once(folder: Path, client: int, round: int, vector: bytes, alive: Iterable[int]) -> None:
-    """Note the sum of a round, given the digest of this client's vector; refuse another one of that round."""
+def allow_once(folder: Path, client: int, session: Session, vector: bytes, alive: Iterable[int]) -> None:
+    """Note a sum, given the digest of this client's vector; refuse another one with it, or of its round."""
     path = folder / f"sums-{client}.json"
-    known = read_json(path)
     this = hashlib.sha256(vector + json.dumps(sorted(alive)).encode()).hexdigest()
-    if known.setdefault(str(round), this) != this:
-        raise InputError(
-            f"it has helped to unmask another sum of round {round}; it does so again only for the same one"
-        )
     folder.mkdir(parents=True, exist_ok=True)
-    write_text(path, json.dumps(known))
+    # The server may ask in two runs at once.
+    with path.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        known = read_json(path)
+        same = {
+            f"{session.run}/{session.round}": f"of round {session.round}",
+            vector.hex(): "with the same vector",
+        }
+        for key, which in same.items():
+            if known.setdefault(key, this) != this:
+                raise InputError(
+                    f"it has helped to unmask another sum {which}; it does so again only for the same one"
+                )
+        write_text(path, json.dumps(known))

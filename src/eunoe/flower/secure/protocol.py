@@ -34,8 +34,8 @@ class Session(NamedTuple):
     threshold: int
 
     def purpose(self, what: str, *clients: int) -> bytes:
-        """What a key is for: one thing, between these clients, in this round."""
-        return "/".join(["eunoe", self.run, str(self.round), what, *map(str, clients)]).encode()
+        """What a key is for: one thing, between these clients, in this round with this threshold."""
+        return "/".join(["eunoe", *map(str, self), what, *map(str, clients)]).encode()
 
 
 class PublicKeys(NamedTuple):
