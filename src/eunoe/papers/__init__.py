@@ -11,6 +11,7 @@ __all__ = ["Exhibit", "PlannedRun", "Scale", "Variant", "all_exhibits", "find_ex
 _FILES = (
     "learning_rates",
     "lenet",
+    "ahead",
     "methods_with_wsm",
     "heat_maps",
     "curves",
