@@ -213,6 +213,23 @@ def test_a_config_of_ones_own(tmp_path):
     assert not (tmp_path / "other").exists()
 
 
+def test_under_secure_aggregation_nodes_sign_and_know_each_other(tmp_path, folder):
+    config = tmp_path / "own.toml"
+    config.write_text(
+        "rounds = 2\nparticipation = 3\n[partition]\nname = 'iid'\nclients = 3\n[secure_aggregation]\n"
+    )
+    init(tmp_path / "secure", 3, config=config)
+    node = (tmp_path / "secure" / "nodes" / "node-1" / "README.md").read_text()
+    assert 'key=\\"$PWD/node-1.key\\" peers=\\"$PWD/peers\\""' in node
+    assert "`node-K.pub` of every node" in node
+    server = (tmp_path / "secure" / "README.md").read_text()
+    assert "as `peers`" in server
+    assert "server sees sums" in server
+    plain = (folder / "README.md").read_text() + (folder / "nodes" / "node-1" / "README.md").read_text()
+    assert "peers" not in plain
+    assert "There is no secure aggregation here" in plain
+
+
 def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch, caplog):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pictures").mkdir()

@@ -49,11 +49,12 @@ def init(
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is not empty; name a new folder")
     general_names(hosts)
-    text = template.CONFIG.format(nodes=nodes)
+    text, secure = template.CONFIG.format(nodes=nodes), False
     if config is not None:
         given = read_config(config)
         values = fitted(given, nodes)
         text = config.read_text("utf-8-sig") if values == given else to_toml(values)
+        secure = make_config(values).secure_aggregation is not None
     link, apps = port + 1, port + 2
     facts = {
         **{"nodes": nodes, "last": nodes - 1, "quorum": max(1, nodes - 1)},
@@ -65,7 +66,11 @@ def init(
         "server_app.py": template.SERVER,
         "client_app.py": template.CLIENT,
         "start.py": template.START.format(**facts),
-        "README.md": template.README.format(**facts, learns=template.LEARNS),
+        "README.md": template.README.format(
+            **facts,
+            learns=template.SUMMED if secure else template.SEEN,
+            peers=template.PEERS if secure else "",
+        ),
         "environment.sh": parties.ENVIRONMENT.format(**facts),
         "nginx.conf": nginx_config(port, link, apps),
         ".gitignore": template.IGNORED,
@@ -82,7 +87,10 @@ def init(
             bundle.mkdir(parents=True)
             shutil.copy(folder / "certificates" / "ca.crt", bundle)
             (bundle / "trusted-entities.yaml").write_text(trusted, "utf-8")
-            text = parties.NODE.format(**facts, node=node, app_port=FIRST_APP_PORT + node)
+            signs, peers = (parties.SIGNS.format(node=node), parties.PEERS) if secure else ("", "")
+            text = parties.NODE.format(
+                **facts, node=node, app_port=FIRST_APP_PORT + node, signs=signs, peers=peers
+            )
             (bundle / "README.md").write_text(text, "utf-8")
     return sorted(path for path in folder.rglob("*") if path.is_file())
 

@@ -33,10 +33,11 @@ folder (one folder per class):
     export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 FLWR_HOME="$PWD/.flwr"
     flower-supernode --superlink {host}:{port} --root-certificates ca.crt \\
       --trusted-entities trusted-entities.yaml --auth-supernode-private-key node-{node}.key \\
-      --port {app_port} --node-config "client={node} state=\\"$PWD/state\\" data=\\"$DATA\\""
+      --port {app_port} --node-config "client={node} state=\\"$PWD/state\\" data=\\"$DATA\\"{signs}"
 
-Port {app_port} is for this machine only: there the SuperNode talks to the app that it starts. Two SuperNodes
-on one machine need two ports. Other users of the machine can reach it: take one whose users you trust.
+{peers}Port {app_port} is for this machine only: there the SuperNode talks to the app that it starts. Two
+SuperNodes on one machine need two ports. Other users of the machine can reach it: take one whose users you
+trust.
 
 Let the system start it again when it ends (systemd: Restart=always). A node that was killed is refused until
 it has missed its heartbeats for a minute. `state` is where the node keeps what its method remembers between
@@ -44,4 +45,14 @@ rounds; what is there survives a restart.
 
 `validate=true` in `--node-config` lets the server evaluate models on your validation data; it gets counts per
 class and a loss.
+"""
+
+# Under secure aggregation a node signs the keys that it publishes, and takes those of others only if signed.
+SIGNS = ' key=\\"$PWD/node-{node}.key\\" peers=\\"$PWD/peers\\"'
+PEERS = """\
+The server gets sums over all nodes, not your update. Whoever hands out other nodes' keys could lift that, so
+put `node-K.pub` of every node, your own included, into the folder `peers` here: from the operator, not from
+the server, and with the fingerprints compared. `state` also notes which sums this node helped to unmask: do
+not empty it between runs.
+
 """

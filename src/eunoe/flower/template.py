@@ -145,6 +145,25 @@ LEARNS = """\
 - An error on a node: its text, which may name paths, labels and classes.
 """
 
+PEERS = """ When all are there, send the folder to every node as `peers`, by another way than through the
+   server."""
+
+SEEN = f"""\
+With data = "own" no sample leaves a node. There is no secure aggregation here (`[secure_aggregation]` in
+`config.toml`), and the server sees what each client sends:
+
+{LEARNS}"""
+
+SUMMED = """\
+With data = "own" no sample leaves a node, and under secure aggregation the server sees sums:
+
+- From a round's clients together: who they are, and the sum of what they send. Of one client's share in it
+  nothing, unless the server works with so many of the others that none is left to hide among.
+- `validate=true` on a node: how many validation samples it has of each class, how many of them the model gets
+  right, and their summed loss, in plain.
+- An error on a node: its text, which may name paths, labels and classes.
+"""
+
 README = """\
 # A federation
 
@@ -169,7 +188,8 @@ and for a year; make another folder with `--host` for other names or when the ye
 
 1. **Nodes.** Send the folder `nodes/node-K` to node K (K from 0 to {last}). Nothing in it is secret. Its
    README says what to do there: the node makes its key, which never leaves it, and sends you `node-K.pub`.
-   Compare the fingerprint with the node's owner, for instance by telephone, and put the file into `keys/`.
+   Compare the fingerprint with the node's owner, for instance by telephone, and put the file into
+   `keys/`.{peers}
 
 2. **Operator.** Set `data = "own"` in `pyproject.toml`. Then, and after every change of `config.toml` or
    `pyproject.toml`, in this folder:
@@ -212,9 +232,6 @@ is true, neither its model nor its number of samples, by which it is weighted in
 `method.weighting = "uniform"` all weigh the same.
 
 ## What the server learns of a client's data
-
-With data = "own" no sample leaves a node. There is neither secure aggregation nor differential privacy here,
-and the server sees what each client sends:
 
 {learns}
 Whoever can sign an app can read all that the nodes can read, since an app is code.

@@ -1,7 +1,7 @@
 """A combination that none of the papers tried, on table 3 of the WSM paper: WSM with the mean of its models.
 
-WSM's newest model is best at the learning rate 0.01; its mean bears a larger one. Learning rate and decay were
-chosen on the clients' validation parts, on a seed that is not among those shown.
+WSM's newest model is best at the learning rate 0.01; its mean bears a larger one. Learning rate and decay
+were chosen on the clients' validation parts, on a seed that is not among those shown.
 """
 
 from eunoe.config.merging import merge
@@ -25,8 +25,8 @@ EXHIBITS = (
         {"": last_rounds("accuracy")},
         (
             Claim(
-                "WSM's mean of models, at three times the learning rate, is above the interval of the paper's WSM"
-                " after half of the rounds",
+                "the mean of WSM's models, at three times the learning rate, is above the 95% interval of "
+                "the paper's WSM after half of the rounds",
                 exceeds(LINE, PAPER),
             ),
         ),
