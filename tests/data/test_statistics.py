@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from eunoe.data.statistics import label_counts, partition_numbers, per_client, summarize
+from eunoe.data.statistics import (
+    alike,
+    distance_by_chance,
+    label_counts,
+    partition_numbers,
+    per_client,
+    summarize,
+)
 
 # Client 0 has classes 0, 0; client 1 has 0, 1, 2, 2; client 2 has nothing; client 3 has 2, 1.
 LABELS = np.array([0, 1, 2, 0, 2, 0, 2, 1, 1])
@@ -46,3 +53,18 @@ def test_chunks_do_not_matter(chunk: int) -> None:
 def test_even_mixes_have_the_largest_entropy_and_no_distance() -> None:
     numbers = summarize(per_client(np.full((5, 8), 3)))
     assert (numbers.entropy_mean, numbers.distance_mean, numbers.single_class_share) == (3, 0, 0)
+
+
+def test_what_chance_makes_of_one_mix_is_known_and_counts_as_alike() -> None:
+    rng = np.random.default_rng(0)
+    small = rng.multinomial(14, np.full(10, 0.1), size=400)
+    distance = summarize(per_client(small)).distance_mean
+    # Ten times sqrt(2 * 0.1 * 0.9 / (pi * 14)), halved.
+    assert distance_by_chance(np.full((3, 10), 14)) == pytest.approx(5 * (0.18 / (np.pi * 140)) ** 0.5)
+    assert distance == pytest.approx(distance_by_chance(small), rel=0.1)
+    assert distance > 0.2
+    assert alike(small)
+    skewed = np.stack([rng.multinomial(14, rng.dirichlet(np.full(10, 0.5))) for _ in range(400)])
+    assert not alike(skewed)
+    assert alike(np.array([[6, 4], [4, 6]]) * 1000)
+    assert not alike(np.array([[8, 2], [2, 8]]) * 1000)

@@ -44,8 +44,14 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tries(monkeypatch: pytest.MonkeyPatch, *treatments: Treatment) -> None:
     monkeypatch.setattr(remedies, "TABLE", (BASELINE, *treatments))
     # These runs are too small to forget much.
-    monkeypatch.setattr(diagnosis, "LITTLE_PER_ROUND", 0.0)
+    count_any_forgetting(monkeypatch)
     monkeypatch.setattr(cure_plan, "MOST_SEEDS", 2)
+    monkeypatch.setattr(cure_plan, "MOST_FRESH", 5)
+
+
+def count_any_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for little in ("LITTLE_PER_ROUND", "LITTLE_IF_ALIKE"):
+        monkeypatch.setattr(diagnosis, little, 0.0)
 
 
 def test_a_remedy_that_wins_is_written_with_its_interval(
@@ -129,7 +135,7 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(
 
     whole = cure(slow, budget="1h", jobs=1, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        find_cure(slow, "1h", 5, 1, tmp_path / "cut", Watching(on_round=die))
+        find_cure(slow, "1h", None, 1, tmp_path / "cut", Watching(on_round=die))
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cut")
     assert again.validation == whole.validation
     assert again.test == whole.test
@@ -140,15 +146,54 @@ def test_a_federation_in_memory_is_handed_over_to_every_run(
 ) -> None:
     tries(monkeypatch, LARGER)
     federation: Federation = build_federation(make_config(SLOW))
-    values = {**SLOW, "rounds": 2}
-    del values["partition"]
-    done = run(values, federation=federation, out=tmp_path / "run")
+    done = run(_without_partition({**SLOW, "rounds": 2}), federation=federation, out=tmp_path / "run")
     found = cure(done, budget="1h", jobs=2)
     assert found.label == "larger steps"
     assert found.folder == tmp_path / "run-cure"
     assert found.runs[0].values["data"] == {"name": "given"}
     with pytest.raises(InputError, match="was a user-provided object: pass it again"):
         cure(tmp_path / "run", budget="1h")
+
+
+def _without_partition(values: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in values.items() if key != "partition"}
+
+
+def test_fresh_seeds_are_as_many_as_there_is_time_for_and_then_the_same(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+    monkeypatch.setattr(cure_plan, "MOST_FRESH", 7)
+    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert {one.config.seed for one in found.runs} == set(range(2000, 2007))
+    # What was decided is kept.
+    monkeypatch.setattr(cure_plan, "MOST_FRESH", 9)
+    assert cure(slow, budget="1h", jobs=1, out=tmp_path / "cure").sentences == found.sentences
+    exact = cure(slow, budget="1h", seeds=6, jobs=1, out=tmp_path / "exact")
+    assert {one.config.seed for one in exact.runs} == set(range(2000, 2006))
+
+
+def test_a_run_without_validation_data_gets_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tries(monkeypatch, LARGER)
+    blind = run({**SLOW, "split": {"validation": 0.0}}, out=tmp_path / "blind")
+    found = cure(blind, budget="1h", jobs=1)
+    assert found.label == "larger steps"
+    assert any("holds out 10% of a client's data (split.validation=0.1)" in one for one in found.sentences)
+    assert {one.config.split.validation for one in found.runs} == {0.1}
+    assert found.config is not None
+    assert read_config(found.config)["split"]["validation"] == 0.0
+
+
+def test_where_class_mixes_are_alike_ups_and_downs_are_no_forgetting_to_cure(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnosis, "LITTLE_PER_ROUND", 0.0)
+    monkeypatch.setattr(diagnosis, "is_dead", lambda run: False)
+    assert diagnosis.labels_alike(Run(slow).read)
+    found = cure(slow, out=tmp_path / "cure")
+    assert (found.label, found.search, found.runs) == (None, (), ())
+    assert "class mixes are alike" in found.sentences[-1]
+    assert "nothing is promised" in found.sentences[-1]
 
 
 def test_a_run_that_forgets_little_has_nothing_to_cure(slow: Path, tmp_path: Path) -> None:
@@ -212,7 +257,7 @@ def test_without_time_for_a_search_averaging_is_judged_by_runs_that_show_both(
 def test_what_cannot_be_cured_is_refused_before_anything_runs(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diagnosis, "LITTLE_PER_ROUND", 0.0)
+    count_any_forgetting(monkeypatch)
     with pytest.raises(InputError, match=r"a budget of 1s cannot hold 5 runs .* give --budget \d+[sm]"):
         cure(slow, budget="0.001s", out=tmp_path / "cure")
     with pytest.raises(InputError, match="at least 5 fresh seeds, not 3"):
@@ -224,7 +269,9 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(
         cure(tmp_path / "base.toml", out=tmp_path / "cure")
     with pytest.raises(InputError, match="budget 'soon' is no time: write it as 90s, 15m or 2h"):
         cure(slow, budget="soon", out=tmp_path / "cure")
-    blind = run({**NAMED, "rounds": 1, "split": {"validation": 0.0}}, out=tmp_path / "blind")
+    values = {**NAMED, "rounds": 1, "split": {"validation": 0.0}}
+    given = build_federation(make_config(values))
+    blind = run(_without_partition(values), federation=given, out=tmp_path / "blind")
     with pytest.raises(InputError, match=r"no client has any: set split\.validation"):
         cure(blind, out=tmp_path / "cure")
     (blind.folder / "flower.json").write_text("{}")

@@ -4,7 +4,18 @@ import pytest
 
 from eunoe.errors import InputError
 from eunoe.records.reader import RunRecords
-from eunoe.runs.cure_plan import ALWAYS, KNOWN, SLACK, CurePlan, SearchClock, Speed, Work, make_plan, measured
+from eunoe.runs.cure_plan import (
+    ALWAYS,
+    KNOWN,
+    MOST_FRESH,
+    SLACK,
+    CurePlan,
+    SearchClock,
+    Speed,
+    Work,
+    make_plan,
+    measured,
+)
 
 SECOND = Speed(start=0.0, train=1.0, validate=0.0, test=0.0)
 # Two times five runs of four rounds are 40 seconds on one core.
@@ -50,6 +61,18 @@ def test_evaluations_are_counted_by_model_and_part() -> None:
     assert WORK.search([1.0, 1.0], 1, speed) == (pytest.approx(4 * 1.2), 5)
     # Ten runs with two evaluations, of one model as it is and of two with the remedy.
     assert WORK.confirm(speed) == pytest.approx(10 * (1 + 1.5 * 2 * 1.1))
+
+
+def test_fresh_seeds_are_those_that_fit_but_no_fewer_than_planned() -> None:
+    # A pair of runs of four rounds takes 8 seconds, or 12 if the remedy's training takes twice as long.
+    for seconds, cost, seeds in (
+        (8 * 7.1, 1.0, 7),
+        (12 * 7.1, 2.0, 7),
+        (1.0, 1.0, 5),
+        (1e6, 1.0, MOST_FRESH),
+    ):
+        assert WORK.seeds_within(SLACK * seconds, SECOND, 2, cost) == seeds
+    assert WORK.seeds_within(SLACK * 4 * 9.1, SECOND, 1, 1.0) == 9
 
 
 def test_without_a_remedy_there_is_no_plan() -> None:

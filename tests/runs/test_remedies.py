@@ -24,6 +24,13 @@ def test_the_run_as_it_is_stands_first_and_its_learning_rate_is_varied() -> None
     assert found["wsm, three times the learning rate"]["loss"]["name"] == "wsm"
 
 
+def test_ten_times_a_learning_rate_is_tried_only_if_it_is_small() -> None:
+    assert "ten times the learning rate" not in fitting()
+    small = fitting(training={"epochs": 1, "lr": 0.01})
+    assert small["ten times the learning rate"]["training"]["lr"] == 0.1
+    assert small["wsm, ten times the learning rate"]["loss"]["name"] == "wsm"
+
+
 def test_much_smaller_steps_come_first_where_nothing_was_learned() -> None:
     config = make_config(NAMED)
     for dead in (False, True):
@@ -61,7 +68,7 @@ def test_every_name_in_the_table_is_one_of_the_library() -> None:
 
 
 def test_a_candidate_has_two_forms_and_one_of_them_is_the_run_as_it_is() -> None:
-    for rounds, decay in ((29, 0.8), (30, 0.9)):
+    for rounds, decay in ((60, 0.8), (61, 0.9)):
         config = make_config({**NAMED, "rounds": rounds})
         values = config.model_dump(exclude_none=True)
         first, wsm = candidates(values, config, UserObjects(), True)[:2]

@@ -9,7 +9,10 @@ import typer
 def cure(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     budget: Annotated[str, typer.Option(help="Wall-clock time for all of it, such as 15m.")] = "15m",
-    seeds: Annotated[int, typer.Option(help="Fresh seeds that the cure is judged on.", min=5)] = 5,
+    seeds: Annotated[
+        int | None,
+        typer.Option(help="Fresh seeds to judge on; by default 5 to 20, as many as fit.", min=5),
+    ] = None,
     jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.", min=1)] = None,
     out: Annotated[Path | None, typer.Option(help="Where the results go; by default <RUN>-cure.")] = None,
     report: Annotated[

@@ -13,6 +13,9 @@ from numpy.typing import NDArray
 from eunoe.data.partitions.base import Integers
 
 Floats = NDArray[np.float64]
+# Mean distances from the overall mix below which clients count as alike: as such, and as a multiple of what
+# chance makes of one mix.
+ALIKE, CHANCE = 0.2, 1.25
 
 
 class PerClient(NamedTuple):
@@ -72,6 +75,22 @@ def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
     bits = np.log2(shares, out=np.zeros_like(shares), where=counts > 0)
     distance = np.abs(shares - whole / max(1, whole.sum())).sum(1) / 2
     return PerClient(sizes, (counts > 0).sum(1), np.abs((shares * bits).sum(1)), distance)
+
+
+def alike(counts: Integers) -> bool:
+    """Whether the clients' class mixes differ little, or not much more than by chance."""
+    distance = summarize(per_client(counts)).distance_mean
+    return distance < max(ALIKE, CHANCE * distance_by_chance(counts))
+
+
+def distance_by_chance(counts: Integers) -> float:
+    """The mean distance that clients of these sizes would have if all drew from the same mix.
+
+    A share p of n samples is off by sqrt(2 p (1 - p) / (pi n)) on average, by the normal approximation.
+    """
+    sizes, shares = counts.sum(1), counts.sum(0) / max(1, counts.sum())
+    off = np.sqrt(2 * shares * (1 - shares) / np.pi).sum() / 2
+    return float(np.mean(off / np.sqrt(sizes[sizes > 0])))
 
 
 def summarize(clients: PerClient) -> PartitionNumbers:

@@ -4,7 +4,8 @@
 2. The remedies that fit the run (`remedies`) are searched by successive halving on validation accuracy, on
    seeds that are used for nothing else, planned for half of the budget. Each is trained once and judged
    both by its newest model and by the mean of its models.
-3. The best of them and the run as it is run in full on fresh seeds. The gain is the mean of the differences
+3. The best of them and the run as it is run in full on fresh seeds, five or, if time is left, up to twenty:
+   how many is decided before the first of them runs. The gain is the mean of the differences
    by seed; it is a cure if the 95% interval on validation data is above zero. Otherwise the run stays as it
    is.
 4. The test results of these runs are read once, after that.
@@ -13,44 +14,33 @@ The budget is the time that a call takes at most. Everything is kept in a folder
 with what was cut off.
 """
 
-import copy
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from eunoe.config.merging import merge
 from eunoe.config.paths import placed
 from eunoe.config.schema import Config, make_config
-from eunoe.data import statistics as label_statistics
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords, by_newest_model, read_run, read_status
+from eunoe.records.reader import read_run
 from eunoe.runs import diagnosis
 from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.budget import Clock, TimeUp, read_budget
-from eunoe.runs.cure_plan import CurePlan, SearchClock, Speed, Work, make_plan, measured
+from eunoe.runs.budget import Clock, read_budget
+from eunoe.runs.cure_plan import FRESH, CurePlan, SearchClock, Speed, Work, make_plan, measured
+from eunoe.runs.cure_runs import CureRuns
 from eunoe.runs.halving import (
-    Halving,
-    Trial,
     Watching,
     check_validation,
     compared_rounds,
-    rungs_of,
-    search_values,
 )
 from eunoe.runs.hooks import evaluated
 from eunoe.runs.journal import Journal
-from eunoe.runs.loop import Record
 from eunoe.runs.progress import StageBars, interactive
-from eunoe.runs.remedies import Candidate, Forms, candidates, forms
+from eunoe.runs.remedies import Candidate, candidates, forms
 from eunoe.runs.run import Run
-from eunoe.runs.sweep import Planned, done, execute
 from eunoe.runs.verdict import (
     Cure,
     judged,
@@ -59,6 +49,7 @@ from eunoe.runs.verdict import (
     trials_of,
     unfinished,
     without_search,
+    without_validation,
 )
 from eunoe.system.files import read_lines
 from eunoe.system.machine import cores
@@ -66,13 +57,15 @@ from eunoe.system.machine import cores
 SEARCH_SEEDS, FRESH_SEEDS = 1000, 2000
 # The share of the budget after which no round begins: the rest is for tables and the report.
 ENDING = 0.97
+# The share of each client's samples that is held out where the run has no validation data.
+HELD_OUT = 0.1
 
 
 def cure(
     run: Run | Path | str,
     *,
     budget: str | float = "15m",
-    seeds: int = 5,
+    seeds: int | None = None,
     jobs: int | None = None,
     out: Path | str | None = None,
     progress: bool | None = None,
@@ -80,8 +73,9 @@ def cure(
     """Look for a change of a run's configuration that makes its model better, and say by how much.
 
     The budget is wall-clock time for all of it, in seconds or as text such as "15m"; `seeds` is the number
-    of fresh seeds, at least 5. `jobs` runs train at a time, by default one per core. The results are in
-    `out`, by default a folder beside the run's. `progress` shows a bar; by default where it can move.
+    of fresh seeds, at least 5, by default as many as there is time for, up to 20. `jobs` runs train at a
+    time, by default one per core. The results are in `out`, by default a folder beside the run's. `progress`
+    shows a bar; by default where it can move.
     """
     console = Console()
     if interactive(console) if progress is None else progress:
@@ -93,7 +87,7 @@ def cure(
 def find_cure(
     run: Run | Path | str,
     budget: str | float,
-    seeds: int,
+    seeds: int | None,
     jobs: int | None,
     out: Path | str | None,
     watching: Watching,
@@ -102,8 +96,9 @@ def find_cure(
     seconds = read_budget(budget)
     whole = Clock(ENDING * seconds)
     run = run if isinstance(run, Run) else Run(run)
-    if seeds < 5:
-        raise InputError(f"a cure is judged on at least 5 fresh seeds, not {seeds}")
+    least = FRESH if seeds is None else seeds
+    if least < FRESH:
+        raise InputError(f"a cure is judged on at least {FRESH} fresh seeds, not {seeds}")
     given, folder = run._objects, run.folder
     if (folder / "flower.json").exists():
         raise InputError(
@@ -114,30 +109,39 @@ def find_cure(
     values, config = _base(records.checked_config)
     facts = diagnosis.diagnose(records).sentences[:2]
     if diagnosis.forgets_little(records):
-        return nothing_to_cure(place, facts)
+        return nothing_to_cure(place, facts, alike=diagnosis.per_round(records) >= diagnosis.LITTLE_PER_ROUND)
     simulation, _ = assemble(config, given)
     if not simulation.method.merges:
         raise InputError(
             f"method {config.method.name!r} has no global model that could forget: cure another run"
         )
+    if not len(simulation.federation.pooled("validation")[0]) and given.federation is None:
+        facts = (*facts, without_validation(HELD_OUT))
+        values = merge(values, {"split": {"validation": HELD_OUT}})
+        config = make_config(values)
+        simulation, _ = assemble(config, given)
     check_validation(simulation.federation)
     start = whole.spent
     # Its federation serves to check what fits; each seed has one of its own, unless it was handed over.
     at_hand = UserObjects(**{**vars(given), "federation": simulation.federation})
+    differ = not diagnosis.labels_alike(records)
     found = [
         Candidate(one.label, one.treatment, one.values, _kept(one, given))
-        for one in candidates(values, config, at_hand, labels_differ(records), diagnosis.is_dead(records))
+        for one in candidates(values, config, at_hand, differ, diagnosis.is_dead(records))
     ]
     jobs = jobs or (1 if config.engine.name == "ray" else cores())
     speed = measured(records, start, _validation_share(simulation.federation))
-    work = Work(config.rounds, compared_rounds(config), _evaluations(config), seeds, jobs)
-    journal, plan = _planned(place / "journal.jsonl", records.checked_config, found, work, speed, seconds)
+    work = Work(config.rounds, compared_rounds(config), _evaluations(config), least, jobs)
+    journal, plan = _planned(
+        place / "journal.jsonl", records.checked_config, found, work, speed, seconds, seeds
+    )
     chosen = [forms(one, config) for one in found[: plan.candidates]]
     taken = records.checked_config.seed
-    here = _Place(place, config, jobs, watching)
+    here = CureRuns(place, config, jobs, watching)
     search_seeds = _seeds(SEARCH_SEEDS, plan.seeds, taken)
+    clock = SearchClock(seconds, journal.spent, plan)
     if search_seeds:
-        winner = here.searched(chosen, search_seeds, journal, SearchClock(seconds, journal.spent, plan))
+        winner = here.searched(chosen, search_seeds, journal, clock)
         if journal.notes["reached"] < config.rounds:
             facts = (*facts, f"The budget ended the search after round {journal.notes['reached']}.")
     else:
@@ -148,99 +152,19 @@ def find_cure(
     if winner is as_it_is:
         sentence = nothing_found(tried, winner.label, len(search_seeds))
         return Cure(None, (*facts, sentence), None, None, None, tried, None, (), place)
-    before, after = here.repeated(as_it_is, winner, _seeds(FRESH_SEEDS, seeds, taken), whole)
-    if len(after) < seeds:
-        return unfinished(place, config, winner, before, after, seeds, tried, facts)
+    if "fresh" not in journal.notes:
+        # How many there are is decided before the first of them runs.
+        arms, left = 1 if here.shows_both(winner) else 2, (ENDING * seconds - whole.spent) / clock.pace
+        count = seeds or work.seeds_within(left, speed, arms, winner.treatment.cost)
+        journal.note(fresh=count)
+    fresh = int(journal.notes["fresh"])
+    before, after = here.repeated(as_it_is, winner, _seeds(FRESH_SEEDS, fresh, taken), whole)
+    if len(after) < least:
+        return unfinished(place, config, winner, before, after, fresh, tried, facts)
+    if len(after) < fresh:
+        # The time was over, which has nothing to do with what came out: those that are there count.
+        journal.note(fresh=len(after))
     return judged(place, records.checked_config, winner, before, after, tried, facts)
-
-
-@dataclass(frozen=True)
-class _Place:
-    """Where a cure's runs are, what they have in common, and who is told how they go."""
-
-    folder: Path
-    config: Config
-    jobs: int
-    watching: Watching
-
-    def searched(
-        self, chosen: Sequence[Forms], seeds: Sequence[int], journal: Journal, clock: SearchClock
-    ) -> Candidate:
-        """The best form of the best trial; a search that was begun goes on."""
-        trials = []
-        for number, (newest, mean) in enumerate(chosen):
-            # A run shows both forms, so it has the name of neither.
-            label = newest.treatment.name if self.config.averaging is None else mean.treatment.name
-            values = search_values(mean.values, self.config)
-            trials.append(Trial(number, label or self.config.title, values, mean.given))
-            journal.trial(number, trials[-1].label, dict(mean.treatment.changes))
-        if "winner" not in journal.notes:
-
-            def follow(planned: Planned, record: Record | None) -> None:
-                self.watching.on_round(planned, record)
-                if record is not None:
-                    clock.tick()
-
-            watching = Watching(self.watching.on_stage, follow)
-            rungs, place = rungs_of(self.config.rounds), self.folder / "search"
-            halving = Halving(
-                place, seeds, rungs, self.jobs, journal, clock, watching, lambda result: result.best
-            )
-            halving.run(trials)
-            best, reached = halving.best(trials)
-            found = journal.results[best.number, reached]
-            journal.note(
-                winner=best.number, mean=bool(found.accuracy > found.newest_accuracy), reached=reached
-            )
-        both = chosen[int(journal.notes["winner"])]
-        return both.mean if journal.notes["mean"] else both.newest
-
-    def repeated(
-        self, as_it_is: Candidate, winner: Candidate, seeds: Sequence[int], clock: Clock
-    ) -> tuple[list[Run], list[Run]]:
-        """The runs of both on fresh seeds; only those of the first seeds if the time is over."""
-        rounds, place = self.config.rounds, self.folder / "runs"
-        # Averaging changes no training: its runs have the numbers of those without it.
-        alone = winner.treatment.changes.keys() == {"averaging"} and self.config.averaging is None
-        alone = alone and (winner.treatment.lr, winner.treatment.epochs) == (1.0, 1.0)
-        arms = [
-            Trial(0, one.label, one.values, one.given) for one in ((winner,) if alone else (as_it_is, winner))
-        ]
-        # Seed by seed, so that what is there when the time is over are pairs.
-        pairs = [[arm.planned(place, seed, rounds) for arm in arms] for seed in seeds]
-        planned = [one for pair in pairs for one in pair]
-        left = [rounds - int(read_status(one.folder).get("round", 0)) for one in planned]
-        if any(left):
-            title = f"{winner.label} against the run as it is, {len(seeds)} fresh seeds"
-            self.watching.on_stage(title, sum(left))
-
-        def follow(one: Planned, record: Record | None) -> None:
-            self.watching.on_round(one, record)
-            if clock.over:
-                raise TimeUp
-
-        with suppress(TimeUp):
-            execute(planned, self.jobs, follow)
-        ended = list(takewhile(lambda pair: all(map(done, pair)), pairs))
-        before, after = ([Run(pair[arm].folder) for pair in ended] for arm in (0, -1))
-        return [_without_averaging(one, as_it_is.label) for one in before] if alone else before, after
-
-
-def _without_averaging(run: Run, title: str) -> Run:
-    """A run that averages as the one that does not, by its numbers; its weights stay those of the mean."""
-    other = copy.copy(run)
-    other.read = by_newest_model(run.read, title)
-    other.values = other.read.config
-    return other
-
-
-def labels_differ(run: RunRecords) -> bool:
-    """Whether the clients' class mixes differ; so if it is not known."""
-    counts = run.label_counts
-    if counts is None or not counts.any():
-        return True
-    numbers = label_statistics.summarize(label_statistics.per_client(counts.astype(np.int64)))
-    return bool(numbers.distance_mean >= diagnosis.ALIKE)
 
 
 def _base(config: Config) -> tuple[dict[str, Any], Config]:
@@ -264,13 +188,19 @@ def _kept(one: Candidate, given: UserObjects) -> Mapping[str, Any]:
 
 
 def _planned(
-    path: Path, config: Config, found: Sequence[Candidate], work: Work, speed: Speed, budget: float
+    path: Path,
+    config: Config,
+    found: Sequence[Candidate],
+    work: Work,
+    speed: Speed,
+    budget: float,
+    seeds: int | None,
 ) -> tuple[Journal, CurePlan]:
     """The plan in the journal, or a new one by the run's own speed."""
     header: dict[str, Any] = {
         "run": placed(config.model_dump(mode="json")),
         "budget": budget,
-        "fresh seeds": work.fresh,
+        "fresh seeds": seeds,
         "candidates": [one.label for one in found],
     }
     lines = read_lines(path)

@@ -7,7 +7,7 @@ machine turns out so slow that nothing would be left for the runs on fresh seeds
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -22,6 +22,8 @@ LEAST = 4
 # Candidates that are worth more than a further seed.
 SOME = 6
 MOST_SEEDS = 5
+# Fresh seeds that a cure is judged on: at least so many, and more where there is time, up to so many.
+FRESH, MOST_FRESH = 5, 20
 # Longer than by the measured speed: a judgment that is cut short is none.
 SLACK = 1.2
 # What the search may take of the budget however slow the machine is.
@@ -90,15 +92,22 @@ class Work:
             left, before = left[len(left) // 2 :], rung
         return seconds, total
 
-    def confirm(self, speed: Speed, arms: int = 2) -> float:
+    def confirm(self, speed: Speed, arms: int = 2, cost: float = 1.0) -> float:
         """Seconds of the runs on fresh seeds: as it is with one model to evaluate, the remedy with two.
 
-        Of a remedy that is averaging alone, its own runs show the run as it is: one arm.
+        Of a remedy that is averaging alone, its own runs show the run as it is: one arm. `cost` is that of
+        the remedy's local training.
         """
-        models = 1.5 if arms == 2 else 2.0
+        models, cost = (1.5, (1 + cost) / 2) if arms == 2 else (2.0, cost)
         evaluations = models * self.run_evaluations * (speed.validate + speed.test)
-        run = speed.start + self.rounds * speed.train + evaluations
+        run = speed.start + self.rounds * cost * speed.train + evaluations
         return math.ceil(arms * self.fresh / self.jobs) * run
+
+    def seeds_within(self, seconds: float, speed: Speed, arms: int, cost: float) -> int:
+        """As many fresh seeds as these seconds hold, but no fewer than planned."""
+        counts = range(self.fresh, MOST_FRESH + 1)
+        fit = [n for n in counts if SLACK * replace(self, fresh=n).confirm(speed, arms, cost) <= seconds]
+        return max(fit, default=self.fresh)
 
 
 @dataclass(frozen=True)

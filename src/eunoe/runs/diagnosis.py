@@ -6,11 +6,11 @@ The rules, in order; each rests on what was measured, not on what the configurat
    a divergence a smaller learning rate comes first, then clipping.
 2. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure. Where
    models are averaged, the round forgetting of the model that clients receive counts: a mean has little.
-3. The clients' class mixes are alike (mean distance from the whole under 0.2): no remedy for labels is
-   promised. Averaging, SCAFFOLD with server momentum, which corrects the drift whatever its cause, then fewer
-   local steps.
+3. The clients' class mixes are alike (mean distance from the whole under 0.2, or about what chance makes of
+   one mix): no remedy for labels is promised. Averaging, SCAFFOLD with server momentum, which corrects the
+   drift whatever its cause, then fewer local steps.
 4. The class mixes differ: local training erases classes that a client lacks. The mean of the global models
-   costs clients nothing and comes first, then wsm: a softmax over a client's own classes spares the others.
+   costs clients nothing and comes first, then wsm, a softmax that spares the classes a client lacks.
    Then, if the merge loss G is more than twice L, what some client knows is lost when the models are
    averaged, and the Flashback paper finds that distilling the clients' models into the average keeps it:
    flashback, feddf. Otherwise SCAFFOLD with server momentum, FedNTD and FedProx.
@@ -45,7 +45,8 @@ from eunoe.records.summary import summarize
 from eunoe.runs.assembly import assemble
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
-ALIKE = 0.2
+# Where class mixes are alike, a round of few clients loses up to so much of a class and gains it elsewhere.
+LITTLE_IF_ALIKE = 0.05
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,14 @@ def _assembles(run: RunRecords, settings: Sequence[str] = ()) -> bool:
 
 def forgets_little(run: RunRecords) -> bool:
     """Whether a round costs the model that clients receive little; not so of a run that learned nothing."""
-    return not is_dead(run) and _per_round(run) < LITTLE_PER_ROUND
+    little = LITTLE_IF_ALIKE if labels_alike(run) else LITTLE_PER_ROUND
+    return not is_dead(run) and per_round(run) < little
+
+
+def labels_alike(run: RunRecords) -> bool:
+    """Whether the clients' class mixes are alike; not so if they are not known."""
+    counts = run.label_counts
+    return counts is not None and bool(counts.any()) and statistics.alike(counts.astype(np.int64))
 
 
 def is_dead(run: RunRecords) -> bool:
@@ -132,7 +140,7 @@ def is_dead(run: RunRecords) -> bool:
     return _troubled(run, ()) is not None
 
 
-def _per_round(run: RunRecords) -> float:
+def per_round(run: RunRecords) -> float:
     """Round forgetting of the model that clients receive: a mean of models has little by construction."""
     sent = run.sent_forgetting
     return run.round_forgetting if np.isnan(sent) else sent
@@ -141,7 +149,7 @@ def _per_round(run: RunRecords) -> float:
 def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarize(run), run.config
     clients = _label_mixes(run)
-    local, merge, per_round = found["lost_locally"], found["lost_in_merge"], _per_round(run)
+    local, merge, lost = found["lost_locally"], found["lost_in_merge"], per_round(run)
     facts = [*found.sentences(), *_setting(run, clients)]
     if troubled := _troubled(run, facts):
         return troubled
@@ -150,16 +158,16 @@ def _diagnose(run: RunRecords) -> Diagnosis:
         return Diagnosis("alone", (*facts, f"{words} Who gains: eunoe compare FED LOCAL --by client."), ())
     if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
         local = found["client_forgetting"]
-    if np.isnan(per_round) or np.isnan(local):
+    if np.isnan(lost) or np.isnan(local):
         words = "Too little was measured: run with evaluation and with a local_per_class probe."
-        if not np.isnan(per_round) and config.get("secure_aggregation") is not None:
+        if not np.isnan(lost) and config.get("secure_aggregation") is not None:
             words = (
                 "Secure aggregation hides clients' models, so only what a round forgets is known, not where."
             )
         return Diagnosis("unmeasured", (*facts, words), ())
-    if per_round < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
+    if lost < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
         return Diagnosis("little", (*facts, "Little is forgotten; there is nothing to cure."), ())
-    if clients and clients.distance_mean < ALIKE:
+    if labels_alike(run):
         words = (
             "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
             "a loss that re-weights classes is not expected to help."

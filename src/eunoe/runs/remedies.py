@@ -7,6 +7,7 @@ Averaging of global models is not in the table: it changes no training, so every
 and without in one run.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -23,8 +24,9 @@ Changes = Mapping[str, Any]
 class Treatment:
     """Changes of a run's configuration, when they apply, and what they cost.
 
-    `labels`: only where the clients' class mixes differ; `dead`: only for a run that learned nothing. `lr`
-    and `epochs` are factors on the run's own. `cost` is the time of local training, 1 for plain training.
+    `labels`: only where the clients' class mixes differ; `dead`: only for a run that learned nothing;
+    `below`: only for learning rates below it. `lr` and `epochs` are factors on the run's own. `cost` is the
+    time of local training, 1 for plain training.
     """
 
     name: str
@@ -33,6 +35,7 @@ class Treatment:
     epochs: float = 1.0
     labels: bool = False
     dead: bool = False
+    below: float = math.inf
     cost: float = 1.0
 
     def applied(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
@@ -52,7 +55,9 @@ class Treatment:
 WSM: Changes = {"loss": {"name": "wsm"}}
 MOMENTUM: Changes = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
 # A mean of models lags behind while they still learn quickly.
-SHORT = 30
+SHORT = 60
+# Ten times a rate that is not small leads nowhere.
+SMALL = 0.02
 
 BASELINE = Treatment("")
 _WSM = Treatment("wsm", WSM, labels=True)
@@ -66,6 +71,10 @@ def _threefold(treatment: Treatment) -> Treatment:
     return _at(treatment, 3.0, "three times the learning rate")
 
 
+def _tenfold(treatment: Treatment) -> Treatment:
+    return replace(_at(treatment, 10.0, "ten times the learning rate"), below=SMALL)
+
+
 def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
     return replace(treatment, name=", ".join(part for part in (treatment.name, words) if part), lr=lr)
 
@@ -75,11 +84,13 @@ TABLE: Sequence[Treatment] = (
     replace(_at(BASELINE, 0.1, "a tenth of the learning rate"), dead=True),
     replace(_at(BASELINE, 0.01, "a hundredth of the learning rate"), dead=True),
     _WSM,
-    Treatment("scaffold with server momentum", {"method": {"name": "scaffold"}, **MOMENTUM}, cost=1.1),
-    Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
     _threefold(BASELINE),
-    Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
+    Treatment("scaffold with server momentum", {"method": {"name": "scaffold"}, **MOMENTUM}, cost=1.1),
     _threefold(_WSM),
+    _tenfold(BASELINE),
+    _tenfold(_WSM),
+    Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
+    Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
     _third(BASELINE),
     Treatment("wsm with server momentum", {**WSM, **MOMENTUM}, labels=True),
     Treatment("falling learning rate", {"training": {"lr_decay": 0.97}}),
@@ -116,6 +127,8 @@ def candidates(
     for treatment in TABLE:
         if (treatment.labels and not labels_differ) or (treatment.dead and not dead):
             continue
+        if config.training.lr >= treatment.below:
+            continue
         # An object of the user's own is kept unless the treatment names another in its place.
         kept = {key: it for key, it in objects.items() if key not in treatment.changes}
         try:
@@ -146,7 +159,7 @@ def forms(one: Candidate, config: Config) -> Forms:
     """Both forms of a candidate; that which the run to cure has is the candidate itself."""
     if config.averaging is not None:
         return Forms(_form(one, f"{one.label} without averaging", None), one)
-    decay = 0.8 if config.rounds < SHORT else 0.9
+    decay = 0.8 if config.rounds <= SHORT else 0.9
     label = f"{one.label} with averaging" if one.treatment.name else "averaging"
     return Forms(one, _form(one, label, {"decay": decay}))
 

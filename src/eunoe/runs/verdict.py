@@ -64,13 +64,24 @@ def trials_of(journal: Journal, chosen: Sequence[Forms]) -> tuple[Tried, ...]:
     return tuple(sorted(found, key=lambda one: (-one.rounds, -one.accuracy)))
 
 
-def nothing_to_cure(place: Path, facts: tuple[str, ...]) -> Cure:
-    """What is said of a run that forgets little."""
-    words = (
-        "Little is forgotten, so there is nothing to cure: the run stays as it is. "
-        "For better settings of any run there is eunoe tune."
+def nothing_to_cure(place: Path, facts: tuple[str, ...], alike: bool) -> Cure:
+    """What is said of a run that forgets little; more is little where the clients' class mixes are alike."""
+    why = (
+        "The clients' class mixes are alike, so what a round loses are the ups and downs of training on few "
+        "clients, not classes that they lack: nothing is promised, and the run stays as it is."
+        if alike
+        else "Little is forgotten, so there is nothing to cure: the run stays as it is."
     )
+    words = f"{why} For better settings of any run there is eunoe tune."
     return Cure(None, (*facts, words), None, None, None, (), None, (), place)
+
+
+def without_validation(share: float) -> str:
+    """What is said if the run has no validation data."""
+    return (
+        f"The run has no validation data, so each run of the cure holds out {share:.0%} of a client's data "
+        f"(split.validation={share:g}), with the remedy and without; the config that is written does not."
+    )
 
 
 def without_search(budget: float, needed: float) -> str:
