@@ -25,6 +25,7 @@ _FILES = (
     "partitions",
     "norms",
     "central",
+    "streams",
 )
 
 

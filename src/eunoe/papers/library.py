@@ -66,7 +66,7 @@ class Source(Record):
 
     paper: str
     where: str
-    kind: Literal["table", "figure", "text", "identity", "bound"]
+    kind: Literal["table", "figure", "text", "identity", "bound", "question"]
     measure: str
     setting: str
     shows: str
@@ -97,7 +97,9 @@ class Source(Record):
 
     @property
     def sentence(self) -> str:
-        """What is expected, and whether the paper states it."""
+        """What is expected or asked, and whether the paper states it."""
+        if self.kind == "question":
+            return f"Asked: {self.shows}"
         return f"{'Expected' if self.kind in ('identity', 'bound') else 'The paper'}: {self.shows}"
 
     def target(self, label: str) -> Cell | None:

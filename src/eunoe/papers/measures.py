@@ -21,6 +21,8 @@ QUANTITIES = {
     "count_accuracy": "correlation of a class's accuracy with the client's label count",
     "count_probability": "correlation of a class's mean probability with the client's label count",
     "classes_per_client": "classes that a client has",
+    "past": "accuracy on classes of earlier phases",
+    "phase_forgetting": "accuracy lost of each earlier phase's best, mean over phases",
     "personal_gain": "points of accuracy gained at the clients",
     "personal_without": "accuracy at the clients",
     "personal_with": "accuracy at the clients with their class shares",

@@ -1,0 +1,88 @@
+"""Data that change with time: what label drift and new classes take, and what helps.
+
+The settings are ours. FlashbackCL (https://arxiv.org/abs/2606.03939) names decaying label counts and
+class-balanced replay as parts of its method; only its abstract was at hand, so both run here as options
+of Flashback and of FedAvg, and no claim of that paper is judged.
+"""
+
+from eunoe.config.merging import merge
+from eunoe.papers.claims import Claim
+from eunoe.papers.comparisons import above
+from eunoe.papers.exhibit import Config, Exhibit, Variant
+from eunoe.papers.exhibits.common import WSM
+from eunoe.papers.keys import key
+from eunoe.papers.measures import Measure, at_end, height, last_rounds
+
+# Half of the samples, images of half the side, local epochs and epochs at the server were chosen by the time
+# of a run, at seed 100, before any arms were compared.
+COMMON: Config = {
+    "rounds": 60,
+    "data": {"name": "cifar10", "limit": 25_000, "pool": 2},
+    "partition": {"name": "dirichlet", "clients": 50, "alpha": 0.1},
+    "split": {"validation": 0.1},
+    "public": {"share": 0.025},
+    "participation": 10,
+    "model": {"name": "cnn", "width": 8},
+    "training": {"epochs": 2, "batch_size": 50, "lr": 0.03, "momentum": 0.9, "weight_decay": 1e-5},
+    "evaluation": {"every": 6, "last": 6},
+    "probes": [],
+    "method": {"name": "fedavg"},
+    "loss": {"name": "ce"},
+}
+SMALL: Config = {
+    "rounds": 15,
+    "data": {"limit": 10_000, "test_limit": 2_000},
+    "evaluation": {"every": 1, "last": 2},
+}
+FLASHBACK: Config = {"method": {"name": "flashback", "gamma": 0.025, "server_epochs": 5}}
+DECAY: Config = {"method": {"decay": 0.95}}
+REPLAY: Config = {"replay": {"memory": 50}}
+ARMS: dict[str, Config] = {
+    "fedavg+wsm": WSM,
+    "fedavg+wsm+replay": merge(WSM, REPLAY),
+    "flashback": FLASHBACK,
+    "flashback+decay": merge(FLASHBACK, DECAY),
+    "flashback+decay+replay": merge(FLASHBACK, DECAY, REPLAY),
+}
+# What each remedy is compared with.
+REMEDIES = {
+    "replay raises FedAvg with WSM": ("fedavg+wsm+replay", "fedavg+wsm"),
+    "decaying counts raise Flashback": ("flashback+decay", "flashback"),
+    "decaying counts and replay raise Flashback": ("flashback+decay+replay", "flashback"),
+    "Flashback is above FedAvg with WSM": ("flashback", "fedavg+wsm"),
+}
+
+
+def stream(name: str, options: Config, measures: dict[str, Measure], shown: str, draws: str) -> Exhibit:
+    """All arms under one stream; the claims are on the first measure, `shown` says which that is."""
+    column = next(iter(measures))
+    return Exhibit(
+        f"stream-{name}",
+        merge(COMMON, {"stream": options}),
+        tuple(Variant(key(method=arm), changes) for arm, changes in ARMS.items()),
+        measures,
+        tuple(
+            Claim(f"{sentence} ({shown})", above(*(key(method=arm, measure=column) for arm in arms)))
+            for sentence, arms in REMEDIES.items()
+        ),
+        SMALL,
+        draws=draws,
+    )
+
+
+EXHIBITS = (
+    stream(
+        "label-drift",
+        {"name": "label_drift"},
+        {"": height("accuracy"), "end": last_rounds("accuracy")},
+        "mean accuracy over rounds",
+        "accuracy",
+    ),
+    stream(
+        "classes",
+        {"name": "classes", "phases": 5},
+        {"": last_rounds("accuracy"), "past": at_end("past"), "forgotten": at_end("phase_forgetting")},
+        "accuracy at the end",
+        "phases",
+    ),
+)
