@@ -1,9 +1,9 @@
 """What every group of options refuses."""
 
 import pytest
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
-from eunoe.config.options import Finite, Options
+from eunoe.config.options import Finite, Options, Whole
 
 
 class Some(Options):
@@ -11,6 +11,8 @@ class Some(Options):
     finite: Finite = 1.0
     pair: int | tuple[int, int] = 1
     switch: bool = False
+    share: Finite = Field(0.5, ge=0, le=1)
+    count: Whole = Field(1, ge=0, le=9)
 
 
 def test_options_are_frozen_and_equal_by_value() -> None:
@@ -26,6 +28,10 @@ def test_options_are_frozen_and_equal_by_value() -> None:
         ({"number": True}, "it must be a number, not true"),
         ({"pair": False}, "it must be a number, not false"),
         ({"finite": float("inf")}, "finite number"),
+        ({"finite": -2e38}, "between -1e38 and 1e38"),
+        ({"share": 1.5}, "less than or equal to 1"),
+        ({"share": -0.5}, "greater than or equal to 0"),
+        ({"count": 10}, "less than or equal to 9"),
     ],
 )
 def test_what_is_refused(values: dict[str, object], says: str) -> None:

@@ -3,15 +3,37 @@
 from collections.abc import Mapping
 from typing import Annotated, Any, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+)
 
 from eunoe.config.messages import explain
 from eunoe.errors import InputError
 
+
+def _of_float32(number: float) -> float:
+    if abs(number) > 1e38:
+        raise ValueError("it must be between -1e38 and 1e38")
+    return number
+
+
+def _countable(number: int) -> int:
+    if number > 1 << 40:
+        raise ValueError(f"it must be at most {1 << 40}")
+    return number
+
+
+# These limits are functions because a limit of the type would take the place of a field's own `ge` or `le`.
 # A real number that float32 holds too.
-Finite = Annotated[float, Field(allow_inf_nan=False, ge=-1e38, le=1e38)]
+Finite = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_of_float32)]
 # A number of things; more than a machine could hold is a mistake, and beyond 64 bits nothing can count.
-Whole = Annotated[int, Field(le=1 << 40)]
+Whole = Annotated[int, AfterValidator(_countable)]
 
 
 class Options(BaseModel):
