@@ -28,6 +28,10 @@ STREAMS: dict[str, Any] = {
     "label_drift": {"stream": {"name": "label_drift", "start": 3, "end": 5}, "stale_counts": 1},
     "classes": {"stream": {"name": "classes", "phases": 3}, "replay": {"memory": 20}},
     "arrival": {"stream": {"name": "arrival", "joining": 0.5, "day": 4, "awake": 0.6}},
+    "recorded": {
+        "stream": {"name": "recorded", "share": 0.3},
+        "training": {"epochs": 1, "label_counts": "seen"},
+    },
     "domain": {"stream": "domain", "shift": {"kind": "contrast", "strength": 1.0}},
 }
 
@@ -37,7 +41,9 @@ def same(one: Run, other: Run) -> bool:
     return all(torch.equal(a, b) for a, b in pairs)
 
 
-@pytest.mark.parametrize("stream", [{"name": "classes", "phases": 1}, "arrival"])
+@pytest.mark.parametrize(
+    "stream", [{"name": "classes", "phases": 1}, {"name": "recorded", "share": 1.0}, "arrival"]
+)
 @pytest.mark.parametrize("engine", ["serial", "vectorized"])
 def test_a_stream_of_one_phase_is_the_run_without_it(stream: Any, engine: str) -> None:
     assert same(run(SETTING, engine=engine), run(SETTING, engine=engine, stream=stream))
@@ -114,3 +120,19 @@ def test_remedies_of_a_run_that_drifts_can_be_assembled(tmp_path: Any) -> None:
     config = make_config({**SETTING, "stream": "label_drift", "loss": "wsm"})
     again = assemble(config, UserObjects(federation=simulation.federation))[0]
     assert again.federation.changes is simulation.federation.changes
+
+
+@pytest.mark.parametrize(
+    "changes", [{"stale_counts": 2}, {"training": {"epochs": 1, "label_counts": "seen"}}]
+)
+def test_counts_of_earlier_rounds_are_those_of_this_one_where_nothing_changes(changes: Any) -> None:
+    still = {"name": "classes", "phases": 1}
+    plain, recalling = (run(SETTING, loss="wsm", stream=still, **one) for one in ({}, changes))
+    assert same(plain, recalling)
+
+
+def test_old_counts_may_exceed_what_a_client_has_now() -> None:
+    flashback = {"name": "flashback", "server_epochs": 0}
+    stream = {"name": "classes", "phases": 3}
+    done = run(SETTING, participation=8, stream=stream, stale_counts=1, method=flashback)
+    assert not any(record["dropped"] for record in done.records)

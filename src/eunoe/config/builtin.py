@@ -181,6 +181,7 @@ _ALL = (
             "classes": "eunoe.data.streams.classes:ClassPhases",
             "domain": "eunoe.data.streams.domain:Domain",
             "label_drift": "eunoe.data.streams.label_drift:LabelDrift",
+            "recorded": "eunoe.data.streams.recorded:Recorded",
         },
         base="eunoe.data.streams:Stream",
     ),

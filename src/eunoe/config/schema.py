@@ -157,7 +157,10 @@ class Config(Options):
         (), description="How the clients and their data change with the rounds; by default they do not."
     )
     stale_counts: int = Field(
-        0, ge=0, description="By how many rounds the label counts lag that losses and methods see."
+        0,
+        ge=0,
+        le=10_000,
+        description="By how many participations the label counts lag that losses and methods see.",
     )
     replay: Replay | None = Field(
         None, description="Samples of earlier rounds that clients train on too; none by default."

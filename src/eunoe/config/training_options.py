@@ -37,10 +37,11 @@ class Training(Options):
         description="What happens to a batch that is not full; with batch normalization "
         "a kept batch of one sample joins the one before.",
     )
-    label_counts: Literal["train", "train_and_validation"] = Field(
+    label_counts: Literal["train", "train_and_validation", "seen"] = Field(
         "train",
-        description="Labels that a loss counts classes on: those a client trains on, or those it validates "
-        "on too, as the code released with WSM does.",
+        description="Labels that a loss counts classes on: those a client trains on, those it validates on "
+        "too, as the code released with WSM does, or under a stream the most of each class that it ever "
+        "had.",
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",

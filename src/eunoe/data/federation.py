@@ -64,8 +64,6 @@ class Federation:
     public_labeled: bool = True
     # How it changes with the rounds; None: it does not.
     changes: Changes | None = None
-    # By how many rounds the label counts lag that losses and methods see.
-    stale: int = 0
 
     @classmethod
     def build(

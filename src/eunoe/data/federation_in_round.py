@@ -29,6 +29,9 @@ class FederationInRound(Federation):
     whole: Federation
     # Rows that clients have kept of earlier rounds, besides those that they have now.
     remembered: dict[int, Integers] = field(default_factory=dict)
+    # Label counts that clients go by instead of this round's, and the most of each class that they ever had.
+    known: dict[int, Tensor] = field(default_factory=dict)
+    seen: dict[int, Tensor] = field(default_factory=dict)
     _rows: dict[int, Integers] = field(default_factory=dict)
 
     @classmethod
@@ -56,10 +59,13 @@ class FederationInRound(Federation):
         return self._rows[client]
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
-        if part != "train" or not self.stale or self.round == 1:
-            return super().counts(client, part)
-        earlier = FederationInRound.of(self, max(1, self.round - self.stale))
-        return Federation.counts(earlier, client)
+        return (
+            self.known[client] if part == "train" and client in self.known else super().counts(client, part)
+        )
+
+    def counts_now(self, client: int) -> Tensor:
+        """How many training samples of each class a client has in this round, whatever it goes by."""
+        return super().counts(client)
 
     def size(self, client: int) -> int:
         return len(self.rows(client))

@@ -126,6 +126,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         config.attack,
         config.replay,
         config.compress,
+        config.stale_counts,
     )
     return simulation if config.secure_aggregation is None else summed(config, simulation)
 

@@ -37,13 +37,15 @@ def streamed(config: Config, federation: Federation, partition: Partition | None
     if federation.changes is not None:
         return federation
     if not config.stream:
-        if config.stale_counts:
-            raise InputError("stale_counts: label counts do not change without a stream; leave it out")
+        for option in ["stale_counts"] * bool(config.stale_counts) + ["training.label_counts = 'seen'"] * (
+            config.training.label_counts == "seen"
+        ):
+            raise InputError(f"{option}: label counts do not change without a stream; leave it out")
         return federation
     timeline = Timeline(federation, config.seed, _division(config, federation, partition))
     streams = sorted(_streams(with_streams(config)), key=lambda stream: not stream.divides)
     parts = [stream.bind(timeline) for stream in streams]
-    return replace(federation, changes=parts[0] if len(parts) == 1 else All(parts), stale=config.stale_counts)
+    return replace(federation, changes=parts[0] if len(parts) == 1 else All(parts))
 
 
 def phase_metrics(federation: Federation, rounds: int) -> list[Named]:

@@ -129,8 +129,7 @@ class Aggregator:
         if update.skipped is not None:
             return update.skipped
         known = None if self.limits is None else self.limits(update.client)
-        size, steps = (None, None) if known is None else known
-        return form_problem(update, self.start, self.aggregate.uploads, size, steps)
+        return form_problem(update, self.start, self.aggregate.uploads, *(known or (None, None)))
 
     def _arrived(self, update: Update) -> Arrived:
         if (problem := self.problem(update)) is not None:

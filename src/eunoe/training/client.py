@@ -15,7 +15,7 @@ from eunoe.data.federation import Federation
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.training.compression import compressed, compressed_uploads, without_left
-from eunoe.training.replay import kept, recalled
+from eunoe.training.recall import kept, recalled
 from eunoe.training.simulation import Simulation
 
 # Numbers that are gathered at a time for the steps to come (16 MB).
@@ -121,7 +121,7 @@ def train_client(
     simulation = simulation.in_round(broadcast.round)
     context, model, method = simulation.context, simulation.model, simulation.method
     broadcast = broadcast.to(model.device)
-    memory, state = recalled(simulation, client, state)
+    before_it, state = recalled(simulation, client, state)
     if context.training.single_class == "skip" and not simulation.loss.learns_from(
         simulation.loss_counts(client)
     ):
@@ -159,7 +159,7 @@ def train_client(
         client_context.forwards,
         client_context.backwards,
     )
-    return as_sent(simulation, update, broadcast, state, finished.state | kept(simulation, client, memory))
+    return as_sent(simulation, update, broadcast, state, finished.state | kept(simulation, client, before_it))
 
 
 def as_sent(

@@ -17,9 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eunoe.core.flat_model import Vectors
-from eunoe.core.rng import generator
-from eunoe.data.federation_in_round import FederationInRound
-from eunoe.training.simulation import Simulation
 
 Integers = NDArray[np.int64]
 # Names that no method gives to its own state.
@@ -78,25 +75,3 @@ class Memory:
                 stored[victim] -= 1
                 stored[own] += 1
         return Memory(self.size, self.classes, np.array(kept, np.int64), seen, full)
-
-
-def recalled(
-    simulation: Simulation, client: int, state: Mapping[str, Tensor]
-) -> tuple[Memory | None, Mapping[str, Tensor]]:
-    """What a client remembers, which its federation then trains on, and the method's part of its state."""
-    federation = simulation.federation
-    if simulation.replay is None or not isinstance(federation, FederationInRound):
-        return None, state
-    memory = Memory.of(state, simulation.replay.memory, federation.classes)
-    federation.remembered[client] = memory.rows[~np.isin(memory.rows, federation.rows(client))]
-    return memory, {name: value for name, value in state.items() if name not in (ROWS, SEEN, FULL)}
-
-
-def kept(simulation: Simulation, client: int, memory: Memory | None) -> Vectors:
-    """What a client keeps of its memory and of what it has seen in this round."""
-    if memory is None:
-        return {}
-    federation = simulation.federation
-    assert isinstance(federation, FederationInRound)
-    rng = generator(simulation.context.seed, "replay", federation.round, client)
-    return memory.after(federation.rows(client), federation.data.train.y.numpy(), rng).state()

@@ -24,10 +24,12 @@ from eunoe.server.fixed_point import FixedPoint
 
 
 class Limits(NamedTuple):
-    """What is known of a client before it trains: its samples, and the most steps that these allow."""
+    """What is known of a client before it trains: its samples, the most steps that these allow, and how many
+    samples its label counts can be of, if they are not those of this round."""
 
     size: int
     steps: int
+    labels: int | None = None
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,8 @@ class Simulation:
     attack: Attack | None = None
     replay: Replay | None = None
     compress: Compression | None = None
+    # By how many participations the label counts lag that losses and methods see.
+    stale_counts: int = 0
     # Under secure aggregation: how updates are summed, and how many clients must stay to the end of a round.
     fixed_point: FixedPoint | None = None
     threshold: int = 0
@@ -55,23 +59,36 @@ class Simulation:
 
     def loss_counts(self, client: int) -> Tensor:
         """A client's class counts as the loss sees them: with its kept samples, which it trains on too."""
-        counts = self.federation.counts(client)
-        if isinstance(self.federation, FederationInRound) and client in self.federation.remembered:
-            labels = self.federation.data.train.y[torch.from_numpy(self.federation.remembered[client])]
-            counts = counts + torch.bincount(labels, minlength=self.federation.classes)
-        if self.context.training.label_counts == "train":
-            return counts
-        return counts + self.federation.counts(client, "validation")
+        federation, label_counts = self.federation, self.context.training.label_counts
+        counts = federation.counts(client)
+        if isinstance(federation, FederationInRound):
+            if client in federation.remembered:
+                labels = federation.data.train.y[torch.from_numpy(federation.remembered[client])]
+                counts = counts + torch.bincount(labels, minlength=federation.classes)
+            if label_counts == "seen" and client in federation.seen:
+                counts = torch.maximum(counts, federation.seen[client])
+        return counts + federation.counts(client, "validation") * (label_counts == "train_and_validation")
+
+    @property
+    def recalls_counts(self) -> bool:
+        """Whether clients go by label counts of earlier rounds."""
+        return bool(self.stale_counts) or self.context.training.label_counts == "seen"
+
+    @property
+    def recalls(self) -> bool:
+        """Whether clients keep anything of earlier rounds besides their method's state."""
+        return self.replay is not None or self.recalls_counts
 
     def limits(self, client: int) -> Limits:
         """What a client's update is held to."""
         size = self.federation.size(client)
         memory = 0 if self.replay is None else self.replay.memory
-        return Limits(size, most_steps(size + memory, self.context.training))
+        labels = len(self.federation.data.train.y) if self.stale_counts else None
+        return Limits(size, most_steps(size + memory, self.context.training), labels)
 
     def in_round(self, round: int) -> "Simulation":
         """The simulation with the federation as it is in a round."""
-        federation = in_round(self.federation, round, self.replay is not None)
+        federation = in_round(self.federation, round, self.recalls)
         return self if federation is self.federation else replace(self, federation=federation)
 
     def context_in(self, round: int) -> RoundContext:

@@ -105,9 +105,17 @@ def moved_norms(update: Update, start: Weights, uploads: Mapping[str, Upload]) -
 
 
 def form_problem(
-    update: Update, start: Weights, uploads: Mapping[str, Upload], size: int | None, steps: int | None
+    update: Update,
+    start: Weights,
+    uploads: Mapping[str, Upload],
+    size: int | None,
+    steps: int | None,
+    labels: int | None = None,
 ) -> str | None:
-    """Why an update is not what was asked for, or None; its declared size and most steps may be unknown."""
+    """Why an update is not what was asked for, or None; its declared size and most steps may be unknown.
+
+    `labels` is how many samples its label counts can be of, by default its size.
+    """
     weights = update.weights
     if (
         weights.parameters.shape != start.parameters.shape
@@ -127,7 +135,7 @@ def form_problem(
         return f"it trained on {update.size} samples, not on its {size}"
     if steps is not None and update.steps > steps:
         return f"it took {update.steps} steps, more than the {steps} that its data allow"
-    units = {"client": 1, "sample": size, "step": steps}
+    units = {"client": 1, "sample": size if labels is None else labels, "step": steps}
     for name, upload in uploads.items():
         if (problem := range_problem(update.uploads[name], upload, units[upload.per])) is not None:
             return f"its upload {name!r} {problem}"

@@ -86,13 +86,28 @@ def test_the_shift_grows_to_its_full_strength() -> None:
     assert [None if one is None else one.strength for one in strengths] == [None, None, 1.0, 2.0, 2.0]
 
 
-def test_counts_lag_by_as_many_rounds_as_asked() -> None:
-    drift = {"name": "label_drift", "mode": "sudden", "start": 10}
-    now, late = federation(drift), federation(drift, stale_counts=4)
+def test_samples_arrive_in_the_order_of_the_data() -> None:
+    newest = federation({"name": "recorded", "share": 0.25, "over": 11})
+    all_so_far = federation({"name": "recorded", "share": 0.25, "over": 11, "keep": True})
     for client in range(10):
-        new, old = in_round(now, 10).counts(client), in_round(now, 9).counts(client)
-        assert torch.equal(in_round(late, 13).counts(client), old)
-        assert torch.equal(in_round(late, 14).counts(client), new)
+        whole = np.sort(newest.rows(client))
+        held = -(-len(whole) // 4)
+        for round, arrived in (
+            (1, held),
+            (6, round_half(held, len(whole))),
+            (11, len(whole)),
+            (30, len(whole)),
+        ):
+            there, so_far = (np.sort(in_round(one, round).rows(client)) for one in (newest, all_so_far))
+            assert there.tolist() == whole[arrived - held : arrived].tolist()
+            assert so_far.tolist() == whole[:arrived].tolist()
+    assert newest.changes is not None
+    assert newest.changes.phases(30) == (1, 11)
+
+
+def round_half(first: int, last: int) -> int:
+    """Half of the way from one number to another, halves upward."""
+    return first + (last - first + 1) // 2
 
 
 def coming(**options: Any) -> Changes:
@@ -151,7 +166,11 @@ def test_several_streams_act_together() -> None:
         ({"name": "label_drift", "start": 9, "end": 9}, {}, "end must be after start"),
         ({"name": "arrival", "awake": 0.2}, {}, "set day too"),
         ("drift", {}, "no stream is called 'drift'"),
+        ({"name": "recorded", "share": 0.0}, {}, "share"),
+        ({"name": "recorded", "share": 1.5}, {}, "share"),
+        ({"name": "recorded", "over": 0}, {}, "over"),
         ((), {"stale_counts": 2}, "do not change without a stream"),
+        ((), {"training": {"label_counts": "seen"}}, "do not change without a stream"),
         ("classes", {"method": "central"}, "trains no client"),
     ],
 )

@@ -115,7 +115,7 @@ class Cohort:
     def counts(self) -> Tensor:
         """How many training samples of each class each client has, in the model's type."""
         federation, classes = self.simulation.federation, self.simulation.federation.classes
-        if federation.stale:
+        if self.simulation.stale_counts:
             each = torch.stack([federation.counts(client) for client in self.clients])
             return each.to(self.simulation.model.dtype)
         rows = [federation.rows(client) for client in self.clients]

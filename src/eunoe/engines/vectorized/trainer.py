@@ -21,7 +21,7 @@ from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.training.client import Broadcast, Update, as_sent, make_client_context
-from eunoe.training.replay import kept, recalled
+from eunoe.training.recall import Recalled, kept, recalled
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
@@ -58,7 +58,7 @@ class CohortTrainer:
         # What clients remember is part of what they train on, so it comes before their batches are drawn.
         memories = {
             client: recalled(simulation, client, self.states.load(client))[0]
-            for client in (clients if simulation.replay is not None else ())
+            for client in (clients if simulation.recalls else ())
         }
         skipped = {
             client
@@ -84,7 +84,7 @@ class CohortTrainer:
         for client in clients:
             if client in done:
                 update, state = done.pop(client)
-                state = state | kept(simulation, client, memories.get(client))
+                state = state | kept(simulation, client, memories.get(client, Recalled()))
                 if simulation.compress is not None:
                     update, state = as_sent(simulation, update, broadcast, self.states.load(client), state)
                     # No network carries it here.
