@@ -19,7 +19,7 @@ from eunoe.runs.cure_plan import (
 
 SECOND = Speed(start=0.0, train=1.0, validate=0.0, test=0.0)
 # Two times five runs of four rounds are 40 seconds on one core.
-NEEDED = pytest.approx(SLACK * 48)
+NEEDED = pytest.approx(SLACK * 50)
 WORK = Work(rounds=4, stage_evaluations=1, run_evaluations=2, fresh=5, jobs=1)
 
 
@@ -37,16 +37,16 @@ def test_the_plan_grows_with_the_budget() -> None:
 
 
 def test_a_budget_that_is_too_small_says_which_would_do() -> None:
-    # The least search, of 4 candidates, takes 8 seconds.
-    with pytest.raises(InputError, match=r"a budget of 10s cannot hold 5 runs each .* give --budget 58s"):
+    # The least search, of 4 candidates of which 2 go on to the end, takes 10 seconds.
+    with pytest.raises(InputError, match=r"a budget of 10s cannot hold 5 runs each .* give --budget 60s"):
         make_plan([1.0] * 16, WORK, SECOND, 10.0)
-    assert make_plan([1.0] * 16, WORK, SECOND, 58.0).candidates >= 4
+    assert make_plan([1.0] * 16, WORK, SECOND, 60.0).candidates >= 4
 
 
 def test_where_no_search_fits_averaging_alone_is_judged_by_five_runs() -> None:
-    assert make_plan([1.0] * 16, WORK, SECOND, 57.0) == CurePlan(1, 0, 0.0, 20.0, NEEDED)
-    with pytest.raises(InputError, match="give --budget 58s"):
-        make_plan([1.0] * 16, WORK, SECOND, 57.0, averages=True)
+    assert make_plan([1.0] * 16, WORK, SECOND, 59.0) == CurePlan(1, 0, 0.0, 20.0, NEEDED)
+    with pytest.raises(InputError, match="give --budget 60s"):
+        make_plan([1.0] * 16, WORK, SECOND, 59.0, averages=True)
 
 
 def test_several_at_a_time_take_less_and_dear_ones_more() -> None:
@@ -57,8 +57,8 @@ def test_several_at_a_time_take_less_and_dear_ones_more() -> None:
 
 def test_evaluations_are_counted_by_model_and_part() -> None:
     speed = Speed(start=1.0, train=0.0, validate=0.1, test=1.0)
-    # Two trials to round 1, one to rounds 2 and 4: four starts, each with one evaluation of two models.
-    assert WORK.search([1.0, 1.0], 1, speed) == (pytest.approx(4 * 1.2), 5)
+    # Two trials to rounds 1, 2 and 4: six starts, each with one evaluation of two models.
+    assert WORK.search([1.0, 1.0], 1, speed) == (pytest.approx(6 * 1.2), 8)
     # Ten runs with two evaluations, of one model as it is and of two with the remedy.
     assert WORK.confirm(speed) == pytest.approx(10 * (1 + 1.5 * 2 * 1.1))
 

@@ -1,6 +1,7 @@
 """Successive halving: who goes on, from where, and where the plan ends."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,14 @@ def test_the_better_half_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
     halved = Run(best.planned(tmp_path, 0, 8).folder)
     assert halved.weights().parameters.equal(whole.weights().parameters)
     assert not any("test" in record for record in halved.records)
+
+
+def test_a_trial_that_is_kept_goes_on_beside_the_best(tmp_path: Path) -> None:
+    made = replace(halving(tmp_path, Seen()), kept=0)
+    assert made.run(trials())
+    # It is the worst of four, and takes the place of the second best.
+    assert {number for number, rounds in made.journal.results if rounds == 4} == {0, 1}
+    assert {number for number, rounds in made.journal.results if rounds == 8} == {0, 1}
 
 
 @pytest.mark.parametrize("stop", [1, 7, 11, 15])

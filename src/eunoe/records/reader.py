@@ -268,6 +268,11 @@ def by_newest_model(run: RunRecords, title: str) -> RunRecords:
     return replace(run, label=title, metrics=metrics, config={**config, "name": title})
 
 
+def with_averaging(title: str) -> str:
+    """The title of a run that averages its models beside the run without averaging."""
+    return f"{title} {'and' if ' with ' in title else 'with'} averaging"
+
+
 def read_run_config(folder: Path) -> dict[str, Any]:
     """The configuration in a run folder."""
     try:

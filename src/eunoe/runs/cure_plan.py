@@ -88,8 +88,8 @@ class Work:
             one = speed.start + train + 2 * evaluations * speed.validate
             seconds += math.ceil(len(left) * seeds / self.jobs) * one
             total += len(left) * seeds * (rung - before)
-            # The dearer ones may be the better ones.
-            left, before = left[len(left) // 2 :], rung
+            # The dearer ones may be the better ones, and the run as it is goes on beside the best.
+            left, before = left[min(len(left) // 2, max(0, len(left) - 2)) :], rung
         return seconds, total
 
     def confirm(self, speed: Speed, arms: int = 2, cost: float = 1.0) -> float:

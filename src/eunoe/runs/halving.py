@@ -68,14 +68,22 @@ class Halving:
     watching: Watching = field(default_factory=Watching)
     # What trials are compared by.
     score: Callable[[Result], float] = lambda result: result.accuracy
+    # The number of a trial that goes on whatever it reached: in the place of the last that would, or beside
+    # the only one.
+    kept: int | None = None
 
     def run(self, trials: Sequence[Trial]) -> bool:
         """Run a plan to its end or to that of the budget; whether all of it was run."""
         for rounds in self.rungs:
             if not self._stage(trials, rounds):
                 return False
-            trials = self.ranked(trials, rounds)[: math.ceil(len(trials) / 2)]
+            trials = self._promoted(trials, rounds)
         return True
+
+    def _promoted(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
+        better = self.ranked(trials, rounds)[: math.ceil(len(trials) / 2)]
+        kept = [trial for trial in trials if trial.number == self.kept and trial not in better]
+        return [*better[: max(1, len(better) - len(kept))], *kept]
 
     def ranked(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
         """Those with a result at this many rounds, best first; the earlier one of equals."""

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
+from eunoe.records.reader import with_averaging
 from eunoe.runs.assembly import UserObjects, assemble
 
 Changes = Mapping[str, Any]
@@ -160,7 +161,7 @@ def forms(one: Candidate, config: Config) -> Forms:
     if config.averaging is not None:
         return Forms(_form(one, f"{one.label} without averaging", None), one)
     decay = 0.8 if config.rounds <= SHORT else 0.9
-    label = f"{one.label} with averaging" if one.treatment.name else "averaging"
+    label = with_averaging(one.label) if one.treatment.name else "averaging"
     return Forms(one, _form(one, label, {"decay": decay}))
 
 

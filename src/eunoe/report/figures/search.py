@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
-from eunoe.records.reader import RunRecords, by_newest_model, relabeled
+from eunoe.records.reader import RunRecords, by_newest_model, relabeled, with_averaging
 from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import band, by_label, round_axis
 from eunoe.report.theme import HEIGHT, WIDTH, Figure, Row, described, table
@@ -66,7 +66,7 @@ def both_models(run: RunRecords) -> list[RunRecords]:
     title = run.checked_config.title
     if not any("sent" in record for record in run.metrics):
         return [relabeled(run, title)]
-    return [by_newest_model(run, title), relabeled(run, f"{title} with averaging")]
+    return [by_newest_model(run, title), relabeled(run, with_averaging(title))]
 
 
 def front(runs: Sequence[RunRecords]) -> list[Row]:
