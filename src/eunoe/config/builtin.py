@@ -4,7 +4,7 @@ Adding a name is one line here; adding a kind is one entry of KINDS.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 
@@ -15,7 +15,8 @@ class Kind:
     `key` is its name in code and in entry points (`eunoe.<key>`), `label` its name in messages, `section` the
     part of a config that names one, `plural` what `eunoe list` calls all of them. A user's own class
     must derive from `base`, so that naming it cannot call anything else; without a base any class or function
-    is accepted.
+    is accepted. A function in `prefixes` finds the components of another library: flwr:Name is what that of
+    flwr gives for Name.
     """
 
     key: str
@@ -24,6 +25,7 @@ class Kind:
     plural: str
     names: Mapping[str, str]
     base: str | None = None
+    prefixes: Mapping[str, str] = field(default_factory=dict)
 
 
 _ALL = (
@@ -170,6 +172,7 @@ _ALL = (
             "quantity": "eunoe.data.partitions.quantity:Quantity",
             "shards": "eunoe.data.partitions.shards:Shards",
         },
+        prefixes={"flwr": "eunoe.data.partitions.flwr:partition_of"},
     ),
     Kind(
         "stream",

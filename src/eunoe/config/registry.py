@@ -63,6 +63,10 @@ def find(kind: str, name: str) -> Component:
     of = KINDS[kind]
     if path := of.names.get(name):
         return _load(of, path)
+    prefix, _, rest = name.partition(":")
+    if path := of.prefixes.get(prefix):
+        found: Component = _load(of, path)(rest)
+        return found
     if ":" in name:
         return _derived(of, name, _load(of, name))
     for point in _installed(kind):

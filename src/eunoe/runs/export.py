@@ -70,7 +70,8 @@ def _save_program(model: nn.Module, samples: Stored, path: Path) -> None:
     """Write the module as a program for batches of any size and, where it varies, any length."""
     # The example must have two samples: sizes of 1 are taken to be fixed.
     example = gather(samples, torch.tensor([0, len(samples) - 1]))
-    batch, length = torch.export.Dim("batch"), torch.export.Dim("length", min=2)
+    # Networks bound the length by the positions that they know: the bounds are found, not set.
+    batch, length = torch.export.Dim("batch"), torch.export.Dim.DYNAMIC
     fields = samples.values if isinstance(samples, Fields) else [samples]
     sizes = [{0: batch, 1: length} if isinstance(field, Ragged) else {0: batch} for field in fields]
     args = example.values if isinstance(example, Fields) else (example,)
