@@ -123,6 +123,11 @@ def warning(run: RunRecords) -> str:
     return NEVER if never_learned(_measured(run)[0], run.classes) else ""
 
 
+def learned(run: RunRecords) -> bool:
+    """Whether the accuracy was clearly above chance in some round."""
+    return max(_measured(run)[0], default=0.0) >= _clearly(run.classes)
+
+
 def _measured(run: RunRecords) -> tuple[list[float], list[float]]:
     """Accuracies and losses of the evaluated rounds; in a file a loss that is not finite is null."""
     records = [record[run.part] for record in run.measured if record[run.part].get("accuracy") is not None]

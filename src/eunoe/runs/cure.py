@@ -25,6 +25,7 @@ from eunoe.config.paths import placed
 from eunoe.config.schema import Config, make_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
+from eunoe.records.divergence import learned
 from eunoe.records.reader import read_run
 from eunoe.runs import diagnosis
 from eunoe.runs.assembly import UserObjects, assemble
@@ -125,9 +126,10 @@ def find_cure(
     # Its federation serves to check what fits; each seed has one of its own, unless it was handed over.
     at_hand = UserObjects(**{**vars(given), "federation": simulation.federation})
     differ = not diagnosis.labels_alike(records)
+    dead = diagnosis.is_dead(records) or not learned(records)
     found = [
         Candidate(one.label, one.treatment, one.values, _kept(one, given))
-        for one in candidates(values, config, at_hand, differ, diagnosis.is_dead(records))
+        for one in candidates(values, config, at_hand, differ, dead)
     ]
     jobs = jobs or (1 if config.engine.name == "ray" else cores())
     speed = measured(records, start, _validation_share(simulation.federation))
@@ -160,7 +162,7 @@ def find_cure(
     fresh = int(journal.notes["fresh"])
     before, after = here.repeated(as_it_is, winner, _seeds(FRESH_SEEDS, fresh, taken), whole)
     if len(after) < least:
-        return unfinished(place, config, winner, before, after, fresh, tried, facts)
+        return unfinished(place, winner, before, after, fresh, tried, facts)
     if len(after) < fresh:
         # The time was over, which has nothing to do with what came out: those that are there count.
         journal.note(fresh=len(after))

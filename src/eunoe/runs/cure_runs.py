@@ -58,11 +58,11 @@ class CureRuns:
             halving.run(trials)
             best, reached = halving.best(trials)
             found, base = journal.results[best.number, reached], journal.results.get((0, reached))
-            winner, mean = best.number, bool(found.accuracy > found.newest_accuracy)
+            number, averaged = best.number, bool(found.accuracy > found.newest_accuracy)
             near = base is not None and base.accuracy > max(base.newest_accuracy, found.best - NEAR)
             if near and self.config.averaging is None:
-                winner, mean = 0, True
-            journal.note(winner=winner, mean=mean, reached=reached)
+                number, averaged = 0, True
+            journal.note(winner=number, mean=averaged, reached=reached)
         both = chosen[int(journal.notes["winner"])]
         return both.mean if journal.notes["mean"] else both.newest
 

@@ -93,6 +93,8 @@ TABLE: Sequence[Treatment] = (
     Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
     Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
     _third(BASELINE),
+    # Its momentum lengthens steps almost sevenfold.
+    _third(Treatment("fedacg", {"method": {"name": "fedacg"}}, cost=1.1)),
     Treatment("wsm with server momentum", {**WSM, **MOMENTUM}, labels=True),
     Treatment("falling learning rate", {"training": {"lr_decay": 0.97}}),
     Treatment("server momentum", MOMENTUM),

@@ -16,7 +16,6 @@ from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import mean, mean_std
 from eunoe.records.tables import Table
 from eunoe.runs.budget import written
-from eunoe.runs.halving import accuracy_at
 from eunoe.runs.journal import Journal
 from eunoe.runs.remedies import Candidate, Forms
 from eunoe.runs.run import Run
@@ -94,7 +93,6 @@ def without_search(budget: float, needed: float) -> str:
 
 def unfinished(
     place: Path,
-    config: Config,
     winner: Candidate,
     before: Sequence[Run],
     after: Sequence[Run],
@@ -105,14 +103,19 @@ def unfinished(
     """What is said if the budget ended among the runs on fresh seeds; their test results are not read."""
     reached = f"The budget ended after {len(after)} of {seeds} fresh seeds"
     if len(after) > 1:
-        found = _validated(config, before, after)
+        found = _validated(before, after)
         reached += f", over which {winner.label}, the best of the search, has {found.points()} on validation"
     words = f"{reached}. Nothing is promised on fewer: the same command goes on, with as much time again."
     return Cure(None, (*facts, words), None, None, None, tried, None, (), place)
 
 
-def _validated(config: Config, before: Sequence[Run], after: Sequence[Run]) -> Difference:
-    return difference(*([accuracy_at(run.read, config.rounds) for run in arm] for arm in (after, before)))
+def _validated(before: Sequence[Run], after: Sequence[Run]) -> Difference:
+    return difference(*([_final(run, "validation") for run in arm] for arm in (after, before)))
+
+
+def _final(run: Run, part: str) -> float:
+    """What a run has in the mean of its last rounds, as many as its configuration says."""
+    return 0.0 if run.status["state"] == "diverged" else run.read.final(f"{part}.accuracy")
 
 
 def nothing_found(tried: Sequence[Tried], label: str, seeds: int) -> str:
@@ -133,7 +136,7 @@ def received_forgetting(run: RunRecords) -> float:
 
 def gained(name: str, before: Sequence[Run], after: Sequence[Run]) -> str:
     """What runs gain over those before on the same seeds, and what they forget, in one sentence."""
-    return f"{_gain(name, _validated(after[0].config, before, after), after)}; {forgotten(before, after)}."
+    return f"{_gain(name, _validated(before, after), after)}; {forgotten(before, after)}."
 
 
 def _gain(name: str, validation: Difference, after: Sequence[Run]) -> str:
@@ -163,7 +166,7 @@ def judged(
 
     `config` is that of the run to cure, which the winner's changes are made in.
     """
-    validation = _validated(config, before, after)
+    validation = _validated(before, after)
     name, path = winner.label, place / "cure.toml"
     gain = _gain(name, validation, after)
     if validation.better:
@@ -171,9 +174,9 @@ def judged(
         words = f"{gain}; {forgotten(before, after)}."
     else:
         kept = f"Nothing is better beyond its interval: keep {config.title} as it is."
-        words = f"{kept} The best of the search, {gain}."
+        words = f"{kept} {'The best of the search, ' if tried else 'What was judged, '}{gain}."
     # Whether it is a cure is decided; only now are the test results read.
-    test = difference(*([_tested(run) for run in arm] for arm in (after, before)))
+    test = difference(*([_final(run, "test") for run in arm] for arm in (after, before)))
     sentences = [*facts, words]
     if np.isfinite(test.mean):
         sentences.append(f"On the test set, read once: {test.points()}.")
@@ -183,16 +186,12 @@ def judged(
         tuple(sentences),
         validation,
         test if np.isfinite(test.mean) else None,
-        _table([before, after], config.rounds),
+        _table([before, after]),
         tried,
         path if validation.better else None,
         runs,
         place,
     )
-
-
-def _tested(run: Run) -> float:
-    return 0.0 if run.status["state"] == "diverged" else run.accuracy
 
 
 def _changed(winner: Candidate, config: Config) -> dict[str, Any]:
@@ -202,7 +201,7 @@ def _changed(winner: Candidate, config: Config) -> dict[str, Any]:
     return placed(values)
 
 
-def _table(arms: Sequence[Sequence[Run]], rounds: int) -> Table:
+def _table(arms: Sequence[Sequence[Run]]) -> Table:
     rows = []
     for arm in arms:
         read = [run.read for run in arm]
@@ -213,10 +212,10 @@ def _table(arms: Sequence[Sequence[Run]], rounds: int) -> Table:
         rows.append(
             [
                 arm[0].config.title,
-                mean_std([accuracy_at(one, rounds) for one in read], 3),
+                mean_std([_final(run, "validation") for run in arm], 3),
                 mean_std([one.round_forgetting for one in read], 4),
                 mean_std([received_forgetting(one) for one in read], 4),
-                mean_std([_tested(run) for run in arm], 3),
+                mean_std([_final(run, "test") for run in arm], 3),
                 mean_std([float(one.status.get("seconds", np.nan)) for one in read], 1),
                 f"{mean(moved):.1f}",
             ]
