@@ -18,12 +18,14 @@ from eunoe.papers.keys import Key
 from eunoe.papers.library import library
 from eunoe.report.figures import KINDS
 
-# What a smaller run may change: its length, its data, its width and what is watched, never the algorithm.
+# What a smaller run may change: its length, its data, clients and width, and what is watched, never the
+# algorithm.
 MAY_SHRINK = {
     "rounds",
     "data.limit",
     "data.test_limit",
     "data.pool",
+    "partition.clients",
     "augment.crop_padding",
     "model.width",
     "evaluation.every",

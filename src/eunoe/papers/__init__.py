@@ -12,6 +12,7 @@ _FILES = (
     "learning_rates",
     "lenet",
     "ahead",
+    "lenet_losses",
     "methods_with_wsm",
     "heat_maps",
     "curves",

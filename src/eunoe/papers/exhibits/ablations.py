@@ -88,7 +88,7 @@ EXHIBITS = (
             "fedavg group": merge(GROUP, {"training": {"lr": 0.1}}),
             "fedavg+tce group": merge(GROUP, TCE, {"training": {"lr": 0.03}}),
         },
-        merge(SMALL_RESNET, {"rounds": 5}),
+        SMALL_RESNET,
         epochs=False,
         measure=at_end("accuracy"),
     ),
@@ -96,7 +96,7 @@ EXHIBITS = (
         "thesis-fig3.3",
         reweighting("thesis"),
         {"fedavg": {}, "fedavg+wsm": WSM},
-        merge(SMALL_RESNET, {"rounds": 5}),
+        SMALL_RESNET,
     ),
     exhibit(
         "wsm-fig6",
@@ -106,7 +106,7 @@ EXHIBITS = (
             for norm, model in BOTH_NORMS.items()
             for suffix, loss in {"": {}, "+wsm": WSM}.items()
         },
-        merge(SMALL_RESNET, {"rounds": 5}),
+        SMALL_RESNET,
     ),
     exhibit(
         "wsm-fig6-lenet",

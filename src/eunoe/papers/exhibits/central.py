@@ -19,6 +19,7 @@ from eunoe.papers.measures import last_rounds
 NARROW: Config = {"model": {"width": 8}}
 ROUNDS: Config = {"rounds": 60, "public": {"share": 0.025}, "evaluation": {"every": 1, "last": 1}}
 LENET_AT_HUNDREDTH = reweighting("wsm", LENET, {"training": {"lr": 0.01}})
+HALVED: Config = {"data": {"pool": 2}, "augment": {"crop_padding": 2}}
 
 
 def bounds(line: Key, setting: Config) -> tuple[Variant, Variant]:
@@ -45,6 +46,7 @@ EXHIBITS = (
             # The networks of small and medium scale.
             *bounds(line("cifar10", "cnn width=8"), merge(FLASHBACK, NARROW)),
             *bounds(line("cifar10", "resnet18 width=8"), reweighting("wsm", BATCH, MEDIUM_RESNET)),
+            *bounds(line("cifar10", "lenet pool=2"), reweighting("wsm", LENET, HALVED)),
             *bounds(line("mnist", "mnist_cnn"), merge(FEDCURV, {"training": {"batch_size": 64}})),
         ),
         {"": last_rounds("accuracy")},
@@ -57,6 +59,7 @@ EXHIBITS = (
                 line("cifar100", "lenet"),
                 line("cifar10", "cnn width=8"),
                 line("cifar10", "resnet18 width=8"),
+                line("cifar10", "lenet pool=2"),
                 line("mnist", "mnist_cnn"),
             )
             for method in ("all", "public")

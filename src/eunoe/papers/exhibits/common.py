@@ -67,12 +67,23 @@ FEDCURV: Config = {
     **FEDAVG,
 }
 
-# ResNet-18 at a width and on data that two cores train in seconds a round.
+# ResNet-18 at an eighth of its width on a fifth of the images at half their size, so that the clients have as
+# many as in the papers: two minutes on one core. The setting was fixed on seed 100 with FedAvg alone.
 SMALL_RESNET: Config = {
-    "rounds": 12,
-    "data": {"limit": 5000, "test_limit": 2000},
+    "rounds": 60,
+    "data": {"limit": 10000, "test_limit": 2000, "pool": 2},
+    "partition": {"clients": 20},
+    "augment": {"crop_padding": 2},
     "model": {"width": 8},
-    "evaluation": {"every": 4, "last": 3},
+    "evaluation": {"every": 5, "last": 15},
+    "probes": [],
+}
+# LeNet on images of half the size: a minute on one core. Fixed on seed 100 with FedAvg alone, too.
+SMALL_LENET: Config = {
+    "rounds": 100,
+    "data": {"limit": 20000, "test_limit": 5000, "pool": 2},
+    "augment": {"crop_padding": 2},
+    "evaluation": {"every": 10, "last": 20},
     "probes": [],
 }
 # ResNet-18 at an eighth of its width on images of half the size, all clients and data as in the papers:

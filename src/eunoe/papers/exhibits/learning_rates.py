@@ -1,17 +1,16 @@
 """Accuracy over learning rates, with and without a re-weighted loss: tables 1 and 2 of the TCE paper,
-3.1 and 3.3 of the thesis, 1, 3, 4 and 5 of the WSM paper."""
+3.1 and 3.3 of the thesis, 1 and 4 of the WSM paper."""
 
 import math
 from collections.abc import Mapping, Sequence
 
 from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim, Statistic, Values, least
-from eunoe.papers.comparisons import best_gain, gains, least_gain, mean_gain
+from eunoe.papers.comparisons import best_gain, gains, mean_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import (
     BATCH,
     GROUP,
-    LENET,
     SMALL_RESNET,
     TCE,
     WSM,
@@ -25,10 +24,8 @@ ACCURACY = {"": last_rounds("accuracy")}
 # The TCE paper evaluates once, after the last round.
 FINAL_ACCURACY = {"": at_end("accuracy")}
 RESNET_RATES = (0.7, 0.5, 0.3, 0.1, 0.07, 0.05, 0.03, 0.01, 0.007)
-LENET_RATES = (0.07, 0.05, 0.03, 0.01, 0.007, 0.005, 0.003, 0.001)
 # How many points from the best the TCE paper looks for learning rates.
 NEAR = (2, 3, 5)
-LENET_SMALL: Config = {"rounds": 120, "evaluation": {"every": 50, "last": 5}, "probes": []}
 
 
 def variants(
@@ -229,21 +226,5 @@ EXHIBITS = (
         ),
         SMALL_RESNET,
         at((0.05,), NORM_COLUMNS),
-    ),
-    Exhibit(
-        "wsm-table5",
-        reweighting("wsm", LENET),
-        variants("wsm", CIFAR, LENET_RATES, LOSS_COLUMNS),
-        ACCURACY,
-        (
-            Claim("WSM beats FedAvg at every learning rate", least_gain("fedavg+wsm", "fedavg")),
-            Claim(
-                "more learning rates come within 2, 3 and 5 points of the best with WSM (mean of the three)",
-                more_rates_than("fedavg", ("fedavg+wsm",)),
-                "rates",
-            ),
-        ),
-        LENET_SMALL,
-        at((0.03, 0.01), LOSS_COLUMNS, ("cifar100",)),
     ),
 )
