@@ -17,7 +17,7 @@ from eunoe.config import registry
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from method_pages import method_page, overview
-from tools.published import OUT, read_published
+from tools.summaries import OUT, read_published
 
 # Where the public names are, in the order of the API page.
 KINDS = ("methods", "losses", "metrics", "server", "engines", "data", "models", "flower")

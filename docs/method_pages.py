@@ -13,7 +13,7 @@ from itertools import groupby
 from pathlib import Path
 from textwrap import dedent
 
-from tools.published import method_rows
+from tools.summaries import method_rows
 
 from eunoe.config import registry
 from eunoe.methods.base import Method

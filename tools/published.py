@@ -7,22 +7,15 @@ said about a difference and which claims the README shows is in results/notes.to
 
 import json
 import sys
-import tomllib
 from pathlib import Path
-from typing import Any
-
-from pydantic import BaseModel, ConfigDict
 
 from eunoe.papers import all_exhibits, find_exhibit
-from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import SCALES, Scale
-from eunoe.papers.found import in_store, store_runs
 from eunoe.papers.library import Paper, library
-from eunoe.papers.results import Row, collect
+from eunoe.papers.results import Row
 from eunoe.records.tables import Table
+from tools.summaries import OUT, Notes, Published, add, read_notes, read_published, refresh
 
-ROOT = Path(__file__).parent.parent
-OUT = ROOT / "results"
+ROOT = OUT.parent
 MEASURED = ROOT / "docs" / "measured" / "options-on-digits.json"
 BEGIN, END = "<!-- made by `make results` from results/ -->", "<!-- end of what `make results` makes -->"
 TITLES = {
@@ -69,67 +62,17 @@ the same seed, on the data or at the setting where it is least. Over seeds it ha
 """
 
 
-class Notes(BaseModel):
-    """results/notes.toml: which claims the README shows, and a note for exhibits at a scale."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    readme: list[str] = []
-    full: dict[str, str] = {}
-    medium: dict[str, str] = {}
-    small: dict[str, str] = {}
-
-    def of(self, exhibit: str, scale: str) -> str:
-        """The note on an exhibit's results, empty where nothing was written."""
-        return {"full": self.full, "medium": self.medium, "small": self.small}[scale].get(exhibit, "")
-
-
-def read_notes(out: Path = OUT) -> Notes:
-    """The notes in a folder of results."""
-    path = out / "notes.toml"
-    return Notes.model_validate(tomllib.loads(path.read_text("utf-8")) if path.exists() else {})
-
-
-class Published(BaseModel):
-    """The summary of an exhibit's runs at one scale."""
-
-    exhibit: str
-    source: str
-    scale: Scale
-    networks: list[str]
-    stopped_early: list[str]
-    rows: list[Row]
-    claims: list[dict[str, Any]]
-
-    @property
-    def figure(self) -> str:
-        """Its figure, below the folder of results."""
-        return f"figures/{self.exhibit}-{self.scale}.svg"
-
-
-def read_published(out: Path = OUT) -> list[Published]:
-    """All summaries in a folder of results: full ones first, in the order of `eunoe papers`."""
-    path = out / "summary.json"
-    known = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    return [
-        Published.model_validate(known[name][scale])
-        for scale in SCALES
-        for name in all_exhibits()
-        if scale in known.get(name, {})
-    ]
-
-
 def readme_block(out: Path = OUT) -> str:
     """The claims that the README shows, each with its verdict over the seeds.
 
     The notes name them as SCALE.NAME, or SCALE.NAME: with the beginning of one claim.
     """
     by_name = {f"{shown.scale}.{shown.exhibit}": shown for shown in read_published(out)}
-    rows = []
-    for entry in read_notes(out).readme:
+    notes, rows = read_notes(out), []
+    for entry in notes.readme:
         name, _, beginning = entry.partition(": ")
         if name in by_name:
-            rows += [row for row in _claims(by_name[name]) if row[0].startswith(beginning)]
+            rows += [row for row in _claims(by_name[name], notes) if row[0].startswith(beginning)]
     if not rows:
         return "No run is in `results/` yet."
     return Table(CLAIM_COLUMNS, rows).markdown()
@@ -139,13 +82,14 @@ NO_VERDICT = ("untrained: no verdict", "not tested")
 CLAIM_COLUMNS = ["claim", "verdict", "by how much (95% interval)", "seeds", "scale", "data, network", "of"]
 
 
-def _claims(shown: Published) -> list[list[str]]:
+def _claims(shown: Published, notes: Notes) -> list[list[str]]:
     """The claims of an exhibit that have a verdict, as rows of a table."""
+    chosen = ", calibrated on it" * (f"{shown.scale}.{shown.exhibit}" in notes.calibrated)
     return [
         [
             claim["claim"],
-            claim["verdict"],
-            claim["estimate"],
+            claim["verdict"] + chosen,
+            claim["estimate"] + f" (not reached in {claim['censored']})" * bool(claim["censored"]),
             str(claim["seeds"]),
             shown.scale,
             "; ".join(shown.networks),
@@ -156,13 +100,13 @@ def _claims(shown: Published) -> list[list[str]]:
     ]
 
 
-def _judged(published: list[Published]) -> list[str]:
+def _judged(published: list[Published], notes: Notes) -> list[str]:
     """Every claim with a verdict, paper by paper, and where there is none."""
     lines = []
     for name, paper in library().papers.items():
         mine = [exhibit for exhibit in all_exhibits() if find_exhibit(exhibit).source.paper == name]
         shown = [one for one in published if one.exhibit in mine]
-        rows = [row for one in shown for row in _claims(one)]
+        rows = [row for one in shown for row in _claims(one, notes)]
         lines.append(f"### {paper.title}")
         lines += [Table(CLAIM_COLUMNS, rows).markdown()] * bool(rows)
         untrained = [
@@ -173,10 +117,16 @@ def _judged(published: list[Published]) -> list[str]:
         lines += [f"{NO_VERDICT[0].capitalize()}: {', '.join(untrained)}."] * bool(untrained)
         absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
         lines += [f"Not run yet: {', '.join(absent)}."] * bool(absent)
-    every = [row for one in published for row in _claims(one) if int(row[3]) >= 3]
-    words = sorted(row[1] for row in every)
-    counted = ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"
-    return ["## The claims, paper by paper", f"Judged on three seeds or more: {counted}.", *lines]
+    trained = [one for one in published if find_exhibit(one.exhibit).needs_training]
+    counts = f"Three seeds or more: {_counted(published)}; on trained networks: {_counted(trained)}."
+    return ["## The claims, paper by paper", counts, *lines]
+
+
+def _counted(published: list[Published]) -> str:
+    """How many claims have which verdict on three seeds or more."""
+    claims = [claim for one in published for claim in one.claims if claim["seeds"] >= 3]
+    words = sorted(claim["verdict"] for claim in claims if claim["verdict"] not in NO_VERDICT)
+    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"
 
 
 def with_block(text: str, block: str) -> str:
@@ -188,7 +138,7 @@ def with_block(text: str, block: str) -> str:
 def results_block(out: Path = OUT) -> str:
     """All results, with figures that are linked from docs/."""
     published, notes = read_published(out), read_notes(out)
-    lines = [*_judged(published), *_options(), "## The papers' settings"]
+    lines = [*_judged(published, notes), *_options(), "## The papers' settings"]
     lines += [_settings(paper) for paper in library().papers.values()]
     for scale, title in TITLES.items():
         if mine := [shown for shown in published if shown.scale == scale]:
@@ -233,12 +183,12 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
     rows = [row for row in shown.rows if not row.stand_in]
     if rows:
         headings = ["run", "paper", f"ours{scale}", "difference", "seeds", "rounds"]
-        lines.append(Table(headings, [_cells(row, row.paper) for row in rows]).markdown())
+        lines.append(Table(headings, [_cells(row, row.paper) for row in rows]).filled().markdown())
     if stood := [row for row in shown.rows if row.stand_in]:
-        headings = ["run", "stand-in data", f"ours{scale}", "", "seeds", "rounds"]
+        headings = ["run", "stand-in data", f"ours{scale}", "difference", "seeds", "rounds"]
         lines += [
             "On other data than the paper's, not comparable with it:",
-            Table(headings, [_cells(row, row.stand_in) for row in stood]).markdown(),
+            Table(headings, [_cells(row, row.stand_in) for row in stood]).filled().markdown(),
         ]
     lines.append(f"Runs: `{shown.scale}` in `results/runs/{exhibit.owner}.parquet`.")
     lines += [f"Stopped early {stopped}." for stopped in shown.stopped_early]
@@ -255,55 +205,6 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
 
 def _cells(row: Row, second: str) -> list[str]:
     return [row.label, second, row.ours, row.difference, row.count, row.length]
-
-
-def method_rows(name: str, out: Path = OUT) -> list[list[str]]:
-    """What runs with a method gave, beside FedAvg's of the same exhibits; at small scale if at no other."""
-    for scale in TITLES:
-        lines = []
-        for shown in read_published(out):
-            if shown.scale != scale:
-                continue
-            methods = _methods(shown)
-            if name in methods.values():
-                lines += [
-                    [f"{shown.exhibit} ({scale})", row.label, row.paper, row.ours, row.length]
-                    for row in shown.rows
-                    if methods.get(row.line) in (name, "fedavg") and not row.stand_in
-                ]
-        if lines:
-            return lines
-    return []
-
-
-def _methods(shown: Published) -> dict[str, str]:
-    """The method of each line, of those where the server does no more than to average."""
-    planned = find_exhibit(shown.exhibit).plan(shown.scale, [0])
-    ran = {row.line for row in shown.rows}
-    return {
-        run.line: str(run.values["method"]["name"])
-        for run in planned
-        if run.line in ran and run.values.get("server_optimizer", {}).get("name", "sgd") == "sgd"
-    }
-
-
-def add(folder: Path, out: Path = OUT) -> int:
-    """Store the runs below a folder, as `eunoe reproduce` leaves them there; give how many."""
-    return len({(e.owner, key) for e in all_exhibits().values() for key in store_runs(e, folder, out)})
-
-
-def refresh(out: Path = OUT) -> None:
-    """Sum up and draw all stored runs again."""
-    summaries: dict[str, dict[str, Any]] = {}
-    for exhibit in all_exhibits().values():
-        for scale in exhibit.scales:
-            found = in_store(exhibit, scale, out)
-            results = collect(exhibit, scale, found)
-            if results.rows:
-                summaries.setdefault(exhibit.name, {})[scale] = results.as_json()
-                draw(results, found, out / "figures" / f"{exhibit.name}-{scale}.svg")
-    text = json.dumps(summaries, indent=1, ensure_ascii=False)
-    (out / "summary.json").write_text(text + "\n", "utf-8")
 
 
 def main() -> None:

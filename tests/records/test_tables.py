@@ -51,3 +51,8 @@ def test_some_columns() -> None:
     assert Table(["a", "b", "c"], [["1", "2", "3"]], "note").pick([0, 2]) == Table(
         ["a", "c"], [["1", "3"]], "note"
     )
+
+
+def test_columns_without_an_entry_are_left_out() -> None:
+    rows = [["1", "", ""], ["2", "", "3"]]
+    assert Table(["a", "b", "c"], rows, "note").filled() == Table(["a", "c"], [["1", ""], ["2", "3"]], "note")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tools import published
+from tools import published, summaries
 
 from eunoe.config import registry
 from eunoe.papers import all_exhibits, find_exhibit
@@ -22,6 +22,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import method_pages  # noqa: E402
 
 NOTES = """
+calibrated = ["full.flashback-fig3-table1"]
 readme = ["full.flashback-table1-cifar10: Flashback reaches 50%", "full.wsm-table1"]
 [full]
 flashback-table1-cifar10 = "Tried **this**."
@@ -51,7 +52,7 @@ def out(tmp_path: Path) -> Path:
     ]
     fedavg = exhibit.plan("full", [0], only="fedavg", out=folder)[0]
     made_up(results, NAME, [*runs, (fedavg, {1: 0.1, 85: 0.4})])
-    published.refresh(results)
+    summaries.refresh(results)
     return results
 
 
@@ -81,6 +82,12 @@ def test_the_page_keeps_full_and_small_apart(out: Path) -> None:
     claims, numbers = published.results_block(out).split("## The papers' settings")
     assert "| Flashback reaches 95%" in claims
     assert "Not run yet: `tce-table1`" in claims
+    assert "Three seeds or more: none; on trained networks: none." in claims
+    (seen,) = (
+        line for line in claims.splitlines() if "`flashback-fig3-table1`" in line and "| full |" in line
+    )
+    assert "in one seed, calibrated on it" in seen
+    assert claims.count("calibrated") == 1
     full, small = numbers.split("## Numbers at small scale")
     for text in (
         "| flashback 50% | 2 | 3 | +1 | 1 | 7 of 150 |",
@@ -106,7 +113,7 @@ def test_the_page_keeps_full_and_small_apart(out: Path) -> None:
 
 
 def test_a_methods_rows_stand_beside_fedavgs_at_full_scale(out: Path) -> None:
-    rows = published.method_rows("flashback", out)
+    rows = summaries.method_rows("flashback", out)
     table = [row for row in rows if row[0].startswith(NAME)]
     assert {row[1].split()[0] for row in rows} == {"fedavg", "flashback"}
     assert [row[:2] for row in table] == [
@@ -114,24 +121,24 @@ def test_a_methods_rows_stand_beside_fedavgs_at_full_scale(out: Path) -> None:
         for method in ("fedavg", "flashback")
         for share in ("50%", "75%", "95%")
     ]
-    assert {row[1].split()[0] for row in published.method_rows("fedavg", out)} == {"fedavg"}
-    assert published.method_rows("moon", out) == []
+    assert {row[1].split()[0] for row in summaries.method_rows("fedavg", out)} == {"fedavg"}
+    assert summaries.method_rows("moon", out) == []
 
 
 def test_a_stand_in_is_kept_apart_from_the_papers_numbers(tmp_path: Path) -> None:
     name = "flashback-table1-femnist"
     (run,) = find_exhibit(name).plan("full", [0], True, "fedavg", tmp_path / "runs")
     made_up(tmp_path, name, [(run, {1: 0.2, 150: 0.6})])
-    published.refresh(tmp_path)
+    summaries.refresh(tmp_path)
     page = published.results_block(tmp_path)
     assert "not comparable" in page
-    assert "| fedavg 50% | omniglot for femnist | 150 |  | 1 | 150 |" in page
+    assert "| fedavg 50% | omniglot for femnist | 150 | 1 | 150 |" in page
 
 
 def test_runs_in_folders_are_added_to_the_stored_ones(out: Path, tmp_path: Path) -> None:
     (run,) = find_exhibit(NAME).plan("full", [1], only="flashback", out=tmp_path / "more")
     write_run(run, {1: 0.3})
-    assert published.add(tmp_path / "more", out) == 1
+    assert summaries.add(tmp_path / "more", out) == 1
     keys = load_keys(out / "runs" / f"{NAME}.parquet")
     assert [(key.scale, key.line, key.seed) for key in keys] == [
         ("full", "fedavg", 0),
@@ -161,22 +168,26 @@ def test_the_readme_and_the_page_are_those_of_the_results() -> None:
     page = (ROOT / "docs/results.md").read_text("utf-8")
     assert page == published.with_block(published.PAGE, published.results_block()), "run `make results`"
     for link in re.findall(r"\]\(\.\./results/(.*?)\)", page):
-        assert (published.OUT / link).exists(), link
+        assert (summaries.OUT / link).exists(), link
 
 
 def test_the_notes_name_what_exists() -> None:
-    notes = published.read_notes()
+    notes = summaries.read_notes()
     shown = [entry.partition(": ")[0].partition(".")[2] for entry in notes.readme]
-    for name in [*notes.full, *notes.medium, *notes.small, *shown]:
+    calibrated = [entry.partition(".")[2] for entry in notes.calibrated]
+    for name in [*shown, *calibrated]:
         find_exhibit(name)
+    stored = {(one.scale, one.exhibit) for one in summaries.read_published()}
+    by_scale = {"full": notes.full, "medium": notes.medium, "small": notes.small}
+    assert {(scale, name) for scale, named in by_scale.items() for name in named} <= stored
 
 
 def test_summaries_are_what_the_stored_runs_give() -> None:
-    kept = json.loads((published.OUT / "summary.json").read_text("utf-8"))
+    kept = json.loads((summaries.OUT / "summary.json").read_text("utf-8"))
     found: dict[str, dict[str, Any]] = {}
     for exhibit in all_exhibits().values():
         for scale in exhibit.scales:
-            collected = collect(exhibit, scale, in_store(exhibit, scale, published.OUT))
+            collected = collect(exhibit, scale, in_store(exhibit, scale, summaries.OUT))
             if collected.rows:
                 results = collected.as_json()
                 found.setdefault(exhibit.name, {})[scale] = json.loads(json.dumps(results))
@@ -184,13 +195,13 @@ def test_summaries_are_what_the_stored_runs_give() -> None:
 
 
 def test_the_stored_results_stay_small() -> None:
-    files = [path for path in published.OUT.rglob("*") if path.is_file()]
+    files = [path for path in summaries.OUT.rglob("*") if path.is_file()]
     assert len(files) <= 150
     assert sum(path.stat().st_size for path in files) <= 8_000_000
 
 
 def test_every_stored_run_is_of_an_exhibit() -> None:
-    for path in (published.OUT / "runs").iterdir():
+    for path in (summaries.OUT / "runs").iterdir():
         shared = [e for e in all_exhibits().values() if e.owner == path.stem]
         for key in load_keys(path):
             assert any(

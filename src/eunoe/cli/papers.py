@@ -232,6 +232,7 @@ def _show_results(results: "Results") -> None:
     from eunoe.cli.tables import show
     from eunoe.papers.exhibit import MARKS
     from eunoe.papers.library import library
+    from eunoe.records.tables import Table
 
     exhibit, source = results.exhibit, results.exhibit.source
     full = results.scale == "full"
@@ -246,7 +247,8 @@ def _show_results(results: "Results") -> None:
         if not row.stand_in
     ]
     if rows:
-        show(["run", "paper", ours, "difference", "seeds", "rounds"], rows, title)
+        table = Table(["run", "paper", ours, "difference", "seeds", "rounds"], rows).filled()
+        show(table.headings, table.rows, title)
     stood = [
         [row.label, row.stand_in, row.ours, row.count, row.length] for row in results.rows if row.stand_in
     ]
@@ -256,14 +258,14 @@ def _show_results(results: "Results") -> None:
             stood,
             f"STAND-IN DATA, not comparable with the paper: {title}",
         )
+    if exhibit.differs:
+        print(f"here: {exhibit.differs}.")
     for stopped in results.stopped:
         print(f"stopped early {stopped}")
     for verdict in results.verdicts:
         print(f"claim: {verdict.claim.sentence}\n  {verdict.text()}")
     for note in library().notes(exhibit.source_name or exhibit.name):
         print(f"note ({note.about}): used here: {note.resolved}.")
-    if exhibit.differs:
-        print(f"here: {exhibit.differs}.")
 
 
 def _ran(exhibit: "Exhibit", scale: "Scale", out: Path, results: Path) -> str:

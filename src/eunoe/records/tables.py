@@ -35,6 +35,10 @@ class Table:
         rows = [[row[column] for column in columns] for row in self.rows]
         return Table([self.headings[column] for column in columns], rows, self.note)
 
+    def filled(self) -> "Table":
+        """A table without the columns that have no entry."""
+        return self.pick([at for at in range(len(self.headings)) if any(row[at] for row in self.rows)])
+
     def text(self) -> str:
         """Plain text in columns, numbers right-aligned."""
         widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]

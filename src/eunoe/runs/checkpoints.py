@@ -132,8 +132,6 @@ def read_checkpoint(path: Path) -> Checkpoint:
         vectors, metadata = read_tensors(path)
     except FileNotFoundError:
         raise Damaged(f"{path} is missing") from None
-    if set(metadata) == {"facts"}:
-        raise Damaged(f"{path} is of an earlier version; python -m tools.migrate converts the run")
     if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
         raise Damaged(f"{path} cannot be read: it is not what was written")
     facts = parsed_json(metadata["facts"], path)

@@ -97,6 +97,8 @@ MEDIUM_RESNET: Config = {
     "evaluation": {"every": 10, "last": 20},
     "probes": [],
 }
+# At the learning rate 0.01 LeNet needs twice as long.
+SLOW_LENET: Config = merge(SMALL_LENET, {"rounds": 200})
 # Local models of a few rounds, where a small run is to show what they forget.
 SMALL_LOCAL_MODELS: Config = {
     "probes": [{"metric": "local_per_class", "at": [0.25, 0.5, 0.75, 1.0], "samples": 500}]

@@ -8,7 +8,7 @@ from eunoe.papers.exhibits import heat_maps
 from eunoe.papers.exhibits.common import (
     BOTH_NORMS,
     LENET,
-    SMALL_LENET,
+    SLOW_LENET,
     SMALL_RESNET,
     TCE,
     WITH_LENET,
@@ -41,8 +41,6 @@ LENET_THIRTY = reweighting(
 )
 WITH_LENET_THIRTY = f"{WITH_LENET}, 3 of 30 clients a round, 2000 rounds"
 SMALL_WATCHED: Config = {"probes": [{**WATCHED, "at": [0.25, 0.5, 0.75, 1.0]}]}
-# At the learning rate 0.01 LeNet needs longer than at those of `lenet_losses`.
-LENET_SMALL: Config = merge(SMALL_LENET, {"rounds": 200})
 
 # An early part of a run that is also there where it was stopped after 300 rounds.
 EARLY = 100
@@ -162,7 +160,7 @@ EXHIBITS = (
                 ),
             ),
         ),
-        LENET_SMALL,
+        SLOW_LENET,
         source_name="thesis-table3.2",
         differs="FedProx alone over weights, with LeNet, on the clients' validation data, 300 rounds",
         seeds=1,
@@ -207,7 +205,7 @@ EXHIBITS = (
                 "FedNova forgets less than FedAvg with the same drawn epochs", above(DRAWN_FEDAVG, FEDNOVA)
             ),
         ),
-        merge(LENET_SMALL, SMALL_WATCHED),
+        merge(SLOW_LENET, SMALL_WATCHED),
         (*SMALL, FEDNOVA, FEDNOVA.but(method="fednova+wsm"), DRAWN_FEDAVG),
         source_name="wsm-fig4",
         differs=WITH_LENET_THIRTY,
@@ -226,7 +224,7 @@ EXHIBITS = (
                 mean_gain("fedavg+wsm", "fedavg", "early"),
             ),
         ),
-        merge(LENET_SMALL, SMALL_WATCHED),
+        merge(SLOW_LENET, SMALL_WATCHED),
         SMALL,
         source_name="wsm-table2",
         differs=WITH_LENET_THIRTY,
@@ -244,7 +242,7 @@ EXHIBITS = (
                 mean_gain("fedavg+tce", "fedavg", "accuracy"),
             ),
         ),
-        merge(LENET_SMALL, SMALL_WATCHED),
+        merge(SLOW_LENET, SMALL_WATCHED),
         source_name="tce-fig2",
         differs=f"{WITH_LENET_THIRTY}; the WSM paper's setting, forgetting over all rounds",
         draws="client-means",
@@ -256,7 +254,7 @@ EXHIBITS = (
         variants(("fedavg",), ("cifar10",)),
         heat_maps.at(0.3),
         heat_maps.claims("wsm", "at three tenths of the run"),
-        merge(LENET_SMALL, SMALL_WATCHED),
+        merge(SLOW_LENET, SMALL_WATCHED),
         source_name="wsm-fig3",
         differs=f"{WITH_LENET_THIRTY}, forgetting on the data of all clients",
         draws="client-matrices",
