@@ -131,7 +131,12 @@ def test_metrics_as_arrays(tmp_path: Path) -> None:
     assert done.accuracy == pytest.approx(accuracy[-2:].mean())
     assert done.series("test.per_class")[1].shape == (4, 10)
     assert done.series("lr")[1].tolist() == [0.2] * 6
-    assert done.series("nothing.at.all")[0].tolist() == []
+    with pytest.raises(
+        InputError, match=r"no round of this run has 'test\.acuracy': did you mean 'test\.accuracy'"
+    ):
+        done.series("test.acuracy")
+    with pytest.raises(InputError, match="no round of this run has 'nothing': there are backwards, "):
+        done.final("nothing")
     rounds, lost = done.series("forgetting.round")
     assert rounds.tolist() == [3, 6]
     assert done.forgetting == pytest.approx((2 * lost[0] + 3 * lost[1]) / 5)

@@ -62,6 +62,8 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Which run forgets least and which is most accurate, in one sentence; diverged runs do not count."""
     if len(groups) < 2:
         return ""
+    if not same_data(groups):
+        return '<p class="finding">The runs have different data, so none is said to be better.</p>'
     each = {label: [summarize(run) for run in seeds] for label, seeds in groups.items()}
     aggregate = {
         label: over_seeds(found) for label, found in each.items() if not any(one["diverged"] for one in found)
@@ -86,6 +88,12 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     return f'<p class="finding">{" ".join(sentences)}</p>' if sentences else ""
 
 
+def same_data(groups: Mapping[str, Sequence[RunRecords]]) -> bool:
+    """Whether all runs have the same data, without which their numbers cannot be compared."""
+    first, *others = [run.config.get("data") for seeds in groups.values() for run in seeds]
+    return all(data == first for data in others)
+
+
 def clients_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Each client's accuracy on its own test data in every run; empty where that was not recorded."""
     try:
@@ -103,7 +111,7 @@ def clients_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
 def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Rounds until shares of the best accuracy that any run reached, as the Flashback paper counts them."""
     curves = {label: curve(seeds, accuracy) for label, seeds in groups.items()}
-    if not any(len(found.mean) for found in curves.values()):
+    if not any(len(found.mean) for found in curves.values()) or not same_data(groups):
         return ""
     target = max(found.mean.max() for found in curves.values() if len(found.mean))
     heads = "".join(

@@ -8,7 +8,9 @@ orange (forgotten).
 import csv
 import io
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -73,12 +75,29 @@ def thinned(items: Sequence[Any], most: int) -> list[Any]:
     return [items[round(index * (len(items) - 1) / (most - 1))] for index in range(most)]
 
 
+# The labels of all runs of a report, which not every figure has.
+_EVERY: ContextVar[Sequence[str]] = ContextVar("labels of all runs", default=())
+
+
+@contextmanager
+def colored_alike(labels: Sequence[str]) -> Iterator[None]:
+    """Within the block, each of these runs has its color in every figure, whichever runs a figure has."""
+    before = _EVERY.set(labels)
+    try:
+        yield
+    finally:
+        _EVERY.reset(before)
+
+
 def run_color(labels: Sequence[str], symbol: str = "stroke", legend: bool = True) -> alt.Color:
     """The color of each run, the same in every figure."""
     look: dict[str, Any] = {"symbolType": symbol, "symbolStrokeWidth": 3, "symbolOpacity": 1}
     shown = legend and len(labels) > 1
+    domain = list(dict.fromkeys([*_EVERY.get(), *labels]))
+    if len(domain) > len(labels):
+        look["values"] = list(labels)
     key = alt.Legend(title=None, orient="top", columns=2, labelLimit=260, **look) if shown else None
-    return alt.Color("run:N", scale=alt.Scale(domain=list(labels), range="category"), legend=key)
+    return alt.Color("run:N", scale=alt.Scale(domain=domain, range="category"), legend=key)
 
 
 def config(ink: str, dark: bool = False, font_size: int = 12, font: str = SCREEN_FONT) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from eunoe.errors import Diverged, EunoeError, InputError, RunFailed, outcome_of
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.models.raw import raw_model
+from eunoe.records.names import check_recorded
 from eunoe.records.reader import read_run, read_run_config, read_status
 from eunoe.runs.assembly import UserObjects, assemble, check_targets
 from eunoe.runs.environment import environment
@@ -94,10 +95,12 @@ class Run:
 
     def series(self, path: str) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
+        check_recorded(self.read.metrics, path)
         return self.read.series(path)
 
     def final(self, path: str) -> float:
         """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
+        check_recorded(self.read.metrics, path)
         return self.read.final(path)
 
     @property

@@ -10,6 +10,7 @@ import pytest
 import vl_convert
 
 from eunoe.records.reader import RunRecords
+from eunoe.records.summary import summarize
 from eunoe.report.figures import (
     KINDS,
     accuracy,
@@ -95,6 +96,33 @@ def test_compared_runs_share_the_color_scale(figures):
     assert scales[2] == scales[5]
     assert scales[2]["domain"][0] == -scales[2]["domain"][1]
     assert all(scale["domain"] == [0, 1] for scale in scales[0:2] + scales[3:5])
+
+
+def test_a_run_has_the_same_color_in_figures_that_another_is_not_in():
+    alone = dataclasses.replace(made_up_run("alone", 3), probes=[])
+    alone = dataclasses.replace(
+        alone, metrics=[{**record, "forgetting": {"round": None}} for record in alone.metrics]
+    )
+    named = {figure.name: figure.chart.to_dict() for figure in all_figures([alone, RUNS[0], RUNS[2]])}
+    for name, shown in (("accuracy", ["alone", "fedavg", "wsm"]), ("round-forgetting", ["fedavg", "wsm"])):
+        color = named[name]["layer"][1]["encoding"]["color"]
+        assert color["scale"]["domain"] == ["alone", "fedavg", "wsm"]
+        assert color["legend"].get("values", ["alone", "fedavg", "wsm"]) == shown
+
+
+def test_means_in_words_are_those_of_the_summary():
+    run = made_up_run("fedavg", 0, rounds=6, probe_every=1)
+    named = {figure.name: figure for figure in all_figures([run])}
+    found = summarize(run)
+    for name, numbers in (
+        ("round-forgetting", ["round_forgetting"]),
+        ("knowledge-lost", ["lost_locally", "lost_in_merge"]),
+        ("signed-parts", ["local_change", "merge_change"]),
+        ("client-means", ["client_forgetting"]),
+    ):
+        for number in numbers:
+            assert f"{abs(100 * found[number]):.1f}" in named[name].chart.description
+    assert f"{abs(100 * found['client_forgetting']):.1f}" in named["client-matrices"].title
 
 
 def test_the_text_alternative_has_the_numbers(figures):

@@ -37,3 +37,12 @@ def test_a_run_that_averages_is_shown_by_both_of_its_models() -> None:
     averaged = replace(run, metrics=[{**record, "sent": sent} for record in run.metrics])
     points = {row["run"]: row["accuracy"] for row in front(both_models(averaged))}
     assert points == {"wsm": 0.6, "wsm with averaging": 0.9}
+
+
+def test_only_the_best_of_those_that_came_furthest_have_a_color() -> None:
+    runs = [made_up(f"remedy {number}", [0.1, 0.1 * number]) for number in range(9)]
+    curves, _ = search_figures([*runs, made_up("soon", [0.99])])
+    text = str(curves.chart.to_dict())
+    scale = curves.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]
+    assert scale["domain"] == [*(f"remedy {number}" for number in (8, 7, 6, 5, 4, 3)), "given up earlier"]
+    assert "soon,1,0.99" in text

@@ -24,8 +24,8 @@ from eunoe.report.figures import (
     saw_tooth,
     signed_parts,
 )
-from eunoe.report.figures.common import ROUNDS, slider_rounds
-from eunoe.report.theme import Figure
+from eunoe.report.figures.common import ROUNDS, by_label, slider_rounds
+from eunoe.report.theme import Figure, colored_alike
 
 KINDS = (
     accuracy.FIGURE,
@@ -53,16 +53,17 @@ def all_figures(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[F
     """All figures for which these runs have records, or only the named ones."""
     first = [kind for kind in KINDS if kind.section == ROUNDS]
     kinds = [*first, *own_metrics.kinds(runs), *(kind for kind in KINDS if kind not in first)]
-    return [
-        Figure(
-            kind.name,
-            kind.title(found),
-            kind.caption,
-            kind.draw(found),
-            kind.section,
-            kind.panels,
-            slider_rounds(found) if "probe" in found[0] else [],
-        )
-        for kind in kinds
-        if (not names or kind.name in names) and (found := kind.rows(runs))
-    ]
+    with colored_alike(list(by_label(runs))):
+        return [
+            Figure(
+                kind.name,
+                kind.title(found),
+                kind.caption,
+                kind.draw(found),
+                kind.section,
+                kind.panels,
+                slider_rounds(found) if "probe" in found[0] else [],
+            )
+            for kind in kinds
+            if (not names or kind.name in names) and (found := kind.rows(runs))
+        ]

@@ -14,6 +14,7 @@ from eunoe.report.figures.common import (
     Kind,
     by_label,
     in_points,
+    later,
     of_run,
     probed,
     round_slider,
@@ -69,7 +70,7 @@ def _columns(models: Sequence[int], data: Sequence[int]) -> list[tuple[int, int]
 
 def title(rows: Sequence[Row]) -> str:
     """Whether training on one client costs accuracy on the others, over all rounds and runs."""
-    means = [row["lost"] for row in rows if row["data"] == "F_k"]
+    means = [row["lost"] for row in later(rows) if row["data"] == "F_k"]
     lost = sum(means) / len(means) if means else 0.0
     verb = "costs" if lost > 0.0005 else "adds" if lost < -0.0005 else "changes"
     amount = in_points([abs(lost)]) if verb != "changes" else "nothing"

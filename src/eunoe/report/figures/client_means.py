@@ -8,7 +8,7 @@ import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords, numbers
-from eunoe.report.figures.common import WHO, Kind, always, by_label, in_points, round_axis, run_labels
+from eunoe.report.figures.common import WHO, Kind, always, by_label, in_points, later, round_axis, run_labels
 from eunoe.report.theme import MOST_PROBES, Row, described, run_color, table, thinned
 
 
@@ -50,7 +50,7 @@ def draw(rows: Sequence[Row]) -> Any:
     )
     words = []
     for label in labels:
-        values = [row["lost"] for row in rows if row["run"] == label]
+        values = [row["lost"] for row in later(rows) if row["run"] == label]
         words.append(f"{label} {in_points(values)}")
     text = "Accuracy on other clients' data that local training loses, per client and round; mean: "
     return described(alt.layer(points, means), f"{text}{'; '.join(words)}.")

@@ -112,6 +112,11 @@ def in_panels(panels: Sequence[Any], rows: Sequence[Row], columns: int | None = 
     return alt.concat(*panels, columns=columns or default, spacing=24, data=table(rows))
 
 
+def later(rows: Sequence[Row]) -> list[Row]:
+    """The rows after the first round, if there are any: as in the summary, the untrained model counts not."""
+    return [row for row in rows if row["round"] > 1] or list(rows)
+
+
 def in_points(values: Sequence[float]) -> str:
     """The mean of some shares, in points."""
     return f"{100 * sum(values) / len(values):.1f} points"

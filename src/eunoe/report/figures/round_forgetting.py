@@ -28,8 +28,9 @@ def draw(rows: Sequence[Row]) -> Any:
     """Round forgetting F_t over rounds."""
     means, window = [], rows[0]["window"]
     for label in run_labels(rows):
-        values = [row["mean"] for row in rows if row["run"] == label]
-        means.append(f"{label} loses {in_points(values)} a round on average")
+        own = [row for row in rows if row["run"] == label]
+        mean = forgetting.mean_over_rounds([row["mean"] for row in own], [row["round"] for row in own])
+        means.append(f"{label} loses {in_points([mean])} a round on average")
     title = "accuracy lost" if window == 1 else f"accuracy lost, mean of {window} rounds"
     chart = band_and_line(rows, title, zero=True)
     return described(chart, f"Line chart of round forgetting. {'; '.join(means)}.")

@@ -7,10 +7,16 @@ import numpy as np
 
 from eunoe.records.reader import RunRecords, by_newest_model, relabeled, with_averaging
 from eunoe.report.figures.accuracy import series as accuracy
-from eunoe.report.figures.common import band, by_label, round_axis
-from eunoe.report.theme import HEIGHT, WIDTH, Figure, Row, described, table
+from eunoe.report.figures.common import band, by_label, hover_points, round_axis
+from eunoe.report.theme import HEIGHT, PALETTE, WIDTH, Figure, Row, described, table
 
 SECTION = "The search"
+GRAY = "#8c8c8c"
+
+
+# What has a color and a name in the figures; all others are gray, and named where the pointer is.
+MOST_NAMED = 6
+GIVEN_UP = "given up earlier"
 
 
 def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
@@ -18,31 +24,43 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
     named = [form for run in runs if run.measured for form in both_models(run)]
     if not named:
         return []
-    curves = band(named, accuracy)
-    points = front(named)
-    best = max(points, key=lambda row: (row["rounds"], row["accuracy"]))
-    color = alt.Color("run:N", scale=alt.Scale(scheme="tableau20"), legend=alt.Legend(title=None, columns=1))
-    hover = ["run:N", alt.Tooltip("rounds:Q"), alt.Tooltip("accuracy:Q", format=".1%")]
-    lines = (
-        alt.Chart(table(curves))
-        .mark_line()
-        .encode(
-            round_axis(), alt.Y("mean:Q", title="validation accuracy", scale=alt.Scale(zero=False)), color
-        )
+    points = sorted(front(named), key=lambda row: (-row["rounds"], -row["accuracy"]))
+    best = [row["run"] for row in points if row["rounds"] == points[0]["rounds"]][:MOST_NAMED]
+    others = [GIVEN_UP] if len(points) > len(best) else []
+    scale = alt.Scale(domain=[*best, *others], range=[*PALETTE[: len(best)], *(GRAY for _ in others)])
+    key = alt.Legend(title=None, orient="top", columns=2, labelLimit=WIDTH, symbolOpacity=1)
+    color = alt.Color("shown:N", scale=scale, legend=key, sort=[*best, *others])
+    faint = alt.condition(f"datum.shown === '{GIVEN_UP}'", alt.value(0.45), alt.value(1.0))
+    size = {"width": 2 * WIDTH, "height": 1.3 * HEIGHT}
+
+    def shown(rows: Sequence[Row]) -> alt.InlineData:
+        # The best last, so that they are drawn over the others.
+        ranked = sorted(rows, key=lambda row: row["run"] in best)
+        return table([{**row, "shown": row["run"] if row["run"] in best else GIVEN_UP} for row in ranked])
+
+    base = alt.Chart(shown(band(named, accuracy))).encode(
+        round_axis(), _height("mean:Q"), color, detail="run:N"
     )
+    hover = ["run:N", alt.Tooltip("round:Q"), alt.Tooltip("mean:Q", title="accuracy", format=".1%")]
+    lines = alt.layer(base.mark_line(point=True).encode(opacity=faint), hover_points(base, hover))
     scatter = (
-        alt.Chart(table(points))
-        .mark_point(filled=True, size=70)
+        alt.Chart(shown(points))
+        .mark_point(filled=True, size=90)
         .encode(
-            alt.X("forgetting:Q", title="round forgetting"),
-            alt.Y("accuracy:Q", title="validation accuracy", scale=alt.Scale(zero=False)),
+            alt.X("forgetting:Q", title="round forgetting", axis=alt.Axis(format="%")),
+            _height("accuracy:Q"),
             color,
-            alt.Size("rounds:O", title="rounds"),
-            tooltip=[*hover, alt.Tooltip("forgetting:Q", format=".3f")],
+            opacity=faint,
+            tooltip=[
+                "run:N",
+                alt.Tooltip("rounds:Q"),
+                alt.Tooltip("accuracy:Q", format=".1%"),
+                alt.Tooltip("forgetting:Q", format=".1%"),
+            ],
         )
     )
-    words = f"{best['run']} came furthest, at {best['accuracy']:.1%} after {best['rounds']} rounds."
-    size = {"width": WIDTH, "height": HEIGHT}
+    first = points[0]
+    words = f"{first['run']} came furthest, at {first['accuracy']:.1%} after {first['rounds']} rounds."
     return [
         Figure(
             "search-curves",
@@ -50,15 +68,21 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
             "Validation accuracy, mean over the search seeds; a line ends where the remedy was given up.",
             described(lines.properties(**size), f"Lines of accuracy over rounds. {words}"),
             SECTION,
+            panels=2,
         ),
         Figure(
             "search-front",
             "Accuracy against forgetting: the best are at the upper left",
-            "A point per remedy, at the round it came to; larger points came further.",
+            "A point per remedy, at the round it came to. A mean of models forgets little by construction.",
             described(scatter.properties(**size), f"Points of accuracy against forgetting. {words}"),
             SECTION,
+            panels=2,
         ),
     ]
+
+
+def _height(field: str) -> alt.Y:
+    return alt.Y(field, title="validation accuracy", axis=alt.Axis(format="%"), scale=alt.Scale(zero=False))
 
 
 def both_models(run: RunRecords) -> list[RunRecords]:

@@ -6,7 +6,7 @@ import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.records.reader import RunRecords, numbers
-from eunoe.report.figures.common import by_label
+from eunoe.report.figures.common import by_label, later
 from eunoe.report.theme import MOST_POINTS, Row, thinned
 
 
@@ -30,6 +30,6 @@ def parts(runs: Sequence[RunRecords]) -> list[Row]:
 
 
 def mean_of(rows: Sequence[Row], label: str, step: str, field: str) -> float:
-    """The mean of a field over the rounds of a run, for one step, in points."""
-    values = [row[field] for row in rows if row["run"] == label and row["step"] == step]
+    """The mean of a field over the rounds of a run but the first, for one step, in points."""
+    values = [row[field] for row in later(rows) if row["run"] == label and row["step"] == step]
     return 100 * float(sum(values)) / len(values)
