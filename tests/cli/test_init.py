@@ -136,3 +136,42 @@ def test_what_is_not_passed_is_asked_for(tmp_path: Path, monkeypatch: pytest.Mon
     assert "age, ward, outcome, site" in asked[1]
     data = read_config(tmp_path / "config.toml")["data"]
     assert data == {"name": "t.csv", "label": "outcome", "client": "site"}
+
+
+def test_columns_that_say_nothing_of_other_rows_are_left_out(tmp_path: Path) -> None:
+    """An id, a number of the row and a date are not used; a column of train and test is."""
+    rows = [
+        f"P{n:03d},{n},2024-05-{1 + n % 28:02d},{y + RNG.normal():.2f},{'ab'[n % 2]},{'xyz'[y]},"
+        f"{'test' if n % 5 == 0 else 'train'}"
+        for n, y in enumerate(Y)
+    ]
+    (tmp_path / "t.csv").write_text("\n".join(["patient,row,seen,age,ward,outcome,set", *rows]))
+    config = tmp_path / "config.toml"
+    assert eunoe("init", tmp_path / "t.csv", "--label", "outcome", "--out", config).code == 0
+    data = read_config(config)["data"]
+    assert (data["drop"], data["part"]) == (["patient", "row", "seen"], "set")
+    assert "patient differs in nearly every row, row numbers the rows, seen holds dates" in config.read_text()
+    done = eunoe("init", tmp_path / "t.csv", "--label", "patient", "--out", tmp_path / "other.toml")
+    assert "column 'patient' differs in nearly every row" in done.error
+
+
+def test_images_of_different_sizes_are_resized(tmp_path: Path) -> None:
+    images(tmp_path)
+    Image.fromarray(np.zeros((9, 12, 3), np.uint8)).save(tmp_path / "pictures" / "train" / "a" / "odd.png")
+    config = tmp_path / "config.toml"
+    assert eunoe("init", tmp_path / "pictures", "--out", config).code == 0
+    assert read_config(config)["data"]["size"] == [32, 32]
+    # Twenty-five samples are too few for the ten clients that there are by default.
+    assert read_config(config)["partition"]["clients"] == 2
+
+
+def test_integers_are_token_ids_and_fields_need_a_model_of_ones_own(tmp_path: Path) -> None:
+    x, config = RNG.integers(0, 9, (60, 5)), tmp_path / "config.toml"
+    np.savez(tmp_path / "ids.npz", x_train=x, y_train=Y, x_test=x, y_test=Y)
+    assert eunoe("init", tmp_path / "ids.npz", "--out", config).code == 0
+    assert read_config(config)["model"]["name"] == "text_cnn"
+    assert "must be reals" in config.read_text()
+    fields = {f"{part}.{name}": x for part in ("x_train", "x_test") for name in "ab"}
+    np.savez(tmp_path / "fields.npz", y_train=Y, y_test=Y, **fields)
+    refused = eunoe("init", tmp_path / "fields.npz", "--out", tmp_path / "other.toml")
+    assert "for which no model is built in" in refused.error

@@ -254,3 +254,27 @@ def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
         load("text", path=str(path), tokenizer="nobody/nothing")
     with pytest.raises(InputError, match=r"the data have 24 token ids and .* knows 10"):
         HF(3, 24, random=True, lora=Lora(), **{"from": str(folder)})
+
+
+@pytest.mark.parametrize(
+    ("data", "random", "says"),
+    [
+        ({"name": "text"}, False, "samples are numbers of words in the training part: set the tokenizer"),
+        ({"name": "table"}, True, r"samples are float32 \[2\]: set the tokenizer"),
+    ],
+)
+def test_inputs_that_are_no_ids_of_the_model_are_refused(
+    tmp_path: Path, data: dict[str, Any], random: bool, says: str
+) -> None:
+    bert, texts = tiny_folder(tmp_path / "bert"), tiny_texts(tmp_path / "texts.csv", 40)
+    rows = "".join(f"{number},{number % 7},{'ab'[number % 2]}\n" for number in range(40))
+    (tmp_path / "rows.csv").write_text("size,age,label\n" + rows)
+    path = texts if data["name"] == "text" else tmp_path / "rows.csv"
+    values = {
+        "data": {**data, "path": str(path), "label": "label"},
+        "partition": {"name": "iid", "clients": 2},
+        "model": {"name": "hf", "from": str(bert), "random": random},
+    }
+    with pytest.raises(InputError, match=says):
+        run(values, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()

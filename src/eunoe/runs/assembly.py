@@ -22,7 +22,7 @@ from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
-from eunoe.runs.model_check import takes_fields, try_model
+from eunoe.runs.model_check import takes_fields, takes_ids, try_model
 from eunoe.runs.privacy import check_privacy
 from eunoe.runs.refusals import check_own_models, refuse
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
@@ -177,6 +177,8 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
     form = federation.form
     if own is None and form.has_fields:
         takes_fields(section.name, form.shapes)
+    if own is None and section.name == "hf":
+        takes_ids(federation.data, section.options.get("random", False))
     shape = dict(form.shapes) if form.has_fields else form.shape
     supplied: dict[str, Any] = {"shape": shape, "classes": federation.classes}
     if federation.data.vocabulary is not None:

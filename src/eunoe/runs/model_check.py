@@ -7,9 +7,10 @@ import torch
 
 from eunoe.config import registry
 from eunoe.config.schema import Config
-from eunoe.core.fields import Fields, Input, in_words
+from eunoe.core.fields import Fields, Input, in_words, leaves
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
+from eunoe.data.samples import DataSet
 from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError, first_line
 from eunoe.models.base import Classifier
@@ -52,6 +53,17 @@ def takes_fields(name: str, fields: Iterable[str]) -> None:
         raise InputError(
             f"model {name!r} takes one tensor, and samples have the fields {', '.join(fields)}: "
             "take 'hf' or a model of your own"
+        )
+
+
+def takes_ids(data: DataSet, random: bool) -> None:
+    """Refuse inputs of model 'hf' that are no token ids, or ids that its pretrained weights do not mean."""
+    encoding = data.encoding or {}
+    own_words = encoding.get("kind") == "text" and "tokenizer" not in encoding and not random
+    if own_words or leaves(data.train.x)[0].is_floating_point():
+        what = "numbers of words in the training part" if own_words else in_words(data.train.x)
+        raise InputError(
+            f"model 'hf' takes token ids, and samples are {what}: set the tokenizer of a text to the model's"
         )
 
 

@@ -1,25 +1,31 @@
 """A commented config for somebody's own data, tried before it is given: a model fits the data."""
 
 import tomllib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from eunoe.config.paths import path_kind
 from eunoe.config.schema import make_config
 from eunoe.config.toml import inline
+from eunoe.core.fields import in_words
 from eunoe.data.loading import load
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import column_of, read_frame
-from eunoe.errors import InputError, first_line
+from eunoe.errors import InputError, first_line, listed
 from eunoe.runs.assembly import assemble
+from eunoe.runs.column_roles import differs, part_column, text_column, useless_columns
 
-# A column of strings with this many words on average is text, not categories.
-_WORDS = 3
 # With no more clients than this all take part in every round.
 _FEW = 10
+# A simulated client has about as many samples, or more.
+_ENOUGH = 20
+# Images whose sizes are looked at, and the length from which they take long on a CPU.
+_IMAGES, _LARGE = 500, 64
 
 
 @dataclass(frozen=True)
@@ -29,6 +35,15 @@ class Setting:
     what: str
     models: tuple[str, ...]
     training: tuple[int, int, float]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What kind of data there are, their section of the config, and what its comments say."""
+
+    kind: str
+    section: dict[str, Any]
+    comments: tuple[str, ...] = ()
 
 
 SETTINGS = {
@@ -72,65 +87,80 @@ def starter_config(
         raise InputError(
             f"{path} is no data that is known: it must be .csv, .parquet, .npz or a folder of images"
         )
-    kind, section = _section(path, reader, label, text, client)
-    options = {key: value for key, value in section.items() if key != "name"}
-    data = load(section["name"], **options)
-    if kind == "npz":
-        kind = _kind_of(data)
-        if kind == "signal":
-            section = {"name": "signal", "path": path}
+    source = _source(path, reader, label, text, client)
+    options = {key: value for key, value in source.section.items() if key != "name"}
+    data = load(source.section["name"], **options)
+    if source.kind == "npz":
+        source = _arrays(path, data)
     natural = data.writers_train is not None
     if natural and clients is not None:
         raise InputError(f"{path} says whose each sample is: leave the number of clients out")
-    return _first_that_runs(kind, section, data, None if natural else clients or _FEW)
+    enough = min(_FEW, max(2, len(data.train) // _ENOUGH))
+    return _first_that_runs(source, data, None if natural else clients or enough)
 
 
-def _section(
-    path: str, reader: str, label: str | None, text: str | None, client: str | None
-) -> tuple[str, dict[str, Any]]:
-    """The kind of data, if the file's name says it, and the section of the config."""
+def _source(path: str, reader: str, label: str | None, text: str | None, client: str | None) -> Source:
+    """The kind of data, as far as the file's name and its columns say it, and their section of the config."""
     if reader != "table":
         if label or text or client:
             raise InputError(f"{path} is no table: leave the columns out")
-        return ("images" if reader == "folder" else "npz"), {"name": path}
+        return _images(path) if reader == "folder" else Source("npz", {"name": path})
     frame = read_frame(Path(path))
     if label is None:
         raise InputError(f"{path}: which column is the label? There are {', '.join(frame.column_names)}")
     for name in filter(None, (label, text, client)):
         column_of(frame, name, path)
-    whose = {} if client is None else {"client": client}
-    text = text or _text_column(frame, {label, client})
+    values = frame.column(label)
+    if differs(values) and isinstance(values[0].as_py(), str):
+        raise InputError(f"{path}: column {label!r} differs in nearly every row; labels are few and return")
+    part = part_column(frame, {label, text, client})
+    text = text or text_column(frame, {label, client, part})
+    whose = {"label": label, "client": client, "part": part}
+    given = {key: value for key, value in whose.items() if value is not None}
+    tested = "" if part else "A fifth of the rows is tested on: held_out = 20."
     if text is not None:
-        return "text", {"name": "text", "path": path, "text": text, "label": label, **whose}
-    return "table", {"name": path, "label": label, **whose}
+        length = "Longer sentences are cut: length = 32 words."
+        return Source("text", {"name": "text", "path": path, "text": text, **given}, (length, tested))
+    useless = useless_columns(frame, {label, client, part})
+    dropped = {"drop": list(useless)} if useless else {}
+    why = f"Not used: {listed(f'{name} {why}' for name, why in useless.items())}." if useless else ""
+    return Source("table", {"name": path, **given, **dropped}, (why, tested))
 
 
-def _text_column(frame: Any, others: set[str | None]) -> str | None:
-    """The column with the longest sentences, if one has sentences."""
-    words = {}
-    for name in frame.column_names:
-        values = [value for value in frame.column(name)[:200].to_pylist() if isinstance(value, str)]
-        if name not in others and values:
-            words[name] = float(np.mean([len(value.split()) for value in values]))
-    longest = max(words, key=lambda name: words[name], default=None)
-    return longest if longest is not None and words[longest] >= _WORDS else None
+def _images(path: str) -> Source:
+    """A folder of images, made small if they are large or differ in size."""
+    from PIL import Image, UnidentifiedImageError
+
+    sizes = set()
+    for file in list(Path(path).expanduser().glob("train/*/[!.]*"))[:_IMAGES]:
+        # Reading the data says more of a file that is no image.
+        with suppress(OSError, UnidentifiedImageError), Image.open(file) as image:
+            sizes.add(image.size)
+    if len(sizes) > 1 or max(map(max, sizes), default=0) > _LARGE:
+        return Source("images", {"name": path, "size": [32, 32]}, ("Resized to this height and width.",))
+    return Source("images", {"name": path})
 
 
-def _kind_of(data: DataSet) -> str:
+def _arrays(path: str, data: DataSet) -> Source:
     """What the arrays of a .npz are."""
-    x = data.train.tensor
+    x = data.train.x
+    if not isinstance(x, Tensor):
+        raise InputError(
+            f"{path} holds {in_words(x)}, for which no model is built in: name it and your own in a config"
+        )
     if data.vocabulary is not None:
-        return "ids"
+        why = "Integers are token ids; numbers that mean more or less must be reals, as of x.astype(float)."
+        return Source("ids", {"name": path}, (why,))
     if x.ndim == 3 and x.is_floating_point():
-        return "signal"
-    return "images" if x.ndim > 2 else "numbers"
+        return Source("signal", {"name": "signal", "path": path})
+    return Source("images" if x.ndim > 2 else "numbers", {"name": path})
 
 
-def _first_that_runs(kind: str, section: dict[str, Any], data: DataSet, clients: int | None) -> str:
+def _first_that_runs(source: Source, data: DataSet, clients: int | None) -> str:
     """The config with the first of the kind's models that fits the data."""
     problem = ""
-    for model in SETTINGS[kind].models:
-        text = _written(kind, section, data, clients, model)
+    for model in SETTINGS[source.kind].models:
+        text = _written(source, data, clients, model)
         try:
             assemble(make_config(tomllib.loads(text)))
         except InputError as error:
@@ -140,8 +170,8 @@ def _first_that_runs(kind: str, section: dict[str, Any], data: DataSet, clients:
     raise InputError(problem)
 
 
-def _written(kind: str, section: dict[str, Any], data: DataSet, clients: int | None, model: str) -> str:
-    setting = SETTINGS[kind]
+def _written(source: Source, data: DataSet, clients: int | None, model: str) -> str:
+    setting = SETTINGS[source.kind]
     epochs, batch_size, lr = setting.training
     writers = data.writers_train
     count = clients or (0 if writers is None else len(np.unique(writers.numpy())))
@@ -153,7 +183,8 @@ def _written(kind: str, section: dict[str, Any], data: DataSet, clients: int | N
             "# Simulated: each client gets a class mix of its own; a smaller alpha makes them differ more.\n"
             f'name = "dirichlet"\nclients = {clients}\nalpha = 0.3'
         )
-    lines = "\n".join(f"{key} = {inline(value)}" for key, value in section.items())
+    comments = [f"# {comment}" for comment in source.comments if comment]
+    lines = "\n".join([*comments, *(f"{key} = {inline(value)}" for key, value in source.section.items())])
     sizes = f"{len(data.train):,} samples to train on, {len(data.test):,} to test on"
     what = setting.what[0].upper() + setting.what[1:]
     return f"""# {what}: {sizes}, {data.classes} classes, {count} clients.
