@@ -13,11 +13,11 @@ from eunoe.papers.exhibits.common import WSM
 from eunoe.papers.keys import key
 from eunoe.papers.measures import Measure, at_end, height, last_rounds
 
-# Half of the samples, images of half the side, local epochs and epochs at the server were chosen by the time
-# of a run, at seed 100, before any arms were compared.
+# A part of the samples, images of half the side, local epochs and epochs at the server were chosen by the
+# time of a run, at seed 100, before any arms were compared.
 COMMON: Config = {
     "rounds": 60,
-    "data": {"name": "cifar10", "limit": 25_000, "pool": 2},
+    "data": {"name": "cifar10", "limit": 15_000, "test_limit": 5_000, "pool": 2},
     "partition": {"name": "dirichlet", "clients": 50, "alpha": 0.1},
     "split": {"validation": 0.1},
     "public": {"share": 0.025},
@@ -31,12 +31,12 @@ COMMON: Config = {
 }
 SMALL: Config = {
     "rounds": 15,
-    "data": {"limit": 10_000, "test_limit": 2_000},
+    "data": {"limit": 5_000, "test_limit": 2_000},
     "evaluation": {"every": 1, "last": 2},
 }
 FLASHBACK: Config = {"method": {"name": "flashback", "gamma": 0.025, "server_epochs": 5}}
 DECAY: Config = {"method": {"decay": 0.95}}
-REPLAY: Config = {"replay": {"memory": 50}}
+REPLAY: Config = {"replay": {"memory": 40}}
 ARMS: dict[str, Config] = {
     "fedavg+wsm": WSM,
     "fedavg+wsm+replay": merge(WSM, REPLAY),
