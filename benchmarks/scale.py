@@ -1,6 +1,6 @@
 """What long runs, many clients and large models take: memory and page faults, and time as a ratio.
 
-    python benchmarks/scale.py [memory] [faults] [clients] [merge]
+    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [merge]
 
 Without a name, all of them run.
 """
@@ -11,6 +11,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -72,7 +73,7 @@ def faults() -> None:
     )
 
 
-def clients(rounds: int = 30) -> None:
+def clients(rounds: int = 30, stream: Any = ()) -> None:
     """Rounds of a federation with a million clients against one with a hundred, the same work in both."""
     engines: dict[str, Callable[[], None]] = {}
     before = resident()
@@ -83,7 +84,7 @@ def clients(rounds: int = 30) -> None:
         data = from_arrays(x.numpy(), y.numpy(), x[:10].numpy(), y[:10].numpy())
         offsets = np.arange(count + 1) * 10
         federation = Federation(data, rows, offsets, offsets[1:], offsets[1:])
-        simulation = simulation_of(federation, mlp(), 10, epochs=5, batch_size=5, lr=0.01)
+        simulation = simulation_of(federation, mlp(), 10, stream, epochs=5, batch_size=5, lr=0.01)
         if count > 100:
             print(f"a million clients: {resident() - before:.0f} MB besides the data (under 1,000)")
         engine = Serial(simulation, ClientStates(Path(tempfile.mkdtemp())))
@@ -93,6 +94,11 @@ def clients(rounds: int = 30) -> None:
         )
     interleaved(engines, 2)
     report("a round", interleaved(engines, rounds), 1.2)
+
+
+def arrival() -> None:
+    """The same while clients join, leave and sleep: in a round about one in four is there."""
+    clients(stream={"name": "arrival", "joining": 0.5, "leaving": 0.3, "over": 60, "day": 20, "awake": 0.4})
 
 
 def merge() -> None:
@@ -122,7 +128,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (memory, faults, clients, merge)}
+SECTIONS = {f.__name__: f for f in (memory, faults, clients, arrival, merge)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

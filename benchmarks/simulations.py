@@ -40,7 +40,9 @@ def logistic() -> nn.Module:
     return nn.Linear(64, 10)
 
 
-def simulation_of(federation: Federation, net: nn.Module, participation: int, **training: Any) -> Simulation:
-    base = {"data": "given", "partition": "given", "model": "given", "probes": []}
+def simulation_of(
+    federation: Federation, net: nn.Module, participation: int, stream: Any = (), **training: Any
+) -> Simulation:
+    base = {"data": "given", "partition": "given", "model": "given", "probes": [], "stream": stream}
     config = make_config({**base, "participation": participation, "training": training})
     return assemble(config, UserObjects(federation=federation, model=net))[0]

@@ -14,8 +14,9 @@ SIZES = {
     "mnist": 60_000,
     "femnist": 695_000,
     "omniglot": 3_872,
+    "har": 5_360,
 }
-WRITERS = {"femnist": 3_432, "omniglot": 128}
+WRITERS = {"femnist": 3_432, "omniglot": 128, "har": 30}
 
 # Training samples per second of CPU time on one core, by model and width (AMD EPYC, torch 2.13).
 RATES = {
@@ -23,6 +24,7 @@ RATES = {
     ("cnn", None): 630,
     ("cnn", 8): 5_000,
     ("mnist_cnn", None): 3_500,
+    ("signal_cnn", None): 4_000,
     ("resnet18", None): 20,
     ("resnet18", 8): 790,
 }
