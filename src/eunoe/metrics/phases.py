@@ -34,7 +34,8 @@ class Phases(Metric):
         accuracy = float(place.right.mean())
         self._best = accuracy if phase != self._phase else max(self._best, accuracy)
         self._phase = phase
-        self._found = {"phase": phase + 1, "below_best": self._best - accuracy}
+        began = self.first_rounds[phase]
+        self._found = {"phase": phase + 1, "began": began, "below_best": self._best - accuracy}
         if self.groups:
             self._found |= self._by_group(place, phase)
 

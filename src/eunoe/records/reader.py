@@ -57,6 +57,9 @@ logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
 Record = Mapping[str, Any]
 
+# Which phase of a stream a round is in, and its first round.
+PHASE = {"phases.phase", "phases.began"}
+
 
 def numbers(values: Any) -> Array:
     """Nested lists as an array, None as NaN."""
@@ -142,6 +145,9 @@ class RunRecords:
                 value, parts = record[name], {name: record[name]}
                 if isinstance(value, Mapping):
                     parts = {f"{name}.{key}": inner for key, inner in value.items()}
+                if name == "phases":
+                    # Which phase it is says when, not how well.
+                    parts = {path: inner for path, inner in parts.items() if path not in PHASE}
                 found |= {path for path, inner in parts.items() if isinstance(inner, int | float)}
         return sorted(found)
 

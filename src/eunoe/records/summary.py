@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.metrics import forgetting
+from eunoe.records.data_changes import data_changes
 from eunoe.records.divergence import divergence, warning
 from eunoe.records.reader import RunRecords, numbers
 from eunoe.system.files import plain
@@ -32,6 +33,8 @@ class Summary(dict[str, Any]):
                 f"A round takes {_points(self['round_forgetting'])} of accuracy from a class, gains not "
                 f"counted; a class ends {end} its best."
             )
+        if self["changes"]:
+            lines.append(self["changes"])
         if "sent_forgetting" in known:
             lines.append(
                 "That is the mean of the global models; the newest one, which clients receive, has accuracy "
@@ -94,9 +97,12 @@ def summarize(run: RunRecords) -> Summary:
     ]
     curve, history, diverged = run.curve("accuracy"), run.per_class, divergence(run)
     best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
+    changes = data_changes(run)
     return Summary(
         name=run.label,
         diverged=bool(diverged),
+        changes="" if changes is None else changes.sentence,
+        lost_by_changes=float("nan") if changes is None else changes.lost,
         trouble=f"The run diverged: {diverged}." if diverged else _warning(run),
         rounds=int(run.metrics[-1]["round"]),
         last=run.last,

@@ -21,6 +21,7 @@ NUMBERS = (
     ("sent_forgetting", "lost by the model that clients receive", "points"),
     ("lost_locally", "lost by local training (L)", "points"),
     ("lost_in_merge", "lost in the merge (G)", "points"),
+    ("lost_by_changes", "lost by changes of the data", "points"),
 )
 
 
@@ -31,8 +32,8 @@ def over_seeds(each: Sequence[Summary]) -> Summary:
         if isinstance(value, float):
             mean[name] = float(forgetting.known_mean([one[name] for one in each]))
     if len(each) > 1:
-        # Each seed has its own best round and its own classes.
-        mean["best_round"], mean["lost_per_class"] = 0, []
+        # Each seed has its own best round, classes and changes.
+        mean["best_round"], mean["lost_per_class"], mean["changes"] = 0, [], ""
         diverged = sum(one["diverged"] for one in each)
         mean["trouble"] = f"{diverged} of {len(each)} seeds diverged." if diverged else ""
     return mean

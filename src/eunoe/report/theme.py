@@ -89,9 +89,12 @@ def colored_alike(labels: Sequence[str]) -> Iterator[None]:
         _EVERY.reset(before)
 
 
-def run_color(labels: Sequence[str], symbol: str = "stroke", legend: bool = True) -> alt.Color:
-    """The color of each run, the same in every figure."""
+def run_color(
+    labels: Sequence[str], symbol: str = "stroke", legend: bool = True, above: int = 0
+) -> alt.Color:
+    """The color of each run, the same in every figure; the legend leaves room `above` the figure."""
     look: dict[str, Any] = {"symbolType": symbol, "symbolStrokeWidth": 3, "symbolOpacity": 1}
+    look |= {"offset": above} if above else {}
     shown = legend and len(labels) > 1
     domain = list(dict.fromkeys([*_EVERY.get(), *labels]))
     if len(domain) > len(labels):

@@ -4,12 +4,15 @@ The rules, in order; each rests on what was measured, not on what the configurat
 
 1. The run diverged or never rose above chance (records/divergence.py): what it forgot means nothing. After
    a divergence a smaller learning rate comes first, then clipping.
-2. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure. Where
+2. The data changed with time, and that cost 5 points or more and more than a round takes from a class: replay
+   of earlier samples and, of methods that have some, knowledge that fades. What helps against label skew
+   comes second.
+3. Little is forgotten (round forgetting under 2 points and local loss L under 5): nothing to cure. Where
    models are averaged, the round forgetting of the model that clients receive counts: a mean has little.
-3. The clients' class mixes are alike (mean distance from the whole under 0.2, or about what chance makes of
+4. The clients' class mixes are alike (mean distance from the whole under 0.2, or about what chance makes of
    one mix): no remedy for labels is promised. Averaging, SCAFFOLD with server momentum, which corrects the
    drift whatever its cause, then fewer local steps.
-4. The class mixes differ: local training erases classes that a client lacks. The mean of the global models
+5. The class mixes differ: local training erases classes that a client lacks. The mean of the global models
    costs clients nothing and comes first, then wsm, a softmax that spares the classes a client lacks.
    Then, if the merge loss G is more than twice L, what some client knows is lost when the models are
    averaged, and the Flashback paper finds that distilling the clients' models into the average keeps it:
@@ -26,16 +29,13 @@ proposed as well: the WSM paper's ablations show forgetting grow with both.
 Changes that Eunoe would refuse with the run's configuration are not proposed.
 """
 
-import json
-import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from eunoe.config.schema import make_config
-from eunoe.config.settings import apply_settings, parse_value
+from eunoe.config.settings import apply_settings
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
@@ -43,52 +43,21 @@ from eunoe.records.divergence import divergence, warning
 from eunoe.records.reader import RunRecords, taking_part
 from eunoe.records.summary import summarize
 from eunoe.runs.assembly import assemble
+from eunoe.runs.proposals import (
+    AVERAGING,
+    REPLAY,
+    Remedy,
+    controls,
+    distillation,
+    fading,
+    losses,
+    more_clients,
+    shorter,
+)
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 # Where class mixes are alike, a round of few clients loses up to so much of a class and gains it elsewhere.
 LITTLE_IF_ALIKE = 0.05
-
-
-@dataclass(frozen=True)
-class Remedy:
-    """A change of settings to try, and why."""
-
-    why: str
-    settings: tuple[str, ...]
-
-    def command(self, config: str, name: str = "") -> str:
-        """The command that runs the same config with this change, under its own name."""
-        changes = [setting.rpartition(".name=")[2] for setting in self.settings]
-        named = (f"name={' + '.join([name, *changes])}",) if name else ()
-        settings = [f"--set {shlex.quote(setting)}" for setting in (*self.settings, *named)]
-        return " ".join(["eunoe run", shlex.quote(config), *settings])
-
-    def change(self) -> str:
-        """The change of a federation's own config, which its next run is started with."""
-        parts = [setting.partition("=") for setting in self.settings]
-        changes = [f"{path} = {json.dumps(parse_value(text))}" for path, _, text in parts]
-        return f"in config.toml of the app: {', '.join(changes)}"
-
-    def is_new_to(self, config: Mapping[str, Any]) -> bool:
-        """Whether it names a loss or a method that the run did not have, or averaging, or none of them."""
-        if config.get("averaging") and any(setting.startswith("averaging.") for setting in self.settings):
-            return False
-        named = [setting.split(".name=") for setting in self.settings if ".name=" in setting]
-        return not named or any(config[section]["name"] != name for section, name in named)
-
-
-SCAFFOLD = Remedy(
-    "correct each client's drift by what it did before; it sends twice the bytes",
-    (
-        "method.name=scaffold",
-        "server_optimizer.name=momentum",
-        "server_optimizer.beta=0.8",
-        "server_optimizer.lr=0.2",
-    ),
-)
-AVERAGING = Remedy(
-    "evaluate the mean of the global models; it costs clients nothing", ("averaging.decay=0.9",)
-)
 
 
 @dataclass(frozen=True, repr=False)
@@ -156,6 +125,14 @@ def _diagnose(run: RunRecords) -> Diagnosis:
     if config.get("method", {}).get("name") == "local":
         words = "Every client has its own model, so nothing is merged that could be forgotten by others."
         return Diagnosis("alone", (*facts, f"{words} Who gains: eunoe compare FED LOCAL --by client."), ())
+    changed = found["lost_by_changes"]
+    if not np.isnan(changed):
+        if changed >= LITTLE_LOCAL and not changed <= lost:
+            than = "" if np.isnan(lost) else f", more than a round takes from a class ({_points(lost)})"
+            words = f"This is drift over time{than}; what helps against label skew comes second."
+            skew = () if labels_alike(run) else losses(config, clients)[:1]
+            return Diagnosis("drift", (*facts, words), (REPLAY, *fading(config), AVERAGING, *skew))
+        facts.append("What is forgotten does not come from the changes of the data.")
     if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
         local = found["client_forgetting"]
     if np.isnan(lost) or np.isnan(local):
@@ -172,16 +149,16 @@ def _diagnose(run: RunRecords) -> Diagnosis:
             "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
             "a loss that re-weights classes is not expected to help."
         )
-        return Diagnosis("not labels", (*facts, words), (AVERAGING, *_controls(run), *_shorter(run)))
-    first, *others = _losses(config, clients)
+        return Diagnosis("not labels", (*facts, words), (AVERAGING, *controls(run), *shorter(run)))
+    first, *others = losses(config, clients)
     if merge > 2 * local:
         words = (
             f"Most is lost in the merge, gains not counted: {_points(merge)}, against {_points(local)} in "
             "local training. Single clients still know what the average no longer does."
         )
-        remedies = (AVERAGING, first, *_distillation(config), *_more(run))
+        remedies = (AVERAGING, first, *distillation(config), *more_clients(run))
         return Diagnosis("merge", (*facts, words), remedies)
-    remedies = (AVERAGING, first, *_controls(run), *others, *_more(run), *_shorter(run))
+    remedies = (AVERAGING, first, *controls(run), *others, *more_clients(run), *shorter(run))
     return Diagnosis("local", (*facts, _cause(local, merge, clients)), remedies)
 
 
@@ -239,61 +216,6 @@ def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
     if steps:
         lines.append(f"A client takes {np.mean(steps):.0f} local steps.")
     return lines
-
-
-def _losses(config: Mapping[str, Any], clients: PartitionNumbers | None) -> list[Remedy]:
-    decays = clients and clients.single_class_share > 0.1 and config["training"].get("weight_decay")
-    spared = ("training.single_class=no_decay",) if decays else ()
-    return [
-        Remedy(
-            "re-weight the softmax by the client's class shares, so absent classes are spared",
-            ("loss.name=wsm", *spared),
-        ),
-        Remedy("keep the received model's view of the other classes", ("method.name=fedntd",)),
-        Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1")),
-    ]
-
-
-def _distillation(config: Mapping[str, Any]) -> list[Remedy]:
-    public = config.get("public", {})
-    there = public.get("share") or public.get("count") or public.get("groups") or public.get("data")
-    share = () if there else ("public.share=0.05",)
-    cost = "" if there else "; 5% of the clients' samples, with their labels, must be at the server instead"
-    return [
-        Remedy(
-            f"distil the clients and the last model into the average, by what each has seen{cost}",
-            ("method.name=flashback", *share),
-        ),
-        Remedy(
-            f"distil the mean of the clients' outputs into the average{cost}", ("method.name=feddf", *share)
-        ),
-    ]
-
-
-def _participation(run: RunRecords) -> float:
-    taking = float(np.mean([taking_part(record) for record in run.metrics]))
-    return float("nan") if run.label_counts is None else taking / len(run.label_counts)
-
-
-def _controls(run: RunRecords) -> list[Remedy]:
-    """SCAFFOLD, unless the run had it or local momentum, which its corrections do not know."""
-    known = run.config["method"]["name"] == "scaffold" or run.config["training"].get("momentum")
-    return [] if known else [SCAFFOLD]
-
-
-def _more(run: RunRecords) -> list[Remedy]:
-    share = _participation(run)
-    if share < 0.2 and run.label_counts is not None:
-        more = max(2 * round(share * len(run.label_counts)), 2)
-        return [Remedy("more clients in a round cover more classes", (f"participation={more}",))]
-    return []
-
-
-def _shorter(run: RunRecords) -> list[Remedy]:
-    epochs = run.config["training"].get("epochs", 1)
-    if isinstance(epochs, int) and epochs > 1 and not run.config["training"].get("steps"):
-        return [Remedy("less local training drifts less", (f"training.epochs={max(1, epochs // 2)}",))]
-    return []
 
 
 def _points(share: float) -> str:

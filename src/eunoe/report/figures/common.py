@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.metrics import forgetting
+from eunoe.records.data_changes import phase_starts
 from eunoe.records.reader import Array, RunRecords
+from eunoe.report.figures.phase_strip import phase_strip
 from eunoe.report.theme import (
     MOST_CLASSES,
     MOST_POINTS,
@@ -158,7 +160,7 @@ def band(runs: Sequence[RunRecords], series: Series, signed: bool = False) -> li
     """
     rows, changing = [], any(phase_starts(run) for run in runs)
     for label, seeds in by_label(runs).items():
-        found, starts = curve(seeds, series), phase_starts(seeds[0])
+        found, begin = curve(seeds, series), [1, *phase_starts(seeds[0])]
         for index in with_peaks(found.mean, 4 * MOST_POINTS):
             center, spread = float(found.mean[index]), float(found.deviation[index])
             rows.append(
@@ -169,19 +171,14 @@ def band(runs: Sequence[RunRecords], series: Series, signed: bool = False) -> li
                     "low": center - spread if signed else max(0.0, center - spread),
                     "high": center + spread if signed else min(1.0, center + spread),
                     "seeds": int(found.seeds[index]),
-                    **({"phase": bisect_right(starts, int(found.rounds[index]))} if changing else {}),
+                    **(
+                        {"began": begin[bisect_right(begin, int(found.rounds[index])) - 1]}
+                        if changing
+                        else {}
+                    ),
                 }
             )
     return rows
-
-
-def phase_starts(run: RunRecords) -> list[int]:
-    """The first rounds of the phases of a stream, but for the first phase; empty without a stream."""
-    found: dict[int, int] = {}
-    for record in run.metrics:
-        if numbers := record.get("phases"):
-            found.setdefault(int(numbers["phase"]), int(record["round"]))
-    return [first for phase, first in sorted(found.items()) if phase > 1]
 
 
 def with_peaks(heights: Array, most: int) -> list[int]:
@@ -236,25 +233,14 @@ def band_and_line(rows: Sequence[Row], title: str, zero: bool, share: bool = Tru
     height = alt.Y(
         "mean:Q", title=title, axis=alt.Axis(format="%" if share else ".4~g"), scale=alt.Scale(zero=zero)
     )
-    color = run_color(labels)
+    strip = phase_strip(rows)
+    color = run_color(labels, above=24 if strip else 0)
     layers = [
         base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), color),
         base.mark_line().encode(height, color),
         hover_points(base.encode(height, color), hover),
     ]
-    if starts := _first_rounds(rows):
-        marks = alt.Chart(table([{"round": first} for first in starts]))
-        layers.insert(0, marks.mark_rule(strokeDash=[3, 3], opacity=0.5).encode(alt.X("round:Q")))
-    return alt.layer(*layers)
-
-
-def _first_rounds(rows: Sequence[Row]) -> list[int]:
-    """The first drawn round of each phase after the first."""
-    found: dict[tuple[str, int], int] = {}
-    for row in rows:
-        if row.get("phase"):
-            found.setdefault((row["run"], row["phase"]), row["round"])
-    return sorted(set(found.values()))
+    return alt.layer(*strip, *layers)
 
 
 def accuracy_key() -> alt.Legend:

@@ -1,10 +1,12 @@
-"""What each phase of a stream cost: accuracy on old and new classes at its end."""
+"""What each phase of a stream cost: accuracy on old and new classes at its end, or before and after it."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
+from eunoe.records.data_changes import phase_starts
 from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import deviation, mean
 from eunoe.report.figures.common import (
@@ -19,21 +21,24 @@ from eunoe.report.figures.common import (
 )
 from eunoe.report.theme import PANEL, Row, described
 
-PARTS = {
+# Of a stream of classes; of any other.
+BY_CLASS = {
     "past": "classes of earlier phases",
     "present": "classes of this phase",
     "seen": "all so far",
 }
+BY_ROUND = {"before": "before it began", "lowest": "lowest in it", "end": "at its end"}
+PARTS = {**BY_CLASS, **BY_ROUND}
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Accuracy by group of classes at the end of each phase, mean over seeds."""
+    """Accuracy by group of classes at the end of each phase, or around each phase, mean over seeds."""
     found = list[Row]()
     for label, seeds in by_label(runs).items():
-        ends = [_ends(run) for run in seeds]
-        for phase in sorted({phase for one in ends for phase in one}):
+        each = [_by_class(run) or _by_round(run) for run in seeds]
+        for phase in sorted({phase for one in each for phase in one}):
             for part, title in PARTS.items():
-                values = [one[phase][part] for one in ends if part in one.get(phase, {})]
+                values = [one[phase][part] for one in each if part in one.get(phase, {})]
                 if values:
                     found.append(
                         {
@@ -48,13 +53,26 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     return found
 
 
-def _ends(run: RunRecords) -> dict[int, dict[str, Any]]:
-    """The numbers of the last evaluated round of each phase."""
+def _by_class(run: RunRecords) -> dict[int, dict[str, Any]]:
+    """The numbers of the last evaluated round of each phase, where classes come in phases."""
     found: dict[int, dict[str, Any]] = {}
     for record in run.metrics:
         numbers = record.get("phases")
         if numbers and "present" in numbers:
             found[int(numbers["phase"])] = {k: v for k, v in numbers.items() if v is not None}
+    return found
+
+
+def _by_round(run: RunRecords) -> dict[int, dict[str, Any]]:
+    """The accuracy before, in and at the end of each phase, where there is more than one."""
+    starts, curve = phase_starts(run), run.curve("accuracy")
+    phases = np.searchsorted(starts, run.rounds, side="right") + 1
+    found: dict[int, dict[str, Any]] = {}
+    for phase in sorted(set(phases.tolist())) if starts else ():
+        inside, before = curve[phases == phase], curve[phases < phase]
+        found[phase] = {"end": float(inside[-1])}
+        if len(before):
+            found[phase] |= {"before": float(before[-1]), "lowest": float(inside.min())}
     return found
 
 
@@ -68,7 +86,7 @@ def draw(rows: Sequence[Row]) -> Any:
         alt.Tooltip("deviation:Q", format=".1%"),
         alt.Tooltip("seeds:Q"),
     ]
-    order = list(PARTS.values())
+    order = [title for title in PARTS.values() if any(row["part"] == title for row in rows)]
     panels = []
     for label in run_labels(rows):
         chart = alt.Chart().transform_filter(of_run(label)).mark_bar()
@@ -82,19 +100,23 @@ def draw(rows: Sequence[Row]) -> Any:
         panels.append(chart.properties(width=1.5 * PANEL, height=PANEL, title=label))
     last = max(row["phase"] for row in rows)
     ends = [
-        f"{row['run']} keeps {row['accuracy']:.1%} on classes of earlier phases"
+        f"{row['run']} has {row['accuracy']:.1%} in the last phase ({row['part']})"
         for row in rows
-        if row["phase"] == last and row["part"] == PARTS["past"]
+        if row["phase"] == last and row["part"] in (PARTS["past"], PARTS["end"])
     ]
-    return described(in_panels(panels, rows), f"Bars of accuracy by phase. {'; '.join(ends)}.")
+    return described(
+        in_panels(panels, rows).resolve_scale(xOffset="independent"),
+        f"Bars of accuracy by phase. {'; '.join(ends)}.",
+    )
 
 
 FIGURE = Kind(
     "phases",
     ROUNDS,
     2,
-    always("What each phase cost: classes of earlier phases beside those that came with it"),
-    "Accuracy of the global model at the end of each phase of the stream, mean over seeds.",
+    always("What each phase cost"),
+    "Accuracy of the global model, mean over seeds. Where classes come in phases: at the end of each, on "
+    "classes of earlier phases and on those that came with it. Otherwise: before, in and at the end of each.",
     rows,
     draw,
 )
