@@ -281,3 +281,30 @@ def test_clients_that_train_alone_have_nothing_to_cure(tmp_path: Path) -> None:
     found = diagnose(done.read)
     assert (found.kind, found.remedies) == ("alone", ())
     assert "eunoe compare FED LOCAL --by client" in found.sentences[-1]
+
+
+@pytest.mark.parametrize(
+    ("loss", "method", "first"),
+    [
+        ("ce", {"name": "fedavg"}, ["replay.memory=100", "averaging.decay=0.9", "loss.name=wsm"]),
+        ("wsm", {"name": "flashback"}, ["replay.memory=100", "method.decay=0.95", "averaging.decay=0.9"]),
+    ],
+)
+def test_drift_is_told_from_label_skew(loss, method, first):
+    skewed = records(0.9, [0.5, 0.5], 0.8, FEW, loss=loss, method=method, public={"share": 0.1})
+    assert diagnose(changed(skewed, 0.6)).kind == "drift"
+    assert proposed(changed(skewed, 0.6)) == first
+    # What changed cost less than a round does: it is the labels.
+    found = diagnose(changed(skewed, 0.85))
+    assert found.kind == "local"
+    assert "What is forgotten does not come from the changes of the data." in found.sentences
+    again = replace(skewed, config={**skewed.config, "replay": {"memory": 9}})
+    assert "replay.memory=100" not in proposed(changed(again, 0.6))
+
+
+def changed(found, accuracy):
+    """The same run, with a third round of this accuracy after a change of the data."""
+    phases = [{**record, "phases": {"phase": 1, "began": 1}} for record in found.metrics]
+    last = {**found.metrics[-1], "round": 3, "test": {"accuracy": accuracy, "per_class": [accuracy] * 4}}
+    last["forgetting"] = {"round": None, "fedntd": 0.0}
+    return replace(found, metrics=[*phases, {**last, "phases": {"phase": 2, "began": 3}}])

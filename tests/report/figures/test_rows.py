@@ -14,10 +14,12 @@ from eunoe.report.figures import (
     one_client,
     partition,
     per_class,
+    phases,
     round_forgetting,
     saw_tooth,
     steps,
 )
+from eunoe.report.figures.phase_strip import phase_strip
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS, thinned
 from tests.report.made_up import made_up_run
 
@@ -201,3 +203,25 @@ def test_of_many_classes_those_that_lose_most_are_kept():
     assert len(kept) == MOST_CLASSES
     assert kept == [*range(39), 49]
     assert np.all(np.diff(kept) > 0)
+
+
+def test_phases_without_classes_show_the_accuracy_around_each() -> None:
+    metrics = [
+        {"round": n, "clients": [0], "test": {"accuracy": a}, "phases": {"phase": 1 + (n > 2), "began": b}}
+        for n, a, b in ((1, 0.2, 1), (2, 0.8, 1), (3, 0.5, 3), (4, 0.7, 3))
+    ]
+    found = phases.rows([RunRecords("run", metrics)])
+    assert [(row["phase"], row["part"], row["accuracy"]) for row in found] == [
+        (1, "at its end", 0.8),
+        (2, "before it began", 0.8),
+        (2, "lowest in it", 0.5),
+        (2, "at its end", 0.7),
+    ]
+
+
+def test_the_strip_shows_phases_that_all_runs_share() -> None:
+    rows = [{"run": "a", "round": n, "began": 1 if n < 5 else 5} for n in range(1, 9)]
+    assert len(phase_strip(rows)) == 3
+    assert phase_strip([{"run": "a", "round": 1}]) == []
+    other = [{**row, "run": "b", "began": 1 if row["round"] < 3 else 3} for row in rows]
+    assert len(phase_strip([*rows, *other])) == 1
