@@ -84,11 +84,11 @@ CLAIM_COLUMNS = ["claim", "verdict", "by how much (95% interval)", "seeds", "sca
 
 def _claims(shown: Published, notes: Notes) -> list[list[str]]:
     """The claims of an exhibit that have a verdict, as rows of a table."""
-    chosen = ", calibrated on it" * (f"{shown.scale}.{shown.exhibit}" in notes.calibrated)
+    name = f"{shown.scale}.{shown.exhibit}"
     return [
         [
             claim["claim"],
-            claim["verdict"] + chosen,
+            claim["verdict"] + ", calibrated on it" * notes.is_calibrated(name, claim["claim"]),
             claim["estimate"] + f" (not reached in {claim['censored']})" * bool(claim["censored"]),
             str(claim["seeds"]),
             shown.scale,
@@ -106,7 +106,8 @@ def _judged(published: list[Published], notes: Notes) -> list[str]:
     for name, paper in library().papers.items():
         mine = [exhibit for exhibit in all_exhibits() if find_exhibit(exhibit).source.paper == name]
         shown = [one for one in published if one.exhibit in mine]
-        rows = [row for one in shown for row in _claims(one, notes)]
+        # Those that have an interval come first.
+        rows = sorted((row for one in shown for row in _claims(one, notes)), key=lambda row: int(row[3]) < 2)
         lines.append(f"### {paper.title}")
         lines += [Table(CLAIM_COLUMNS, rows).markdown()] * bool(rows)
         untrained = [

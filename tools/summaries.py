@@ -30,6 +30,11 @@ class Notes(BaseModel):
     medium: dict[str, str] = {}
     small: dict[str, str] = {}
 
+    def is_calibrated(self, name: str, claim: str) -> bool:
+        """Whether a setting was chosen on the runs of this claim of SCALE.NAME."""
+        entries = (entry.partition(": ") for entry in self.calibrated)
+        return any(entry == name and claim.startswith(beginning) for entry, _, beginning in entries)
+
     def of(self, exhibit: str, scale: str) -> str:
         """The note on an exhibit's results, empty where nothing was written."""
         return {"full": self.full, "medium": self.medium, "small": self.small}[scale].get(exhibit, "")

@@ -22,7 +22,7 @@ sys.path.insert(0, str(ROOT / "docs"))
 import method_pages  # noqa: E402
 
 NOTES = """
-calibrated = ["full.flashback-fig3-table1"]
+calibrated = ["full.flashback-fig3-table1: Flashback", "full.flashback-fig4-table1: FedNTD"]
 readme = ["full.flashback-table1-cifar10: Flashback reaches 50%", "full.wsm-table1"]
 [full]
 flashback-table1-cifar10 = "Tried **this**."
@@ -174,7 +174,7 @@ def test_the_readme_and_the_page_are_those_of_the_results() -> None:
 def test_the_notes_name_what_exists() -> None:
     notes = summaries.read_notes()
     shown = [entry.partition(": ")[0].partition(".")[2] for entry in notes.readme]
-    calibrated = [entry.partition(".")[2] for entry in notes.calibrated]
+    calibrated = [entry.partition(": ")[0].partition(".")[2] for entry in notes.calibrated]
     for name in [*shown, *calibrated]:
         find_exhibit(name)
     stored = {(one.scale, one.exhibit) for one in summaries.read_published()}

@@ -78,9 +78,9 @@ SMALL_RESNET: Config = {
     "evaluation": {"every": 5, "last": 15},
     "probes": [],
 }
-# LeNet on images of half the size: a minute on one core. Fixed on seed 100 with FedAvg alone, too.
+# LeNet on images of half the size: half a minute on one core. Fixed on seed 100 with FedAvg alone, too.
 SMALL_LENET: Config = {
-    "rounds": 100,
+    "rounds": 60,
     "data": {"limit": 20000, "test_limit": 5000, "pool": 2},
     "augment": {"crop_padding": 2},
     "evaluation": {"every": 10, "last": 20},
@@ -97,7 +97,7 @@ MEDIUM_RESNET: Config = {
     "evaluation": {"every": 10, "last": 20},
     "probes": [],
 }
-# At the learning rate 0.01 LeNet needs twice as long.
+# At the learning rate 0.01 LeNet needs three times as long.
 SLOW_LENET: Config = merge(SMALL_LENET, {"rounds": 200})
 # Local models of a few rounds, where a small run is to show what they forget.
 SMALL_LOCAL_MODELS: Config = {
