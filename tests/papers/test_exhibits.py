@@ -222,6 +222,8 @@ def test_cost_by_hand() -> None:
     # 2 clients of 450 samples, 3 epochs, 4000 rounds.
     assert samples(run.values) == pytest.approx(2 * 450 * 3 * 4000)
     assert core_seconds(run.values) == pytest.approx(10_800_000 / 6100)
+    halved = {**run.values, "data": {**run.values["data"], "pool": 2}}
+    assert core_seconds(halved) == pytest.approx(10_800_000 / 6100 / 3)
 
 
 def test_unknown_names_and_variants_get_a_hint() -> None:
