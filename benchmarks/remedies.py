@@ -5,16 +5,16 @@
 Each run averages its global models, and the newest model is measured beside the mean, so that one training
 gives the result with averaging and without. Accuracy is that of the clients' pooled validation
 parts, the mean of the last ten rounds; the test set is never read. Runs are in order of what they tell: first
-all common remedies at the setting's learning rate on one seed, then a third and three times of it, then the
-less common ones, then two more seeds at each remedy's best rate. A line of the table is a run, and what is in
-it is not run again. `python -m benchmarks.remedies_page` makes docs/remedies.md of it.
+all common remedies at the setting's learning rate on one seed, then a third and three times of it for ce and
+wsm, then two more seeds of the main remedies at their best rates, then the rest. A line of the table is a
+run, and what is in it is not run again. `python -m benchmarks.remedies_page` makes docs/remedies.md of it.
 """
 
 import argparse
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -149,6 +149,8 @@ OTHERS: dict[str, dict[str, Any]] = {
 REMEDIES = {**COMMON, **OTHERS}
 # The common remedies that come before other learning rates.
 FIRST = 7
+# The remedies that more seeds come first for.
+MAIN = ("ce", "wsm", "ce, scaffold with momentum", "logit adjustment", "ce, fedntd")
 RATES = (1.0, 1 / 3, 3.0)
 SEEDS = (0, 1, 2)
 
@@ -204,23 +206,29 @@ def best(line: Mapping[str, Any]) -> float:
 def jobs(table: Table, only: str) -> Iterator[Job]:
     """All runs, in the order of what they tell."""
     names, common = [name for name in SETTINGS if only.lower() in name.lower()], list(COMMON)
-    passes = [
-        (common[:FIRST], RATES[:1]),
-        (common[:2], RATES[1:]),
-        (common[FIRST:], RATES[:1]),
-        (common[2:], RATES[1:]),
-        (list(OTHERS), RATES),
-    ]
-    for remedies, rates in passes:
+
+    def rated(remedies: Sequence[str], rates: Sequence[float]) -> Iterator[Job]:
         for name in names:
             for rate in rates:
                 for remedy in remedies:
                     yield Job(name, remedy, rate, SEEDS[0])
-    for seed in SEEDS[1:]:
-        for remedies in (COMMON, OTHERS):
+
+    def repeated(remedies: Sequence[str]) -> Iterator[Job]:
+        for seed in SEEDS[1:]:
             for name in names:
+                # What all others are compared with, whichever rate is best for it.
+                yield Job(name, "ce", RATES[0], seed)
                 for remedy in remedies:
                     yield Job(name, remedy, table.best_rate(name, remedy), seed)
+
+    yield from rated(common[:FIRST], RATES[:1])
+    yield from rated(common[:2], RATES[1:])
+    yield from rated(["ce, fedacg"], RATES[1:2])
+    yield from repeated(MAIN)
+    yield from rated(common[FIRST:], RATES[:1])
+    yield from rated(common[2:], RATES[1:])
+    yield from rated(list(OTHERS), RATES)
+    yield from repeated([*common, *OTHERS])
 
 
 @lru_cache(maxsize=2)

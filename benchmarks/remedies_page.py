@@ -84,7 +84,13 @@ class Grid:
         return float(np.mean([row[field] for row in seeds]))
 
     def gain(self, setting: str, remedy: str, field: str) -> float:
-        return self.mean(setting, remedy, field) - self.baseline(setting)
+        """What a remedy has above the baseline, on the seeds that both have."""
+        pairs = [
+            row[field] - self.rows[k]["accuracy"]
+            for row in self.runs(setting, remedy)
+            if (k := (setting, "ce", 1.0, row["seed"])) in self.rows
+        ]
+        return float(np.mean(pairs)) if pairs else math.nan
 
 
 def kind_of(setting: str) -> str:

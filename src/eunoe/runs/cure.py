@@ -27,6 +27,7 @@ from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.records.divergence import learned
 from eunoe.records.reader import read_run
+from eunoe.records.summary import summarize
 from eunoe.runs import diagnosis
 from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.budget import Clock, read_budget
@@ -108,10 +109,12 @@ def find_cure(
     records = read_run(folder)
     place = Path(out) if out is not None else folder.resolve().with_name(f"{folder.resolve().name}-cure")
     values, config = _base(records.checked_config)
-    facts = diagnosis.diagnose(records).sentences[:2]
+    facts = tuple(summarize(records).sentences()[:2])
     if diagnosis.forgets_little(records):
         return nothing_to_cure(place, facts, alike=diagnosis.per_round(records) >= diagnosis.LITTLE_PER_ROUND)
+    began = whole.spent
     simulation, _ = assemble(config, given)
+    start = whole.spent - began
     if not simulation.method.merges:
         raise InputError(
             f"method {config.method.name!r} has no global model that could forget: cure another run"
@@ -122,7 +125,6 @@ def find_cure(
         config = make_config(values)
         simulation, _ = assemble(config, given)
     check_validation(simulation.federation)
-    start = whole.spent
     # Its federation serves to check what fits; each seed has one of its own, unless it was handed over.
     at_hand = UserObjects(**{**vars(given), "federation": simulation.federation})
     differ = not diagnosis.labels_alike(records)
