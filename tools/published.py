@@ -191,6 +191,7 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
             "On other data than the paper's, not comparable with it:",
             Table(headings, [_cells(row, row.stand_in) for row in stood]).filled().markdown(),
         ]
+    lines += ["NC: did not converge."] * any("NC" in (row.paper, row.ours) for row in shown.rows)
     lines.append(f"Runs: `{shown.scale}` in `results/runs/{exhibit.owner}.parquet`.")
     lines += [f"Stopped early {stopped}." for stopped in shown.stopped_early]
     if has_figure:

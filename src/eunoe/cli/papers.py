@@ -258,6 +258,8 @@ def _show_results(results: "Results") -> None:
             stood,
             f"STAND-IN DATA, not comparable with the paper: {title}",
         )
+    if any("NC" in (row.paper, row.ours) for row in results.rows):
+        print("NC: did not converge")
     if exhibit.differs:
         print(f"here: {exhibit.differs}.")
     for stopped in results.stopped:

@@ -44,7 +44,7 @@ def gap(first: Key, second: Key, base: str, better: str) -> Claim:
         first_high, first_low, second_high, second_low = (values[cell] for cell in cells)
         return (first_high - first_low) - (second_high - second_low)
 
-    return Claim(f"{better} gains more at {first.label} than at {second.label}", statistic)
+    return Claim(f"{better} gains more on {base} at {first.label} than at {second.label}", statistic)
 
 
 def exhibit(
