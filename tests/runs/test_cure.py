@@ -18,6 +18,7 @@ from eunoe.runs.halving import Halving, Watching
 from eunoe.runs.remedies import BASELINE, Treatment
 from eunoe.runs.run import Run, run
 from eunoe.runs.sweep import Planned
+from eunoe.runs.verdict import NOT_PRIVATE
 from tests.runs.small_runs import NAMED, everything
 
 # It barely learns, so larger steps are a clear cure and smaller ones are none.
@@ -182,6 +183,16 @@ def test_a_run_without_validation_data_gets_some(tmp_path: Path, monkeypatch: py
     assert {one.config.split.validation for one in found.runs} == {0.1}
     assert found.config is not None
     assert read_config(found.config)["split"]["validation"] == 0.0
+
+
+def test_of_a_private_run_it_says_what_epsilon_does_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, SMALLER)
+    privacy = {"clip": 10.0, "noise": 0.001, "delta": 0.01}
+    values = {**SLOW, "rounds": 2, "method": {"name": "fedavg", "weighting": "uniform"}, "privacy": privacy}
+    found = cure(run(values, out=tmp_path / "private"), budget="1h", jobs=1)
+    assert NOT_PRIVATE in found.sentences
 
 
 def test_where_class_mixes_are_alike_ups_and_downs_are_no_forgetting_to_cure(

@@ -44,6 +44,7 @@ from eunoe.runs.progress import StageBars, interactive
 from eunoe.runs.remedies import Candidate, candidates, forms
 from eunoe.runs.run import Run
 from eunoe.runs.verdict import (
+    NOT_PRIVATE,
     Cure,
     judged,
     nothing_found,
@@ -125,6 +126,8 @@ def find_cure(
         config = make_config(values)
         simulation, _ = assemble(config, given)
     check_validation(simulation.federation)
+    if config.privacy is not None:
+        facts = (*facts, NOT_PRIVATE)
     # Its federation serves to check what fits; each seed has one of its own, unless it was handed over.
     at_hand = UserObjects(**{**vars(given), "federation": simulation.federation})
     differ = not diagnosis.labels_alike(records)

@@ -21,6 +21,11 @@ from eunoe.runs.remedies import Candidate, Forms
 from eunoe.runs.run import Run
 from eunoe.system.files import write_text
 
+NOT_PRIVATE = (
+    "Each run of the cure trains on the same clients again, which the epsilon of one run does not count: the "
+    "cured model is as private as it says only if the cure was found on other clients."
+)
+
 
 @dataclass(frozen=True)
 class Tried:
