@@ -8,10 +8,13 @@ https://arxiv.org/abs/2201.03172
     lambda   momentum   momentum of the server, and the length of the lookahead
     beta     beta       weight of the proximal term
 
-The model that is evaluated is w, not the lookahead model that is sent. Departures: the authors' code also
-applies the momentum to normalization statistics; here only to parameters, and statistics are plain means. It
-has no factor 1/2 in the proximal term, so its weight of 0.001 is beta = 0.002 here. The authors clip
-gradients at norm 10 (training.clip = 10).
+The model that is evaluated is w, not the lookahead model that is sent. A change that clients agree on adds up
+to 1 / (1 - lambda) times itself, 6.7 by default, so a learning rate that suits FedAvg may be too large, above
+all where one client with few classes takes part in a round.
+
+Departures: the authors' code also applies the momentum to normalization statistics; here only to parameters,
+and statistics are plain means. It has no factor 1/2 in the proximal term, so its weight of 0.001 is
+beta = 0.002 here. The authors clip gradients at norm 10 (training.clip = 10).
 """
 
 import torch
