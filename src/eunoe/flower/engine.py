@@ -13,7 +13,7 @@ from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import LocalEvaluator
 from eunoe.errors import RunFailed
-from eunoe.flower.own_data import Facts, facts_out
+from eunoe.flower.own_data import Facts, Scattered, facts_out
 from eunoe.flower.parts import Parts
 from eunoe.flower.roster import MOST_SAMPLES, Roster
 from eunoe.flower.wire import (
@@ -121,7 +121,10 @@ class RemoteTrainer:
         uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
         parts = Parts(broadcast.weights, uploads, self.simulation.compress)
         update, keeps = update_in(reply.content, client, parts)
-        size = self.simulation.in_round(broadcast.round).federation.size(client)
+        federation = self.simulation.in_round(broadcast.round).federation
+        if self.facts is not None and self.facts.growing and isinstance(federation, Scattered):
+            federation.grow(client, update.size)
+        size = federation.size(client)
         if update.skipped is None and update.size != size:
             return absent(
                 client, broadcast.weights, f"it trained on {update.size} samples, not on its {size}"

@@ -15,6 +15,7 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
+from eunoe.config.data_options import Split
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
 from eunoe.core.fields import Ragged, in_words
@@ -25,6 +26,8 @@ from eunoe.data.field_arrays import input_of, unpacked
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz
 from eunoe.errors import InputError
+from eunoe.flower.growing import split_by_content
+from eunoe.flower.roster import MOST_SAMPLES
 from eunoe.runs.assembly import UserObjects, build_simulation, features_of, load_data
 from eunoe.training.simulation import Simulation
 
@@ -44,9 +47,11 @@ class Facts(Options):
     vocabulary: int | None = None
     # Of all clients' training parts; known once all have joined.
     mean_size: float = 0.0
+    # Whether clients may get more samples while the run goes on.
+    growing: bool = False
 
     @classmethod
-    def of(cls, data: DataSet, clients: int) -> "Facts":
+    def of(cls, data: DataSet, clients: int, growing: bool = False) -> "Facts":
         return cls(
             classes=data.classes,
             form=in_words(data.test.x),
@@ -56,6 +61,7 @@ class Facts(Options):
             std=data.std,
             class_names=data.class_names,
             vocabulary=data.vocabulary,
+            growing=growing,
         )
 
     @classmethod
@@ -82,8 +88,9 @@ class Scattered(Federation):
     """A federation with the samples of at most one client on this machine."""
 
     here: int | None = None
-    # How many training samples each client reported.
+    # How many training samples each client reported when it joined, and has reported since.
     declared: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    grown: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.declared)
@@ -91,6 +98,14 @@ class Scattered(Federation):
     @cached_property
     def sizes(self) -> Integers:
         return self.declared
+
+    def size(self, client: int) -> int:
+        return self.grown.get(client, super().size(client))
+
+    def grow(self, client: int, size: int) -> None:
+        """Note that a client has more samples than when it joined; fewer, or too many, are not believed."""
+        if int(self.sizes[client]) <= size <= MOST_SAMPLES:
+            self.grown[client] = size
 
     def rows(self, client: int, part: Part = "train") -> Integers:
         return super().rows(0, part) if client == self.here else np.empty(0, np.int64)
@@ -127,7 +142,10 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
     """The federation as a client sees it: its own data, and how many clients there are."""
     data = own_data(path, facts)
     data = data if config.backbone is None else features_of(data, config.backbone)
-    whole = Federation.build(data, _all_to_one, seed=config.seed, split=config.split, shift=config.shift)
+    split = Split(validation=0.0) if facts.growing else config.split
+    whole = Federation.build(data, _all_to_one, seed=config.seed, split=split, shift=config.shift)
+    if facts.growing:
+        whole = split_by_content(whole, config.seed, config.split.validation)
     return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
 
 

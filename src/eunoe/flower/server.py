@@ -50,6 +50,9 @@ class RunOptions(Options):
     data: Literal["partition", "own"] = Field(
         "partition", description="Whether clients train on parts of one data set or each on its own."
     )
+    growing: bool = Field(
+        False, description="Whether clients' own data may grow while the run goes on; needs data = 'own'."
+    )
     clients: int = Field(ge=1, description="Number of clients.")
     keys: Path | None = Field(
         None, description="A folder on the server; only the node with the key of its node-K.pub is client K."
@@ -97,7 +100,10 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     check_streams(config, options)
     if options.data == "own" and config.secure_aggregation is not None:
         check_hidden_sizes(config)
-    facts = Facts.of(load_data(config.data), options.clients) if options.data == "own" else None
+    check_growing(config, options)
+    facts = None
+    if options.data == "own":
+        facts = Facts.of(load_data(config.data), options.clients, options.growing)
     # Fail early on whatever can be checked before all clients have joined.
     simulation = checked_simulation(config, UserObjects(), options) if facts is None else None
     question = RecordDict({**facts_out(facts)})
@@ -143,6 +149,19 @@ def check_hidden_sizes(config: Config) -> None:
         raise InputError(
             f"method {config.method.name!r} needs the clients' mean number of samples, which "
             "secure_aggregation hides with data = 'own': leave one of them out"
+        )
+
+
+def check_growing(config: Config, options: RunOptions) -> None:
+    """Refuse data that grow where they cannot."""
+    if not options.growing:
+        return
+    if options.data != "own":
+        raise InputError('growing = true is for clients\' own data: set data = "own", or leave it out')
+    if config.secure_aggregation is not None:
+        raise InputError(
+            "growing = true lets clients report how many samples they have in every round, which "
+            "secure_aggregation hides: leave one of them out"
         )
 
 

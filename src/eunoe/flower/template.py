@@ -52,6 +52,8 @@ clientapp = "client_app:app"
 folder = "run"
 # Whose data the clients train on: "partition" (parts of one data set, for trials) or "own".
 data = "partition"
+# With data = "own": whether the nodes' data may grow while the run goes on.
+growing = false
 # Number of clients; each node has one of the numbers 0, 1, ... as client=NUMBER in its --node-config.
 clients = {nodes}
 # The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.

@@ -23,7 +23,7 @@ COMMON: Config = {
     "public": {"share": 0.025},
     "participation": 10,
     "model": {"name": "cnn", "width": 8},
-    "training": {"epochs": 2, "batch_size": 50, "lr": 0.03, "momentum": 0.9, "weight_decay": 1e-5},
+    "training": {"epochs": 3, "batch_size": 20, "lr": 0.03, "momentum": 0.9, "weight_decay": 1e-5},
     "evaluation": {"every": 6, "last": 6},
     "probes": [],
     "method": {"name": "fedavg"},
@@ -34,8 +34,10 @@ SMALL: Config = {"data": {"limit": 5_000, "test_limit": 2_000}}
 FLASHBACK: Config = {"method": {"name": "flashback", "gamma": 0.025, "server_epochs": 5}}
 DECAY: Config = {"method": {"decay": 0.95}}
 REPLAY: Config = {"replay": {"memory": 40}}
+SEEN: Config = {"training": {"label_counts": "seen"}}
 ARMS: dict[str, Config] = {
     "fedavg+wsm": WSM,
+    "fedavg+wsm+seen": merge(WSM, SEEN),
     "fedavg+wsm+replay": merge(WSM, REPLAY),
     "flashback": FLASHBACK,
     "flashback+decay": merge(FLASHBACK, DECAY),
@@ -43,6 +45,7 @@ ARMS: dict[str, Config] = {
 }
 # What each remedy is compared with.
 REMEDIES = {
+    "WSM over all classes so far raises WSM over those of now": ("fedavg+wsm+seen", "fedavg+wsm"),
     "replay raises FedAvg with WSM": ("fedavg+wsm+replay", "fedavg+wsm"),
     "decaying counts raise Flashback": ("flashback+decay", "flashback"),
     "decaying counts and replay raise Flashback": ("flashback+decay+replay", "flashback"),
@@ -55,7 +58,7 @@ def stream(name: str, options: Config, measures: dict[str, Measure], shown: str,
     column = next(iter(measures))
     return Exhibit(
         f"stream-{name}",
-        merge(COMMON, {"stream": options}),
+        merge(COMMON, options),
         tuple(Variant(key(method=arm), changes) for arm, changes in ARMS.items()),
         measures,
         tuple(
@@ -94,7 +97,7 @@ PEOPLE: Config = {
 RECORDED: dict[str, Config] = {
     "fedavg": {},
     "fedavg+wsm": WSM,
-    "fedavg+wsm+seen": merge(WSM, {"training": {"label_counts": "seen"}}),
+    "fedavg+wsm+seen": merge(WSM, SEEN),
     "fedavg+replay": REPLAY,
     "fedavg+wsm+replay": merge(WSM, REPLAY),
     "fedavg+everything": {"stream": {"share": 1.0}},
@@ -103,14 +106,15 @@ RECORDED: dict[str, Config] = {
 EXHIBITS = (
     stream(
         "label-drift",
-        {"name": "label_drift"},
+        {"stream": {"name": "label_drift"}},
         {"": height("accuracy"), "end": last_rounds("accuracy")},
         "mean accuracy over rounds",
         "accuracy",
     ),
     stream(
         "classes",
-        {"name": "classes", "phases": 5},
+        # With fewer classes a client would have one alone in a phase, from which WSM learns nothing.
+        {"stream": {"name": "classes", "phases": 5}, "partition": {"alpha": 1.0}},
         {"": last_rounds("accuracy"), "past": at_end("past"), "forgotten": at_end("phase_forgetting")},
         "accuracy at the end",
         "phases",
