@@ -45,9 +45,10 @@ the same seed, on the data or at the setting where it is least. Over seeds it ha
 | not tested | what it compares was not run, or no method got there |
 
 - Trained: FedAvg of that table or figure reaches, at that scale, a third of the accuracy that the same
-  network has when all data are in one place ([trained.py](../src/eunoe/papers/trained.py); on smaller images,
-  where that was not run, what it has on whole ones, which is stricter), and twice that of guessing. What it reaches is the median of the last third of its tested rounds, in its best line; where
-  there is no FedAvg, the middle one of the lines counts.
+  network has when all data are in one place ([trained.py](../src/eunoe/papers/trained.py)), and twice that of
+  guessing. On smaller images, where all data in one place were not run, what the network has on whole ones
+  counts, which is stricter. What FedAvg reaches is the median of the last third of its tested rounds, in its
+  best line; where there is no FedAvg, the middle one of the lines counts.
 - Rounds to an accuracy: a target that a run did not reach stays censored. It counts as the round after the
   run's last, the least that it can be, and the verdict says in how many seeds that is so. If no method got
   there, or if a run stopped before it could decide, the seed is left out.
