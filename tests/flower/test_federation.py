@@ -46,6 +46,12 @@ METHODS = {
     "adam at the server": {"method": "fedavg", "server_optimizer": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},
     "averaging": {"averaging": {"decay": 0.5}},
+    "label drift, with what clients remember": {
+        "stream": {"name": "label_drift", "start": 2, "end": 4},
+        "replay": {"memory": 10},
+        "stale_counts": 1,
+        "training": {"epochs": 1, "batch_size": 32, "label_counts": "seen"},
+    },
 }
 
 

@@ -102,7 +102,8 @@ def test_samples_arrive_in_the_order_of_the_data() -> None:
             assert there.tolist() == whole[arrived - held : arrived].tolist()
             assert so_far.tolist() == whole[:arrived].tolist()
     assert newest.changes is not None
-    assert newest.changes.phases(30) == (1, 11)
+    assert newest.changes.phases(30) == (1, 12)
+    assert newest.changes.phases(11) == (1,)
 
 
 def round_half(first: int, last: int) -> int:

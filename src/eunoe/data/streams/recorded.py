@@ -35,7 +35,8 @@ class _Arriving(Unchanged):
         self.options, self.over = options, options.over or 1
 
     def phases(self, rounds: int) -> tuple[int, ...]:
-        return phases_from((self.over,) if self.options.share < 1 else (), rounds)
+        # The second phase is that in which nothing arrives any more.
+        return phases_from((self.over + 1,) if self.options.share < 1 else (), rounds)
 
     def rows(self, client: int, round: int, rows: Integers) -> Integers:
         gone = min(1.0, (round - 1) / max(1, self.over - 1))
