@@ -6,6 +6,7 @@ import pytest
 
 from eunoe.cli.data_show import show
 from eunoe.errors import InputError
+from tests.cli.command import eunoe
 
 CONFIG = """
 seed = 3
@@ -63,3 +64,30 @@ def test_what_cannot_be_shown_is_reported_and_nothing_written(config: Path) -> N
     with pytest.raises(InputError, match="cannot write"):
         show(config, out=config / "figure")
     assert sorted(path.name for path in config.parent.iterdir()) == ["config.toml"]
+
+
+def test_numbers_have_sizes_alone(tmp_path: Path) -> None:
+    shown = eunoe(
+        "data",
+        "show",
+        "--set",
+        "data.name=diabetes",
+        "--set",
+        "partition.name=natural",
+        "--out",
+        tmp_path / "p",
+    )
+    assert shown.code == 0, shown.error
+    assert "samples per client" in shown.out
+    assert "no shares that could be drawn" in shown.out
+    assert not (tmp_path / "p.html").exists()
+
+
+def test_labels_are_counted_as_often_as_they_are_there(tmp_path: Path) -> None:
+    choice = ("--set", "data.name=digit_attributes", "--set", "partition.name=natural")
+    shown = eunoe("data", "show", *choice, "--out", tmp_path / "p")
+    assert shown.code == 0, shown.error
+    # Ten digits have all their 1,442 samples, and the digit 1 no label.
+    assert "1,442" in shown.out
+    assert "labels per client" in shown.out
+    assert (tmp_path / "p.html").exists()

@@ -24,6 +24,18 @@ def table(folder: Path) -> list[object]:
     return [folder / "t.csv", "--label", "outcome", "--client", "site"]
 
 
+def numbers(folder: Path) -> list[object]:
+    rows = [f"{RNG.normal():.3f},{RNG.normal():.3f}" for _ in Y]
+    (folder / "t.csv").write_text("\n".join(["age,cost", *rows]))
+    return [folder / "t.csv", "--label", "cost", "--clients", 3]
+
+
+def several_labels(folder: Path) -> list[object]:
+    rows = [f"{RNG.normal():.3f},{int(y > 0)},{int(n % 2)}" for n, y in enumerate(Y)]
+    (folder / "t.csv").write_text("\n".join(["age,pain,fever", *rows]))
+    return [folder / "t.csv", "--label", "pain,fever", "--clients", 3]
+
+
 def text(folder: Path) -> list[object]:
     rows = [f"please give me the {'abc'[y]}{n % 5} now,{'xyz'[y]}" for n, y in enumerate(Y)]
     (folder / "t.csv").write_text("\n".join(["question,intent", *rows]))
@@ -70,8 +82,10 @@ def signals(folder: Path) -> list[object]:
         (images, "lenet", "dirichlet"),
         (vectors, "mlp", "natural"),
         (signals, "signal_cnn", "natural"),
+        (numbers, "mlp", "quantity"),
+        (several_labels, "mlp", "quantity"),
     ],
-    ids=["table", "text", "images", "npz", "signal"],
+    ids=["table", "text", "images", "npz", "signal", "numbers", "labels"],
 )
 def test_a_config_for_each_kind_of_data_runs(
     made: Callable[[Path], list[object]], model: str, partition: str, tmp_path: Path

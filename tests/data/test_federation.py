@@ -247,7 +247,7 @@ def test_a_test_share_is_set_aside() -> None:
         ({"x": {"a": [1.0]}}, "x has 1 samples and y 50; there must be one label each"),
         ({"client_ids": np.zeros(50)}, r"client_ids is float64 \[50\]; it must be one integer or string"),
         ({"client_ids": np.zeros(49, int)}, "for each of the 50 samples"),
-        ({"y": np.arange(50) / 3}, "labels must be one integer per sample"),
+        ({"y": np.arange(50) / 3}, "the partition divides by class and labels are float32"),
         ({"y": np.arange(50) % 3 + 1}, "0 never occurs"),
         ({"y": np.arange(50) % 3 - 1}, "labels must be integers from 0"),
         ({"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, r"x has shape \[0, 2\]; it must be .* not empty"),

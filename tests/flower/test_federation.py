@@ -4,6 +4,7 @@ import json
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -604,3 +605,26 @@ def test_training_alone_is_refused(tmp_path):
     federation = Federation(tmp_path / "flower", method="local")
     with pytest.raises(InputError, match="'local' needs no federation"):
         federation.serve()
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_labels_and_numbers(tmp_path, task):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(160, 4)).astype(np.float32)
+    y = x @ rng.normal(size=(4, 2))
+    y = y if task == "regression" else (y > 0).astype(np.int64)
+    arrays = {"x_train": x, "y_train": y, "x_test": x[:40], "y_test": y[:40]}
+    write_npz(tmp_path / "own.npz", arrays)
+    more = {
+        "data": {"name": str(tmp_path / "own.npz"), "task": task},
+        "partition": {"name": "iid", "clients": CLIENTS},
+        "method": "scaffold",
+        "loss": "ce",
+    }
+    federation = Federation(tmp_path / "flower", **more)
+    served = federation.serve()
+    assert served.config.loss.name == {"multilabel": "bce", "regression": "mse"}[task]
+    assert_same(served, run(values(**more), out=tmp_path / "serial"))
+    # The same config goes on, though it does not name the loss.
+    federation.config = federation.config.model_copy(update={"rounds": ROUNDS + 1})
+    assert len(federation.serve().records) == ROUNDS + 1

@@ -323,3 +323,47 @@ def test_fields_of_a_client_are_those_of_the_federation(tmp_path):
     write_npz(tmp_path / "own.npz", {"x.ids": np.zeros((30, 2), int), "y": y})
     with pytest.raises(InputError, match=r"holds {ids: int64 \[2\]}, but the federation works on {ids"):
         own_data(tmp_path / "own.npz", facts)
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_labels_and_numbers_of_ones_own(world, tmp_path, task):
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4)).astype(np.float32)
+    y = 50 + 20 * (x @ rng.normal(size=(4, 2)))
+    y = y if task == "regression" else (y > 50).astype(np.int64)
+    write_npz(tmp_path / "server.npz", {"x_train": x[:30], "y_train": y[:30], "x_test": x, "y_test": y})
+    for client in range(CLIENTS):
+        rows = slice(30 * (client + 1), 30 * (client + 2))
+        write_npz(tmp_path / f"{client}.npz", {"x": x[rows], "y": y[rows]})
+    more = {"data": {"name": str(tmp_path / "server.npz"), "task": task}, "method": "fedavg"}
+    settings = values("", split={"validation": 0.2}, **more)
+    result = served(world, settings, **{"validate-on-clients": True})
+    data = (
+        result.simulation.federation.data
+        if task == "multilabel"
+        else build_federation(
+            make_config({**settings, "partition": {"name": "iid", "clients": CLIENTS}})
+        ).data
+    )
+    found = result.records[-1]["validation"]
+    truth, said = [], []
+    for client in (0, 2):
+        facts = Facts.of(data, CLIENTS)
+        own = client_federation(make_config(settings), facts, tmp_path / f"{client}.npz", client)
+        rows = torch.from_numpy(own.rows(client, "validation"))
+        truth.append(own.data.train.y[rows])
+        said.append(result.model()(own.inputs("clients", rows)).detach())
+    targets, outputs = torch.cat(truth), torch.cat(said)
+    assert found["by"] == [0, 2]
+    assert found["loss"] == pytest.approx(float(data.task.losses(outputs, targets).mean()), rel=1e-5)
+    if task == "multilabel":
+        right = ((outputs > 0) == (targets > 0)).double()
+        assert found["hamming_loss"] == pytest.approx(1 - float(right.mean()))
+        assert len(found["per_class"]) == 2
+    else:
+        varied = (targets - targets.mean(0)).square().sum(0)
+        expected = float((1 - (outputs - targets).square().sum(0) / varied).mean())
+        assert found["r2"] == pytest.approx(expected, rel=1e-4)
+        assert found["by_client"]["clients"] == [0, 2]
+        # By the clients that sent their losses, since the server's test samples are nobody's.
+        assert result.records[-1]["forgetting"]["on"] == "validation"

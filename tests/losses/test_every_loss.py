@@ -184,7 +184,8 @@ def test_by_name() -> None:
     assert registry.build("loss", "fedlc", {"tau": 0.5}) == FedLC(tau=0.5)
     assert registry.build("loss", "masked", {}) == Masked(mask_value="zero")
     made = {type(registry.build("loss", name, {})) for name in registry.names("loss")}
-    assert made == {type(loss) for loss in ALL}
+    # Those of other tasks have tests of their own.
+    assert {one for one in made if "classification" in one.tasks} == {type(loss) for loss in ALL}
     for name in registry.names("loss"):
         assert registry.summary("loss", name)
     with pytest.raises(InputError, match="alpha"):

@@ -2,11 +2,13 @@
 
 import json
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
+from eunoe.core.tasks import Regression
 from eunoe.metrics import Place, Predictions, Snapshot
 from eunoe.metrics.global_forgetting import GlobalForgetting
 
@@ -89,3 +91,39 @@ def test_without_either_it_is_empty() -> None:
     metric = GlobalForgetting()
     assert shown(metric, Snapshot(1, "merged", {"client_test": place((1, 2))}, torch.zeros(1))) == [{}]
     assert metric.state()["previous"] is None
+
+
+def of_clients(losses: list[float]) -> Place:
+    """A place at which clients 0, 1, ... have a sample each, and these squared errors."""
+    found = np.array(losses)
+    predictions = Predictions(np.zeros((len(found), 1)), found, np.zeros(1))
+    return Place(predictions, np.zeros((len(found), 1)), 1, np.arange(len(found)), Regression())
+
+
+def test_numbers_are_forgotten_by_clients() -> None:
+    metric = GlobalForgetting()
+    for number, losses in enumerate(([0.5, 0.9], [0.8, 0.7]), start=1):
+        metric.update(Snapshot(number, "merged", {"validation": of_clients(losses)}, torch.zeros(1)))
+    # Client 0 loses .3, client 1 gains .2.
+    assert metric.compute() == {
+        "on": "validation",
+        "round": pytest.approx(0.15),
+        "fedntd": pytest.approx((0.3 - 0.2) / 2),
+    }
+
+
+def test_a_test_set_of_nobody_says_nothing_of_numbers() -> None:
+    metric = GlobalForgetting()
+    nobody = replace(of_clients([0.5, 0.5]), owners=None)
+    places = {"test": nobody, "validation": of_clients([0.5, 0.5])}
+    metric.update(Snapshot(1, "merged", places, torch.zeros(1)))
+    assert metric.compute()["on"] == "validation"
+
+
+def test_clients_elsewhere_may_be_others_in_each_round() -> None:
+    metric = GlobalForgetting()
+    for number, (clients, losses) in enumerate((([0, 2], [0.5, 0.5]), ([0, 1], [0.7, 0.1])), start=1):
+        measured = {"validation": {"by_client": {"clients": clients, "loss": losses}}}
+        metric.update(Snapshot(number, "merged", {}, torch.zeros(1), elsewhere=measured))
+    # Only client 0 is known in both.
+    assert metric.compute()["round"] == pytest.approx(0.2)

@@ -6,24 +6,38 @@ import pytest
 
 from eunoe.config.probes import Probe
 from eunoe.config.schema import Named
+from eunoe.core.tasks import MULTILABEL, Regression, Task
 from eunoe.errors import InputError
 from eunoe.metrics import Metric, Snapshot
-from eunoe.metrics.named import STANDARD, check_metrics, recorded_name, round_metrics
+from eunoe.metrics.named import check_metrics, recorded_name, round_metrics
 from eunoe.metrics.standard import ByClient
 from tests.metrics.own_metric import Brier, WorstClass
 
 OWN = "tests.metrics.own_metric"
+COMMON = ("loss", "per_class", "clients", "by_client", "forgetting")
 
 
 def test_every_run_has_the_standard_ones_first() -> None:
     names = list(round_metrics([WorstClass(), f"{OWN}:Brier"]))
-    assert names == [*STANDARD, "worst_class", "brier"]
-    assert STANDARD == ("accuracy", "loss", "per_class", "clients", "by_client", "forgetting")
+    assert names == ["accuracy", *COMMON, "worst_class", "brier"]
+
+
+@pytest.mark.parametrize(
+    ("task", "own"),
+    [
+        (MULTILABEL, ["f1", "subset_accuracy", "hamming_loss", "loss", "per_class"]),
+        (Regression(), ["r2", "rmse", "mae", "loss"]),
+    ],
+)
+def test_each_task_has_standard_ones_of_its_own(task: Task, own: list[str]) -> None:
+    assert list(round_metrics(task=task)) == [*own, "clients", "by_client", "forgetting"]
+    with pytest.raises(InputError, match="metric 'accuracy' is for classification, and these data are for"):
+        round_metrics(["accuracy"], task)
 
 
 def test_a_standard_one_with_options_takes_the_place_of_the_one_without() -> None:
     made = round_metrics([Named(name="by_client", most=5)])
-    assert list(made) == list(STANDARD)
+    assert list(made) == ["accuracy", *COMMON]
     assert made["by_client"] == ByClient(most=5)
 
 

@@ -36,7 +36,7 @@ def test_every_sample_is_predicted_by_its_owner() -> None:
     rows = Rows("clients", np.array([7, 8, 9, 6]), np.array([5, 3, 4, 5]), logits=True)
     (found,) = OwnModels(Echo(), own.get).evaluate([model(1.0)], rows)
     # Client 4 has not trained, and so has the model that all start from.
-    assert found.classes.tolist() == [57, 38, 19, 56]
+    assert found.predicted.tolist() == [57, 38, 19, 56]
     assert found.losses.tolist() == [0.7, 0.8, 0.9, 0.6]
     assert found.probability.tolist() == [4.0, 9.0]
     assert found.logits is not None

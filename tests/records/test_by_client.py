@@ -98,3 +98,25 @@ def test_names_and_clients_that_never_took_part() -> None:
 def test_runs_that_cannot_be_compared_are_refused(others: list[RunRecords], says: str) -> None:
     with pytest.raises(InputError, match=says):
         ByClient({"a": [made_up([[0.5] * 3])], "b": others})
+
+
+def test_less_loss_is_a_gain() -> None:
+    fed, alone = made_up([[0.3, 0.7, 0.5]]), made_up([[0.5, 0.5, 0.5]], method="local")
+    found = ByClient({"fed": [fed], "alone": [alone]}, "loss")
+    assert found.table().rows[0] == ["client 0", "10", "0.300", "0.500", "-0.200"]
+    # The worst tenth are those of the highest loss.
+    assert found.table().rows[-1][:4] == ["worst tenth", "", "0.700", "0.500"]
+    assert found.table().note.startswith("loss of a client on its own test part")
+    assert found.sentences() == [
+        "fed against alone, by loss: 1 of 3 gain: client 0 (-0.200); 1 of 3 pay: client 1 (+0.200); 1 of 3 "
+        "are the same: client 2 (+0.000); mean 0.500 against 0.500, worst tenth 0.700 against 0.500."
+    ]
+
+
+def test_numbers_have_a_loss_alone() -> None:
+    run = made_up([[0.3, 0.7, 0.5]])
+    for record in run.metrics:
+        del record["client_test"]["by_client"]["accuracy"]
+    assert ByClient({"a": [run]}).metric == "loss"
+    with pytest.raises(InputError, match="not all of these runs have accuracy by client: take the loss"):
+        ByClient({"a": [run]}, "accuracy")

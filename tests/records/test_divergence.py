@@ -8,7 +8,15 @@ import pytest
 
 from eunoe.config.schema import make_config
 from eunoe.records.comparison import MAIN, Comparison
-from eunoe.records.divergence import Health, at_chance, divergence, never_learned, outlier, why_diverged
+from eunoe.records.divergence import (
+    GUESSED_NUMBERS,
+    Health,
+    divergence,
+    guess_of,
+    never_learned,
+    outlier,
+    why_diverged,
+)
 from eunoe.records.reader import RunRecords
 from eunoe.records.summary import summarize
 from eunoe.report.findings import comparison
@@ -41,28 +49,28 @@ FINE = [1.0] * 20
     ],
 )
 def test_the_rule_with_ten_classes(accuracy: list[float], loss: list[float], why: str) -> None:
-    found = why_diverged(accuracy, loss, 10)
+    found = why_diverged(accuracy, loss, guess_of(10))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_chance_and_clearly_above_with_other_numbers_of_classes() -> None:
-    assert at_chance(0.52, 2)
-    assert not at_chance(0.53, 2)
-    assert at_chance(0.012, 100)
-    assert not at_chance(0.013, 100)
+    assert never_learned([0.52] * 10, guess_of(2))
+    assert not never_learned([0.53] * 10, guess_of(2))
+    assert never_learned([0.012] * 10, guess_of(100))
+    assert not never_learned([0.013] * 10, guess_of(100))
     # With 100 classes .03 is clearly above chance, with two .55.
-    assert why_diverged([0.03] + [0.01] * 10, FINE[:11], 100)
-    assert why_diverged([0.55] + [0.5] * 10, FINE[:11], 2)
-    assert not why_diverged([0.54] + [0.5] * 10, FINE[:11], 2)
-    assert not why_diverged([1.0] + [1.0] * 10, [1e9] * 11, 1)
+    assert why_diverged([0.03] + [0.01] * 10, FINE[:11], guess_of(100))
+    assert why_diverged([0.55] + [0.5] * 10, FINE[:11], guess_of(2))
+    assert not why_diverged([0.54] + [0.5] * 10, FINE[:11], guess_of(2))
+    assert not why_diverged([1.0] + [1.0] * 10, [1e9] * 11, guess_of(1))
 
 
 def test_a_run_that_was_never_above_chance_did_not_diverge() -> None:
-    assert never_learned([0.1] * 10, 10)
-    assert not never_learned([0.1] * 9, 10)
-    assert not never_learned([0.1] * 9 + [0.13], 10)
-    assert not why_diverged([0.1] * 30, [2.3] * 30, 10)
+    assert never_learned([0.1] * 10, guess_of(10))
+    assert not never_learned([0.1] * 9, guess_of(10))
+    assert not never_learned([0.1] * 9 + [0.13], guess_of(10))
+    assert not why_diverged([0.1] * 30, [2.3] * 30, guess_of(10))
 
 
 def made_up(label: str, accuracy: float, loss: float | None, forgetting: float) -> RunRecords:
@@ -132,3 +140,23 @@ def test_the_client_with_the_outlying_norm_is_named() -> None:
         "client 5's change in round 2 stands out: its norm of 1e+03 is 250 times the round's median"
     )
     assert outlier(records[:1]) == outlier(records[3:]) == ""
+
+
+def test_numbers_are_judged_by_what_their_mean_explains() -> None:
+    assert never_learned([0.02] * 10, GUESSED_NUMBERS)
+    assert not never_learned([0.02] * 9 + [0.03], GUESSED_NUMBERS)
+    assert why_diverged([0.3, -20.0, -20.0, -20.0], [0.7, 21.0, 21.0, 21.0], GUESSED_NUMBERS)
+    assert not why_diverged([0.3, -5.0, -5.0, -5.0], [0.7, 6.0, 6.0, 6.0], GUESSED_NUMBERS)
+    fell = why_diverged([0.1] + [0.0] * 10, FINE[:11], GUESSED_NUMBERS)
+    assert fell == "its R² fell from 10.0% to chance and stayed there"
+
+
+def test_labels_are_judged_by_balanced_accuracy() -> None:
+    def run(balanced: float, loss: float | None) -> RunRecords:
+        test = {"f1": 0.4, "loss": loss, "per_class": [balanced, balanced, None]}
+        return RunRecords("a", [{"round": number, "clients": [0], "test": test} for number in range(1, 12)])
+
+    assert summarize(run(0.5, 0.7))["trouble"] == "Its accuracy never rose above chance."
+    assert summarize(run(0.6, 0.7))["trouble"] == ""
+    assert divergence(run(0.5, 7.0)) == "its loss ended at 7, more than 10 times that of a uniform guess"
+    assert divergence(run(0.8, None)) == "its loss is no longer finite"

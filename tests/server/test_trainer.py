@@ -63,7 +63,7 @@ def test_training_on_labels_is_gradient_descent() -> None:
         w -= 0.5 * (error.T @ x / len(y) + 0.1 * w)
         b -= 0.5 * (error.mean(0) + 0.1 * b)
     options = Training(epochs=2, batch_size=0, lr=0.5, weight_decay=0.1)
-    trained = trainer.train(start, trainer.cross_entropy(pool), pool, options, 1)
+    trained = trainer.train(start, trainer.plain_loss(pool), pool, options, 1)
     torch.testing.assert_close(trained.weights.parameters, torch.cat([w.flatten(), b]))
     assert trained.record == {"steps": 2, "forwards": 40, "backwards": 40}
 
@@ -98,7 +98,7 @@ def test_stopping_keeps_the_best_and_ends_after_patience(
     trainer = trainer_of()
     start, pool = start_of(trainer), trainer.public("train")
     options = Training(steps=10, batch_size=4, lr=0.1)
-    loss = trainer.cross_entropy(pool)
+    loss = trainer.plain_loss(pool)
     stopping = Stopping(scripted(scores), 2, every=2, start_counts=start_counts)
     trained = trainer.train(start, loss, pool, options, 1, stopping=stopping)
     assert (trained.steps, trained.record["best_step"]) == (steps, best)
@@ -114,7 +114,7 @@ def test_a_run_shorter_than_the_interval_is_still_judged() -> None:
     start, pool = start_of(trainer), trainer.public("train")
     stopping = Stopping(trainer.accuracy(trainer.public("validation")), 10, every=100)
     trained = trainer.train(
-        start, trainer.cross_entropy(pool), pool, Training(steps=3, batch_size=4), 1, stopping=stopping
+        start, trainer.plain_loss(pool), pool, Training(steps=3, batch_size=4), 1, stopping=stopping
     )
     assert trained.record["best_step"] == 3
     assert trained.record["forwards"] == 3 * 4 + 8
@@ -126,7 +126,7 @@ def test_an_epoch_is_the_default_interval() -> None:
     options = Training(epochs=4, batch_size=8, lr=0.1)
     trained = trainer.train(
         start,
-        trainer.cross_entropy(pool),
+        trainer.plain_loss(pool),
         pool,
         options,
         1,
@@ -139,7 +139,7 @@ def test_a_model_that_is_not_finite_is_never_the_best() -> None:
     trainer = trainer_of()
     start, pool = start_of(trainer), trainer.public("train")
     options = Training(epochs=3, batch_size=0).model_copy(update={"lr": 1e308})
-    loss = trainer.cross_entropy(pool)
+    loss = trainer.plain_loss(pool)
     # A judge that would like each model better than the one before.
     stopping = Stopping(scripted([1.0, 2.0, 3.0, 4.0]), 5, start_counts=True)
     trained = trainer.train(start, loss, pool, options, 1, stopping=stopping)
@@ -156,7 +156,7 @@ def test_batch_statistics_move_unless_frozen() -> None:
     for freeze in (False, True):
         moved[freeze] = trainer.train(
             start,
-            trainer.cross_entropy(pool),
+            trainer.plain_loss(pool),
             pool,
             # Batches of 19 leave one sample, which batch normalization cannot train on alone.
             Training(epochs=2, batch_size=19, lr=0.1),
@@ -174,7 +174,7 @@ def test_training_leaves_the_global_generator_alone_and_repeats_itself() -> None
     start, pool = start_of(trainer), trainer.public("train")
     options = Training(epochs=2, batch_size=8, lr=0.1)
     before = torch.get_rng_state()
-    loss = trainer.cross_entropy(pool)
+    loss = trainer.plain_loss(pool)
     once = trainer.train(start, loss, pool, options, 1).weights.parameters
     assert torch.equal(torch.get_rng_state(), before)
     torch.manual_seed(123)
@@ -189,7 +189,7 @@ def test_outputs_are_of_the_evaluation_mode_and_count_as_passes() -> None:
     outputs = trainer.outputs(start, pool)
     linear = trainer.model.module[1]  # type: ignore[index]
     torch.testing.assert_close(outputs, linear(pool.inputs(torch.arange(20))).detach())
-    trained = trainer.train(start, trainer.cross_entropy(pool), pool, Training(epochs=1, batch_size=0), 1)
+    trained = trainer.train(start, trainer.plain_loss(pool), pool, Training(epochs=1, batch_size=0), 1)
     assert trained.record["forwards"] == 40
 
 

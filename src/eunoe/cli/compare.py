@@ -16,6 +16,13 @@ class By(StrEnum):
     client = "client"
 
 
+class ByMetric(StrEnum):
+    """What is compared by client."""
+
+    accuracy = "accuracy"
+    loss = "loss"
+
+
 class Format(StrEnum):
     """Output format of a table."""
 
@@ -44,6 +51,10 @@ def compare(
         By | None,
         typer.Option(help="client: a row per client, on its own test data; who gains and who pays."),
     ] = None,
+    metric: Annotated[
+        ByMetric | None,
+        typer.Option(help="With --by client: accuracy (the default where there is one) or loss."),
+    ] = None,
 ) -> None:
     """Compare runs: mean ± standard deviation over seeds; NC: diverged, failed: ended by another error.
 
@@ -60,7 +71,7 @@ def compare(
     if by is not None:
         if paired or columns or all_:
             raise InputError("--by client has columns of its own: leave --paired, --columns and --all out")
-        clients = found.by_client()
+        clients = found.by_client(None if metric is None else metric.value)
         table = clients.table()
         if format is Format.table:
             show(table.headings, table.rows, note=table.note)
@@ -68,6 +79,8 @@ def compare(
         else:
             print(_written(table, format))
         return
+    if metric is not None:
+        raise InputError("--metric says what is compared with --by client: add that, or leave it out")
     short = format is Format.table and not all_
     picked = (
         found.named([name.strip() for name in columns.split(",")]) if columns else MAIN if short else None

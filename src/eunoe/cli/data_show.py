@@ -32,10 +32,10 @@ def show(
 
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
-    from eunoe.data.statistics import label_counts, partition_numbers
+    from eunoe.data.statistics import label_counts, partition_numbers, sizes_only
     from eunoe.errors import InputError
     from eunoe.report.partition_figure import partition_figure
-    from eunoe.report.partition_report import number_lines, partition_report
+    from eunoe.report.partition_report import number_lines, partition_report, size_lines
     from eunoe.runs.assembly import build_federation
 
     values = apply_settings(read_config(config) if config else {}, set_ or [])
@@ -45,13 +45,17 @@ def show(
         federation = build_federation(settings)
         labels, classes = federation.data.train.y.numpy(), federation.classes
         owned = federation.order, federation.offsets
-        lines[panel] = number_lines(partition_numbers(labels, *owned, classes), classes)
+        notes = notes or _notes(federation)
+        if federation.task.name == "regression":
+            lines[panel] = size_lines(**sizes_only(federation.offsets))
+            continue
+        numbers = partition_numbers(labels, *owned, classes)
+        lines[panel] = number_lines(numbers, classes, type(federation.task))
         chosen = chosen or _some(settings.seed, len(federation), clients)
         if not 0 <= min(chosen) <= max(chosen) < len(federation):
             raise InputError(f"{panel}: clients are numbered from 0 to {len(federation) - 1:,}, not {chosen}")
         panels[panel] = np.concatenate([label_counts(labels, *owned, classes, k, k + 1) for k in chosen])
-        notes, class_names = notes or _notes(federation), federation.data.class_names
-    figure: Any = partition_figure(panels, chosen, class_names)
+        class_names = federation.data.class_names
     title = f"{settings.data.name}, partitioned by {settings.partition.name}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")
     table.add_column("")
@@ -59,6 +63,10 @@ def show(
         table.add_column(panel, justify="right")
     for name in next(iter(lines.values())):
         table.add_row(name, *(column[name] for column in lines.values()))
+    if not panels:
+        Console().print(table, notes, "numbers to predict have no shares that could be drawn", sep="\n")
+        return
+    figure: Any = partition_figure(panels, chosen, class_names)
     report, image = out.with_name(out.name + ".html"), out.with_name(out.name + ".png")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

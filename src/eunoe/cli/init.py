@@ -12,7 +12,9 @@ def init(
         str | None,
         typer.Argument(help="A CSV, Parquet or .npz file, or a folder train/<class>/, test/<class>/."),
     ] = None,
-    label: Annotated[str | None, typer.Option(help="A table's column of labels.")] = None,
+    label: Annotated[
+        str | None, typer.Option(help="A table's column of labels or numbers; several: a,b.")
+    ] = None,
     text: Annotated[str | None, typer.Option(help="Its column of sentences; found if not named.")] = None,
     client: Annotated[str | None, typer.Option(help="Its column that says whose row it is.")] = None,
     clients: Annotated[

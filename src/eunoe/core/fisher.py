@@ -18,13 +18,14 @@ from torch.nn import functional as F
 from eunoe.core.calling import logits_of
 from eunoe.core.fields import Input, split
 from eunoe.core.flat_model import FlatModel
+from eunoe.core.tasks import CLASSIFICATION, Task
 
 # Numbers in the per-sample gradients held at a time: few enough to stay in the cache.
 _AT_ONCE = 1 << 20
 
 
-def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor) -> Tensor:
-    """The sum over samples of each one's squared cross-entropy gradient, at the model's own weights."""
+def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor, task: Task = CLASSIFICATION) -> Tensor:
+    """The sum over samples of each one's squared gradient of the plain loss, at the model's own weights."""
     calls: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in _layers(model.module)}
 
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -33,7 +34,7 @@ def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor) -> Tensor:
     hooks = [layer.register_forward_hook(remember) for layer in calls]
     try:
         with model.evaluating():
-            loss = F.cross_entropy(model.forward(x), y, reduction="sum")
+            loss = task.losses(model.forward(x), y).sum()
     finally:
         for hook in hooks:
             hook.remove()
@@ -49,7 +50,7 @@ def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor) -> Tensor:
             found[id(parameter)] = squares
     named = {name: model.module.get_parameter(name) for name in model.names}
     rest = {name: parameter.detach() for name, parameter in named.items() if id(parameter) not in found}
-    others = _by_vmap(model, rest, x, y) if rest else {}
+    others = _by_vmap(model, rest, x, y, task) if rest else {}
     return torch.cat(
         [(others[name] if name in rest else found[id(p)]).reshape(-1) for name, p in named.items()]
     )
@@ -110,10 +111,12 @@ def _windows(layer: nn.Conv2d, x: Tensor, places: tuple[int, ...]) -> Tensor:
     return padded.as_strided(size, stride).reshape(len(x), places[0] * places[1], -1)
 
 
-def _by_vmap(model: FlatModel, named: dict[str, Tensor], x: Input, y: Tensor) -> dict[str, Tensor]:
+def _by_vmap(
+    model: FlatModel, named: dict[str, Tensor], x: Input, y: Tensor, task: Task
+) -> dict[str, Tensor]:
     def loss(parameters: dict[str, Tensor], one: Input, label: Tensor) -> Tensor:
         logits = logits_of(functional_call(model.module, parameters, *model.arguments_of(one[None])))
-        return F.cross_entropy(logits, label.unsqueeze(0))
+        return task.losses(logits, label.unsqueeze(0))[0]
 
     pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))
     total = {name: torch.zeros_like(value) for name, value in named.items()}

@@ -9,9 +9,11 @@ from numpy.typing import ArrayLike
 from torch import Tensor
 
 from eunoe.core.fields import in_words
-from eunoe.data.checks import Array, Labels, as_tensor, id_array, label_array, one_label_each, plain_array
+from eunoe.core.tasks import Task
+from eunoe.data.checks import Array, Labels, as_tensor, id_array, one_label_each, plain_array
 from eunoe.data.field_arrays import Given, input_of, ragged_of, stored
 from eunoe.data.samples import DataSet, Samples
+from eunoe.data.targets import targets_of
 from eunoe.errors import InputError
 from eunoe.text import printable
 
@@ -28,6 +30,7 @@ def from_arrays(
     writer_train: ArrayLike | Tensor | None = None,
     writer_test: ArrayLike | Tensor | None = None,
     name: str = "own",
+    task: str | Task | None = None,
     classes: int | None = None,
     class_names: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
@@ -37,9 +40,10 @@ def from_arrays(
 
     Inputs keep their type; images as bytes are [n, H, W] or [n, H, W, channels]. Inputs of several fields are
     a dict or tuple of arrays, a field of varying length a list of arrays or a `Ragged`. Labels are integers
-    0..classes-1. `writer_*` says which client each sample belongs to (integers or strings). Without
-    `classes` every class up to the largest label must occur. Without `mean` and `std` those of bytes
-    are measured and other types are left alone.
+    0..classes-1, rows of 0 and 1 for several labels at once, or real numbers for regression; `task` states
+    which, where their type and shape leave it open. `writer_*` says which client each sample belongs to
+    (integers or strings). Without `classes` every class up to the largest label must occur. Without `mean`
+    and `std` those of bytes are measured and other types are left alone.
     """
     train, test = input_of(x_train, f"{name}: x_train"), input_of(x_test, f"{name}: x_test")
     x = stored(train), stored(test)
@@ -48,10 +52,10 @@ def from_arrays(
             f"{name}: x_train holds {in_words(x[0])} and x_test {in_words(x[1])}; "
             "samples must have one type and shape"
         )
-    labels = [label_array(y, f"{name}: {key}") for y, key in ((y_train, "y_train"), (y_test, "y_test"))]
-    one_label_each(train, labels[0], f"{name}: x_train", "y_train")
-    one_label_each(test, labels[1], f"{name}: x_test", "y_test")
-    classes = _classes(name, labels, classes)
+    targets = targets_of(y_train, y_test, name, task, classes)
+    one_label_each(train, targets.train, f"{name}: x_train", "y_train")
+    one_label_each(test, targets.test, f"{name}: x_test", "y_test")
+    classes = targets.outputs
     if class_names is not None and len(class_names) != classes:
         raise InputError(f"{name}: {len(class_names)} class names for {classes} classes; one each is needed")
     if (mean is None) != (std is None):
@@ -61,9 +65,10 @@ def from_arrays(
     writers = _writers(name, writer_train, writer_test, len(train), len(test))
     return DataSet(
         name=name,
-        train=Samples(x[0], as_tensor(labels[0])),
-        test=Samples(x[1], as_tensor(labels[1])),
+        train=Samples(x[0], targets.train),
+        test=Samples(x[1], targets.test),
         classes=classes,
+        task=targets.task,
         writers_train=writers[0],
         writers_test=writers[1],
         writer_names=writers[2],
@@ -87,9 +92,15 @@ def stacked(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Given, Ar
     if not pairs or any(not isinstance(pair, tuple | list) or len(pair) != 2 for pair in pairs):
         raise InputError(f"{what} must hold (input, label) pairs, at least one")
     try:
-        return _together([x for x, _ in pairs], what), np.asarray([int(y) for _, y in pairs])
+        return _together([x for x, _ in pairs], what), np.asarray([_target(y) for _, y in pairs])
     except (ValueError, TypeError) as error:
-        raise InputError(f"{what} does not stack into one array with integer labels: {error}") from None
+        raise InputError(f"{what} does not stack into one array with labels of one form: {error}") from None
+
+
+def _target(y: Any) -> Array:
+    """The target of a sample; one number is one number, in whatever it is wrapped."""
+    array = np.asarray(y)
+    return array.reshape(()) if array.size == 1 else array
 
 
 def _together(inputs: list[Any], what: str) -> Given:
@@ -131,27 +142,6 @@ def number_ids(*parts: Array) -> list[Labels]:
     """Map ids of any kind to 0, 1, ... in sorted order, consistently across parts."""
     _, numbers = np.unique(np.concatenate(parts), return_inverse=True)
     return np.split(numbers.astype(np.int64), np.cumsum([len(part) for part in parts])[:-1])
-
-
-def _classes(name: str, labels: Sequence[Labels], classes: int | None) -> int:
-    low, high = min(int(y.min()) for y in labels), max(int(y.max()) for y in labels)
-    if low < 0:
-        raise InputError(f"{name}: found label {low}; labels must be integers from 0")
-    if classes is not None:
-        if high >= classes:
-            raise InputError(f"{name}: found label {high}; {classes} classes have labels 0..{classes - 1}")
-        return classes
-    # Sorting, not counting: a label of 10^12 must give this error, not run out of memory.
-    present = np.unique(np.concatenate([np.unique(y) for y in labels]))
-    if len(present) != high + 1:
-        missing = int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0])
-        raise InputError(
-            f"{name}: labels go up to {high} but {missing} never occurs; number them 0..C-1, "
-            "or set classes if some are absent on purpose"
-        )
-    if high == 0:
-        raise InputError(f"{name}: every label is 0; there must be at least two classes")
-    return high + 1
 
 
 def _writers(

@@ -102,6 +102,7 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
         arrays,
         name,
         str(path),
+        task="classification",
         classes=spec.classes,
         class_names=spec.class_names,
         mean=spec.mean,

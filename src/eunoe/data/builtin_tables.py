@@ -65,7 +65,7 @@ def clinc150(*, path: Path | None = None, length: PositiveInt = 24, tokenizer: s
     where = str(file)
     frame = read_frame(file, ("part", "domain", "intent", "text"))
     frame = frame.filter(np.array(column_of(frame, "domain", where).to_pylist()) != "oos")
-    rows = labeled(frame, where, "intent", "domain", "part", None)
+    rows = labeled(frame, where, "intent", "domain", "part", None, "classification")
     texts: list[str] = column_of(rows.frame, "text", where).to_pylist()
     return encoded(rows, texts, coder(rows, texts, tokenizer, "words", length, 20_000), "clinc150")
 

@@ -7,11 +7,15 @@ import numpy as np
 
 from eunoe.data.builtin import digits, fetch_named, load_named, path_of, spec_of
 from eunoe.data.builtin_tables import TABLES, table_path
+from eunoe.data.builtin_tasks import diabetes, digit_attributes
 from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources.hub import Hub, data_folder, read_record
 from eunoe.data.sources.npz import npz
 from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
+
+# Those that come with scikit-learn.
+EMBEDDED = {"digits": digits, "digit_attributes": digit_attributes, "diabetes": diabetes}
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Entry:
 
 def entries() -> list[Entry]:
     """All built-in data sets, downloaded or not, then the other .npz files of the data folder."""
-    built_in = [entry(name) for name in ["digits", *SPECS, *TABLES]]
+    built_in = [entry(name) for name in [*EMBEDDED, *SPECS, *TABLES]]
     others = sorted(path for path in data_folder().glob("*.npz") if path.stem not in SPECS)
     kept = sorted((data_folder() / "hub").glob("*.npz"))
     return built_in + [_described(path.stem, path) for path in others + kept]
@@ -46,7 +50,7 @@ def entries() -> list[Entry]:
 
 def entry(name: str) -> Entry:
     """The entry of one built-in data set."""
-    if name == "digits":
+    if name in EMBEDDED:
         return _described(name, None)
     if name in TABLES:
         try:
@@ -95,7 +99,7 @@ def _described(name: str, path: Path | None) -> Entry:
 
 def _load(name: str, path: Path | None) -> DataSet:
     if path is None:
-        return digits()
+        return EMBEDDED[name]()
     if name in TABLES:
         return TABLES[name].load()
     return load_named(name) if name in SPECS else npz(path)

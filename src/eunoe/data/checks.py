@@ -58,7 +58,7 @@ def id_array(value: ArrayLike | Tensor, what: str, samples: int) -> Array:
     return ids
 
 
-def one_label_each(x: Sized, y: Labels, inputs: str, labels: str) -> None:
+def one_label_each(x: Sized, y: Sized, inputs: str, labels: str) -> None:
     """Refuse inputs and labels of unequal length."""
     if len(x) != len(y):
         raise InputError(f"{inputs} has {len(x)} samples and {labels} {len(y)}; there must be one label each")

@@ -7,13 +7,15 @@ import torch
 from torch import Tensor
 
 from eunoe.core.fields import Fields, Input, Ragged, Stored, gather
+from eunoe.core.tasks import Regression, Task
 from eunoe.data.federation import Federation
 
 
 def describe(federation: Federation) -> dict[str, Any]:
     """Type and shape of a stored sample, what is done to it before the model, and the classes.
 
-    `encoding` says how a table's columns or a text became such a sample, for data that were one.
+    `encoding` says how a table's columns or a text became such a sample, for data that were one. Of numbers,
+    a model's output times `target_std` plus `target_mean` is in the units of the data.
     """
     data, preprocess = federation.data, federation.preprocess
     if data.backbone is not None:
@@ -27,10 +29,17 @@ def describe(federation: Federation) -> dict[str, Any]:
         "mean": data.mean,
         "std": data.std,
         "model_input": _form(data.train.x, preprocess(gather(data.train.x, torch.tensor([0])))),
+        "task": data.task.name,
         "classes": data.classes,
         "class_names": data.class_names,
+        **_target(data.task),
         "encoding": data.encoding,
     }
+
+
+def _target(task: Task) -> dict[str, Any]:
+    """What a model's outputs become numbers in the units of the data by."""
+    return {"target_mean": task.mean, "target_std": task.std} if isinstance(task, Regression) else {}
 
 
 def _form(stored: Stored, batch: Input | None = None) -> dict[str, Any]:

@@ -23,9 +23,10 @@ from eunoe.config.data_options import FeatureShift, Public, Split
 from eunoe.config.messages import explain
 from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
+from eunoe.core.tasks import Task
 from eunoe.data.arrays import from_arrays, set_aside, stacked
 from eunoe.data.changes import Changes
-from eunoe.data.checks import id_array, label_array, one_label_each
+from eunoe.data.checks import id_array, one_label_each
 from eunoe.data.feature_shift import client_shift
 from eunoe.data.field_arrays import Given, input_of
 from eunoe.data.input_form import InputForm, form_of
@@ -33,6 +34,7 @@ from eunoe.data.preprocess import Preprocess
 from eunoe.data.public import choose_public
 from eunoe.data.samples import DataSet, Samples
 from eunoe.data.split import split as split_clients
+from eunoe.data.targets import target_array
 from eunoe.errors import InputError
 
 Integers = NDArray[np.int64]
@@ -120,6 +122,7 @@ class Federation:
         test: float = 0.2,
         validation: float = 0.1,
         public: float = 0.0,
+        task: str | None = None,
         mean: tuple[float, ...] | None = None,
         std: tuple[float, ...] | None = None,
         **options: Any,
@@ -129,12 +132,13 @@ class Federation:
         Inputs of several fields are a dict or tuple with an array, or a list of arrays of varying length, for
         each. With `client_ids` (one per sample) the data are divided by them; otherwise by the named
         partition, whose options (such as clients and alpha) are further keyword arguments. Without
-        test arrays, a share `test` of the samples is set aside.
+        test arrays, a share `test` of the samples is set aside. `y` is an integer per sample for classes, a
+        row of 0 and 1 for labels, or real numbers; `task` states which where that is open.
         """
         if (x_test is None) != (y_test is None):
             raise InputError("test inputs and test labels go together: pass x_test and y_test, or neither")
         # Checked here under the names of this function's arguments.
-        inputs, labels = input_of(x, "x"), label_array(y, "y")
+        inputs, (kind, labels) = input_of(x, "x"), target_array(y, "y", task)
         one_label_each(inputs, labels, "x", "y")
         ids = None if client_ids is None else id_array(client_ids, "client_ids", len(inputs))
         tested = None
@@ -143,7 +147,15 @@ class Federation:
             x_test, y_test, tested = inputs[aside], labels[aside], None if ids is None else ids[aside]
             inputs, labels, ids = inputs[rows], labels[rows], None if ids is None else ids[rows]
         data = from_arrays(
-            inputs, labels, x_test, y_test, writer_train=ids, writer_test=tested, mean=mean, std=std
+            inputs,
+            labels,
+            x_test,
+            y_test,
+            writer_train=ids,
+            writer_test=tested,
+            task=kind,
+            mean=mean,
+            std=std,
         )
         name = partition if ids is None else "natural"
         made = registry.build("partition", name, options)
@@ -175,13 +187,17 @@ class Federation:
         samples, x = int(self.sizes.sum()), self.data.train.x
         inputs = list(self.shape) if isinstance(x, Tensor) else in_words(x)
         return (
-            f"Federation({len(self):,} clients, {samples:,} training samples, {self.classes} classes, "
-            f"inputs {inputs})"
+            f"Federation({len(self):,} clients, {samples:,} training samples, {self.classes} "
+            f"{self.task.outputs}, inputs {inputs})"
         )
 
     @property
     def classes(self) -> int:
         return self.data.classes
+
+    @property
+    def task(self) -> Task:
+        return self.data.task
 
     @cached_property
     def sizes(self) -> Integers:
@@ -282,15 +298,18 @@ class Federation:
         return pairs[1] if one_each and len(self) else None
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
-        """How many samples of each class a client's part has."""
-        labels = self.data.train.y[torch.from_numpy(self.rows(client, part))]
-        return torch.bincount(labels, minlength=self.classes)
+        """How many samples of each class a client's part has; of each label; all of them for numbers."""
+        return self.counts_of(self.rows(client, part))
+
+    def counts_of(self, rows: Integers) -> Tensor:
+        """The same of some rows of the clients' samples."""
+        labels = self.data.train.y[torch.from_numpy(rows)]
+        return self.task.counts(labels, torch.zeros(len(rows), dtype=torch.int64), 1, self.classes)[0]
 
     def all_counts(self) -> Integers:
         """How many training samples of each class each client has [clients, classes]."""
-        rows, owners = self.pooled("train")
-        cells = owners * self.classes + self.data.train.y.numpy()[rows]
-        return np.bincount(cells, minlength=len(self) * self.classes).reshape(len(self), self.classes)
+        rows, owners = (torch.from_numpy(array) for array in self.pooled("train"))
+        return self.task.counts(self.data.train.y[rows], owners, len(self), self.classes).numpy()
 
     def inputs(
         self, source: Source, rows: Tensor, client: int | None = None, few_lengths: bool = False

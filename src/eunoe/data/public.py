@@ -31,6 +31,8 @@ def choose_public(
 
     All samples of a separate public set may be public; they are if no size is set.
     """
+    if (options.balanced or options.alpha is not None) and labels.ndim > 1:
+        raise InputError("balanced and alpha choose by class, and these samples have none: leave them out")
     if (options.balanced or options.alpha is not None) and (labels < 0).any():
         raise InputError("balanced and alpha choose by class, and the public data have no labels")
     if options.groups is not None:

@@ -1,4 +1,4 @@
-"""Samples and data sets: inputs in their original dtype, with integer labels."""
+"""Samples and data sets: inputs in their original dtype, with labels or numbers to predict."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eunoe.core.fields import Fields, Stored, in_words, leaves
+from eunoe.core.tasks import CLASSIFICATION, Task
 from eunoe.errors import InputError
 
 
@@ -19,7 +20,8 @@ from eunoe.errors import InputError
 class Samples:
     """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n].
 
-    Inputs of varying length are `Ragged`, those of several tensors are `Fields`.
+    Where there are several labels or numbers to predict, `y` is [n, outputs] in float32. Inputs of varying
+    length are `Ragged`, those of several tensors are `Fields`.
     """
 
     x: Stored
@@ -28,9 +30,10 @@ class Samples:
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
             raise InputError(f"{len(self.x)} inputs have {len(self.y)} labels; there must be one label each")
-        if self.y.dtype != torch.int64 or self.y.ndim != 1:
+        if (self.y.dtype, self.y.ndim) not in ((torch.int64, 1), (torch.float32, 2)):
             raise InputError(
-                f"labels must be one integer (int64) each, not {self.y.dtype} {tuple(self.y.shape)}"
+                "labels must be one integer (int64) or a row of numbers (float32) each, not "
+                f"{self.y.dtype} {tuple(self.y.shape)}"
             )
 
     def __len__(self) -> int:
@@ -54,6 +57,7 @@ class DataSet:
     name: str
     train: Samples
     test: Samples
+    # How many outputs a model has: classes, labels or numbers to predict.
     classes: int
     writers_train: Tensor | None = None
     writers_test: Tensor | None = None
@@ -67,6 +71,7 @@ class DataSet:
     writer_names: tuple[str, ...] | None = None
     # The frozen encoder that made the inputs, if they are its features.
     backbone: Any = None
+    task: Task = CLASSIFICATION
 
     @cached_property
     def vocabulary(self) -> int | None:
@@ -100,10 +105,12 @@ class DataSet:
     def has_classes_of(self, other: "DataSet") -> bool:
         """Whether labels mean the same as in another set; a set without labels has negative ones."""
         same = self.classes == other.classes and self.class_names == other.class_names
-        return same and bool((self.train.y >= 0).all())
+        labeled = self.task.name == "regression" or bool((self.train.y >= 0).all())
+        return same and self.task == other.task and labeled
 
     def __repr__(self) -> str:
-        return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {self.classes} classes)"
+        outputs = f"{self.classes} {self.task.outputs}"
+        return f"DataSet({self.name!r}, train={self.train}, test={self.test}, {outputs})"
 
 
 def checksum(*parts: Samples | None) -> str:

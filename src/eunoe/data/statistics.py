@@ -4,7 +4,7 @@ Everything comes from the matrix of label counts [clients, classes], which is ma
 clients at a time, so that a million clients never need the full matrix.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -55,10 +55,18 @@ def label_counts(
     first: int = 0,
     last: int | None = None,
 ) -> Integers:
-    """The label counts [clients, classes] of the clients from `first` to before `last` (all of them)."""
+    """The label counts [clients, classes] of the clients from `first` to before `last` (all of them).
+
+    Labels [n, labels] of 0 and 1 count as often as they are there.
+    """
     bounds = offsets[first : len(offsets) if last is None else last + 1]
     owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    cells = owners * classes + labels[order[bounds[0] : bounds[-1]]]
+    own = labels[order[bounds[0] : bounds[-1]]]
+    if labels.ndim > 1:
+        counts = np.zeros((len(bounds) - 1, classes), np.int64)
+        np.add.at(counts, owners, own.astype(np.int64))
+        return counts
+    cells = owners * classes + own
     return np.bincount(cells, minlength=(len(bounds) - 1) * classes).reshape(-1, classes)
 
 
@@ -115,11 +123,27 @@ def partition_numbers(
     labels: NDArray[Any], order: Integers, offsets: Integers, classes: int, chunk: int = 4096
 ) -> PartitionNumbers:
     """The statistics of a partition, computed a chunk of clients at a time."""
-    whole = np.bincount(labels[order], minlength=classes)
+    several = labels.ndim > 1
+    whole = (
+        labels[order].sum(0).astype(np.int64) if several else np.bincount(labels[order], minlength=classes)
+    )
     parts = [
         per_client(
             label_counts(labels, order, offsets, classes, first, min(first + chunk, len(offsets) - 1)), whole
         )
         for first in range(0, len(offsets) - 1, chunk)
     ]
-    return summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
+    found = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
+    return replace(found, **sizes_only(offsets)) if several else found
+
+
+def sizes_only(offsets: Integers) -> dict[str, Any]:
+    """How many samples the clients of a partition have."""
+    sizes = np.diff(offsets)
+    return {
+        "clients": len(sizes),
+        "samples": int(sizes.sum()),
+        "size_mean": float(sizes.mean()),
+        "size_min": int(sizes.min()),
+        "size_max": int(sizes.max()),
+    }

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from eunoe.config import registry
 from eunoe.config.schema import Config
@@ -114,17 +113,18 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
             clients, owner = np.unique(where.owners, return_inverse=True)
             counts = torch.stack([federation.counts(int(client)) for client in clients]).double()
             logits = adjust_for_prior(logits, counts[torch.from_numpy(owner)])
-        losses = F.cross_entropy(logits, labels, reduction="none")
-        probability = logits.softmax(1).sum(0)
+        task = federation.task
+        losses, probability = task.losses(logits, labels), task.beliefs(logits).sum(0)
+        predicted = task.predicted(logits)
     kept = logits.numpy() if where.logits else None
-    return Predictions(logits.argmax(1).numpy(), losses.numpy(), probability.numpy(), kept)
+    return Predictions(predicted.numpy(), losses.numpy(), probability.numpy(), kept)
 
 
 def joined(parts: Sequence[Predictions]) -> Predictions:
     """Concatenate the predictions of consecutive chunks."""
     logits = [part.logits for part in parts if part.logits is not None]
     return Predictions(
-        np.concatenate([part.classes for part in parts]),
+        np.concatenate([part.predicted for part in parts]),
         np.concatenate([part.losses for part in parts]),
         np.sum([part.probability for part in parts], axis=0),
         np.concatenate(logits) if logits else None,

@@ -16,7 +16,8 @@ from eunoe.flower.node import NodeOptions, node_options, node_simulation, own_pa
 from eunoe.flower.own_data import client_federation, facts_in
 from eunoe.flower.secure.client import STAGES
 from eunoe.flower.wire import update_out, weights_in
-from eunoe.metrics.base import Rows
+from eunoe.metrics.base import Place, Rows
+from eunoe.metrics.sums import sums_of
 
 # Answers a message, given the config, the node's options, the message and what the node remembers of the run.
 Answer = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
@@ -77,7 +78,7 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
 
 
 def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
-    """Evaluate a model on this client's validation part; only counts are sent, nothing per sample."""
+    """Evaluate a model on this client's validation part; only sums are sent, nothing per sample."""
     if not node.validates:
         raise InputError(f"client {node.client} does not agree to evaluate models (validate=true would)")
     simulation = node_simulation(config, node, content)
@@ -87,11 +88,9 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = weights_in(content.array_records["weights"])
     predictions = joined([evaluate_chunk(simulation, weights, part) for part in chunks(simulation, where)])
-    labels = simulation.federation.samples("clients").y.numpy()[rows]
-    classes = simulation.federation.classes
-    counts = {
-        "samples": np.bincount(labels, minlength=classes).tolist(),
-        "right": np.bincount(labels[predictions.classes == labels], minlength=classes).tolist(),
-    }
+    federation = simulation.federation
+    labels = federation.samples("clients").y.numpy()[rows]
+    place = Place(predictions, labels, federation.classes, task=federation.task)
+    counts = {name: values.tolist() for name, values in sums_of(place).items()}
     loss = float(predictions.losses.sum())
     return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})

@@ -9,6 +9,7 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from eunoe.core.flat_model import Weights
+from eunoe.core.tasks import Task
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import LocalEvaluator
@@ -28,6 +29,7 @@ from eunoe.flower.wire import (
     vectors_out,
 )
 from eunoe.metrics.forgetting import spread
+from eunoe.metrics.sums import Sums, checked_sums, numbers_of, score_of
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 
@@ -137,56 +139,52 @@ class RemoteTrainer:
 class ClientValidation:
     """Evaluates a model on the validation parts of the clients that agree."""
 
-    def __init__(self, classes: int, roster: Roster, facts: Facts | None, timeout: float) -> None:
-        self.classes, self.roster, self.facts, self.timeout = classes, roster, facts, timeout
+    def __init__(self, task: Task, outputs: int, roster: Roster, facts: Facts | None, timeout: float) -> None:
+        self.task, self.outputs = task, outputs
+        self.roster, self.facts, self.timeout = roster, facts, timeout
         self._warned = set[str]()
 
     def measures(self, weights: Weights) -> dict[str, Any]:
-        """Accuracy and loss from the counts of the clients that answered; nothing if none did."""
+        """Accuracy (or F1 or R²) and loss from the sums of those that answered; nothing if none did."""
         agree = sorted(client for client, member in self.roster.members.items() if member.validates)
         if not agree:
             self._warn("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
         content = RecordDict({"weights": vectors_out(weights.vectors()), **facts_out(self.facts)})
         answers = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
-        found = {client: self._counts(client, reply) for client, reply in sorted(answers.items())}
-        counts = {client: count for client, count in found.items() if count is not None and count[1].sum()}
-        if not counts:
+        found = {client: self._sums(client, reply) for client, reply in sorted(answers.items())}
+        known = {client: one for client, one in found.items() if one is not None and one[0]["samples"].sum()}
+        if not known:
             return {}
-        right, samples = (np.sum([count[i] for count in counts.values()], axis=0) for i in (0, 1))
-        numbers = spread([count[0].sum() / count[1].sum() for count in counts.values()])
-        return {
-            "accuracy": float(right.sum() / samples.sum()),
-            "loss": sum(count[2] for count in counts.values()) / int(samples.sum()),
-            "per_class": np.where(samples > 0, right / np.maximum(samples, 1), np.nan).tolist(),
-            "clients": {
-                "mean": numbers.mean,
-                "deviation": numbers.deviation,
-                "worst_tenth": numbers.worst_tenth,
-            },
-            "by": list(counts),
+        each, losses = [sums for sums, _ in known.values()], [loss for _, loss in known.values()]
+        total = {name: np.sum([sums[name] for sums in each], axis=0) for name in each[0]}
+        sizes = [int(sums["samples"].sum()) for sums in each]
+        measured = {
+            **numbers_of(self.task, total),
+            "loss": sum(losses) / sum(sizes),
+            "clients": spread([score_of(self.task, sums) for sums in each])._asdict(),
+            "by": list(known),
         }
+        if self.task.name == "regression":
+            by_client = [loss / size for loss, size in zip(losses, sizes, strict=True)]
+            measured["by_client"] = {"clients": list(known), "samples": sizes, "loss": by_client}
+        return measured
 
-    def _counts(self, client: int, reply: Message) -> tuple[Any, Any, float] | None:
-        """Correct predictions and samples per class and the summed loss; None and a reason if invalid."""
+    def _sums(self, client: int, reply: Message) -> tuple[Sums, float] | None:
+        """The sums of the task and of the losses; None and a reason if invalid."""
         if reply.has_error():
             self._warn(f"client {client} did not evaluate: {one_line(reply.error.reason)}")
             return None
         try:
             record: ConfigRecord = reply.content.config_records["counts"]
-            right, samples = (np.array(record[name], np.int64) for name in ("right", "samples"))
+            sums = checked_sums(self.task, self.outputs, record, MOST_SAMPLES)
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
-            if right.shape != (self.classes,) or right.shape != samples.shape:
-                raise ValueError(f"it has counts of {right.shape} and {samples.shape} classes")
-            # The bound keeps the sums over clients and classes from overflowing.
-            if (right < 0).any() or (right > samples).any() or (samples > MOST_SAMPLES).any():
-                raise ValueError("its counts are impossible")
             if not np.isfinite(loss):
                 raise ValueError("its loss is not finite")
         except (KeyError, TypeError, ValueError) as error:
             self._warn(f"client {client}'s evaluation cannot be read: {error}")
             return None
-        return right, samples, loss
+        return sums, loss
 
     def _warn(self, text: str) -> None:
         if text not in self._warned:

@@ -19,6 +19,7 @@ from eunoe.config.data_options import Split
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
 from eunoe.core.fields import Ragged, in_words
+from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array
 from eunoe.data.federation import Federation, Integers, Part
@@ -43,6 +44,10 @@ class Facts(Options):
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     class_names: tuple[str, ...] | None = None
+    task: TaskName = "classification"
+    # What numbers to predict are standardized by.
+    target_mean: tuple[float, ...] | None = None
+    target_std: tuple[float, ...] | None = None
     # How many token ids there are, on which the size of a model of text depends.
     vocabulary: int | None = None
     # Of all clients' training parts; known once all have joined.
@@ -62,15 +67,28 @@ class Facts(Options):
             class_names=data.class_names,
             vocabulary=data.vocabulary,
             growing=growing,
+            task=data.task.name,
+            **_scale_of(data.task),
         )
 
     @classmethod
     def from_record(cls, record: ConfigRecord) -> "Facts":
         return cls.model_validate(dict(record))
 
+    @property
+    def task_with_scale(self) -> Task:
+        """The task, in the units of the server's data."""
+        if self.target_mean is not None and self.target_std is not None:
+            return Regression(self.target_mean, self.target_std)
+        return MULTILABEL if self.task == "multilabel" else CLASSIFICATION
+
     def record(self) -> ConfigRecord:
         values = self.model_dump(exclude_none=True)
         return ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
+
+
+def _scale_of(task: Task) -> dict[str, tuple[float, ...]]:
+    return {"target_mean": task.mean, "target_std": task.std} if isinstance(task, Regression) else {}
 
 
 def facts_out(facts: Facts | None) -> dict[str, ConfigRecord]:
@@ -177,6 +195,7 @@ def own_data(path: Path, facts: Facts) -> DataSet:
         x[:1],
         y[:1],
         name=path.name,
+        task=facts.task_with_scale,
         classes=facts.classes,
         class_names=facts.class_names,
         mean=facts.mean,
@@ -193,7 +212,7 @@ def _arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
     else:
         raise InputError(f"{path} holds {', '.join(arrays)}; it must hold x and y")
     labels = arrays[y]
-    if facts.class_names is not None and "class_names" in arrays:
+    if facts.task == "classification" and facts.class_names is not None and "class_names" in arrays:
         own = [str(name) for name in arrays["class_names"]]
         if strange := sorted(set(own) - set(facts.class_names)):
             raise InputError(f"{path} has the class {strange[0]!r}, which is not a class of the federation")

@@ -29,12 +29,13 @@ from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
 from eunoe.flower.own_data import Facts, facts_out, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemote
+from eunoe.records.main_metric import main_number
 from eunoe.runs.assembly import UserObjects, assemble, build_method, load_data
 from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config, check_data
 from eunoe.runs.run import Run, execute
-from eunoe.runs.stored_config import resolved
+from eunoe.runs.stored_config import resolved, with_loss
 from eunoe.runs.streams import with_streams
 from eunoe.system.files import write_text
 from eunoe.system.log_lines import log_lines
@@ -129,7 +130,8 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     )
     validation = None
     if options.validate_on_clients and facts is not None:
-        validation = ClientValidation(simulation.federation.classes, roster, facts, options.timeout)
+        federation = simulation.federation
+        validation = ClientValidation(federation.task, federation.classes, roster, facts, options.timeout)
     kind = Remote if config.secure_aggregation is None else SecureRemote
     engine = kind(simulation, states, trainer, validation)
     return execute(
@@ -204,7 +206,7 @@ def checked_simulation(config: Config, objects: UserObjects, options: RunOptions
     """The simulation of a federation's server, checked against a run that the folder may hold."""
     simulation, warnings = assemble_for(options, config, objects)
     if (options.folder / "config.toml").exists():
-        check_config(options.folder, make_config(resolved(config, objects)))
+        check_config(options.folder, make_config(resolved(with_loss(config, simulation), objects)))
         check_data(options.folder, simulation)
     for warning in warnings:
         logger.warning(warning)
@@ -246,7 +248,7 @@ def line(record: Record) -> str:
     parts = [f"round {record['round']}: {taking} clients"]
     for place in ("test", "validation"):
         if place in record:
-            parts.append(f"{place} accuracy {record[place]['accuracy']:.3f}")
+            parts.append(f"{place} {main_number(record[place])}")
     if (lost := (record.get("forgetting") or {}).get("round")) is not None:
         parts.append(f"round forgetting {lost:.4f}")
     if (spent := (record.get("privacy") or {}).get("epsilon")) is not None:

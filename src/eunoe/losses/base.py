@@ -19,7 +19,7 @@ rows of absent classes. Evaluation uses the raw logits, or `adjust_for_prior` fo
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ from torch.nn import functional as F
 
 from eunoe.config import registry
 from eunoe.config.options import Options
+from eunoe.core.tasks import CLASSES, TaskName
 from eunoe.errors import InputError
 
 Counts = Tensor | Sequence[float]
@@ -35,8 +36,12 @@ Counts = Tensor | Sequence[float]
 class Loss(Options):
     """A loss per sample from logits, labels and one number per class that follows from the label counts.
 
-    A subclass gives `terms`, zeros by default, or `per_sample`, which by default adds them to the logits.
+    A subclass gives `terms`, zeros by default, or `per_sample`, which by default adds them to the logits. For
+    other tasks than classification, labels are [B, outputs] and `tasks` says which they are.
     """
+
+    # The tasks that it serves.
+    tasks: ClassVar[tuple[TaskName, ...]] = CLASSES
 
     def terms(self, counts: Tensor) -> Tensor:
         """One number per class from label counts [..., C], in their dtype; once per participation."""

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from eunoe.config.options import Options
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.core.tasks import EVERY, TaskName
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate, Upload, Weighting
@@ -74,6 +75,8 @@ class Method(Options):
     own_start: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
+    # The tasks that it serves: all, unless it needs the probabilities or counts of classes.
+    tasks: ClassVar[tuple[TaskName, ...]] = EVERY
     neutral: ClassVar[Neutral | None] = None
 
     def check(self, context: RoundContext) -> list[str]:

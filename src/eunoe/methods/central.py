@@ -51,7 +51,7 @@ class Central(Method):
         }
         trained = trainer.train(
             aggregate.start,
-            trainer.cross_entropy(pool),
+            trainer.plain_loss(pool),
             pool,
             context.training.model_copy(update={"lr": context.lr}),
             context.round,

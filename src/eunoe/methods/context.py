@@ -6,6 +6,7 @@ import torch
 
 from eunoe.config.privacy_options import Privacy
 from eunoe.config.training_options import Training
+from eunoe.core.tasks import CLASSIFICATION, Task
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.server.robust import Mean, Merge
 from eunoe.server.trainer import ServerTrainer
@@ -43,3 +44,4 @@ class RoundContext:
     lr: float = 0.0
     # Only at the server: the public data and what trains on it.
     trainer: ServerTrainer | None = field(default=None, repr=False)
+    task: Task = CLASSIFICATION

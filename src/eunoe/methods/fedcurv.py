@@ -17,7 +17,8 @@ the server adds, so any subset of clients may take part.
                             since fades (not in the paper, whose data stay)
 
 The paper does not say how I is estimated; here it is the mean of squared per-sample gradients of
-cross-entropy, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the paper.
+cross-entropy (the plain loss of another task), in evaluation mode, whatever loss is trained. Models are
+averaged uniformly, as in the paper.
 """
 
 import math
@@ -29,6 +30,7 @@ from pydantic import Field
 from torch import Tensor
 
 from eunoe.core.fisher import sum_of_squared_gradients
+from eunoe.errors import InputError
 from eunoe.methods import (
     Aggregate,
     ClientContext,
@@ -71,6 +73,11 @@ class FedCurv(Method):
     # Its two sums belong together, entry by entry, and a median of each would part them.
     takes_merge: ClassVar[bool] = False
     neutral = Neutral({"weight": 0.0})
+
+    def check(self, context: RoundContext) -> list[str]:
+        if self.labels == "sampled" and context.task.name != "classification":
+            raise InputError("fedcurv draws labels from class probabilities: set method.labels = 'true'")
+        return []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
         zeros = torch.zeros_like(weights.parameters, dtype=torch.float64)
@@ -161,7 +168,7 @@ class FedCurv(Method):
                     probabilities = torch.softmax(client.forward(x), 1).cpu()
                 y = torch.multinomial(probabilities, 1, generator=client.generator).squeeze(1).to(y.device)
             client.forwards, client.backwards = client.forwards + len(y), client.backwards + len(y)
-            fisher += sum_of_squared_gradients(client.model, x, y)
+            fisher += sum_of_squared_gradients(client.model, x, y, client.context.task)
         fisher /= len(rows)
         if self.kept < 1:
             largest = torch.topk(fisher, math.ceil(self.kept * len(fisher)), sorted=False).indices

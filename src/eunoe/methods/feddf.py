@@ -34,6 +34,7 @@ from torch import Tensor
 
 from eunoe.config.options import Finite
 from eunoe.config.training_options import Steps, Training
+from eunoe.core.tasks import CLASSES
 from eunoe.methods import Aggregate, Cost, Merged, Method, Neutral, RoundContext, Vectors, Weights
 from eunoe.server.aggregate import Weighting
 from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
@@ -73,6 +74,7 @@ class FedDF(Method):
     takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
     takes_merge: ClassVar[bool] = False
+    tasks = CLASSES
     neutral = Neutral({"steps": 0})
 
     def check(self, context: RoundContext) -> list[str]:

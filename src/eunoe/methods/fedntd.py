@@ -16,6 +16,7 @@ A logit is removed by setting it to -inf before the softmax. The paper averages 
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.tasks import CLASSES
 from eunoe.errors import InputError
 from eunoe.losses.distillation import not_true_divergence
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
@@ -37,6 +38,7 @@ class FedNTD(Method):
     tau: float = Field(1.0, ge=1e-6, le=1e6, description="Temperature of the distillation.")
 
     cost = Cost(client_compute="+ 1 forward a step (a round if un-augmented)")
+    tasks = CLASSES
     neutral = Neutral({"beta": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:

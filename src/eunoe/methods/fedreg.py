@@ -37,6 +37,7 @@ from torch.nn import functional as F
 
 from eunoe.config.training_options import Steps
 from eunoe.core.fields import Input
+from eunoe.core.tasks import CLASSES
 from eunoe.errors import InputError
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundContext
 from eunoe.server.aggregate import Weighting
@@ -63,6 +64,7 @@ class FedReg(Method):
     perturbed: bool = Field(True, description="Preserve the labels of perturbed data.")
 
     cost = Cost(client_compute="+ 2 passes forward and back a step, + 20 a round")
+    tasks = CLASSES
     neutral = Neutral({"gamma": 1.0, "pseudo": False, "perturbed": False})
 
     def check(self, context: RoundContext) -> list[str]:

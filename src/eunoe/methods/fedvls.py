@@ -24,6 +24,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.core.tasks import CLASSES
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
 
 
@@ -38,6 +39,7 @@ class FedVLS(Method):
     )
 
     cost = Cost(client_compute="+ 1 forward a step (a round if un-augmented)")
+    tasks = CLASSES
     neutral = Neutral({"distillation": 0.0, "suppression": 0.0})
 
     def begin(self, client: ClientContext) -> None:

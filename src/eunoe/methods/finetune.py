@@ -35,6 +35,6 @@ class FineTune(PublicEpochs):
         if not self.server_epochs:
             return average
         trainer = public_trainer(context.trainer, "finetune", labels=True)
-        loss = trainer.cross_entropy(trainer.public("train"))
+        loss = trainer.plain_loss(trainer.public("train"))
         trained = self.train_on_public(trainer, average.weights, loss, context.round)
         return Merged(trained.weights, average.server, trained.record)

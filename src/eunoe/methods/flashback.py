@@ -39,6 +39,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.config.options import Finite
+from eunoe.core.tasks import CLASSES
 from eunoe.losses.distillation import divergence, not_true_divergence, trust
 from eunoe.methods import (
     Aggregate,
@@ -85,6 +86,7 @@ class Flashback(PublicEpochs):
     takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
     takes_merge: ClassVar[bool] = False
+    tasks = CLASSES
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 
     def check(self, context: RoundContext) -> list[str]:
@@ -161,7 +163,7 @@ class Flashback(PublicEpochs):
         student, teachers = trust(pi, torch.cat([counts, pi[None]]))
         targets = SoftTargets.of(outputs, teachers, self.temperature)
         public = trainer.public("train")
-        plain, share = trainer.cross_entropy(public), student.to(outputs[0])[public.labels]
+        plain, share = trainer.plain_loss(public), student.to(outputs[0])[public.labels]
         return lambda logits, positions: (
             share[positions] * plain(logits, positions) + self._scale * targets.divergence(logits, positions)
         )

@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from eunoe.core.flat_model import FlatModel
+from eunoe.core.tasks import CLASSES
 from eunoe.errors import InputError
 from eunoe.methods import Aggregate, ClientContext, Cost, Finished, Method, RoundContext, Upload, Vectors
 
@@ -38,6 +39,7 @@ class Labelwise(Method):
     """FedAvg in which a class's row of the classifier is averaged over the clients that have the class."""
 
     cost = Cost(up="1 + C")
+    tasks = CLASSES
     # Where few clients have a label, most changes of its row are 0, and so would be their median.
     takes_merge: ClassVar[bool] = False
 

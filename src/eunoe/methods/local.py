@@ -19,7 +19,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from eunoe.core.fields import split
 from eunoe.errors import listed
@@ -91,16 +90,16 @@ class Local(Method):
         return Weights(found.parameters, found.float_buffers, found.int_buffers.long())
 
     def _score(self, client: ClientContext) -> Tensor | None:
-        """Accuracy and negative loss on the client's validation part; None if it has none."""
+        """Mean score (accuracy) and negative loss on the client's validation part; None if it has none."""
         x, y = client.validation()
         if not len(y):
             return None
-        right = loss = 0.0
+        right, loss, task = 0.0, 0.0, client.context.task
         with client.model.evaluating(), torch.no_grad():
             for inputs, labels in zip(split(x, 500), torch.split(y, 500), strict=True):
                 logits = client.forward(inputs).double()
-                right += float((logits.argmax(1) == labels).sum())
-                loss += float(F.cross_entropy(logits, labels, reduction="sum"))
+                right += float(task.scores(logits, labels).sum())
+                loss += float(task.losses(logits, labels).sum())
         return torch.tensor([right / len(y), -loss / len(y)], dtype=client.weights.dtype)
 
 

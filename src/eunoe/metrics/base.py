@@ -17,7 +17,9 @@ from torch import Tensor
 
 from eunoe.config.options import Options
 from eunoe.core.flat_model import Weights
+from eunoe.core.tasks import CLASSES, CLASSIFICATION, Task, TaskName
 from eunoe.data.federation import Federation, Source
+from eunoe.metrics.balanced_accuracy import per_label_accuracy
 from eunoe.metrics.forgetting import per_class_accuracy
 
 Floats = NDArray[np.float64]
@@ -43,18 +45,19 @@ class Rows:
 
 @dataclass(frozen=True)
 class Predictions:
-    """A model's predictions: class and cross-entropy of each sample, summed probabilities by class.
+    """A model's predictions: class and plain loss of each sample, summed probabilities by class.
 
-    The logits are [samples, classes], if requested.
+    For several labels or numbers, `predicted` is [samples, outputs]. The logits (a model's outputs) are
+    [samples, outputs], if requested.
     """
 
-    classes: Integers
+    predicted: NDArray[Any]
     losses: Floats
     probability: Floats
     logits: Floats | None = None
 
     def __len__(self) -> int:
-        return len(self.classes)
+        return len(self.losses)
 
 
 class Evaluator(Protocol):
@@ -69,23 +72,51 @@ class Place:
     """A model's predictions at one place, with labels and, for clients' samples, owners."""
 
     predictions: Predictions
-    labels: Integers
+    labels: NDArray[Any]
     class_count: int
     owners: Integers | None = None
+    task: Task = CLASSIFICATION
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
-        """Whether the model is right, by sample."""
-        return np.equal(self.predictions.classes, self.labels)
+        """Whether the model is right, by sample; of several labels [samples, labels]."""
+        same: NDArray[np.bool_] = np.equal(self.predictions.predicted, self.labels)
+        return same
+
+    @cached_property
+    def scores(self) -> NDArray[Any]:
+        """How right the model is, by sample: whether, on which share of the labels, or 1 - squared error."""
+        if self.task.name == "regression":
+            return 1 - self.predictions.losses
+        return self.right if self.task.name == "classification" else self.right.mean(axis=1)
 
     @cached_property
     def per_class(self) -> Floats:
-        """Accuracy by class; NaN for a class without samples."""
-        return per_class_accuracy(self.predictions.classes, self.labels, self.class_count)
+        """Accuracy by class, NaN for a class without samples; balanced accuracy by label."""
+        predicted = self.predictions.predicted
+        if self.task.name == "multilabel":
+            return per_label_accuracy(predicted, self.labels)
+        return per_class_accuracy(predicted, self.labels, self.class_count)
+
+    @cached_property
+    def knowledge(self) -> Floats | None:
+        """What a model can forget: accuracy by class, balanced accuracy by label, or the variance that it
+        explains by client; None where samples have no owners to tell clients by."""
+        return self.by_owner if self.task.name == "regression" else self.per_class
+
+    @cached_property
+    def by_owner(self) -> Floats | None:
+        """The mean score by client, NaN for one without samples; None if samples have no owners."""
+        if self.owners is None or not (self.owners >= 0).any():
+            return None
+        kept = self.owners >= 0
+        samples = np.bincount(self.owners[kept])
+        totals = np.bincount(self.owners[kept], self.scores[kept])
+        return np.where(samples > 0, totals / np.maximum(samples, 1), np.nan)
 
     @cached_property
     def loss(self) -> float:
-        """Mean cross-entropy."""
+        """Mean plain loss: cross-entropy, or the squared error of standardized numbers."""
         return float(self.predictions.losses.mean())
 
     @property
@@ -97,7 +128,9 @@ class Place:
 
     @cached_property
     def probabilities(self) -> Floats:
-        """Softmax of the logits."""
+        """Softmax of the logits; of several labels, a probability for each."""
+        if self.task.name == "multilabel":
+            return np.asarray(0.5 * (1 + np.tanh(0.5 * self.logits)), np.float64)
         shifted = np.exp(self.logits - self.logits.max(axis=1, keepdims=True))
         return np.asarray(shifted / shifted.sum(axis=1, keepdims=True), np.float64)
 
@@ -132,6 +165,8 @@ class Metric(Options, ABC):
     sees: ClassVar[tuple[Role, ...]] = ("merged",)
     # What it needs of predictions besides classes and losses.
     needs: ClassVar[tuple[Need, ...]] = ()
+    # The tasks that it serves.
+    tasks: ClassVar[tuple[TaskName, ...]] = CLASSES
 
     def possible(self, federation: Federation) -> bool:
         """Whether these data let it measure anything."""

@@ -10,13 +10,19 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field
 
+from eunoe.core.tasks import LABELED
 from eunoe.metrics.base import Integers, Need, Place, PlaceMetric
 
 BINS = 15
 
 
 class SupportedMetric(PlaceMetric):
-    """A metric whose value comes with the number of samples, and of classes, that it rests on."""
+    """A metric whose value comes with the number of samples, and of classes, that it rests on.
+
+    Of several labels, a label's samples are those that have it.
+    """
+
+    tasks = LABELED
 
     min_support: int = Field(
         10, ge=1, description="Samples that a class needs to count; with fewer the class is left out."
@@ -24,7 +30,12 @@ class SupportedMetric(PlaceMetric):
 
     def supported(self, place: Place) -> tuple[Integers, Integers]:
         """The classes that count, and how many samples each has."""
-        counts = np.bincount(place.labels, minlength=place.class_count)
+        one_class = place.task.name == "classification"
+        counts = (
+            np.bincount(place.labels, minlength=place.class_count)
+            if one_class
+            else (place.labels > 0).sum(axis=0)
+        )
         classes = np.flatnonzero(counts >= self.min_support)
         return classes, counts[classes]
 
@@ -34,7 +45,8 @@ class BalancedAccuracy(SupportedMetric):
 
     def measure(self, place: Place) -> Mapping[str, Any] | None:
         classes, counts = self.supported(place)
-        return _mean(place.per_class[classes], counts)
+        known = ~np.isnan(place.per_class[classes])
+        return _mean(place.per_class[classes[known]], counts[known])
 
 
 class MacroF1(SupportedMetric):
@@ -46,7 +58,7 @@ class MacroF1(SupportedMetric):
         classes, counts = self.supported(place)
         if len(classes) < 2:
             return None
-        predicted = place.predictions.classes
+        predicted = place.predictions.predicted
         values = f1_score(place.labels, predicted, labels=classes, average=None, zero_division=0.0)
         return _mean(values, counts)
 
@@ -65,7 +77,12 @@ class AUROC(SupportedMetric):
         classes, counts = self.supported(place)
         enough = len(place.labels) - counts >= self.min_support
         classes, counts = classes[enough], counts[enough]
-        values = [roc_auc_score(place.labels == one, place.probabilities[:, one]) for one in classes]
+        several = place.task.name == "multilabel"
+        there = [place.labels[:, one] > 0 if several else place.labels == one for one in classes]
+        values = [
+            roc_auc_score(truth, place.probabilities[:, one])
+            for one, truth in zip(classes, there, strict=True)
+        ]
         return _mean(np.array(values), counts)
 
 

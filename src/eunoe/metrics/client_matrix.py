@@ -6,6 +6,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 from pydantic import Field, PrivateAttr
 
+from eunoe.core.tasks import EVERY
 from eunoe.data.federation import Federation
 from eunoe.metrics.balanced_part import balanced_part
 from eunoe.metrics.base import Floats, Metric, Place, Role, Rows, Snapshot
@@ -16,9 +17,14 @@ _FEW = 30
 
 
 class ClientMatrix(Metric):
-    """Accuracy of the start model and of each local model on each client's data."""
+    """Accuracy of the start model and of each local model on each client's data.
+
+    Of several labels it is the share that is right, of numbers the variance that is explained, and both are
+    on the clients' validation parts.
+    """
 
     sees: ClassVar[tuple[Role, ...]] = ("start", "local")
+    tasks = EVERY
 
     data: Literal["auto", "participants", "clients", "test"] = Field(
         "auto", description="Whose data: see the probe's option of this name."
@@ -30,10 +36,14 @@ class ClientMatrix(Metric):
     _accuracy: list[Floats] = PrivateAttr(default_factory=list)
     _on: str = PrivateAttr("")
 
+    def possible(self, federation: Federation) -> bool:
+        return federation.task.name == "classification" or len(federation.pooled("validation")[0]) > 0
+
     def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
         self._owners = list(range(len(federation))) if self.data == "clients" else list(clients)
         parts = [federation.rows(client, "validation") for client in self._owners]
-        few = min(len(part) for part in parts) < _FEW
+        # Only classes can be re-weighted to a client's mix.
+        few = federation.task.name == "classification" and min(len(part) for part in parts) < _FEW
         if self.data == "test" or (self.data == "auto" and few and len(federation.data.test)):
             return {"test": balanced_part(federation, self.samples, seed)}
         owners = np.repeat(np.array(self._owners), [len(part) for part in parts])
@@ -63,5 +73,5 @@ class ClientMatrix(Metric):
         assert place.owners is not None
         sizes = dict(zip(*np.unique(place.owners, return_counts=True), strict=True))
         ends = np.cumsum([sizes.get(owner, 0) for owner in self._owners])
-        cuts = np.split(place.right, ends[:-1])
+        cuts = np.split(place.scores, ends[:-1])
         return np.array([cut.mean() if len(cut) else np.nan for cut in cuts])

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 from pydantic import PrivateAttr
 from torch import Tensor
 
+from eunoe.core.tasks import EVERY
 from eunoe.metrics.base import Metric, Role, Snapshot
 from eunoe.metrics.forgetting import DriftSum
 
@@ -14,6 +15,7 @@ class Drift(Metric):
     """Distances of local models from their start and from each other, and the cosine between updates."""
 
     sees: ClassVar[tuple[Role, ...]] = ("start", "local")
+    tasks = EVERY
 
     _start: Tensor | None = PrivateAttr(None)
     _clients: list[int | None] = PrivateAttr(default_factory=list)

@@ -9,7 +9,7 @@ import numpy as np
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation, Part
 from eunoe.metrics.base import Evaluator, Metric, Place, Rows, Snapshot
-from eunoe.metrics.named import BY_PLACE
+from eunoe.metrics.named import BY_PLACE, measures
 
 
 class RoundMetrics:
@@ -27,7 +27,7 @@ class RoundMetrics:
     ) -> None:
         """With `own_models` each client has a model of its own: a sample of no client is not evaluated."""
         self.federation, self.seed = federation, seed
-        self.metrics = {name: metric for name, metric in metrics.items() if metric.possible(federation)}
+        self.metrics = {name: metric for name, metric in metrics.items() if measures(metric, federation)}
         self.places: dict[str, Rows] = {}
         parts: tuple[tuple[str, Part, bool], ...] = (
             ("validation", "validation", validation),
@@ -81,7 +81,7 @@ def evaluate_at(
         labels = federation.samples(rows.source).y.numpy()[rows.rows]
         predicted = evaluator.evaluate(models, replace(rows, logits=logits))
         for places, predictions in zip(found, predicted, strict=True):
-            places[name] = Place(predictions, labels, federation.classes, rows.owners)
+            places[name] = Place(predictions, labels, federation.classes, rows.owners, federation.task)
     return found
 
 

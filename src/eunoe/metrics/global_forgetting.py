@@ -6,12 +6,19 @@ from typing import Any
 import numpy as np
 from pydantic import Field, PrivateAttr
 
+from eunoe.core.tasks import EVERY
 from eunoe.metrics.base import Metric, Snapshot
 from eunoe.metrics.forgetting import fedntd_score, round_forgetting
 
 
 class GlobalForgetting(Metric):
-    """Round forgetting and FedNTD's score of the merged model, on the test set or else on validation."""
+    """Round forgetting and FedNTD's score of the merged model, on the test set or else on validation.
+
+    They are over classes, over labels or, of numbers, over clients: there on the test set only if its samples
+    are clients' own.
+    """
+
+    tasks = EVERY
 
     over_gaps: bool = Field(
         False,
@@ -23,13 +30,17 @@ class GlobalForgetting(Metric):
     _found: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def update(self, model: Snapshot) -> None:
-        known: dict[str, Any] = {name: place.per_class for name, place in model.places.items()}
-        known |= {name: numbers["per_class"] for name, numbers in model.elsewhere.items()}
+        known: dict[str, Any] = {name: place.knowledge for name, place in model.places.items()}
+        known |= {name: _known_elsewhere(numbers) for name, numbers in model.elsewhere.items()}
+        known = {name: values for name, values in known.items() if values is not None}
         where = "test" if "test" in known else "validation"
         self._found = {}
         if where not in known:
             return
         now = [float(value) for value in known[where]]
+        # Where clients of a federation are told apart, not all of them answer in every round.
+        self._previous, self._best = _as_long(self._previous, now), _as_long(self._best, now)
+        now += [float("nan")] * (len(self._best or now) - len(now))
         # What went in several rounds is not what one round takes.
         follows = self._previous is not None and (self.over_gaps or self._round == model.round - 1)
         self._found = {
@@ -48,3 +59,17 @@ class GlobalForgetting(Metric):
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self._previous, self._round, self._best = state["previous"], state["round"], state["best"]
+
+
+def _known_elsewhere(numbers: Mapping[str, Any]) -> Any:
+    """What a model can forget, from numbers on data of other machines."""
+    if "per_class" in numbers:
+        return numbers["per_class"]
+    each = numbers["by_client"]
+    known = np.full(max(each["clients"]) + 1, np.nan)
+    known[each["clients"]] = 1 - np.asarray(each["loss"])
+    return known
+
+
+def _as_long(before: list[float] | None, now: list[float]) -> list[float] | None:
+    return before and [*before, *[float("nan")] * (len(now) - len(before))]

@@ -6,6 +6,7 @@ from typing import Any, ClassVar
 import numpy as np
 from pydantic import Field, PrivateAttr
 
+from eunoe.core.tasks import LABELED
 from eunoe.data.federation import Federation
 from eunoe.metrics.balanced_part import balanced_part
 from eunoe.metrics.base import Metric, Role, Rows, Snapshot
@@ -15,6 +16,7 @@ class LocalPerClass(Metric):
     """Accuracy by class and loss before local training, after it at each client, and after the merge."""
 
     sees: ClassVar[tuple[Role, ...]] = ("start", "local", "merged")
+    tasks = LABELED
 
     samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set.")
     _seen: dict[Role, list[tuple[list[float], float]]] = PrivateAttr(default_factory=dict)

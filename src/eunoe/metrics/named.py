@@ -4,14 +4,29 @@ import re
 from collections.abc import Iterable
 
 from eunoe.config import registry
+from eunoe.config.probes import STANDARD as STANDARD_PROBES
 from eunoe.config.probes import Probe
 from eunoe.config.schema import Named
+from eunoe.core.tasks import CLASSIFICATION, Task, refuse_unless_serving, serves
+from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Metric
 
 # Recorded in the section of each place, as in test.accuracy; all others have a section of their own.
-BY_PLACE = ("accuracy", "loss", "per_class", "clients", "by_client")
-# Measured of every evaluated model.
+BY_PLACE = (
+    "accuracy",
+    "f1",
+    "subset_accuracy",
+    "hamming_loss",
+    "r2",
+    "rmse",
+    "mae",
+    "loss",
+    "per_class",
+    "clients",
+    "by_client",
+)
+# Measured of every evaluated model, as far as they serve its task.
 STANDARD = (*BY_PLACE, "forgetting")
 # Other names in the record of a round.
 RECORDED = frozenset(
@@ -44,11 +59,15 @@ RECORDED = frozenset(
 )
 
 
-def round_metrics(wanted: Iterable[Named | str | Metric] = ()) -> dict[str, Metric]:
-    """The standard metrics and these, by the names under which they are recorded."""
+def round_metrics(
+    wanted: Iterable[Named | str | Metric] = (), task: Task = CLASSIFICATION
+) -> dict[str, Metric]:
+    """The standard metrics of a task and these, by the names under which they are recorded."""
     made: dict[str, Metric] = {name: registry.build("metric", name, {}) for name in STANDARD}
+    made = {name: metric for name, metric in made.items() if serves(metric, task)}
     for one in wanted:
         metric, name = _built(one)
+        refuse_unless_serving(metric, task, "metric", name)
         if metric.sees != ("merged",):
             raise InputError(f"metric {name!r} measures clients' models: name it in probes, with its rounds")
         # With options a standard one takes the place of the one without.
@@ -79,11 +98,19 @@ def probe_metric(probe: Probe) -> tuple[str, Metric]:
     return recorded_name(probe.metric, metric), metric
 
 
-def check_metrics(sections: Iterable[Named], probes: Iterable[Probe]) -> None:
-    """Refuse metrics that cannot be built, before anything is trained."""
-    round_metrics(sections)
+def check_metrics(sections: Iterable[Named], probes: Iterable[Probe], task: Task = CLASSIFICATION) -> None:
+    """Refuse metrics that cannot be built or do not serve the task, before anything is trained."""
+    round_metrics(sections, task)
     for probe in probes:
-        probe_metric(probe)
+        name, metric = probe_metric(probe)
+        # The standard probes measure what they can.
+        if probe not in STANDARD_PROBES:
+            refuse_unless_serving(metric, task, "metric", name)
+
+
+def measures(metric: Metric, federation: Federation) -> bool:
+    """Whether a metric serves the task of some data and they let it measure anything."""
+    return serves(metric, federation.task) and metric.possible(federation)
 
 
 def recorded_name(name: str, metric: Metric) -> str:

@@ -44,7 +44,7 @@ def _reordered(parts: Sequence[Predictions], order: np.ndarray) -> Predictions:
     """The predictions of all parts, in the order of the samples that were asked for."""
     logits = [part.logits for part in parts if part.logits is not None]
     return Predictions(
-        np.concatenate([part.classes for part in parts])[order],
+        np.concatenate([part.predicted for part in parts])[order],
         np.concatenate([part.losses for part in parts])[order],
         np.sum([part.probability for part in parts], axis=0),
         np.concatenate(logits)[order] if logits else None,

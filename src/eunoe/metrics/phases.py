@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from pydantic import Field, PrivateAttr
 
+from eunoe.core.tasks import EVERY
 from eunoe.metrics.base import Metric, Place, Snapshot
 from eunoe.metrics.forgetting import known_mean
 from eunoe.metrics.transfer import backward_transfer, forward_transfer, temporal_forgetting
@@ -17,6 +18,8 @@ class Phases(Metric):
     Of a stream without groups of classes it records the phase of each round and what is lost of the best
     accuracy since the phase began.
     """
+
+    tasks = EVERY
 
     first_rounds: tuple[int, ...] = Field((1,), description="The first round of each phase.")
     groups: tuple[tuple[int, ...], ...] = Field((), description="The classes that come with each phase.")
@@ -31,7 +34,7 @@ class Phases(Metric):
         if place is None:
             return
         phase = int(np.searchsorted(self.first_rounds, model.round, side="right")) - 1
-        accuracy = float(place.right.mean())
+        accuracy = float(place.scores.mean())
         self._best = accuracy if phase != self._phase else max(self._best, accuracy)
         self._phase = phase
         began = self.first_rounds[phase]

@@ -14,7 +14,7 @@ from eunoe.core.rng import generator
 from eunoe.data.federation import Federation
 from eunoe.metrics.base import Evaluator, Metric, Role, Snapshot
 from eunoe.metrics.evaluation import evaluate_at
-from eunoe.metrics.named import probe_metric
+from eunoe.metrics.named import measures, probe_metric
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Prober:
     def __init__(self, federation: Federation, seed: int, probes: Sequence[Probe], rounds: int) -> None:
         self.federation, self.seed, self.rounds = federation, seed, rounds
         plans = [Planned(probe, *probe_metric(probe)) for probe in probes]
-        self.plans = [plan for plan in plans if plan.metric.possible(federation)]
+        self.plans = [plan for plan in plans if measures(plan.metric, federation)]
 
     @property
     def metrics(self) -> dict[str, Metric]:

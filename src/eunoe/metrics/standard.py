@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from eunoe.core.tasks import EVERY, LABELED
 from eunoe.metrics.base import Floats, Integers, Place, PlaceMetric
 from eunoe.metrics.forgetting import spread
 
@@ -18,29 +19,39 @@ class Accuracy(PlaceMetric):
 
 
 class Loss(PlaceMetric):
-    """Mean cross-entropy."""
+    """Mean plain loss: cross-entropy, or the squared error of standardized numbers."""
+
+    tasks = EVERY
 
     def measure(self, place: Place) -> float:
         return place.loss
 
 
 class PerClass(PlaceMetric):
-    """Accuracy by class."""
+    """Accuracy by class, or balanced accuracy by label."""
+
+    tasks = LABELED
 
     def measure(self, place: Place) -> list[float]:
         return [float(value) for value in place.per_class]
 
 
 class Clients(PlaceMetric):
-    """How the accuracy differs between the clients that own the samples."""
+    """How the accuracy (of several labels, their share that is right) or explained variance differs between
+    the clients that own the samples."""
+
+    tasks = EVERY
 
     def measure(self, place: Place) -> dict[str, Any] | None:
         found = _by_owner(place)
-        return None if found is None else spread(found.right / found.samples)._asdict()
+        return None if found is None else spread(found.scores / found.samples)._asdict()
 
 
 class ByClient(PlaceMetric):
-    """The accuracy and the mean loss of each client that owns samples, with how many it owns."""
+    """The accuracy (of several labels, their share that is right) and the mean loss of each client that owns
+    samples, with how many it owns; of numbers the loss alone."""
+
+    tasks = EVERY
 
     most: int = Field(100, ge=0, description="With more clients than this nothing is recorded.")
 
@@ -52,19 +63,19 @@ class ByClient(PlaceMetric):
         return {
             "clients": found.clients.tolist(),
             "samples": found.samples.tolist(),
-            "accuracy": (found.right / found.samples).tolist(),
+            **({"accuracy": (found.scores / found.samples).tolist()} if place.task.name in LABELED else {}),
             "loss": (losses / found.samples).tolist(),
         }
 
 
 class _ByOwner(NamedTuple):
-    """Samples that have an owner, the owners, and how many samples each has and how many are right."""
+    """Samples that have an owner, the owners, and how many samples each has and the sum of their scores."""
 
     kept: NDArray[np.bool_]
     owner: Integers
     clients: Integers
     samples: Integers
-    right: Floats
+    scores: Floats
 
 
 def _by_owner(place: Place) -> _ByOwner | None:
@@ -72,5 +83,5 @@ def _by_owner(place: Place) -> _ByOwner | None:
         return None
     kept = place.owners >= 0
     clients, owner, samples = np.unique(place.owners[kept], return_inverse=True, return_counts=True)
-    right = np.asarray(np.bincount(owner, place.right[kept]), np.float64)
-    return _ByOwner(kept, owner, clients, samples, right)
+    scores = np.asarray(np.bincount(owner, place.scores[kept]), np.float64)
+    return _ByOwner(kept, owner, clients, samples, scores)

@@ -2,16 +2,18 @@
 
 import copy
 
+import torch
 from torch import Tensor, nn
 
-from eunoe.core.calling import call
+from eunoe.core.calling import call, logits_of
 from eunoe.core.fields import Fields, as_input
+from eunoe.core.tasks import Regression
 from eunoe.data.federation import Federation
 from eunoe.data.preprocess import Preprocess
 
 
 class RawModel(nn.Module):
-    """Logits of stored inputs, such as bytes [n, H, W, channels]; `model` is what was trained."""
+    """Outputs for stored inputs, such as bytes [n, H, W, channels]; `model` is what was trained."""
 
     def __init__(self, model: nn.Module, preprocess: Preprocess) -> None:
         super().__init__()
@@ -50,9 +52,28 @@ class EncodedModel(nn.Module):
         return logits
 
 
+class InUnits(nn.Module):
+    """A model of numbers that gives them in the units of the data."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, model: nn.Module, task: Regression, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model = model
+        self.register_buffer("mean", torch.tensor(task.mean, dtype=dtype))
+        self.register_buffer("std", torch.tensor(task.std, dtype=dtype))
+
+    def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
+        outputs: Tensor = logits_of(self.model(*fields, **named))
+        return outputs * self.std + self.mean
+
+
 def raw_model(model: nn.Module, federation: Federation) -> RawModel:
-    """A model with its backbone, if there is one, and its preprocessing."""
+    """A model with its backbone, if there is one, and its preprocessing; numbers in the data's units."""
     data, preprocess = federation.data, federation.preprocess
+    if isinstance(data.task, Regression):
+        model = InUnits(model, data.task, federation.dtype)
     if data.backbone is not None:
         model = EncodedModel(data.backbone.module, preprocess, model)
         data, preprocess = data.backbone.raw, data.backbone.preprocess

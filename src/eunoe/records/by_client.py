@@ -2,15 +2,18 @@
 
 Accuracies are on a client's own test part (`split.test`), or on its samples of the test set where each client
 is one writer of the data. They are means of the last rounds, as everywhere. What a client gains is against
-its own model if one of the settings is `local`, else against the first setting.
+its own model if one of the settings is `local`, else against the first setting. The loss may be shown in
+place of the accuracy, and is where numbers are predicted; less of it is a gain.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
+from eunoe.core.tasks import MultiLabel
 from eunoe.errors import InputError, listed
 from eunoe.metrics.forgetting import mean_at_end, spread
 from eunoe.records.paired import LEVEL, Difference, difference
@@ -19,13 +22,14 @@ from eunoe.records.statistics import mean, mean_std
 from eunoe.records.tables import Table
 
 PLACES = ("client_test", "test")
+ClientMetric = Literal["accuracy", "loss"]
 # A client, with its seed where clients of different seeds are not the same ones.
 Key = tuple[int | None, int]
 
 
 @dataclass(frozen=True)
 class Arm:
-    """The runs of one setting: each client's accuracy by seed."""
+    """The runs of one setting: each client's accuracy or loss by seed."""
 
     title: str
     alone: bool
@@ -38,10 +42,18 @@ class Arm:
 class ByClient:
     """The clients of several settings; as text, a table and who gains and who pays."""
 
-    def __init__(self, groups: Mapping[str, Sequence[RunRecords]]) -> None:
+    def __init__(
+        self, groups: Mapping[str, Sequence[RunRecords]], metric: ClientMetric | None = None
+    ) -> None:
         """`groups` are the runs of each setting by its title."""
         runs = [run for members in groups.values() for run in members]
         self.place = _place(runs)
+        self.metric: ClientMetric = metric or (
+            "accuracy" if all(_has(run, self.place, "accuracy") for run in runs) else "loss"
+        )
+        if not all(_has(run, self.place, self.metric) for run in runs):
+            raise InputError(f"not all of these runs have {self.metric} by client: take the loss")
+        self.several_labels = any(run.task is MultiLabel for run in runs)
         _check_same_clients(groups)
         # Those of a random partition are others with every seed.
         seeds = {run.checked_config.seed for run in runs}
@@ -94,11 +106,11 @@ class ByClient:
         values: dict[Key, dict[int, float]] = {}
         means, worst = {}, {}
         for run in members:
-            seed, found = run.checked_config.seed, _accuracies(run, self.place)
-            for client, accuracy in found.items():
-                values.setdefault(self._key(run, client), {})[seed] = accuracy
-            over = spread(list(found.values()))
-            means[seed], worst[seed] = over.mean, over.worst_tenth
+            seed, found = run.checked_config.seed, _numbers(run, self.place, self.metric)
+            for client, number in found.items():
+                values.setdefault(self._key(run, client), {})[seed] = number
+            over = spread([self._sign * number for number in found.values()])
+            means[seed], worst[seed] = self._sign * over.mean, self._sign * over.worst_tenth
         return Arm(title, members[0].checked_config.method.name == "local", values, means, worst)
 
     def _key(self, run: RunRecords, client: int) -> Key:
@@ -117,12 +129,15 @@ class ByClient:
     def _sentence(self, arm: Arm) -> str:
         found: dict[str, list[tuple[float, str]]] = {"gain": [], "pay": [], self._undecided: []}
         for key in self.samples:
-            apart = _paired(arm.values[key], self.reference.values[key])
+            apart = [self._sign * one for one in _paired(arm.values[key], self.reference.values[key])]
             # What would be shown as 0.0 points is no difference.
             once = round(mean(apart), 3)
             over = _over_seeds(apart) if len(apart) > 1 else Difference(once, once, once)
             verb = "gain" if over.better else "pay" if over.worse else self._undecided
-            found[verb].append((over.mean, f"{self.name(key)} ({100 * over.mean:+.1f})"))
+            # Not -0.0.
+            change = self._sign * over.mean + 0.0
+            words = f"{100 * change:+.1f}" if self.metric == "accuracy" else f"{change:+.3f}"
+            found[verb].append((over.mean, f"{self.name(key)} ({words})"))
         parts = [
             f"{len(those)} of {len(self.samples)} {verb}: "
             + listed([words for _, words in sorted(those, reverse=verb != "pay")])
@@ -130,13 +145,23 @@ class ByClient:
             if those
         ]
         over_clients = ", ".join(
-            f"{what} {100 * mean(list(theirs.values())):.1f} against {100 * mean(list(mine.values())):.1f}"
+            f"{what} {self._number(theirs)} against {self._number(mine)}"
             for what, theirs, mine in (
                 ("mean", arm.mean, self.reference.mean),
                 ("worst tenth", arm.worst_tenth, self.reference.worst_tenth),
             )
         )
-        return f"{arm.title} against {self.reference.title}, in points: {'; '.join(parts)}; {over_clients}."
+        unit = "in points" if self.metric == "accuracy" else "by loss"
+        return f"{arm.title} against {self.reference.title}, {unit}: {'; '.join(parts)}; {over_clients}."
+
+    def _number(self, by_seed: Mapping[int, float]) -> str:
+        found = mean(list(by_seed.values()))
+        return f"{100 * found:.1f}" if self.metric == "accuracy" else f"{found:.3f}"
+
+    @property
+    def _sign(self) -> float:
+        """1 where more is better, -1 where less is."""
+        return 1.0 if self.metric == "accuracy" else -1.0
 
     @cached_property
     def _undecided(self) -> str:
@@ -145,7 +170,9 @@ class ByClient:
 
     def _note(self) -> str:
         where = "its own test part" if self.place == "client_test" else "its samples of the test set"
-        words = [f"accuracy of a client on {where}, mean of the last rounds"]
+        what = "share of labels that are right" if self.several_labels else "accuracy"
+        what = what if self.metric == "accuracy" else "loss"
+        words = [f"{what} of a client on {where}, mean of the last rounds"]
         if any(len(found) > 1 for found in self.reference.values.values()):
             words.append(f"differences by seed [{LEVEL:.0%} interval]")
         else:
@@ -190,11 +217,17 @@ def _owned(run: RunRecords, place: str) -> tuple[list[int], list[int]]:
     return (found[-1]["clients"], found[-1]["samples"]) if found else ([], [])
 
 
-def _accuracies(run: RunRecords, place: str) -> dict[int, float]:
-    """Each client's accuracy, mean of the last rounds."""
+def _has(run: RunRecords, place: str, metric: str) -> bool:
+    """Whether a number was recorded by client."""
+    found = (record[place]["by_client"] for record in run.metrics if "by_client" in (record.get(place) or {}))
+    return metric in next(found, {})
+
+
+def _numbers(run: RunRecords, place: str, metric: str) -> dict[int, float]:
+    """Each client's accuracy or loss, mean of the last rounds."""
     records = [record for record in run.metrics if "by_client" in (record.get(place) or {})]
     rounds = [record["round"] for record in records]
-    each = np.array([record[place]["by_client"]["accuracy"] for record in records])
+    each = np.array([record[place]["by_client"][metric] for record in records], np.float64)
     clients, _ = _owned(run, place)
     return {client: mean_at_end(each[:, at], rounds, run.last) for at, client in enumerate(clients)}
 

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from eunoe.core.batches import samples_trained
+from eunoe.core.tasks import Classification, TaskName
 from eunoe.errors import InputError, nearest
 from eunoe.records import statistics
-from eunoe.records.by_client import ByClient
+from eunoe.records.by_client import ByClient, ClientMetric
 from eunoe.records.divergence import divergence
 from eunoe.records.groups import group_key, settings
 from eunoe.records.paired import Arm, Paired
@@ -23,16 +24,22 @@ NOT_CONVERGED = "NC"
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a run and its format; an optional one is omitted if no run has it."""
+    """A number of a run and its format; an optional one is omitted if no run has it, that of a task if no run
+    is of the task."""
 
     title: str
     metric: str
     digits: int = 3
     optional: bool = False
+    task: TaskName | None = None
 
 
 MAIN = (
-    Column("accuracy", "accuracy"),
+    Column("accuracy", "accuracy", task="classification"),
+    Column("macro-F1", "f1", task="multilabel"),
+    Column("R²", "r2", task="regression"),
+    Column("RMSE", "rmse", task="regression"),
+    Column("loss", "loss", optional=True),
     Column("forgetting", "forgetting", 4),
     Column("forgetting of clients' model", "sent_forgetting", 4, optional=True),
 )
@@ -90,10 +97,13 @@ class Comparison:
         self._runs, self._groups = list(runs), list(groups.values())
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
-            column
-            for column in (*COLUMNS, *(Column(name, name, 4) for name in own))
-            if not column.optional or any(np.isfinite(row.values[column.metric]).any() for row in self.rows)
+            column for column in (*COLUMNS, *(Column(name, name, 4) for name in own)) if self._has(column)
         )
+
+    def _has(self, column: Column) -> bool:
+        if column.task is not None:
+            return any(run.task.name == column.task for run in self._runs)
+        return not column.optional or any(np.isfinite(row.values[column.metric]).any() for row in self.rows)
 
     def table(self, columns: Sequence[Column] | None = None) -> Table:
         """The numbers as a table of text: all columns, or the selected ones."""
@@ -113,12 +123,15 @@ class Comparison:
             void = row.ended or None
             found = {seed: {} if void else numbers(run) for seed, run in zip(seeds, members, strict=True)}
             arms.append(Arm(row.title, found))
-        return Paired(arms)
+        tasks = {run.task for run in self._runs}
+        if len(tasks) > 1:
+            raise InputError("runs of different tasks have no number in common that could be compared")
+        return Paired(arms, tasks.pop() if tasks else Classification)
 
-    def by_client(self) -> ByClient:
-        """Each client's accuracy in every setting: who gains and who pays."""
+    def by_client(self, metric: ClientMetric | None = None) -> ByClient:
+        """Each client's accuracy (or loss) in every setting: who gains and who pays."""
         titles = [row.title for row in self.rows]
-        return ByClient(dict(zip(titles, self._groups, strict=True)))
+        return ByClient(dict(zip(titles, self._groups, strict=True)), metric)
 
     def named(self, names: Sequence[str]) -> list[Column]:
         """The columns of these titles or metrics."""
@@ -146,12 +159,17 @@ def numbers(run: RunRecords) -> dict[str, float]:
         for size, steps in zip(r["sizes"], r["steps"], strict=True)
     )
     return {
-        "accuracy": run.accuracy,
+        "accuracy": run.final("test.accuracy"),
+        # Classification is compared by accuracy alone, as its papers do.
+        **{
+            name: math.nan if run.task is Classification else run.final(f"test.{name}")
+            for name in ("f1", "r2", "rmse", "loss")
+        },
         "forgetting": run.round_forgetting,
         "sent_forgetting": run.sent_forgetting,
         "fedntd": run.final("forgetting.fedntd"),
         "worst_tenth": run.final("validation.clients.worst_tenth"),
-        "client_test": run.final("client_test.accuracy"),
+        "client_test": run.final(f"client_test.{run.task.metric}"),
         "without_prior": run.final("personal.without_prior"),
         "with_prior": run.final("personal.with_prior"),
         "epsilon": run.latest("privacy.epsilon"),
@@ -173,7 +191,7 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     shown = {column.metric for column in columns}
     words = [f"the runs are of different length: {', '.join(map(str, lengths))} rounds"] * (len(lengths) > 1)
     at_end = {
-        "accuracy": "accuracy on the test set",
+        **{column.metric: f"{column.title} on the test set" for column in MAIN[:5]},
         "fedntd": "FedNTD score",
         "worst_tenth": "worst tenth (of clients)",
         **dict.fromkeys(shown - {column.metric for column in COLUMNS}, "own metrics"),

@@ -21,6 +21,8 @@ class DataChanges:
     rounds: tuple[int, ...]
     lost: float
     recovered: tuple[int | None, ...]
+    # What it is that was lost.
+    metric: str = "accuracy"
 
     @property
     def sentence(self) -> str:
@@ -32,7 +34,7 @@ class DataChanges:
             return f"{cost} on classes of earlier phases."
         back = [rounds for rounds in self.recovered if rounds is not None]
         took = f", after {np.mean(back):.0f} rounds on average" if back else ""
-        return f"{cost}; the accuracy came back {len(back)} of {len(self.recovered)} times{took}."
+        return f"{cost}; the {self.metric} came back {len(back)} of {len(self.recovered)} times{took}."
 
 
 def phase_starts(run: RunRecords) -> list[int]:
@@ -46,7 +48,7 @@ def phase_starts(run: RunRecords) -> list[int]:
 
 def data_changes(run: RunRecords) -> DataChanges | None:
     """What changes of the data cost; None if they did not change or nothing was measured before or after."""
-    starts, curve, at = phase_starts(run), run.curve("accuracy"), np.array(run.rounds)
+    starts, curve, at = phase_starts(run), run.curve(run.task.metric), np.array(run.rounds)
     phases = np.searchsorted(starts, at, side="right")
     if len(set(phases.tolist())) < 2:
         return None
@@ -59,4 +61,5 @@ def data_changes(run: RunRecords) -> DataChanges | None:
         if len(before) and len(after):
             last_third = before[-max(1, len(before) // 3) :]
             lost.append(max(0.0, float(last_third.mean() - after.mean())))
-    return DataChanges(tuple(starts), float(np.mean(lost)), tuple(recovery(curve, run.rounds, [1, *starts])))
+    back = tuple(recovery(curve, run.rounds, [1, *starts]))
+    return DataChanges(tuple(starts), float(np.mean(lost)), back, run.task.title)

@@ -9,6 +9,10 @@ A run has diverged if one of these holds:
    10 log C while the accuracy is at chance or below half of the run's best.
 2. In each of its last 10 evaluated rounds the accuracy is at chance, and in one before it was clearly above.
 
+Of several labels, the accuracy is the mean over labels of balanced accuracy, and a label has two classes. Of
+numbers it is R², which is at chance up to 0.02 and clearly above from 0.1 on, and the loss of a guess is 1,
+that of their mean.
+
 A large loss alone is no divergence: a model that is sure of itself and often right may have one. Neither are
 a few rounds at chance: where one client with one class trains, a healthy run has them.
 
@@ -20,50 +24,93 @@ Both are judged when a run has ended, never to end it: it might have recovered.
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
+from eunoe.core.tasks import Classification, MultiLabel, Regression
+from eunoe.records.main_metric import main_value, task_of
 from eunoe.records.reader import RunRecords
 
 LAST_LOSSES, LAST_ACCURACIES = 3, 10
 # How many times the median of its round a norm must be to be named after a divergence.
 OUTLYING = 5.0
-NEVER = "its accuracy never rose above chance"
+NEVER = "its {} never rose above chance"
 
 
-def why_diverged(accuracy: Sequence[float], loss: Sequence[float], classes: int) -> str:
+class Guess(NamedTuple):
+    """What a model reaches that knows nothing: an accuracy up to `chance`, and this loss.
+
+    From `clearly` on an accuracy is clearly above chance; `what` it is called.
+    """
+
+    chance: float
+    clearly: float
+    loss: float
+    what: str = "accuracy"
+
+
+def guess_of(classes: int) -> Guess | None:
+    """A guess among so many classes; None if there is nothing to guess."""
+    if classes < 2:
+        return None
+    clearly = min(1 / classes + (1 - 1 / classes) / 10, 3 / classes)
+    return Guess(1 / classes + min(0.02, 0.2 / classes), clearly, math.log(classes))
+
+
+GUESSED_NUMBERS = Guess(0.02, 0.1, 1.0, "R²")
+
+
+def why_diverged(accuracy: Sequence[float], loss: Sequence[float], guess: Guess | None) -> str:
     """Why a run has diverged, by its evaluated rounds; empty if it has not.
 
     A loss is infinite where it was not finite, and NaN where it was not measured.
     """
-    if not accuracy or classes < 2:
+    if not accuracy or guess is None:
         return ""
     best, ends = max(accuracy), list(zip(accuracy, loss, strict=True))[-LAST_LOSSES:]
-    if all(_lost(now, loss, best, classes) for now, loss in ends):
+    if all(_lost(now, loss, best, guess) for now, loss in ends):
         last = ends[-1][1]
         if math.isinf(last):
             return "its loss is no longer finite"
         return f"its loss ended at {last:.3g}, more than 10 times that of a uniform guess"
     before, after = accuracy[:-LAST_ACCURACIES], accuracy[-LAST_ACCURACIES:]
-    if before and max(before) >= _clearly(classes) and all(at_chance(now, classes) for now in after):
-        return f"its accuracy fell from {max(before):.1%} to chance and stayed there"
+    if before and max(before) >= guess.clearly and all(now <= guess.chance for now in after):
+        return f"its {guess.what} fell from {max(before):.1%} to chance and stayed there"
     return ""
 
 
-def never_learned(accuracy: Sequence[float], classes: int) -> bool:
+def never_learned(accuracy: Sequence[float], guess: Guess | None) -> bool:
     """Whether the accuracy was at chance in every evaluated round."""
-    enough = classes > 1 and len(accuracy) >= LAST_ACCURACIES
-    return enough and all(at_chance(now, classes) for now in accuracy)
+    enough = guess is not None and len(accuracy) >= LAST_ACCURACIES
+    return enough and guess is not None and all(now <= guess.chance for now in accuracy)
 
 
-def _lost(accuracy: float, loss: float, best: float, classes: int) -> bool:
+def _lost(accuracy: float, loss: float, best: float, guess: Guess) -> bool:
     """Whether the loss of a round is that of a run that has diverged, if it stays so."""
-    large = loss > 10 * math.log(classes)
-    return math.isinf(loss) or (large and (at_chance(accuracy, classes) or accuracy < best / 2))
+    large = loss > 10 * guess.loss
+    return math.isinf(loss) or (large and (accuracy <= guess.chance or accuracy < best / 2))
 
 
-def _clearly(classes: int) -> float:
-    """An accuracy that is clearly above chance."""
-    return min(1 / classes + (1 - 1 / classes) / 10, 3 / classes)
+class _Judged(NamedTuple):
+    """The numbers of an evaluated round that are judged; a loss that is not finite is null in a file."""
+
+    accuracy: float
+    loss: float
+    guess: Guess | None
+
+
+def _judged(part: Mapping[str, Any]) -> _Judged | None:
+    """What is judged of the numbers of a place; None if nothing was measured."""
+    task, per_class = task_of(part), part.get("per_class") or ()
+    loss = part.get("loss", math.nan)
+    loss = math.inf if loss is None or math.isinf(loss) else loss
+    if task is Regression:
+        return _Judged(main_value(part) if part["r2"] is not None else -math.inf, loss, GUESSED_NUMBERS)
+    if task is MultiLabel:
+        known = [value for value in per_class if value is not None and not math.isnan(value)]
+        return _Judged(sum(known) / len(known), loss, guess_of(2)) if known else None
+    if part.get("accuracy") is None:
+        return None
+    return _Judged(part["accuracy"], loss, guess_of(len(per_class)))
 
 
 class Health:
@@ -79,14 +126,14 @@ class Health:
 
     def see(self, record: Mapping[str, Any]) -> None:
         """Take the record of the next round; one without an evaluation says nothing."""
-        part = record.get("test") or record.get("validation") or {}
-        accuracy, loss, classes = part.get("accuracy"), part.get("loss"), len(part.get("per_class") or ())
-        if accuracy is None or classes < 2:
+        found = _judged(record.get("test") or record.get("validation") or {})
+        if found is None or found.guess is None:
             return
+        accuracy, guess = found.accuracy, found.guess
         self._best = max(self._best, accuracy)
-        loss = math.inf if loss is None or not math.isfinite(loss) else loss
-        fell = self._best >= _clearly(classes) and at_chance(accuracy, classes)
-        self.good = not (fell or _lost(accuracy, loss, self._best, classes))
+        loss = found.loss if math.isfinite(found.loss) else math.inf
+        fell = self._best >= guess.clearly and accuracy <= guess.chance
+        self.good = not (fell or _lost(accuracy, loss, self._best, guess))
 
 
 def outlier(records: Iterable[Mapping[str, Any]]) -> str:
@@ -106,30 +153,27 @@ def outlier(records: Iterable[Mapping[str, Any]]) -> str:
     return found
 
 
-def at_chance(accuracy: float, classes: int) -> bool:
-    """Whether an accuracy is no better than a guess."""
-    return accuracy <= 1 / classes + min(0.02, 0.2 / classes)
-
-
 def divergence(run: RunRecords) -> str:
     """Why a run has diverged, by its status or else by its records; empty if it has not."""
     if run.status["state"] == "diverged":
         return str(run.status.get("reason") or "it diverged")
-    return why_diverged(*_measured(run), run.classes)
+    return why_diverged(*_measured(run))
 
 
 def warning(run: RunRecords) -> str:
     """What to say of a run that never learned; empty for all others."""
-    return NEVER if never_learned(_measured(run)[0], run.classes) else ""
+    accuracy, _, guess = _measured(run)
+    return NEVER.format(guess.what) if guess is not None and never_learned(accuracy, guess) else ""
 
 
 def learned(run: RunRecords) -> bool:
     """Whether the accuracy was clearly above chance in some round."""
-    return max(_measured(run)[0], default=0.0) >= _clearly(run.classes)
+    accuracy, _, guess = _measured(run)
+    return guess is not None and max(accuracy, default=0.0) >= guess.clearly
 
 
-def _measured(run: RunRecords) -> tuple[list[float], list[float]]:
-    """Accuracies and losses of the evaluated rounds; in a file a loss that is not finite is null."""
-    records = [record[run.part] for record in run.measured if record[run.part].get("accuracy") is not None]
-    losses = [one.get("loss", math.nan) for one in records]
-    return [one["accuracy"] for one in records], [math.inf if loss is None else loss for loss in losses]
+def _measured(run: RunRecords) -> tuple[list[float], list[float], Guess | None]:
+    """Accuracies and losses of the evaluated rounds, and those of a guess."""
+    found = [one for one in (_judged(record[run.part]) for record in run.measured) if one is not None]
+    guess = guess_of(run.classes) if run.task is Classification else found[-1].guess if found else None
+    return [one.accuracy for one in found], [one.loss for one in found], guess

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
+from eunoe.core.tasks import Classification, Task
 from eunoe.errors import InputError
 from eunoe.records.statistics import NONE, mean_std
 from eunoe.records.tables import Table
@@ -71,7 +72,8 @@ class Arm:
 class Paired:
     """Arms against the first of them, on the same seeds; one is better if its interval is above zero."""
 
-    def __init__(self, arms: Sequence[Arm]) -> None:
+    def __init__(self, arms: Sequence[Arm], task: type[Task] = Classification) -> None:
+        self.task = task
         if len(arms) < 2:
             raise InputError(
                 "differences by seed need runs of at least two settings, which differ not in the seed alone"
@@ -87,8 +89,9 @@ class Paired:
         if len(seeds) < 2:
             raise InputError("a paired interval needs at least two seeds; run more of them")
 
-    def difference(self, title: str, metric: str = "accuracy") -> Difference:
-        """What an arm gains over the first."""
+    def difference(self, title: str, metric: str | None = None) -> Difference:
+        """What an arm gains over the first, by default in accuracy (or F1 or R²)."""
+        metric = metric or self.task.metric
         for arm in self.others:
             if arm.title == title:
                 return difference(arm.of(metric), self.reference.of(metric))
@@ -107,8 +110,7 @@ class Paired:
             rows.append([arm.title, seeds, *cells, self._verdict(arm)])
         note = (
             f"first row: mean ± std; below: mean difference from it by seed [{LEVEL:.0%} interval]; "
-            "better: "
-            "the interval of accuracy is above zero"
+            f"better: the interval of {self.task.title} is above zero"
         )
         return Table(["run", "seeds", *(title for title, _, _ in columns), "better"], rows, note)
 
@@ -117,7 +119,8 @@ class Paired:
         return "yes" if found.better else "worse" if found.worse else "no"
 
     def __repr__(self) -> str:
-        return self.table([("accuracy", "accuracy", 3), ("forgetting", "forgetting", 4)]).text()
+        main = (self.task.title, self.task.metric, 3)
+        return self.table([main, ("forgetting", "forgetting", 4)]).text()
 
 
 def _listed(seeds: Mapping[int, object] | Sequence[int]) -> str:

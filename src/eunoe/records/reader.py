@@ -6,6 +6,7 @@ A run folder has JSON Lines files, one object per line and round or probe. Numbe
 metrics.jsonl, one line per round ("validation" or "test" is null in a round where it was not measured):
     {"schema": 1, "round": 7, "clients": [3, 5], "dropped": [], "bytes_up": 80, "bytes_down": 80,
      "validation": {"accuracy": 0.6, "loss": 1.1, "per_class": [0.5, 0.7]}, "test": {the same},
+         (of several labels "f1" in place of accuracy, of numbers "r2" and no per_class: docs/tasks.md)
      "forgetting": {"round": 0.02, "fedntd": 0.05},
      "privacy": {"epsilon": 1.2, "delta": 1e-5, "merges": 7} (with privacy only),
      "personal": {"clients": 20, "without_prior": 0.6, "with_prior": 0.7},
@@ -46,10 +47,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.config.schema import Config, make_config
+from eunoe.core.tasks import Task
 from eunoe.errors import Damaged, InputError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.metrics.named import RECORDED
 from eunoe.records.integrity import changed_files
+from eunoe.records.main_metric import task_of_run
 from eunoe.records.shapes import Metrics, Partition, Probe, Shape, Status, Timing, checked
 from eunoe.system.files import read_json, read_lines, read_toml
 
@@ -119,10 +122,15 @@ class RunRecords:
         rounds, values = self.series(path)
         return mean_at_end(values, rounds, self.checked_config.evaluation.last)
 
+    @cached_property
+    def task(self) -> type[Task]:
+        """What the models of the run predict, by what was measured or else by the loss."""
+        return task_of_run(self.metrics, self.config)
+
     @property
-    def accuracy(self) -> float:
-        """Mean test accuracy over the last rounds."""
-        return self.final("test.accuracy")
+    def score(self) -> float:
+        """Mean test accuracy over the last rounds, or macro-F1 or R² as the task has it."""
+        return self.final(f"test.{self.task.metric}")
 
     @property
     def round_forgetting(self) -> float:
@@ -167,7 +175,7 @@ class RunRecords:
         return [int(record["round"]) for record in self.measured]
 
     def curve(self, name: str) -> Array:
-        """Accuracy or loss of the global model over the measured rounds."""
+        """A number of the global model, such as accuracy or loss, over the measured rounds."""
         return numbers([record[self.part].get(name) for record in self.measured])
 
     @property

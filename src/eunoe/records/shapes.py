@@ -22,6 +22,8 @@ class Measured(Shape):
     """What was measured on one set of samples."""
 
     accuracy: Number = None
+    f1: Number = None
+    r2: Number = None
     loss: Number = None
     per_class: Row | None = None
     clients: dict[str, Any] | None = None

@@ -15,7 +15,8 @@ class Summary(dict[str, Any]):
     """The numbers of a run; as text, a few sentences. What was not measured is NaN and not mentioned."""
 
     def sentences(self) -> list[str]:
-        """The numbers in words; differences of accuracy are in points (hundredths)."""
+        """The numbers in words; differences of accuracy (or what a task has) are in points (hundredths)."""
+        title, what, unit = self["metric"], self["known"], self["unit"]
         known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
         lines = [self["trouble"]] if self["trouble"] else []
         if "accuracy" in known:
@@ -23,23 +24,23 @@ class Summary(dict[str, Any]):
             end = "at the end" if last == 1 else f"over the last {last}"
             best = f" in round {self['best_round']}" if self["best_round"] else ""
             lines.append(
-                f"{self['rounds']} rounds, accuracy {self['accuracy']:.1%} {end} "
+                f"{self['rounds']} rounds, {title} {self['accuracy']:.1%} {end} "
                 f"(best {self['best_accuracy']:.1%}{best})."
             )
         if "round_forgetting" in known:
             below = self["fedntd"]
             end = "no lower than" if _none(below) or below < 0 else f"{_points(below)} below"
             lines.append(
-                f"A round takes {_points(self['round_forgetting'])} of accuracy from a class, gains not "
-                f"counted; a class ends {end} its best."
+                f"A round takes {_points(self['round_forgetting'])} of {what} from a {unit}, gains not "
+                f"counted; a {unit} ends {end} its best."
             )
         if self["changes"]:
             lines.append(self["changes"])
         if "sent_forgetting" in known:
             lines.append(
-                "That is the mean of the global models; the newest one, which clients receive, has accuracy "
+                f"That is the mean of the global models; the newest one, which clients receive, has {title} "
                 f"{self['sent_accuracy']:.1%}, and a round takes {_points(self['sent_forgetting'])} from a "
-                "class of it."
+                f"{unit} of it."
             )
         if "lost_locally" in known:
             lines.append(
@@ -53,8 +54,9 @@ class Summary(dict[str, Any]):
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
             word = "costs" if cost >= 0 else "adds"
+            own = "labels that are right" if unit == "label" else what
             lines.append(
-                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of accuracy."
+                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of {own}."
             )
         if "epsilon" in known:
             lines.append(
@@ -65,7 +67,7 @@ class Summary(dict[str, Any]):
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
         if worst:
             named = ", ".join(f"{self['class_names'][label]} ({_points(drops[label])})" for label in worst)
-            lines.append(f"Classes that lose most per round: {named}.")
+            lines.append(f"{'Labels' if unit == 'label' else 'Classes'} that lose most per round: {named}.")
         return lines
 
     def __str__(self) -> str:
@@ -95,11 +97,14 @@ def summarize(run: RunRecords) -> Summary:
         for probe in later
         if probe["probe"] == "client_matrix"
     ]
-    curve, history, diverged = run.curve("accuracy"), run.per_class, divergence(run)
+    curve, history, diverged = run.curve(run.task.metric), run.per_class, divergence(run)
     best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
     changes = data_changes(run)
     return Summary(
         name=run.label,
+        metric=run.task.title,
+        known=run.task.known,
+        unit=run.task.unit,
         diverged=bool(diverged),
         changes="" if changes is None else changes.sentence,
         lost_by_changes=float("nan") if changes is None else changes.lost,
@@ -127,7 +132,7 @@ def summarize(run: RunRecords) -> Summary:
 
 
 def _sent_accuracy(run: RunRecords) -> float:
-    rounds, values = run.series(f"sent.{run.part}.accuracy")
+    rounds, values = run.series(f"sent.{run.part}.{run.task.metric}")
     return forgetting.mean_at_end(values, rounds, run.last)
 
 

@@ -2,12 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
+from typing import get_args
 
 import numpy as np
 
+from eunoe.core.tasks import Classification
 from eunoe.errors import InputError
 from eunoe.metrics import forgetting
-from eunoe.records.by_client import ByClient
+from eunoe.records.by_client import ByClient, ClientMetric
 from eunoe.records.reader import RunRecords
 from eunoe.records.statistics import mean_std
 from eunoe.records.summary import Summary, summarize
@@ -16,8 +18,8 @@ from eunoe.report.figures.common import curve
 
 SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (
-    ("accuracy", "accuracy at the end", "%"),
-    ("round_forgetting", "lost per round and class", "points"),
+    ("accuracy", "{metric} at the end", "%"),
+    ("round_forgetting", "lost per round and {unit}", "points"),
     ("sent_forgetting", "lost by the model that clients receive", "points"),
     ("lost_locally", "lost by local training (L)", "points"),
     ("lost_in_merge", "lost in the merge (G)", "points"),
@@ -43,19 +45,21 @@ def card(seeds: Sequence[RunRecords], light: str, dark: str) -> str:
     """The main numbers of one configuration, with their deviation over seeds, and its summary in words."""
     each = [summarize(run) for run in seeds]
     cells = []
-    for name, title, unit in NUMBERS:
+    task = seeds[0].task
+    for name, words, unit in NUMBERS:
+        title = words.format(metric=task.title, unit=task.unit)
         values = [100 * one[name] for one in each]
         if np.isnan(values).all():
             continue
         center, sign, spread = mean_std(values, 1).partition(" ± ")
         number = f"{center}<small>{sign}{spread} {unit}</small>"
         cells.append(f"<div><dt>{title}</dt><dd>{number}</dd></div>")
-    words = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(each).sentences())
+    sentences = "".join(f"<li>{escape(sentence)}</li>" for sentence in over_seeds(each).sentences())
     count = f"<small>mean of {len(seeds)} seeds</small>" if len(seeds) > 1 else ""
     return (
         f'<article class="run" style="--light: {light}; --dark: {dark}">'
         f"<h3>{escape(seeds[0].label)} {count}</h3>"
-        f'<dl class="numbers">{"".join(cells)}</dl><ul class="words">{words}</ul></article>'
+        f'<dl class="numbers">{"".join(cells)}</dl><ul class="words">{sentences}</ul></article>'
     )
 
 
@@ -69,12 +73,14 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     aggregate = {
         label: over_seeds(found) for label, found in each.items() if not any(one["diverged"] for one in found)
     }
+    task = next(iter(groups.values()))[0].task
+    praised = "ends most accurate" if task is Classification else f"ends with the highest {task.title}"
     praise: dict[str, list[str]] = {}
     for name, words, unit, best in (
         ("round_forgetting", "forgets least per round", "points", min),
         ("sent_forgetting", "forgets least per round in the model that clients receive", "points", min),
         ("client_forgetting", "loses least on other clients' data", "points", min),
-        ("accuracy", "ends most accurate", "%", max),
+        ("accuracy", praised, "%", max),
     ):
         known = {label: one[name] for label, one in aggregate.items() if not np.isnan(one[name])}
         # Negative is a gain: a run that keeps losing a class gains when it relearns it.
@@ -96,17 +102,20 @@ def same_data(groups: Mapping[str, Sequence[RunRecords]]) -> bool:
 
 
 def clients_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
-    """Each client's accuracy on its own test data in every run; empty where that was not recorded."""
-    try:
-        found = ByClient(groups)
-    except InputError:
-        return ""
-    words = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences())
-    table = found.table()
-    return (
-        f'<h2>Clients</h2>{words}<div class="settings scroll">{table.html()}</div>'
-        f"<p><small>{escape(table.note)}.</small></p>"
-    )
+    """Each client's accuracy and loss on its own test data in every run; empty where none was recorded."""
+    parts = []
+    for metric in get_args(ClientMetric):
+        try:
+            found = ByClient(groups, metric)
+        except InputError:
+            continue
+        words = "".join(f"<p>{escape(sentence)}</p>" for sentence in found.sentences())
+        table = found.table()
+        parts.append(
+            f'{words}<div class="settings scroll">{table.html()}</div>'
+            f"<p><small>{escape(table.note)}.</small></p>"
+        )
+    return f"<h2>Clients</h2>{''.join(parts)}" if parts else ""
 
 
 def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
@@ -114,7 +123,10 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     curves = {label: curve(seeds, accuracy) for label, seeds in groups.items()}
     if not any(len(found.mean) for found in curves.values()) or not same_data(groups):
         return ""
+    title = next(iter(groups.values()))[0].task.title
     target = max(found.mean.max() for found in curves.values() if len(found.mean))
+    if target <= 0:
+        return ""
     heads = "".join(
         f'<th scope="col" class="number">{share:.0%}<br><small>{share * target:.1%}</small></th>'
         for share in SHARES
@@ -130,8 +142,8 @@ def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
             f'<tr><th scope="row">{escape(label)}</th>{cells}<td class="number">{area:.1%}</td></tr>'
         )
     return (
-        f"<h2>Rounds to accuracy</h2><p>Rounds until a share of the best accuracy, {target:.1%}, and the "
-        "mean accuracy over all rounds.</p>"
+        f"<h2>Rounds to {title}</h2><p>Rounds until a share of the best {title}, {target:.1%}, and the "
+        f"mean {title} over all rounds.</p>"
         f'<div class="settings scroll"><table><thead><tr><th scope="col">run</th>{heads}'
         f'<th scope="col" class="number">mean</th></tr></thead>'
         f"<tbody>{''.join(lines)}</tbody></table></div>"

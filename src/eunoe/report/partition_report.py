@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
+from eunoe.core.tasks import Classification, Task
 from eunoe.data.statistics import PartitionNumbers
 
 if TYPE_CHECKING:
@@ -28,21 +29,27 @@ MEANING = (
 )
 
 
-def number_lines(numbers: PartitionNumbers, classes: int) -> dict[str, str]:
-    """The statistics of a partition as labeled text, for a table."""
-    sizes = (
-        f"{numbers.size_min:,} each"
-        if numbers.size_min == numbers.size_max
-        else f"{numbers.size_mean:,.1f} ({numbers.size_min:,} to {numbers.size_max:,})"
-    )
+def size_lines(clients: int, samples: int, size_mean: float, size_min: int, size_max: int) -> dict[str, str]:
+    """How many samples clients have as labeled text, for a table."""
+    varied = f"{size_mean:,.1f} ({size_min:,} to {size_max:,})"
     return {
-        "clients": f"{numbers.clients:,}",
-        "samples": f"{numbers.samples:,}",
-        "samples per client": sizes,
-        "classes per client": f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})",
+        "clients": f"{clients:,}",
+        "samples": f"{samples:,}",
+        "samples per client": f"{size_min:,} each" if size_min == size_max else varied,
+    }
+
+
+def number_lines(
+    numbers: PartitionNumbers, classes: int, task: type[Task] = Classification
+) -> dict[str, str]:
+    """The statistics of a partition as labeled text, for a table."""
+    of_each = f"{numbers.classes_mean:.1f} ({numbers.classes_min} to {numbers.classes_max})"
+    return {
+        **size_lines(numbers.clients, numbers.samples, numbers.size_mean, numbers.size_min, numbers.size_max),
+        f"{task.outputs} per client": of_each,
         "label entropy, bits": f"{numbers.entropy_mean:.2f} of {math.log2(classes):.2f}",
         "distance to overall mix": f"{numbers.distance_mean:.2f}",
-        "single-class clients": f"{numbers.single_class_share:.0%}",
+        f"single-{task.unit} clients": f"{numbers.single_class_share:.0%}",
     }
 
 

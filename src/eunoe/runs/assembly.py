@@ -13,11 +13,11 @@ from eunoe.config import registry
 from eunoe.config.schema import Config, Named
 from eunoe.core.flat_model import FlatModel, load_state
 from eunoe.core.rng import global_stream
+from eunoe.core.tasks import Task
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, first_line
 from eunoe.losses.base import Loss
-from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
@@ -27,6 +27,7 @@ from eunoe.runs.privacy import check_privacy
 from eunoe.runs.refusals import check_own_models, refuse
 from eunoe.runs.secure_aggregation import check_secure_aggregation, summed
 from eunoe.runs.streams import streamed
+from eunoe.runs.task_check import refuse_other_tasks
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.robust import Merge
 from eunoe.server.trainer import ServerTrainer
@@ -52,11 +53,12 @@ def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simula
     """Build and check the simulation of a configuration; also return warnings to show before round 1."""
     simulation = build_simulation(config, objects or UserObjects())
     context = simulation.context
+    refuse_other_tasks(config, simulation)
     _check_clients(simulation)
     refuse(config, simulation)
     hidden = check_secure_aggregation(config, simulation)
     outside = check_privacy(config, simulation)
-    check_metrics(config.metrics, config.probes)
+    check_metrics(config.metrics, config.probes, simulation.federation.task)
     return simulation, [
         *simulation.method.check(context),
         *check_own_models(config, simulation),
@@ -82,13 +84,14 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
     _check_integers(federation)
     model = build_model(config, federation, objects.model)
     method = objects.method or build_method(config)
-    loss = objects.loss or _build("loss", config.loss, Loss)
+    plain = registry.build("loss", federation.task.loss, {})
+    loss = objects.loss or _build("loss", loss_section(config, federation.task), Loss)
     step = objects.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
     if not method.takes_server_optimizer and step != SGD():
         raise InputError(
             f"method {config.method.name!r} computes the new weights itself: leave server_optimizer out"
         )
-    if not method.trains_clients and loss != CrossEntropy():
+    if not method.trains_clients and loss != plain:
         raise InputError(
             f"method {config.method.name!r} trains no client, so a loss has no effect: leave loss out"
         )
@@ -106,6 +109,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         privacy=config.privacy,
         seed=config.seed,
         dtype=dtype,
+        task=federation.task,
         augmented=config.augment.active,
         has_features=model.has_features,
         has_batch_norm=model.has_batch_norm,
@@ -129,6 +133,11 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         config.stale_counts,
     )
     return simulation if config.secure_aggregation is None else summed(config, simulation)
+
+
+def loss_section(config: Config, task: Task) -> Named:
+    """The loss of a configuration: 'ce', the default, stands for the plain loss of the data's task."""
+    return Named(name=task.loss) if config.loss == Config.model_fields["loss"].default else config.loss
 
 
 def build_method(config: Config) -> Method:

@@ -1,9 +1,9 @@
 """The cure of a run: a remedy that is found on validation data and judged on fresh seeds.
 
 1. A run that forgets little has nothing to cure.
-2. The remedies that fit the run (`remedies`) are searched by successive halving on validation accuracy, on
-   seeds that are used for nothing else, planned for half of the budget. Each is trained once and judged
-   both by its newest model and by the mean of its models.
+2. The remedies that fit the run (`remedies`) are searched by successive halving on validation accuracy (of
+   several labels macro-F1, of numbers R²), on seeds that are used for nothing else, planned for half of the
+   budget. Each is trained once and judged both by its newest model and by the mean of its models.
 3. The best of them and the run as it is run in full on fresh seeds, five or, if time is left, up to twenty:
    how many is decided before the first of them runs. The gain is the mean of the differences
    by seed; it is a cure if the 95% interval on validation data is above zero. Otherwise the run stays as it
@@ -157,7 +157,7 @@ def find_cure(
     tried = trials_of(journal, chosen)
     as_it_is = chosen[0].newest if config.averaging is None else chosen[0].mean
     if winner is as_it_is:
-        sentence = nothing_found(tried, winner.label, len(search_seeds))
+        sentence = nothing_found(tried, winner.label, len(search_seeds), records.task.title)
         return Cure(None, (*facts, sentence), None, None, None, tried, None, (), place)
     if "fresh" not in journal.notes:
         # How many there are is decided before the first of them runs.

@@ -26,6 +26,7 @@ stands in for L if it is 5 points or more: gains are netted in it, so no less is
 Where few clients take part in a round or local training is long, more clients and fewer epochs are
 proposed as well: the WSM paper's ablations show forgetting grow with both.
 
+Of numbers, the loss that a client's training adds on other clients' data is L, and no remedy is for labels.
 Changes that Eunoe would refuse with the run's configuration are not proposed.
 """
 
@@ -36,6 +37,7 @@ import numpy as np
 
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
+from eunoe.core.tasks import Regression, Task
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
@@ -45,6 +47,7 @@ from eunoe.records.summary import summarize
 from eunoe.runs.assembly import assemble
 from eunoe.runs.proposals import (
     AVERAGING,
+    PROX,
     REPLAY,
     Remedy,
     controls,
@@ -99,8 +102,8 @@ def forgets_little(run: RunRecords) -> bool:
 
 
 def labels_alike(run: RunRecords) -> bool:
-    """Whether the clients' class mixes are alike; not so if they are not known."""
-    counts = run.label_counts
+    """Whether the clients' class mixes are alike; not so if they are not known, or there are no labels."""
+    counts = None if run.task is Regression else run.label_counts
     return counts is not None and bool(counts.any()) and statistics.alike(counts.astype(np.int64))
 
 
@@ -117,7 +120,7 @@ def per_round(run: RunRecords) -> float:
 
 def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarize(run), run.config
-    clients = _label_mixes(run)
+    clients, numbers = _label_mixes(run), run.task is Regression
     local, merge, lost = found["lost_locally"], found["lost_in_merge"], per_round(run)
     facts = [*found.sentences(), *_setting(run, clients)]
     if troubled := _troubled(run, facts):
@@ -133,7 +136,7 @@ def _diagnose(run: RunRecords) -> Diagnosis:
             skew = () if labels_alike(run) else losses(config, clients)[:1]
             return Diagnosis("drift", (*facts, words), (REPLAY, *fading(config), AVERAGING, *skew))
         facts.append("What is forgotten does not come from the changes of the data.")
-    if np.isnan(local) and found["client_forgetting"] >= LITTLE_LOCAL:
+    if np.isnan(local) and (numbers or found["client_forgetting"] >= LITTLE_LOCAL):
         local = found["client_forgetting"]
     if np.isnan(lost) or np.isnan(local):
         words = "Too little was measured: run with evaluation and with a local_per_class probe."
@@ -144,10 +147,14 @@ def _diagnose(run: RunRecords) -> Diagnosis:
         return Diagnosis("unmeasured", (*facts, words), ())
     if lost < LITTLE_PER_ROUND and local < LITTLE_LOCAL:
         return Diagnosis("little", (*facts, "Little is forgotten; there is nothing to cure."), ())
+    if numbers:
+        words = f"A client's training costs {_points(local)} of what is explained on other clients' data."
+        remedies = (AVERAGING, *controls(run), PROX, *more_clients(run), *shorter(run))
+        return Diagnosis("local", (*facts, words), remedies)
     if labels_alike(run):
         words = (
-            "The clients' class mixes are alike, so what is forgotten does not come from missing classes; "
-            "a loss that re-weights classes is not expected to help."
+            f"The clients' {run.task.unit} mixes are alike, so what is forgotten does not come from missing "
+            f"{run.task.outputs}; a loss that re-weights classes is not expected to help."
         )
         return Diagnosis("not labels", (*facts, words), (AVERAGING, *controls(run), *shorter(run)))
     first, *others = losses(config, clients)
@@ -159,7 +166,7 @@ def _diagnose(run: RunRecords) -> Diagnosis:
         remedies = (AVERAGING, first, *distillation(config), *more_clients(run))
         return Diagnosis("merge", (*facts, words), remedies)
     remedies = (AVERAGING, first, *controls(run), *others, *more_clients(run), *shorter(run))
-    return Diagnosis("local", (*facts, _cause(local, merge, clients)), remedies)
+    return Diagnosis("local", (*facts, _cause(local, merge, clients, run.task)), remedies)
 
 
 def _troubled(run: RunRecords, facts: Sequence[str]) -> Diagnosis | None:
@@ -178,10 +185,10 @@ def _troubled(run: RunRecords, facts: Sequence[str]) -> Diagnosis | None:
     return None
 
 
-def _cause(local: float, merge: float, clients: PartitionNumbers | None) -> str:
+def _cause(local: float, merge: float, clients: PartitionNumbers | None, task: type[Task]) -> str:
     """Where it is lost, by both numbers, and why."""
     why = (
-        f"a client has {clients.classes_mean:.1f} classes on average and unlearns the others"
+        f"a client has {clients.classes_mean:.1f} {task.outputs} on average and unlearns the others"
         if clients
         else "a client unlearns what the model it received knew"
     )
@@ -196,9 +203,9 @@ def _cause(local: float, merge: float, clients: PartitionNumbers | None) -> str:
 
 
 def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
-    """How the clients' labels differ; None if the label counts were not recorded."""
+    """How the clients' labels differ; None if the label counts were not recorded, or there are none."""
     counts = run.label_counts
-    if counts is None or not counts.any():
+    if counts is None or not counts.any() or run.task is Regression:
         return None
     return statistics.summarize(statistics.per_client(counts.astype(np.int64)))
 
@@ -210,8 +217,9 @@ def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
     if clients and run.label_counts is not None:
         lines.append(
             f"{len(run.label_counts)} clients with {clients.classes_mean:.1f} of {run.label_counts.shape[1]} "
-            f"classes each (distance of a client's mix from the whole {clients.distance_mean:.2f}, "
-            f"{clients.single_class_share:.0%} with a single class), {taking:.0f} in a round."
+            f"{run.task.outputs} each (distance of a client's mix from the whole "
+            f"{clients.distance_mean:.2f}, {clients.single_class_share:.0%} with a single {run.task.unit}), "
+            f"{taking:.0f} in a round."
         )
     if steps:
         lines.append(f"A client takes {np.mean(steps):.0f} local steps.")

@@ -1,9 +1,9 @@
 """Successive halving over rounds: all trials run a quarter of the rounds, the better half of them goes on
 to half of the rounds, the better half of those to the end. Survivors go on from where they stopped.
 
-What a trial reached is the mean validation accuracy over its seeds and last rounds; the test set is never
-read. Which trial is promoted depends on these numbers alone. Time decides only where the plan ends: a stage
-that the budget cuts short promotes nobody, and its runs can go on.
+What a trial reached is the mean validation accuracy (or F1 or R²) over its seeds and last rounds; the test
+set is never read. Which trial is promoted depends on these numbers alone. Time decides only where the plan
+ends: a stage that the budget cuts short promotes nobody, and its runs can go on.
 """
 
 import math
@@ -152,13 +152,13 @@ def _reached(runs: Sequence[RunRecords], rounds: int, model: str = "") -> tuple[
 
 
 def accuracy_at(run: RunRecords, rounds: int, model: str = "") -> float:
-    """Mean validation accuracy over the last rounds before a round; 0 for a run that diverged.
+    """Mean validation accuracy (or F1 or R²) over the last rounds before a round; of a run that diverged 0.
 
     It is that of the evaluated model, or of the one that clients receive ("sent.").
     """
     if run.status["state"] == "diverged":
-        return 0.0
-    at, values = _until(run, f"{model}validation.accuracy", rounds)
+        return run.task.floor
+    at, values = _until(run, f"{model}validation.{run.task.metric}", rounds)
     last = min(run.checked_config.evaluation.last, max(1, rounds // 4))
     return mean_at_end(values, at, last)
 

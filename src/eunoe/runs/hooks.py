@@ -1,10 +1,12 @@
 """The standard hooks of a run: evaluate, stop, probe, record, checkpoint, notify."""
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 
 from eunoe.config.schema import Config
 from eunoe.core.flat_model import Weights
+from eunoe.core.tasks import Classification
 from eunoe.engines.base import Engine
 from eunoe.metrics.base import Evaluator, Metric
 from eunoe.metrics.evaluation import RoundMetrics
@@ -13,6 +15,7 @@ from eunoe.metrics.own_models import OwnModels
 from eunoe.metrics.personal import Personal
 from eunoe.metrics.probes import ProbedRound, Prober
 from eunoe.records.divergence import Health
+from eunoe.records.main_metric import main_value, task_of
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import Hook, Record, Round
 from eunoe.runs.privacy import Spending
@@ -34,7 +37,7 @@ def standard_hooks(
     """The hooks of a run in a folder, in calling order."""
     federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
     own = None if simulation.method.merges else own_evaluator(simulation, engine)
-    named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)])
+    named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)], federation.task)
     if own is not None:
         # It is a global model that forgets.
         del named["forgetting"]
@@ -89,9 +92,10 @@ class Evaluate(Hook):
         done.record |= measured
         remember(self.metrics.metrics, self.run_state)
         # The best model is never selected on the test set.
-        accuracy = measured["validation"]["accuracy"] if "validation" in measured else -1.0
-        if self.own is None and accuracy > self.run_state.best_accuracy:
-            self.run_state.best, self.run_state.best_accuracy = done.model, accuracy
+        score = main_value(measured.get("validation", {}))
+        better = score > self.run_state.best_accuracy
+        if self.own is None and (better or (self.run_state.best is None and not math.isnan(score))):
+            self.run_state.best, self.run_state.best_accuracy = done.model, score
 
 
 class EvaluateSent(Hook):
@@ -100,7 +104,7 @@ class EvaluateSent(Hook):
     def __init__(self, simulation: Simulation, config: Config, engine: Engine, run_state: RunState) -> None:
         self.config, self.engine, self.run_state, chosen = config, engine, run_state, config.evaluation
         self.metrics = RoundMetrics(
-            round_metrics(),
+            round_metrics(task=simulation.federation.task),
             simulation.federation,
             simulation.context.seed,
             validation=chosen.validation,
@@ -235,8 +239,8 @@ def evaluated(round: int, config: Config) -> bool:
 def stop_reason(config: Config, record: Record, seconds: float) -> str:
     """Why a run ends after this round; empty if it continues."""
     for place, target in (("validation", config.stop.target), ("test", config.stop.test_target)):
-        if target is not None and place in record and record[place]["accuracy"] >= target:
-            return f"{place} accuracy reached {target:g}"
+        if target is not None and place in record and main_value(record[place]) >= target:
+            return f"{place} {(task_of(record[place]) or Classification).title} reached {target:g}"
     if config.stop.hours is not None and seconds >= config.stop.hours * 3600:
         return f"{config.stop.hours:g} hours passed"
     return ""

@@ -39,7 +39,7 @@ def try_model(model: FlatModel, federation: Federation, config: Config) -> None:
     if logits.ndim != 2 or logits.shape[1] != federation.classes:
         raise InputError(
             f"model {section.name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
-            f"but the data have {federation.classes} classes"
+            f"but the data have {federation.classes} {federation.task.outputs}"
         )
     model.has_features = model.has_features and _composed(model, x, logits)
 

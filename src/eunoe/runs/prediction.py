@@ -8,6 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
 from eunoe.core.fields import Fields, Stored, gather
+from eunoe.core.tasks import Regression
 from eunoe.data.field_arrays import Given, input_of, stored
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
@@ -16,13 +17,21 @@ from eunoe.training.simulation import Simulation
 _AT_ONCE = 500
 
 
-def predicted(simulation: Simulation, given: Given, prior: ArrayLike | Tensor | None) -> NDArray[np.int64]:
-    """The classes of inputs; with class shares or counts as a `prior`, as predicted where these hold."""
+def predicted(simulation: Simulation, given: Given, prior: ArrayLike | Tensor | None) -> NDArray[Any]:
+    """The classes of inputs; with class shares or counts as a `prior`, as predicted where these hold.
+
+    Of several labels they are rows of 0 and 1, of numbers rows in the units of the data.
+    """
+    task = simulation.federation.task
+    if prior is not None and task.name != "classification":
+        raise InputError(f"a prior is of classes, and these data are for {task.name}: leave it out")
     logits = _logits(simulation, given)
     if prior is not None:
         logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
-    classes: NDArray[np.int64] = logits.argmax(1).cpu().numpy()
-    return classes
+    if isinstance(task, Regression):
+        logits = task.in_units(logits)
+    found: NDArray[Any] = task.predicted(logits).cpu().numpy()
+    return found
 
 
 def _logits(simulation: Simulation, given: Given) -> Tensor:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
+from eunoe.records.main_metric import main_number
 from eunoe.runs.loop import Record
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def describe(record: Record) -> str:
     parts = []
     for place in ("test", "validation"):
         if place in record:
-            parts.append(f"accuracy {record[place]['accuracy']:.3f}")
+            parts.append(main_number(record[place]))
             break
     forgotten = record.get("forgetting", {}).get("round")
     if forgotten is not None:

@@ -56,6 +56,7 @@ SCAFFOLD = Remedy(
 AVERAGING = Remedy(
     "evaluate the mean of the global models; it costs clients nothing", ("averaging.decay=0.9",)
 )
+PROX = Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1"))
 REPLAY = Remedy(
     "let clients keep some samples of each class and train on them again; nothing more is sent",
     ("replay.memory=100",),
@@ -71,7 +72,7 @@ def losses(config: Mapping[str, Any], clients: PartitionNumbers | None) -> list[
             ("loss.name=wsm", *spared),
         ),
         Remedy("keep the received model's view of the other classes", ("method.name=fedntd",)),
-        Remedy("hold the client near the received model", ("method.name=fedprox", "method.mu=0.1")),
+        PROX,
     ]
 
 
@@ -114,7 +115,7 @@ def more_clients(run: RunRecords) -> list[Remedy]:
     share = participation(run)
     if share < 0.2 and run.label_counts is not None:
         more = max(2 * round(share * len(run.label_counts)), 2)
-        return [Remedy("more clients in a round cover more classes", (f"participation={more}",))]
+        return [Remedy("more clients in a round cover more of the data", (f"participation={more}",))]
     return []
 
 

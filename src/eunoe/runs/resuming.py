@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.config.schema import RESUMABLE, Config, make_config
+from eunoe.core.tasks import TASKS
 from eunoe.errors import InputError
 from eunoe.records.reader import read_run_config
 from eunoe.runs.checkpoints import newest_checkpoint
@@ -16,6 +17,7 @@ from eunoe.system.files import plain, read_json
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
+PLAIN = {task.loss for task in TASKS}
 
 
 def check_place(folder: Path) -> None:
@@ -56,6 +58,9 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
     for name in Config.model_fields:
         if name == "preprocessing" and new.preprocessing is None:
             # A run's own says what it used; one that is left out follows from the data, which are checked.
+            continue
+        if name == "loss" and new.loss == Config.model_fields["loss"].default and old.loss.name in PLAIN:
+            # So does the plain loss of another task, which the default stands for.
             continue
         if name not in RESUMABLE and before.get(name) != after.get(name):
             where, was, wanted = _difference(name, before.get(name), after.get(name))

@@ -39,7 +39,7 @@ from eunoe.runs.progress import following
 from eunoe.runs.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.runs.saved_model import Which, saved_weights
 from eunoe.runs.state import start_state
-from eunoe.runs.stored_config import resolved, with_cohort, with_preprocessing
+from eunoe.runs.stored_config import resolved, with_cohort, with_loss, with_preprocessing
 from eunoe.runs.streams import with_streams
 from eunoe.runs.user_objects import split_user_objects
 from eunoe.server.optimizers import ServerOptimizer
@@ -106,7 +106,12 @@ class Run:
     @property
     def accuracy(self) -> float:
         """Mean test accuracy over the last rounds."""
-        return self.read.accuracy
+        return self.read.final("test.accuracy")
+
+    @property
+    def score(self) -> float:
+        """Mean test accuracy over the last rounds, or macro-F1 or R² as the task has it."""
+        return self.read.score
 
     @property
     def forgetting(self) -> float:
@@ -140,11 +145,11 @@ class Run:
 
     def predict(
         self, x: Given, prior: ArrayLike | Tensor | None = None, client: int | None = None
-    ) -> NDArray[np.int64]:
+    ) -> NDArray[Any]:
         """The predicted class of each input (in the form of the training inputs), by the last model.
 
-        With a `prior`, the class shares or counts at some client, the prediction is that client's own. In a
-        run without a global model, `client` says by whose model.
+        Of several labels it is a row of 0 and 1, of numbers one in the units of the data. With a `prior`, the
+        class shares or counts at some client, it is that client's own; `client` says by whose own model.
         """
         self._loaded(client=client)
         return predicted(self.simulation, x, prior)
@@ -157,10 +162,9 @@ class Run:
 
     def __repr__(self) -> str:
         state = self.status["state"]
-        return (
-            f"Run({self.config.title!r}, {state} after round {len(self.read.metrics)}, accuracy "
-            f"{self.accuracy:.3f}, round forgetting {self.forgetting:.4f}, folder {str(self.folder)!r})"
-        )
+        numbers = f"{self.read.task.title} {self.score:.3f}, round forgetting {self.forgetting:.4f}"
+        done = f"{state} after round {len(self.read.metrics)}"
+        return f"Run({self.config.title!r}, {done}, {numbers}, folder {str(self.folder)!r})"
 
 
 def run(
@@ -193,7 +197,7 @@ def run(
     for warning in warnings:
         logger.warning(warning)
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    with following(checked.title, checked.rounds, on_round, progress) as follow:
+    with following(with_loss(checked, simulation).title, checked.rounds, on_round, progress) as follow:
         return execute(checked, objects, simulation, folder, follow, new=True)
 
 
@@ -243,8 +247,8 @@ def execute(
     from_round: int | None = None,
 ) -> Run:
     """Start a run in a folder or, unless it must be new, resume it; on its engine or on the one passed."""
+    config, threads = with_cohort(with_loss(config, simulation), simulation), torch.get_num_threads()
     tracking = Tracking(build_trackers(config.track), path, config.title)
-    config, threads = with_cohort(config, simulation), torch.get_num_threads()
     # One thread everywhere: another order of summation would change the bits.
     torch.set_num_threads(1)
 

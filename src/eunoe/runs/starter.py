@@ -73,7 +73,8 @@ def starter_config(
 ) -> str:
     """A config for a CSV, Parquet or .npz file or a folder of images.
 
-    Tables need a `label` column; `text` is the column of sentences, found if it is not named, and `client`
+    Tables need a `label` column, or several separated by commas; one of real numbers is for regression,
+    several of 0 and 1 are labels. `text` is the column of sentences, found if it is not named, and `client`
     the one that says whose row it is. Where the data do not say so, `clients` of different class mixes are
     simulated.
     """
@@ -108,20 +109,25 @@ def _source(path: str, reader: str, label: str | None, text: str | None, client:
     frame = read_frame(Path(path))
     if label is None:
         raise InputError(f"{path}: which column is the label? There are {', '.join(frame.column_names)}")
-    for name in filter(None, (label, text, client)):
+    several = [] if label in frame.column_names else [name.strip() for name in label.split(",")]
+    labels = several if len(several) > 1 else [label]
+    for name in filter(None, (*labels, text, client)):
         column_of(frame, name, path)
-    values = frame.column(label)
-    if differs(values) and isinstance(values[0].as_py(), str):
-        raise InputError(f"{path}: column {label!r} differs in nearly every row; labels are few and return")
-    part = part_column(frame, {label, text, client})
-    text = text or text_column(frame, {label, client, part})
-    whose = {"label": label, "client": client, "part": part}
+    for name in labels:
+        values = frame.column(name)
+        if differs(values) and isinstance(values[0].as_py(), str):
+            raise InputError(
+                f"{path}: column {name!r} differs in nearly every row; labels are few and return"
+            )
+    part = part_column(frame, {*labels, text, client})
+    text = text or text_column(frame, {*labels, client, part})
+    whose = {"label": labels if len(labels) > 1 else label, "client": client, "part": part}
     given = {key: value for key, value in whose.items() if value is not None}
     tested = "" if part else "A fifth of the rows is tested on: held_out = 20."
     if text is not None:
         length = "Longer sentences are cut: length = 32 words."
         return Source("text", {"name": "text", "path": path, "text": text, **given}, (length, tested))
-    useless = useless_columns(frame, {label, client, part})
+    useless = useless_columns(frame, {*labels, client, part})
     dropped = {"drop": list(useless)} if useless else {}
     why = f"Not used: {listed(f'{name} {why}' for name, why in useless.items())}." if useless else ""
     return Source("table", {"name": path, **given, **dropped}, (why, tested))
@@ -178,6 +184,11 @@ def _written(source: Source, data: DataSet, clients: int | None, model: str) -> 
     everybody = count <= _FEW
     if clients is None:
         partition = '# Clients as the data say.\nname = "natural"'
+    elif data.task.name != "classification":
+        partition = (
+            "# Simulated: clients of different sizes; a smaller alpha makes them differ more.\n"
+            f'name = "quantity"\nclients = {clients}\nalpha = 1.0'
+        )
     else:
         partition = (
             "# Simulated: each client gets a class mix of its own; a smaller alpha makes them differ more.\n"
@@ -187,7 +198,12 @@ def _written(source: Source, data: DataSet, clients: int | None, model: str) -> 
     lines = "\n".join([*comments, *(f"{key} = {inline(value)}" for key, value in source.section.items())])
     sizes = f"{len(data.train):,} samples to train on, {len(data.test):,} to test on"
     what = setting.what[0].upper() + setting.what[1:]
-    return f"""# {what}: {sizes}, {data.classes} classes, {count} clients.
+    losses = {
+        "classification": "wsm keeps classes that a client lacks from being forgotten",
+        "multilabel": "bce decides each label for itself",
+        "regression": "mse is the squared error, huber bends for far targets",
+    }
+    return f"""# {what}: {sizes}, {data.classes} {data.task.outputs}, {count} clients.
 # Every option, with a sentence each: eunoe options; those of a section: eunoe options training.
 
 # The source of every random number; run several seeds before you believe a difference.
@@ -217,8 +233,8 @@ batch_size = {batch_size}
 lr = {lr}
 
 [loss]
-# wsm keeps classes that a client lacks from being forgotten; others: eunoe list losses.
-name = "ce"
+# {losses[data.task.name]}; others: eunoe list losses.
+name = "{data.task.loss}"
 
 [method]
 # local trains every client alone, central on all samples; others: eunoe list methods.

@@ -21,6 +21,7 @@ class RunState:
     # What the mean of the global models is computed from, if it is.
     average: Vectors = field(default_factory=dict)
     best: Weights | None = None
+    # Or what the task has in its place.
     best_accuracy: float = -1.0
     # The state of each metric, by name: tensors and JSON values.
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)

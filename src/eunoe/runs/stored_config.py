@@ -7,7 +7,7 @@ from eunoe.config import registry
 from eunoe.config.data_options import Preprocessing
 from eunoe.config.paths import placed
 from eunoe.config.schema import Config, Named
-from eunoe.runs.assembly import SUPPLIED_TO_MODEL, UserObjects, is_user_object
+from eunoe.runs.assembly import SUPPLIED_TO_MODEL, UserObjects, is_user_object, loss_section
 from eunoe.training.simulation import Simulation
 
 
@@ -36,6 +36,11 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
         full = registry.defaults(kind, section.name, section.options, supplied)
         values[key] = {"name": section.name, **own, **{k: v for k, v in full.items() if v is not None}}
     return placed(values)
+
+
+def with_loss(config: Config, simulation: Simulation) -> Config:
+    """The configuration with the loss that is trained, which follows from the task if it is not named."""
+    return config.model_copy(update={"loss": loss_section(config, simulation.federation.task)})
 
 
 def with_cohort(config: Config, simulation: Simulation) -> Config:

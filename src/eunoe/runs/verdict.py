@@ -120,16 +120,17 @@ def _validated(before: Sequence[Run], after: Sequence[Run]) -> Difference:
 
 def _final(run: Run, part: str) -> float:
     """What a run has in the mean of its last rounds, as many as its configuration says."""
-    return 0.0 if run.status["state"] == "diverged" else run.read.final(f"{part}.accuracy")
+    task = run.read.task
+    return task.floor if run.status["state"] == "diverged" else run.read.final(f"{part}.{task.metric}")
 
 
-def nothing_found(tried: Sequence[Tried], label: str, seeds: int) -> str:
+def nothing_found(tried: Sequence[Tried], label: str, seeds: int, title: str) -> str:
     """The sentence for a search in which the run as it is came out best."""
     others = [one for one in tried if one.label != label]
     word = "seed" if seeds == 1 else "seeds"
     return (
         f"Nothing did better than {label} as it is: of {len(others)} remedies tried on {seeds} search "
-        f"{word}, none reached its validation accuracy. Keep it."
+        f"{word}, none reached its {title} on validation. Keep it."
     )
 
 

@@ -1,8 +1,8 @@
 """Training at the server: distillation into the merged model, fine-tuning, central training.
 
 The server trains in the process that runs the rounds, on one thread, with random numbers from (seed,
-purpose, round), so the result is the same whichever engine trained the clients. Losses are plain
-cross-entropy on labels and divergences from teachers, never the loss that clients minimize.
+purpose, round), so the result is the same whichever engine trained the clients. Losses are the task's plain
+loss on labels (cross-entropy) and divergences from teachers, never the loss that clients minimize.
 """
 
 import math
@@ -145,14 +145,14 @@ class ServerTrainer:
         return self._outputs(pool)
 
     def accuracy(self, pool: Pool) -> Callable[[Tensor], float]:
-        """Accuracy as a function of a model's logits on these samples."""
-        labels = pool.labels
-        return lambda logits: float((logits.argmax(1) == labels).double().mean())
+        """Accuracy (the mean score of the task) as a function of a model's logits on these samples."""
+        labels, task = pool.labels, self.federation.task
+        return lambda logits: float(task.scores(logits, labels).double().mean())
 
-    def cross_entropy(self, pool: Pool) -> PositionLoss:
-        """The plain cross-entropy on the labels of these samples."""
-        labels = pool.labels
-        return lambda logits, positions: F.cross_entropy(logits, labels[positions], reduction="none")
+    def plain_loss(self, pool: Pool) -> PositionLoss:
+        """The plain loss on the labels of these samples: cross-entropy, or that of another task."""
+        labels, task = pool.labels, self.federation.task
+        return lambda logits, positions: task.losses(logits, labels[positions])
 
     def train(
         self,

@@ -63,8 +63,7 @@ class Simulation:
         counts = federation.counts(client)
         if isinstance(federation, FederationInRound):
             if client in federation.remembered:
-                labels = federation.data.train.y[torch.from_numpy(federation.remembered[client])]
-                counts = counts + torch.bincount(labels, minlength=federation.classes)
+                counts = counts + federation.counts_of(federation.remembered[client])
             if label_counts == "seen" and client in federation.seen:
                 counts = torch.maximum(counts, federation.seen[client])
         return counts + federation.counts(client, "validation") * (label_counts == "train_and_validation")

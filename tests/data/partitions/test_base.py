@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eunoe.data.partitions.base import by_owner, offsets_of, ranges, rows_by_class
-from eunoe.data.partitions.iid import Iid
+from eunoe.data.partitions.dirichlet import Dirichlet
 from eunoe.errors import InputError
 
 
@@ -32,10 +32,10 @@ def test_rows_by_class_leave_out_classes_without_samples() -> None:
     ("labels", "says"),
     [
         (np.zeros(2, np.int64), "3 clients cannot share 2 samples; use at most 2"),
-        (np.zeros(5), "labels must be one integer each, not float64"),
-        (np.zeros((5, 1), np.int64), "labels must be one integer each"),
+        (np.zeros(5), r"labels are float64 \[5\], not one integer each"),
+        (np.zeros((5, 1), np.int64), "not one integer each"),
     ],
 )
 def test_labels_that_cannot_be_divided(labels: np.ndarray, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        Iid(clients=3)(labels, np.random.default_rng(0))
+        Dirichlet(clients=3)(labels, np.random.default_rng(0))

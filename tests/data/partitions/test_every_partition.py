@@ -92,9 +92,15 @@ def test_more_clients_than_samples_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_labels_that_are_no_integers_are_refused(name: str) -> None:
-    with pytest.raises(InputError, match="labels"):
-        build(name, 2)(np.zeros(10), np.random.default_rng(0))
+def test_only_partitions_that_do_not_look_at_labels_divide_other_targets(name: str) -> None:
+    divide, groups = build(name, 2), np.arange(10) % 2
+    if name in ("iid", "natural", "quantity"):
+        order, offsets = divide(np.zeros((10, 3)), np.random.default_rng(0), groups)
+        assert sorted(order) == list(range(10))
+        assert len(offsets) == 3
+        return
+    with pytest.raises(InputError, match=r"divides by class .* take partition 'natural'"):
+        divide(np.zeros(10), np.random.default_rng(0), groups)
 
 
 @pytest.mark.parametrize("name", CONCENTRATED)

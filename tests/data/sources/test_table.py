@@ -149,7 +149,7 @@ def test_columns_that_cannot_be_used():
     with pytest.raises(InputError, match=r"column 'x' has 2,400 categories; drop it"):
         from_table({"x": many, "y": [0, 1] * 1500}, label="y")
     with pytest.raises(InputError, match="holds real numbers; labels must be integers or text"):
-        from_table({"x": y, "y": [0.5, 1.0] * 10}, label="y")
+        from_table({"x": y, "y": [0.5, 1.0] * 10}, label="y", task="classification")
     with pytest.raises(InputError, match="is no table with columns of equal length"):
         from_table({"x": [1, 2], "y": [0]}, label="y")
 
@@ -181,3 +181,48 @@ def test_heart_disease_by_hospital(tmp_path, monkeypatch):
     assert "cp = 0" in data.encoding["features"]
     assert "hospital" not in str(data.encoding["features"])
     assert int((torch.cat([data.train.y, data.test.y]) == 0).sum()) == 8
+
+
+NUMBERS = "age,site,cost,pain,fever\n" + "\n".join(
+    f"{n},{'ab'[n % 2]},{n / 4 + 0.1},{n % 2},{int(n % 3 == 0)}" for n in range(20)
+)
+
+
+@pytest.fixture(name="numbers")
+def _numbers(tmp_path):
+    path = tmp_path / "numbers.csv"
+    path.write_text(NUMBERS)
+    return str(path)
+
+
+def test_a_column_of_real_numbers_is_predicted(numbers):
+    data = load("table", path=numbers, label="cost", client="site", drop=["pain", "fever"])
+    assert (data.task.name, data.classes, data.class_names) == ("regression", 1, ("cost",))
+    assert data.encoding["label"] == "cost"
+    whole = load("table", path=numbers, label="age", task="regression", drop=["pain", "fever"])
+    assert whole.task.name == "regression"
+    assert load("table", path=numbers, label="age", client="site", drop=["pain"]).classes == 20
+
+
+def test_several_columns_of_0_and_1_are_labels(numbers):
+    data = load("table", path=numbers, label=["pain", "fever"], client="site", drop=["cost"])
+    assert (data.task.name, data.classes, data.class_names) == ("multilabel", 2, ("pain", "fever"))
+    assert data.encoding["label"] == ["pain", "fever"]
+    two = load("table", path=numbers, label=["age", "cost"], task="regression")
+    assert (two.task.name, two.classes) == ("regression", 2)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"label": "cost", "task": "classification"}, "column 'cost' holds real numbers; labels must be"),
+        ({"label": ["age", "cost"]}, "not of 0 and 1 alone.*state task = 'regression'"),
+        ({"label": "site", "task": "regression"}, "column 'site' holds other things than numbers"),
+        ({"label": ["pain", "fver"]}, "no column 'fver'; did you mean 'fever'"),
+        ({"label": ["pain", "cost"], "task": "multilabel"}, "holds other numbers than 0 and 1"),
+    ],
+)
+def test_columns_that_cannot_be_predicted(numbers, options, says):
+    with pytest.raises(InputError, match=says) as raised:
+        load("table", path=numbers, **options)
+    assert "\n" not in str(raised.value)

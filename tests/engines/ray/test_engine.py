@@ -23,6 +23,8 @@ from eunoe.runs.run import Run, run
 from eunoe.training.client import Broadcast
 from tests.faults import EXCLUDING, OwnError, children, results, until
 from tests.helpers import Net, blobs, make_simulation
+from tests.other_tasks import federation as other_task
+from tests.runs.small_runs import bits
 
 ray = pytest.importorskip("ray")
 
@@ -338,3 +340,18 @@ def test_every_method_has_the_same_bits_on_ray(
     # One worker, since it is the start of workers that takes long.
     pair = [run_with(e, tmp_path / e, workers=1, method=method, loss=loss) for e in ("serial", "ray")]
     assert results(pair[0]) == results(pair[1])
+
+
+@pytest.mark.parametrize("task", ["multilabel", "regression"])
+def test_labels_and_numbers_have_the_bits_of_the_serial_engine(tmp_path: Path, task: str) -> None:
+    values = {
+        "rounds": 2,
+        "participation": 3,
+        "model": {"name": "mlp", "hidden": [8]},
+        "checkpoint_seconds": 0,
+    }
+    runs = [
+        run({**values, "engine": engine}, federation=other_task(task), out=tmp_path / engine)
+        for engine in ("serial", "ray")
+    ]
+    assert bits(runs[0].folder) == bits(runs[1].folder)

@@ -6,13 +6,14 @@ have none.
 """
 
 from abc import abstractmethod
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
 from eunoe.config.options import Options
+from eunoe.core.tasks import CLASSES, TaskName
 from eunoe.errors import InputError
 
 Integers = NDArray[np.int64]
@@ -23,13 +24,20 @@ class Partition(Options):
 
     clients: int = Field(ge=1, description="Number of clients.")
 
+    # Those that do not look at labels serve every task.
+    tasks: ClassVar[tuple[TaskName, ...]] = CLASSES
+
     def __call__(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None = None
     ) -> tuple[Integers, Integers]:
         """The rows of all clients, concatenated, and the offset of each client."""
         labels = np.asarray(labels)
-        if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-            raise InputError(f"labels must be one integer each, not {labels.dtype} {labels.shape}")
+        whole = labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
+        if self.tasks == CLASSES and not whole:
+            raise InputError(
+                f"the partition divides by class and labels are {labels.dtype} {list(labels.shape)}, not one "
+                "integer each: take partition 'natural', 'iid' or 'quantity'"
+            )
         if len(labels) < self.clients:
             raise InputError(
                 f"{self.clients:,} clients cannot share {len(labels):,} samples; use at most {len(labels):,}"

@@ -69,7 +69,11 @@ class FlwrPartition:
         """The rows of all clients, concatenated, and the offset of each client."""
         from datasets import Dataset
 
-        columns = {LABEL: labels, ROW: np.arange(len(labels))} | ({} if groups is None else {CLIENT: groups})
+        several = labels.ndim > 1
+        if several and self.options.get("partition_by") == LABEL:
+            raise InputError(f"{self.name} divides by class, and these data have none: set partition_by")
+        columns = {ROW: np.arange(len(labels)), **({} if several else {LABEL: labels})}
+        columns |= {} if groups is None else {CLIENT: groups}
         divided = self._partitioner(int(generator.integers(1 << 31)))
         divided.dataset = Dataset.from_dict(columns)
         try:

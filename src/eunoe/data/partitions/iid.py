@@ -5,11 +5,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from eunoe.core.tasks import EVERY
 from eunoe.data.partitions.base import Integers, Partition
 
 
 class Iid(Partition):
     """All samples in random order, divided into sizes that differ by one at most."""
+
+    tasks = EVERY
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

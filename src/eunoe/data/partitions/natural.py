@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from eunoe.core.tasks import EVERY
 from eunoe.data.partitions.base import Integers, Partition, by_owner
 from eunoe.errors import InputError
 
@@ -17,6 +18,8 @@ class Natural(Partition):
         0, ge=0, description="How many of the groups to keep, chosen at random; 0 keeps all."
     )
     min_size: int = Field(1, ge=1, description="Groups with fewer samples are left out.")
+
+    tasks = EVERY
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from eunoe.core.tasks import EVERY
 from eunoe.data.partitions.base import Integers, Partition
 from eunoe.errors import InputError
 
@@ -17,6 +18,8 @@ class Quantity(Partition):
         0.5, gt=0, le=1e6, description="Concentration: the smaller, the more unequal the sizes."
     )
     min_size: int = Field(1, ge=1, description="Minimum number of samples per client.")
+
+    tasks = EVERY
 
     def divide(
         self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None

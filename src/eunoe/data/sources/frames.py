@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from eunoe.core.tasks import TaskName
 from eunoe.data.arrays import number_ids
 from eunoe.data.checks import Array, Labels
 from eunoe.data.sources.hub import held_out_rows
@@ -26,7 +27,8 @@ class Labeled(NamedTuple):
     """Rows with their labels, their clients' numbers if they have some, and which are the test part."""
 
     frame: Any
-    y: Labels
+    # Integers of classes, or [n, columns] numbers of the label columns, which `class_names` then names.
+    y: Array
     class_names: tuple[str, ...]
     clients: Labels | None
     test: NDArray[np.bool_]
@@ -70,14 +72,24 @@ def as_frame(rows: Any, what: str) -> Any:
 
 
 def labeled(
-    frame: Any, where: str, label: str, client: str | None, part: str | None, held_out: int | None
+    frame: Any,
+    where: str,
+    label: str | Sequence[str],
+    client: str | None,
+    part: str | None,
+    held_out: int | None,
+    task: TaskName | None = None,
 ) -> Labeled:
     """Take labels, clients and the division into training and test part from a frame's columns.
+
+    One column is one of classes, unless `task` is regression or it holds real numbers; several are of labels
+    (0 and 1) or, if that is the task, of numbers.
 
     The column `part` says train or test; rows that say anything else are left out. Without it, `held_out` per
     cent of each client's rows (else of each class's) are the test part.
     """
-    for name in filter(None, (label, client, part)):
+    columns = (label,) if isinstance(label, str) else tuple(label)
+    for name in filter(None, (*columns, client, part)):
         column_of(frame, name, where)
     if part is not None and held_out is not None:
         raise InputError(f"{where}: the column {part!r} says what is tested on: leave held_out out")
@@ -85,11 +97,12 @@ def labeled(
         said = np.array([str(value) for value in frame.column(part).to_pylist()])
         kept = np.isin(said, ("train", "test"))
         frame, test = frame.filter(kept), said[kept] == "test"
-    values, class_names = _labels(frame, where, label)
+    values, class_names = _targets(frame, where, columns, task)
     ids = None if client is None else _ids(frame, where, client)
     clients = None if ids is None else number_ids(ids)[0]
     if part is None:
-        groups = values if clients is None else clients
+        whole = np.zeros(len(values), np.int64) if values.ndim > 1 else values
+        groups = whole if clients is None else clients
         test = held_out_rows(groups, _HELD_OUT if held_out is None else held_out)
     for name, rows in (("train on", ~test), ("test on", test)):
         if not rows.any():
@@ -110,9 +123,24 @@ def as_text(value: Any) -> str:
     return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
 
 
-def _labels(frame: Any, where: str, name: str) -> tuple[Labels, tuple[str, ...]]:
+def _targets(
+    frame: Any, where: str, names: tuple[str, ...], task: TaskName | None
+) -> tuple[Array, tuple[str, ...]]:
+    """The labels of one column, or the numbers of one or several."""
+    if len(names) == 1 and task in (None, "classification"):
+        values = _present(frame, where, names[0])
+        real = any(isinstance(value, float) and not value.is_integer() for value in values)
+        if not real or task == "classification":
+            return _labels(values, where, names[0])
+    columns = [_present(frame, where, name) for name in names]
+    for name, values in zip(names, columns, strict=True):
+        if any(not isinstance(value, int | float) for value in values):
+            raise InputError(f"{where}: column {name!r} holds other things than numbers, which are predicted")
+    return np.array(columns, np.float64).T, names
+
+
+def _labels(values: Sequence[Any], where: str, name: str) -> tuple[Labels, tuple[str, ...]]:
     """Labels by number, and what they are called, in sorted order."""
-    values = _present(frame, where, name)
     if any(isinstance(value, float) and not value.is_integer() for value in values):
         raise InputError(f"{where}: column {name!r} holds real numbers; labels must be integers or text")
     if len(distinct := sorted(set(values))) < 2:

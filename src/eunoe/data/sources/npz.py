@@ -19,6 +19,7 @@ from typing import Any, cast
 
 import numpy as np
 
+from eunoe.core.tasks import TaskName
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array
 from eunoe.data.field_arrays import unpacked
@@ -37,10 +38,14 @@ _NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
 _verified: set[tuple[str, int, int, str]] = set()
 
 
-def npz(path: Path, *, classes: int | None = None) -> DataSet:
-    """A .npz file with x_train, y_train, x_test, y_test, optionally writer_train, writer_test."""
+def npz(path: Path, *, classes: int | None = None, task: TaskName | None = None) -> DataSet:
+    """A .npz file with x_train, y_train, x_test, y_test, optionally writer_train, writer_test.
+
+    y is an integer each for classes, a row of 0 and 1 for labels, or real numbers; `task` states which where
+    that is open.
+    """
     path = Path(path).expanduser()
-    return dataset_of(read_npz(path), path.stem, str(path), classes=classes)
+    return dataset_of(read_npz(path), path.stem, str(path), classes=classes, task=task)
 
 
 def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -> DataSet:

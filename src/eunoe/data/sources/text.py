@@ -43,7 +43,7 @@ def text(
     if len(set(columns)) < len(columns):
         raise InputError(f"{where}: text, label, client and part must be different columns")
     frame = read_frame(path, columns)
-    rows = labeled(frame, where, label, client, part, held_out)
+    rows = labeled(frame, where, label, client, part, held_out, "classification")
     texts = sentences(rows, text, where)
     return encoded(rows, texts, coder(rows, texts, tokenizer, unit, length, vocabulary), where)
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from eunoe.config.options import Options
+from eunoe.core.tasks import EVERY, TaskName
 from eunoe.data.changes import Changes, Integers
 
 if TYPE_CHECKING:
@@ -37,6 +38,8 @@ class Stream(Options):
 
     # Whether it divides samples anew, which comes before anything that chooses among a client's samples.
     divides: ClassVar[bool] = False
+    # The tasks that it serves.
+    tasks: ClassVar[tuple[TaskName, ...]] = EVERY
 
     def settled(self, rounds: int) -> Self:
         """The same with the defaults that depend on the length of the run filled in.

@@ -13,6 +13,7 @@ import torch
 from pydantic import Field, PositiveInt
 
 from eunoe.core.rng import generator
+from eunoe.core.tasks import CLASSES
 from eunoe.data.changes import Changes, Integers
 from eunoe.data.streams.base import Stream, Timeline, Unchanged, phases_from
 from eunoe.errors import InputError
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 class ClassPhases(Stream):
     """New classes appear in phases; a client trains on those so far, or on the newest alone."""
+
+    tasks = CLASSES
 
     phases: int = Field(5, ge=1, le=1000, description="Into how many phases the rounds and classes are cut.")
     every: PositiveInt | None = Field(

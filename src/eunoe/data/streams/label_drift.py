@@ -13,6 +13,7 @@ from typing import ClassVar, Literal
 import numpy as np
 from pydantic import Field, PositiveInt, model_validator
 
+from eunoe.core.tasks import CLASSES
 from eunoe.data.changes import Changes, Integers
 from eunoe.data.streams.base import Stream, Timeline, Unchanged, phases_from
 from eunoe.errors import InputError
@@ -22,6 +23,7 @@ class LabelDrift(Stream):
     """Each client's class mix moves from one draw of the partition to another."""
 
     divides: ClassVar[bool] = True
+    tasks = CLASSES
 
     mode: Literal["gradual", "sudden", "recurring"] = Field(
         "gradual", description="From start to end, at once at start, or back and forth from start on."

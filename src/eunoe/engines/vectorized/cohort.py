@@ -114,15 +114,15 @@ class Cohort:
     @cached_property
     def counts(self) -> Tensor:
         """How many training samples of each class each client has, in the model's type."""
-        federation, classes = self.simulation.federation, self.simulation.federation.classes
+        federation = self.simulation.federation
         if self.simulation.stale_counts:
             each = torch.stack([federation.counts(client) for client in self.clients])
             return each.to(self.simulation.model.dtype)
         rows = [federation.rows(client) for client in self.clients]
-        owners = np.repeat(np.arange(len(self)), [len(own) for own in rows])
+        owners = torch.from_numpy(np.repeat(np.arange(len(self)), [len(own) for own in rows]))
         labels = federation.samples("clients").y[torch.from_numpy(np.concatenate(rows))]
-        flat = torch.bincount(torch.from_numpy(owners) * classes + labels, minlength=len(self) * classes)
-        return flat.view(len(self), classes).to(self.simulation.model.dtype)
+        counts = federation.task.counts(labels, owners, len(self), federation.classes)
+        return counts.to(self.simulation.model.dtype)
 
     @property
     def loss_counts(self) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from eunoe.records.main_metric import common_task
 from eunoe.records.reader import RunRecords
 from eunoe.report.figures import (
     accuracy,
@@ -13,6 +14,7 @@ from eunoe.report.figures import (
     drift,
     knowledge_lost,
     local_models,
+    loss,
     one_client,
     own_metrics,
     partition,
@@ -24,11 +26,13 @@ from eunoe.report.figures import (
     saw_tooth,
     signed_parts,
 )
-from eunoe.report.figures.common import ROUNDS, by_label, slider_rounds
+from eunoe.report.figures.common import ROUNDS, SETTING, WHO, by_label, slider_rounds
 from eunoe.report.theme import Figure, colored_alike
+from eunoe.report.wording import reworded
 
 KINDS = (
     accuracy.FIGURE,
+    loss.FIGURE,
     round_forgetting.FIGURE,
     distribution.FIGURE,
     phases.FIGURE,
@@ -53,16 +57,21 @@ def all_figures(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[F
     """All figures for which these runs have records, or only the named ones."""
     first = [kind for kind in KINDS if kind.section == ROUNDS]
     kinds = [*first, *own_metrics.kinds(runs), *(kind for kind in KINDS if kind not in first)]
+    task = common_task([run.task for run in runs])
     with colored_alike(list(by_label(runs))):
         return [
-            Figure(
-                kind.name,
-                kind.title(found),
-                kind.caption,
-                kind.draw(found),
-                kind.section,
-                kind.panels,
-                slider_rounds(found) if "probe" in found[0] else [],
+            reworded(
+                Figure(
+                    kind.name,
+                    kind.title(found),
+                    kind.caption,
+                    kind.draw(found),
+                    kind.section,
+                    kind.panels,
+                    slider_rounds(found) if "probe" in found[0] else [],
+                ),
+                task,
+                kind.section in (WHO, SETTING),
             )
             for kind in kinds
             if (not names or kind.name in names) and (found := kind.rows(runs))

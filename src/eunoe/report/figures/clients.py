@@ -25,6 +25,7 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
             "client": found.name(key),
             "samples": size,
             "accuracy": mean([*arm.values[key].values()]),
+            "metric": found.metric,
         }
         for arm in found.arms
         for key, size in sorted(found.samples.items(), key=lambda one: (one[0][0] or 0, one[0][1]))
@@ -34,25 +35,33 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 def title(rows: Sequence[Row]) -> str:
     """How far apart the clients are in the first run."""
     first = [row["accuracy"] for row in rows if row["run"] == rows[0]["run"]]
-    reach = f"{min(first):.0%} to {max(first):.0%} with {rows[0]['run']}"
-    return f"Clients' accuracy on their own test data: {reach}"
+    metric = rows[0]["metric"]
+    form = ".0%" if metric == "accuracy" else ".2f"
+    reach = f"{min(first):{form}} to {max(first):{form}} with {rows[0]['run']}"
+    return f"Clients' {metric} on their own test data: {reach}"
 
 
 def draw(rows: Sequence[Row]) -> Any:
     """A dot per run on each client's line."""
-    labels = run_labels(rows)
+    labels, metric = run_labels(rows), rows[0]["metric"]
+    share = metric == "accuracy"
+    form = ".1%" if share else ".3f"
+    axis: dict[str, Any] = {"scale": ACCURACY, "axis": alt.Axis(format="%")} if share else {}
     chart = alt.Chart(table(rows)).mark_point(filled=True, size=70, opacity=0.9)
     chart = chart.encode(
-        alt.X("accuracy:Q", scale=ACCURACY, axis=alt.Axis(format="%"), title="accuracy"),
+        alt.X("accuracy:Q", title=metric, **axis),
         alt.Y("client:N", sort=list(dict.fromkeys(row["client"] for row in rows)), title=None),
         run_color(labels),
-        tooltip=["run:N", "client:N", "samples:Q", alt.Tooltip("accuracy:Q", format=".1%")],
+        tooltip=["run:N", "client:N", "samples:Q", alt.Tooltip("accuracy:Q", title=metric, format=form)],
     )
     words = []
     for label in labels:
-        worst = min((row for row in rows if row["run"] == label), key=lambda row: row["accuracy"])
-        words.append(f"{label}: lowest {worst['client']} with {worst['accuracy']:.1%}")
-    text = f"Accuracy of each client on its own test data; {'; '.join(words)}."
+        worst = (min if share else max)(
+            (row for row in rows if row["run"] == label), key=lambda row: float(row["accuracy"])
+        )
+        name = "lowest" if share else "highest"
+        words.append(f"{label}: {name} {worst['client']} with {worst['accuracy']:{form}}")
+    text = f"{metric.capitalize()} of each client on its own test data; {'; '.join(words)}."
     return described(chart.properties(width=1.6 * PANEL, height=alt.Step(18)), text)
 
 

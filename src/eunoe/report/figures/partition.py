@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from eunoe.core.tasks import Regression
 from eunoe.records.reader import RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, by_label
 from eunoe.report.partition_figure import partition_figure
@@ -16,6 +17,9 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     found, seen = list[Row](), list[Any]()
     for label, seeds in by_label(runs).items():
         counts = seeds[0].label_counts
+        if seeds[0].task is Regression:
+            # Numbers have no shares; how many samples a client has is in the table of clients.
+            continue
         if counts is not None and not any(np.array_equal(counts, other) for other in seen):
             seen.append(counts)
             first = counts[: 2 * MOST_CLIENTS if counts.shape[1] <= MOST_CLASSES else 10].astype(np.int64)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
+from eunoe.records.main_metric import common_task
 from eunoe.records.reader import RunRecords, by_newest_model, relabeled, with_averaging
 from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import band, by_label, hover_points, round_axis
@@ -24,6 +25,7 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
     named = [form for run in runs if run.measured for form in both_models(run)]
     if not named:
         return []
+    title = common_task([run.task for run in named]).title
     points = sorted(front(named), key=lambda row: (-row["rounds"], -row["accuracy"]))
     best = [row["run"] for row in points if row["rounds"] == points[0]["rounds"]][:MOST_NAMED]
     others = [GIVEN_UP] if len(points) > len(best) else []
@@ -39,22 +41,22 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
         return table([{**row, "shown": row["run"] if row["run"] in best else GIVEN_UP} for row in ranked])
 
     base = alt.Chart(shown(band(named, accuracy))).encode(
-        round_axis(), _height("mean:Q"), color, detail="run:N"
+        round_axis(), _height("mean:Q", title), color, detail="run:N"
     )
-    hover = ["run:N", alt.Tooltip("round:Q"), alt.Tooltip("mean:Q", title="accuracy", format=".1%")]
+    hover = ["run:N", alt.Tooltip("round:Q"), alt.Tooltip("mean:Q", title=title, format=".1%")]
     lines = alt.layer(base.mark_line(point=True).encode(opacity=faint), hover_points(base, hover))
     scatter = (
         alt.Chart(shown(points))
         .mark_point(filled=True, size=90)
         .encode(
             alt.X("forgetting:Q", title="round forgetting", axis=alt.Axis(format="%")),
-            _height("accuracy:Q"),
+            _height("accuracy:Q", title),
             color,
             opacity=faint,
             tooltip=[
                 "run:N",
                 alt.Tooltip("rounds:Q"),
-                alt.Tooltip("accuracy:Q", format=".1%"),
+                alt.Tooltip("accuracy:Q", title=title, format=".1%"),
                 alt.Tooltip("forgetting:Q", format=".1%"),
             ],
         )
@@ -65,24 +67,24 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
         Figure(
             "search-curves",
             "What each remedy reached on the search seeds",
-            "Validation accuracy, mean over the search seeds; a line ends where the remedy was given up.",
-            described(lines.properties(**size), f"Lines of accuracy over rounds. {words}"),
+            f"Validation {title}, mean over the search seeds; a line ends where the remedy was given up.",
+            described(lines.properties(**size), f"Lines of {title} over rounds. {words}"),
             SECTION,
             panels=2,
         ),
         Figure(
             "search-front",
-            "Accuracy against forgetting: the best are at the upper left",
+            f"{title[0].upper()}{title[1:]} against forgetting: the best are at the upper left",
             "A point per remedy, at the round it came to. A mean of models forgets little by construction.",
-            described(scatter.properties(**size), f"Points of accuracy against forgetting. {words}"),
+            described(scatter.properties(**size), f"Points of {title} against forgetting. {words}"),
             SECTION,
             panels=2,
         ),
     ]
 
 
-def _height(field: str) -> alt.Y:
-    return alt.Y(field, title="validation accuracy", axis=alt.Axis(format="%"), scale=alt.Scale(zero=False))
+def _height(field: str, title: str) -> alt.Y:
+    return alt.Y(field, title=f"validation {title}", axis=alt.Axis(format="%"), scale=alt.Scale(zero=False))
 
 
 def both_models(run: RunRecords) -> list[RunRecords]:
@@ -99,7 +101,7 @@ def front(runs: Sequence[RunRecords]) -> list[Row]:
         {
             "run": label,
             "rounds": max(run.rounds[-1] for run in seeds),
-            "accuracy": float(np.mean([run.final(f"{run.part}.accuracy") for run in seeds])),
+            "accuracy": float(np.mean([run.final(f"{run.part}.{run.task.metric}") for run in seeds])),
             "forgetting": float(np.mean([run.round_forgetting for run in seeds])),
         }
         for label, seeds in by_label(runs).items()
