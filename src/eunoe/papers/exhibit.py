@@ -91,7 +91,8 @@ class Exhibit:
     `measures` are computed from each run, by the column they fill ("" where a run fills one cell).
     `small` shrinks every run, `small_variants` are the lines that a small scale keeps (all if empty).
     `medium` and `medium_variants` do the same for runs of up to 25 minutes on one core, where there are any.
-    `needs_training` is false where the claims are about data or arithmetic, not about what a model learned.
+    `needs_training` is false where the claims are about data or arithmetic, not about what a model learned,
+    and where a low accuracy on all classes is what is asked about.
     `seeds` is how many the paper's setting is run with. `source_name` names the paper's table or figure where
     it is not the exhibit's own name, `also` a second table that labels may belong to. `shares` names the
     exhibit whose runs these are, so that they run only once. `derive` computes further cells from the mean

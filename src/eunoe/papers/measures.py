@@ -22,6 +22,7 @@ QUANTITIES = {
     "count_probability": "correlation of a class's mean probability with the client's label count",
     "classes_per_client": "classes that a client has",
     "past": "accuracy on classes of earlier phases",
+    "present": "accuracy on classes of the last phase",
     "phase_forgetting": "accuracy lost of each earlier phase's best, mean over phases",
     "personal_gain": "points of accuracy gained at the clients",
     "personal_without": "accuracy at the clients",

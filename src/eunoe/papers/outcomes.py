@@ -35,7 +35,7 @@ def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
             if (record.get("validation") or {}).get("accuracy") is not None
         },
     }
-    for quantity, name in {"past": "past", "phase_forgetting": "forgetting"}.items():
+    for quantity, name in {"past": "past", "present": "present", "phase_forgetting": "forgetting"}.items():
         known = {int(r["round"]): (r.get("phases") or {}).get(name) for r in run.metrics}
         series[quantity] = {round: float(value) for round, value in known.items() if value is not None}
     for probe in run.probes:

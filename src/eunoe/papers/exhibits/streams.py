@@ -66,6 +66,8 @@ def stream(name: str, options: Config, measures: dict[str, Measure], shown: str,
             for sentence, arms in REMEDIES.items()
         ),
         SMALL,
+        # Where classes come and go, a model that knows the present ones alone has learned and forgotten.
+        needs_training="phases" not in options["stream"],
         draws=draws,
     )
 
@@ -115,7 +117,12 @@ EXHIBITS = (
         "classes",
         # With fewer classes a client would have one alone in a phase, from which WSM learns nothing.
         {"stream": {"name": "classes", "phases": 5}, "partition": {"alpha": 1.0}},
-        {"": last_rounds("accuracy"), "past": at_end("past"), "forgotten": at_end("phase_forgetting")},
+        {
+            "": last_rounds("accuracy"),
+            "past": at_end("past"),
+            "present": at_end("present"),
+            "forgotten": at_end("phase_forgetting"),
+        },
         "accuracy at the end",
         "phases",
     ),
