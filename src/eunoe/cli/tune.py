@@ -67,7 +67,7 @@ def tune(
         [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]
         for one in tuned.trials[:10]
     ]
-    show(["trial", "rounds", "validation accuracy", "forgetting"], rows)
+    show(["trial", "rounds", "validation", "forgetting"], rows)
     if len(tuned.trials) > len(rows):
         print(f"and {len(tuned.trials) - len(rows)} more trials")
     if not tuned.complete:
