@@ -168,14 +168,21 @@ def test_claims_are_judged_on_the_papers_data_where_there_are_some() -> None:
     assert other.claim.sentence == "WSM is better (on other data than the paper's)"
 
 
-def test_a_claim_names_what_it_speaks_of_and_was_not_run() -> None:
-    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), speaks_of=("fedavg", "moon"))
+@pytest.mark.parametrize(
+    ("speaks_of", "said"),
+    [
+        (("fedavg",), ""),
+        (("fedavg", "moon"), " (not run: moon)"),
+        (("fedavg", "moon", "feddf"), " (run: fedavg only)"),
+        (("moon",), " (not run: moon)"),
+    ],
+)
+def test_a_claim_names_what_it_speaks_of_and_was_not_run(speaks_of: tuple[str, ...], said: str) -> None:
+    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), speaks_of=speaks_of)
     exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
     outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}})) for run in exhibit.plan("full", [0, 1])]
-    assert (
-        rows_and_verdicts(exhibit, "full", outcomes).verdicts[0].claim.sentence
-        == "WSM beats all (not run: moon)"
-    )
+    (verdict,) = rows_and_verdicts(exhibit, "full", outcomes).verdicts
+    assert verdict.claim.sentence == f"WSM beats all{said}"
 
 
 def test_a_small_run_has_no_difference_from_the_paper() -> None:

@@ -148,7 +148,11 @@ def _measured(readings: Sequence[_Reading]) -> bool:
 def _as_tested(claim: Claim, ran: set[str], other_data: bool) -> Claim:
     """The claim with a note on where the test falls short of it."""
     absent = [name for name in claim.speaks_of if name not in ran]
-    short = [f"not run: {', '.join(absent)}"] * bool(absent) + ["on other data than the paper's"] * other_data
+    present = [name for name in claim.speaks_of if name in ran]
+    # Whichever list is shorter says how far the test falls short.
+    few = present and len(present) < len(absent)
+    missing = f"run: {', '.join(present)} only" if few else f"not run: {', '.join(absent)}"
+    short = [missing] * bool(absent) + ["on other data than the paper's"] * other_data
     return replace(claim, sentence=f"{claim.sentence} ({'; '.join(short)})") if short else claim
 
 
