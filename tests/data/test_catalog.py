@@ -8,7 +8,7 @@ import pytest
 
 from eunoe.data.builtin import digits
 from eunoe.data.builtin_tables import TABLES
-from eunoe.data.catalog import entries, entry, fetch
+from eunoe.data.catalog import EMBEDDED, entries, entry, fetch
 from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import npz, write_npz
 from eunoe.data.specs import SPECS
@@ -42,7 +42,7 @@ def test_what_is_here_and_what_is_not(folder, monkeypatch):
     write_npz(folder / "mine.npz", {**arrays(20), "writer_train": np.arange(20) // 4})
     (folder / "broken.npz").write_bytes(b"?")
     rows = {row.name: row for row in entries()}
-    assert list(rows) == ["digits", *SPECS, *TABLES, "broken", "mine"]
+    assert list(rows) == [*EMBEDDED, *SPECS, *TABLES, "broken", "mine"]
     assert dataclasses.replace(rows["digits"], sha256=None) == dataclasses.replace(
         rows["digits"],
         here=True,
