@@ -98,7 +98,8 @@ def clients(rounds: int = 30, stream: Any = ()) -> None:
 
 def arrival() -> None:
     """The same while clients join, leave and sleep: in a round about one in four is there."""
-    clients(stream={"name": "arrival", "joining": 0.5, "leaving": 0.3, "over": 60, "day": 20, "awake": 0.4})
+    days = {"day": 20, "awake": 0.4, "together": 0.0}
+    clients(stream={"name": "arrival", "joining": 0.5, "leaving": 0.3, "over": 60, **days})
 
 
 def merge() -> None:

@@ -3,10 +3,14 @@
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from eunoe.config.schema import make_config
+from eunoe.data.arrays import from_arrays
+from eunoe.data.federation import Federation
+from eunoe.data.streams.arrival import Coming
 from eunoe.records.reader import read_run
 from eunoe.runs.assembly import UserObjects, assemble
 from eunoe.runs.run import Run, resume, run
@@ -86,6 +90,22 @@ def test_clients_of_a_round_are_there_and_the_draw_without_stream_is_kept() -> N
         assert {client for client in drawn if client in everyone} <= set(chosen)
         full += len(chosen) == 3
     assert full > 3
+
+
+def test_only_some_of_many_clients_are_asked_whether_they_are_there() -> None:
+    x, y = np.zeros((10, 3), np.float32), np.arange(10) % 2
+    data = from_arrays(x, y, x, y)
+    ends = np.arange(1, 20_001)
+    many = Federation(data, np.arange(20_000) % 10, np.append(0, ends), ends, ends)
+    nobody = {"name": "arrival", "day": 2, "awake": 0.5, "together": 1.0, "over": 9}
+    config = make_config({**SETTING, "stream": nobody, "data": "given", "partition": "given"})
+    simulation = assemble(config, UserObjects(federation=many))[0]
+    for round, found in ((1, 3), (2, 0)):
+        there = simulation.in_round(round)
+        assert isinstance(there.federation.changes, Coming)
+        before = there.federation.changes.drawn.cache_info().misses
+        assert len(select_clients(there, round)) == found
+        assert there.federation.changes.drawn.cache_info().misses - before < 2_500
 
 
 def test_a_round_without_clients_leaves_the_model_as_it_is() -> None:

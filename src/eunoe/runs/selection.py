@@ -8,6 +8,9 @@ import numpy as np
 from eunoe.core.rng import generator
 from eunoe.training.simulation import Simulation
 
+# The last attempt to find clients that are there asks so many, or so many for each that takes part.
+ASKED, ASKED_EACH = 1_000, 100
+
 
 def select_clients(simulation: Simulation, round: int) -> list[int]:
     """The clients of a round, in the order in which they train and are summed: large ones first."""
@@ -28,13 +31,17 @@ def select_clients(simulation: Simulation, round: int) -> list[int]:
 
 
 def those_present(simulation: Simulation, round: int, drawn: Sequence[int]) -> list[int]:
-    """The drawn clients that are there, and others in place of those that are not, if there are any."""
+    """The drawn clients that are there, and others in place of those that are not.
+
+    A round in which hardly anybody is there has fewer clients: a million are not all asked for it.
+    """
     context, federation = simulation.context, simulation.federation
     present = [client for client in drawn if federation.present(client)]
     asked, many = set(drawn), len(drawn)
-    while len(present) < len(drawn) and len(asked) < context.clients:
-        # Ever more are asked, so that a few among a million cost little and a rare one is found.
-        many = min(4 * many, context.clients)
+    most = min(context.clients, max(ASKED, ASKED_EACH * len(drawn)))
+    while len(present) < len(drawn) and many < most:
+        # Ever more are asked, so that the first few that are there cost little.
+        many = min(4 * many, most)
         others = generator(context.seed, "clients in their place", round).choice(
             context.clients, many, replace=False
         )

@@ -45,17 +45,19 @@ class Arrival(Stream):
         return self.model_copy(update={"over": self.over or rounds})
 
     def bind(self, timeline: Timeline) -> Changes:
-        return _Coming(self, timeline.seed)
+        return Coming(self, timeline.seed)
 
 
-class _Coming(Unchanged):
+class Coming(Unchanged):
+    """Who is there: `drawn` has what was drawn of a client, once it was asked."""
+
     def __init__(self, options: Arrival, seed: int) -> None:
         self.options, self.seed, self.over = options, seed, options.over or 1
-        self._drawn = lru_cache(maxsize=65536)(self._draw)
+        self.drawn = lru_cache(maxsize=65536)(self._draw)
 
-    def __reduce__(self) -> tuple[type["_Coming"], tuple[Arrival, int]]:
+    def __reduce__(self) -> tuple[type["Coming"], tuple[Arrival, int]]:
         # The cache cannot be sent to another process.
-        return _Coming, (self.options, self.seed)
+        return Coming, (self.options, self.seed)
 
     def _draw(self, client: int) -> tuple[int, float, float]:
         """The client's first round, its last one, and the hour at which it wakes (a share of the day)."""
@@ -66,7 +68,7 @@ class _Coming(Unchanged):
         return joined, left, float(wakes * (1 - options.together))
 
     def present(self, client: int, round: int) -> bool:
-        joined, left, wakes = self._drawn(client)
+        joined, left, wakes = self.drawn(client)
         if not joined <= round <= left:
             return False
         if self.options.day is None:
