@@ -130,7 +130,7 @@ def nothing_found(tried: Sequence[Tried], label: str, seeds: int, title: str) ->
     word = "seed" if seeds == 1 else "seeds"
     return (
         f"Nothing did better than {label} as it is: of {len(others)} remedies tried on {seeds} search "
-        f"{word}, none reached its {title} on validation. Keep it."
+        f"{word}, none reached its validation {title}. Keep it."
     )
 
 
