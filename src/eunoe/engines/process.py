@@ -13,6 +13,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, chunks, joined
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import bound, expand
+from eunoe.engines.room import FORKED, check_room
 from eunoe.engines.workers import Evaluation, Participation, Workers
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
@@ -79,6 +80,8 @@ class Process(Engine):
         places = (
             ["cpu"] * (workers or cores()) if devices is None else bound(expand(devices), per_device or 1)
         )
+        if devices is None:
+            check_room(len(places), simulation.model.weights, FORKED)
         self.workers = Workers(simulation, states, places)
         super().__init__(simulation, states, ProcessTrainer(self.workers), ProcessEvaluator(self.workers))
 

@@ -30,13 +30,30 @@ class Machine(NamedTuple):
 
 def look() -> Machine:
     """What this process may use."""
-    memory, free = _memory()
-    return Machine(processor(), cores(), bool(_BF16 & _flags()), memory, free, _accelerators())
+    return Machine(processor(), cores(), bool(_BF16 & _flags()), *memory(), _accelerators())
 
 
 def cores() -> int:
     """How many cores this process may use; outside Linux, how many there are."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def memory() -> tuple[int, int]:
+    """All memory and what is available, a limit of the control group included; 0 where unknown."""
+    found: dict[str, int] = {}
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            name, _, amount = line.partition(":")
+            found[name] = int(amount.split()[0]) * 1024
+    except (OSError, ValueError, IndexError):
+        return 0, 0
+    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
+    try:
+        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
+        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
+    except (OSError, ValueError):
+        return total, free
+    return min(total, limit), min(free, max(limit - used, 0))
 
 
 def processor() -> str:
@@ -55,24 +72,6 @@ def _cpuinfo(key: str) -> str:
     except OSError:
         return ""
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith(key)), "")
-
-
-def _memory() -> tuple[int, int]:
-    """All memory and what is available, a limit of the control group included."""
-    found: dict[str, int] = {}
-    try:
-        for line in Path("/proc/meminfo").read_text().splitlines():
-            name, _, amount = line.partition(":")
-            found[name] = int(amount.split()[0]) * 1024
-    except (OSError, ValueError, IndexError):
-        return 0, 0
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
-    try:
-        limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
-        used = int(Path("/sys/fs/cgroup/memory.current").read_text())
-    except (OSError, ValueError):
-        return total, free
-    return min(total, limit), min(free, max(limit - used, 0))
 
 
 def _accelerators() -> tuple[Accelerator, ...]:

@@ -7,17 +7,16 @@ worker when the next round begins.
 
 import logging
 import os
-import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from eunoe.engines.ray.actor import Actor
+from eunoe.engines.ray.connection import connect
 from eunoe.engines.ray.packing import Packed, packed, unpacked
-from eunoe.errors import InputError, RunFailed, first_line
-from eunoe.system.machine import cores
+from eunoe.errors import InputError, RunFailed
 from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
@@ -69,7 +68,7 @@ class Cluster:
         self._warned = False
         self._connected = not ray.is_initialized()
         if self._connected:
-            _connect(address or os.environ.get("RAY_ADDRESS") or "local", workers)
+            connect(address, workers, simulation.model.weights)
         try:
             # The server's trainer is not needed by workers.
             sent = replace(simulation, context=replace(simulation.context, trainer=None))
@@ -215,26 +214,6 @@ class Cluster:
         if not self._warned:
             self._warned = True
             logger.warning("waiting for a free place in the Ray cluster, which has %d in all", total)
-
-
-def _connect(address: str, workers: int | None) -> None:
-    import ray
-
-    local = {"num_cpus": workers or cores()} if address == "local" else {}
-    with _same_handler(signal.SIGTERM):
-        try:
-            ray.init(address, include_dashboard=False if local else None, logging_level="ERROR", **local)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            raise InputError(f"cannot use Ray at {address!r}: {first_line(error)}") from error
-
-
-@contextmanager
-def _same_handler(number: int) -> Iterator[None]:
-    """Restore a signal's handler, which Ray replaces."""
-    before = signal.getsignal(number)
-    yield
-    with suppress(ValueError):  # Handlers can be set in the main thread only.
-        signal.signal(number, before)
 
 
 def _line(error: Exception) -> str:

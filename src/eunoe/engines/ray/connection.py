@@ -1,0 +1,66 @@
+"""Joining a Ray cluster, or starting a local Ray; an address where no Ray answers is refused in seconds."""
+
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+from eunoe.core.flat_model import Weights
+from eunoe.engines.room import STARTED, check_room
+from eunoe.errors import InputError, first_line
+from eunoe.system.machine import cores
+
+# Seconds within which a cluster must answer; Ray itself would ask for minutes and then end this process.
+_PATIENCE = 5.0
+# How a client of HTTP/2 begins, which is below Ray's own protocol, and the type of a server's first frame.
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+_SETTINGS = 4
+
+
+def connect(address: str | None, workers: int | None, weights: Weights) -> None:
+    """Connect this process to Ray: at an address, else at RAY_ADDRESS, else a new one on this machine.
+
+    A new one must have room for workers with these weights.
+    """
+    import ray
+
+    address = address or os.environ.get("RAY_ADDRESS") or "local"
+    _check(address)
+    local = {"num_cpus": workers or cores()} if address == "local" else {}
+    if local:
+        check_room(local["num_cpus"], weights, STARTED)
+    with _same_handler(signal.SIGTERM):
+        try:
+            ray.init(address, include_dashboard=False if local else None, logging_level="ERROR", **local)
+        except (ConnectionError, RuntimeError, ValueError) as error:
+            raise InputError(f"cannot use Ray at {address!r}: {first_line(error)}") from error
+
+
+def _check(address: str) -> None:
+    """Refuse an address at which nothing answers, or something other than Ray."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        # Ray finds "auto" and "local" by itself and says what is wrong with another form.
+        return
+    try:
+        with socket.create_connection((host.strip("[]"), int(port)), _PATIENCE) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") != "0":
+                return
+            connection.sendall(_PREFACE)
+            answer = connection.recv(9)
+    except (OSError, OverflowError) as error:
+        raise InputError(
+            f"no Ray answers at {address!r} ({first_line(error)}); `ray start --head` starts one there"
+        ) from None
+    if len(answer) < 4 or answer[3] != _SETTINGS:
+        raise InputError(f"what answers at {address!r} is not Ray; give the address that `ray start` printed")
+
+
+@contextmanager
+def _same_handler(number: int) -> Iterator[None]:
+    """Restore a signal's handler, which Ray replaces."""
+    before = signal.getsignal(number)
+    yield
+    with suppress(ValueError):  # Handlers can be set in the main thread only.
+        signal.signal(number, before)
