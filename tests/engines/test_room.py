@@ -14,7 +14,7 @@ def test_as_many_workers_as_the_free_memory_holds_are_taken(monkeypatch: pytest.
     # Each needs 1,000 bytes and three models of 1,000.
     monkeypatch.setattr(room, "memory", lambda: (10**9, 12_000))
     room.check_room(3, MODEL, 1_000)
-    with pytest.raises(InputError, match="set engine.workers to 3 or less"):
+    with pytest.raises(InputError, match=r"set engine\.workers to 3 or less"):
         room.check_room(4, MODEL, 1_000)
 
 

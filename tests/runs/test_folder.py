@@ -198,7 +198,7 @@ def test_the_records_so_far(begun: Path, tmp_path: Path) -> None:
     with RunFolder(begun) as folder:
         assert [record["round"] for record in folder.records()] == [1, 2, 3, 4, 5]
     with RunFolder(tmp_path / "new") as folder:
-        assert folder.records() == []
+        assert list(folder.records()) == []
 
 
 def test_a_kill_during_the_first_write_leaves_a_folder_that_is_still_new(tmp_path: Path) -> None:

@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-import numpy as np
-
 from eunoe.core.tasks import MultiLabel
 from eunoe.errors import InputError, listed
 from eunoe.metrics.forgetting import mean_at_end, spread
@@ -213,22 +211,20 @@ def _check_same_clients(groups: Mapping[str, Sequence[RunRecords]]) -> None:
 
 def _owned(run: RunRecords, place: str) -> tuple[list[int], list[int]]:
     """The clients that have samples at a place, and how many; none if that was not recorded."""
-    found = [record[place]["by_client"] for record in run.metrics if "by_client" in (record.get(place) or {})]
-    return (found[-1]["clients"], found[-1]["samples"]) if found else ([], [])
+    clients, samples = (run.columns.known(place, "by_client", name)[1] for name in ("clients", "samples"))
+    return (list(clients[-1]), list(samples[-1])) if len(clients) else ([], [])
 
 
 def _has(run: RunRecords, place: str, metric: str) -> bool:
     """Whether a number was recorded by client."""
-    found = (record[place]["by_client"] for record in run.metrics if "by_client" in (record.get(place) or {}))
-    return metric in next(found, {})
+    return len(run.columns.rows_at(place, "by_client", metric)) > 0
 
 
 def _numbers(run: RunRecords, place: str, metric: str) -> dict[int, float]:
     """Each client's accuracy or loss, mean of the last rounds."""
-    records = [record for record in run.metrics if "by_client" in (record.get(place) or {})]
-    rounds = [record["round"] for record in records]
-    each = np.array([record[place]["by_client"][metric] for record in records], np.float64)
+    rounds, each = run.series(f"{place}.by_client.{metric}")
     clients, _ = _owned(run, place)
+    each = each.reshape(len(rounds), len(clients))
     return {client: mean_at_end(each[:, at], rounds, run.last) for at, client in enumerate(clients)}
 
 
@@ -236,7 +232,8 @@ def _never_trained(run: RunRecords) -> set[int]:
     """Clients of a run without a global model that never took part, and so have the model of the start."""
     if run.checked_config.method.name != "local" or run.label_counts is None:
         return set()
-    return set(range(len(run.label_counts))) - {k for record in run.metrics for k in record["clients"]}
+    trained = {int(client) for clients in run.columns.known("clients")[1] for client in clients}
+    return set(range(len(run.label_counts))) - trained
 
 
 def _natural(run: RunRecords) -> bool:

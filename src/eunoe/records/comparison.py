@@ -1,6 +1,7 @@
 """Comparison of runs: a row per configuration, aggregated over seeds."""
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -151,13 +152,15 @@ class Comparison:
 def numbers(run: RunRecords) -> dict[str, float]:
     """The numbers of one run that are compared."""
     # The cost of a federation that was only observed is unknown.
-    records = [record for record in run.metrics if "sizes" in record]
-    training = run.checked_config.training
+    columns, training = run.columns, run.checked_config.training
+    rows, sizes = columns.known("sizes")
+    pairs = zip(sizes, columns.known("steps")[1], strict=True)
+    trained = Counter(one for pair in pairs for one in zip(*pair, strict=True))
     plain = sum(
-        samples_trained(size, steps, training)
-        for r in records
-        for size, steps in zip(r["sizes"], r["steps"], strict=True)
+        count * samples_trained(int(size), int(steps), training) for (size, steps), count in trained.items()
     )
+    counted = ("bytes_up", "bytes_down", "forwards", "backwards")
+    total = {name: float(np.sum(columns.known(name)[1])) for name in counted}
     return {
         "accuracy": run.final("test.accuracy"),
         # Classification is compared by accuracy alone, as its papers do.
@@ -173,11 +176,9 @@ def numbers(run: RunRecords) -> dict[str, float]:
         "without_prior": run.final("personal.without_prior"),
         "with_prior": run.final("personal.with_prior"),
         "epsilon": run.latest("privacy.epsilon"),
-        "up": sum(r["bytes_up"] for r in records) / 1e6 / (len(records) or math.nan),
-        "down": sum(r["bytes_down"] for r in records) / 1e6 / (len(records) or math.nan),
-        "passes": sum(r["forwards"] + 2 * r["backwards"] for r in records) / (3 * plain)
-        if plain
-        else float("nan"),
+        "up": total["bytes_up"] / 1e6 / (len(rows) or math.nan),
+        "down": total["bytes_down"] / 1e6 / (len(rows) or math.nan),
+        "passes": (total["forwards"] + 2 * total["backwards"]) / (3 * plain) if plain else math.nan,
         "seconds": run.status.get("seconds", float("nan")),
         **{name: run.final(name) for name in run.own_metrics},
     }

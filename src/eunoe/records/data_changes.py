@@ -40,9 +40,9 @@ class DataChanges:
 def phase_starts(run: RunRecords) -> list[int]:
     """The first rounds of the phases of a stream, but for the first phase; empty without a stream."""
     found: dict[int, int] = {}
-    for record in run.metrics:
-        if numbers := record.get("phases"):
-            found.setdefault(int(numbers["phase"]), int(numbers.get("began", record["round"])))
+    began = dict(zip(*run.series("phases.began"), strict=True))
+    for round, phase in zip(*run.series("phases.phase"), strict=True):
+        found.setdefault(int(phase), int(began.get(round, round)))
     return [first for phase, first in sorted(found.items()) if phase > 1]
 
 

@@ -26,7 +26,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-from eunoe.core.tasks import Classification, MultiLabel, Regression
+import numpy as np
+
+from eunoe.core.tasks import TASKS, Classification, MultiLabel, Regression
 from eunoe.records.main_metric import main_value, task_of
 from eunoe.records.reader import RunRecords
 
@@ -174,6 +176,15 @@ def learned(run: RunRecords) -> bool:
 
 def _measured(run: RunRecords) -> tuple[list[float], list[float], Guess | None]:
     """Accuracies and losses of the evaluated rounds, and those of a guess."""
-    found = [one for one in (_judged(record[run.part]) for record in run.measured) if one is not None]
-    guess = guess_of(run.classes) if run.task is Classification else found[-1].guess if found else None
-    return [one.accuracy for one in found], [one.loss for one in found], guess
+    if run.task is not Classification:
+        parts = run.columns.select(run.part, "loss", "per_class", *(task.metric for task in TASKS))
+        found = [one for one in map(_judged, parts) if one is not None]
+        guess = found[-1].guess if found else None
+        return [one.accuracy for one in found], [one.loss for one in found], guess
+    # The same for all rounds at once.
+    rows, accuracy = run.columns.known(run.part, "accuracy")
+    loss = np.full(len(run.metrics), math.nan)
+    loss[run.columns.rows_at(run.part, "loss")] = math.inf
+    known, values = run.columns.known(run.part, "loss")
+    loss[known] = values
+    return list(accuracy), loss[rows].tolist(), guess_of(run.classes)

@@ -1,6 +1,5 @@
 """Whether the records of a run are what its newest checkpoint says they were."""
 
-import hashlib
 import tomllib
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +10,7 @@ from safetensors import SafetensorError, safe_open
 
 from eunoe.config.schema import RESUMABLE
 from eunoe.errors import Damaged
-from eunoe.system.files import parsed_json
+from eunoe.system.files import beginning, parsed_json
 
 
 def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
@@ -31,8 +30,7 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
 
 def _begins(path: Path, mark: Mapping[str, Any]) -> bool:
     """Whether a file begins as it did when the mark was made."""
-    content = b""
-    if path.exists():
-        with open(path, "rb") as file:
-            content = file.read(mark["bytes"])
-    return bool(hashlib.sha256(content).hexdigest() == mark["sha256"])
+    if not path.exists():
+        return bool(mark["bytes"] == 0)
+    with open(path, "rb") as file:
+        return bool(beginning(file, mark["bytes"]).sha256.hexdigest() == mark["sha256"])

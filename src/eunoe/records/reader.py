@@ -51,10 +51,11 @@ from eunoe.core.tasks import Task
 from eunoe.errors import Damaged, InputError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.metrics.named import RECORDED
+from eunoe.records.columns import RecordColumns
 from eunoe.records.integrity import changed_files
 from eunoe.records.main_metric import task_of_run
 from eunoe.records.shapes import Metrics, Partition, Probe, Shape, Status, Timing, checked
-from eunoe.system.files import read_json, read_lines, read_toml
+from eunoe.system.files import each_line, read_json, read_toml
 
 logger = logging.getLogger(__name__)
 Array = NDArray[np.float64]
@@ -99,18 +100,21 @@ class RunRecords:
         """The configuration, validated."""
         return make_config(self.config)
 
+    @cached_property
+    def columns(self) -> RecordColumns:
+        """The metrics by path."""
+        return RecordColumns.of(self.metrics)
+
     def series(self, path: str) -> tuple[NDArray[np.int64], Array]:
         """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
-        rounds, values = [], []
-        for record in self.metrics:
-            value: Any = record
-            for key in path.split("."):
-                value = value.get(key) if isinstance(value, Mapping) else None
-            if value is not None:
-                rounds.append(record["round"])
-                values.append(np.atleast_1d(numbers(value)))
-        flat = np.array([v[0] if len(v) == 1 else v for v in values]) if values else np.empty(0)
-        return np.array(rounds, np.int64), flat
+        rows, found = self.columns.known(*path.split("."))
+        values = numbers(found) if len(rows) else np.empty(0)
+        return self._rounds[rows], values[:, 0] if values.ndim > 1 and values.shape[1] == 1 else values
+
+    @cached_property
+    def _rounds(self) -> NDArray[np.int64]:
+        """The number of each record's round."""
+        return np.array(self.columns.known("round")[1], np.int64)
 
     def latest(self, path: str) -> float:
         """A metric in the last round that has it; NaN if none does."""
@@ -147,36 +151,37 @@ class RunRecords:
     @cached_property
     def own_metrics(self) -> list[str]:
         """The user's own metrics, as `name` or `name.part`."""
-        found: set[str] = set()
-        for record in self.metrics:
-            for name in record.keys() - RECORDED - {"forgetting"}:
-                value, parts = record[name], {name: record[name]}
-                if isinstance(value, Mapping):
-                    parts = {f"{name}.{key}": inner for key, inner in value.items()}
-                if name == "phases":
-                    # Which phase it is says when, not how well.
-                    parts = {path: inner for path, inner in parts.items() if path not in PHASE}
-                found |= {path for path, inner in parts.items() if isinstance(inner, int | float)}
-        return sorted(found)
+        own = [path for path in self.columns.paths() if path[0] not in RECORDED | {"forgetting"}]
+        found = {".".join(path) for path in own if len(path) < 3 and self.columns.is_number(*path)}
+        # Which phase it is says when, not how well.
+        return sorted(found - PHASE)
 
     @cached_property
     def part(self) -> str:
         """The data behind the curves: the test set if it was evaluated, else the validation sets."""
-        return "test" if any(record.get("test") for record in self.metrics) else "validation"
+        return "test" if len(self.columns.rows_with("test")) else "validation"
 
     @cached_property
-    def measured(self) -> list[Record]:
-        """The rounds with an evaluation, in order."""
-        return [record for record in self.metrics if record.get(self.part)]
+    def measured(self) -> NDArray[np.int64]:
+        """The positions of the rounds with an evaluation, in order."""
+        return self.columns.rows_with(self.part)
 
     @cached_property
     def rounds(self) -> list[int]:
         """The numbers of the measured rounds."""
-        return [int(record["round"]) for record in self.measured]
+        found: list[int] = self._rounds[self.measured].tolist()
+        return found
 
     def curve(self, name: str) -> Array:
         """A number of the global model, such as accuracy or loss, over the measured rounds."""
-        return numbers([record[self.part].get(name) for record in self.measured])
+        return self._measured(self.part, name)
+
+    def _measured(self, *path: str) -> Array:
+        """A number over the measured rounds; NaN where it is unknown."""
+        rows, found = self.columns.known(*path)
+        values = np.full(len(self.metrics), np.nan)
+        values[rows] = numbers(found)
+        return values[self.measured]
 
     @property
     def last(self) -> int:
@@ -186,13 +191,14 @@ class RunRecords:
     @cached_property
     def per_class(self) -> Array:
         """Accuracy [measured rounds, classes] of the global model; empty when it was not recorded."""
-        rows = [record[self.part].get("per_class") for record in self.measured]
-        return numbers(rows) if rows and all(row is not None for row in rows) else np.empty((0, 0))
+        rows, found = self.columns.known(self.part, "per_class")
+        return numbers(found) if len(rows) and np.array_equal(rows, self.measured) else np.empty((0, 0))
 
     @cached_property
     def classes(self) -> int:
         """How many classes were measured; 0 if none were."""
-        merged = (len(record[self.part].get("per_class") or ()) for record in self.measured)
+        _, found = self.columns.known(self.part, "per_class")
+        merged = [found.shape[1]] if isinstance(found, np.ndarray) else map(len, found)
         return max([*merged, *(len(record["start"]) for record in self.probe("local_per_class"))], default=0)
 
     @cached_property
@@ -206,7 +212,7 @@ class RunRecords:
 
     def forgetting(self, name: str) -> Array:
         """Round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""
-        return numbers([(record.get("forgetting") or {}).get(name) for record in self.measured])
+        return self._measured("forgetting", name)
 
     def names(self, classes: int) -> list[str]:
         """The names of the classes, or their numbers."""
@@ -223,7 +229,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     A folder without a finished round is refused, unless `begun` is False.
     """
     folder = Path(folder)
-    config, metrics = read_run_config(folder), read_rounds(folder / "metrics.jsonl")
+    config, metrics = read_run_config(folder), RecordColumns(each_round(folder / "metrics.jsonl"))
     if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
     for name in changed_files(folder, config):
@@ -233,8 +239,8 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     run = RunRecords(
         label="",
         metrics=metrics,
-        probes=read_shaped(folder / "probes.jsonl", Probe),
-        timings=read_shaped(folder / "timings.jsonl", Timing),
+        probes=list(each_shaped(folder / "probes.jsonl", Probe)),
+        timings=RecordColumns(each_shaped(folder / "timings.jsonl", Timing)),
         config=config,
         environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
@@ -246,22 +252,21 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     return relabeled(run, run.checked_config.title)
 
 
-def read_rounds(path: Path) -> list[dict[str, Any]]:
+def each_round(path: Path) -> Iterator[dict[str, Any]]:
     """The records of metrics.jsonl, one for each round from the first on."""
-    records = read_shaped(path, Metrics)
-    for round, record in enumerate(records, start=1):
+    for round, record in enumerate(each_shaped(path, Metrics), start=1):
         if record.get("round") != round:
             raise Damaged(
                 f"line {round} of {path} is of round {record.get('round')!r}: a line is missing or doubled; "
                 "restore the file"
             )
-    return records
+        yield record
 
 
-def read_shaped(path: Path, shape: type[Shape]) -> list[dict[str, Any]]:
+def each_shaped(path: Path, shape: type[Shape]) -> Iterator[dict[str, Any]]:
     """The objects of a JSON Lines file, each of the same shape."""
-    lines = enumerate(read_lines(path), start=1)
-    return [checked(shape, record, f"line {number} of {path}") for number, record in lines]
+    for number, record in enumerate(each_line(path), start=1):
+        yield checked(shape, record, f"line {number} of {path}")
 
 
 def relabeled(run: RunRecords, label: str) -> RunRecords:
@@ -274,10 +279,10 @@ def relabeled(run: RunRecords, label: str) -> RunRecords:
 def by_newest_model(run: RunRecords, title: str) -> RunRecords:
     """A run that averages its models as the run without averaging, which it has the numbers of."""
     own = {"validation", "test", "client_test", "forgetting", "sent"}
-    metrics = [
+    metrics = RecordColumns(
         {**{key: value for key, value in record.items() if key not in own}, **record.get("sent", {})}
         for record in run.metrics
-    ]
+    )
     config = {key: value for key, value in run.config.items() if key != "averaging"}
     return replace(run, label=title, metrics=metrics, config={**config, "name": title})
 

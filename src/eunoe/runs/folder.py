@@ -21,7 +21,7 @@ compared with the checkpoint's digests on resume.
 import fcntl
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakSet
@@ -41,9 +41,9 @@ from eunoe.runs.checkpoints import (
 from eunoe.runs.line_file import LineFile
 from eunoe.runs.state import RunState
 from eunoe.system.files import (
+    each_line,
     plain,
     read_json,
-    read_lines,
     remove,
     replacing,
     sync_to_disk,
@@ -97,9 +97,13 @@ class RunFolder:
     def __exit__(self, *_: object) -> None:
         self._lock.close()
 
-    def records(self) -> list[dict[str, Any]]:
-        """The record of every round so far."""
-        return read_lines(self.path / "metrics.jsonl")
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The record of every round so far, one after the other."""
+        return each_line(self.path / "metrics.jsonl")
+
+    def last_record(self) -> dict[str, Any]:
+        """The record of the last round; empty before the first."""
+        return self._files[0].last()
 
     def write_config(self, values: Mapping[str, Any]) -> None:
         self._config = to_toml(values)

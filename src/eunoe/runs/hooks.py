@@ -132,7 +132,7 @@ class Stop(Hook):
 
     def before_run(self) -> str:
         # A run killed right after its last round has nothing left to do.
-        return stop_reason(self.config, next(reversed(self.folder.records()), {}), 0.0)
+        return stop_reason(self.config, self.folder.last_record(), 0.0)
 
     def after_round(self, done: Round) -> None:
         done.reason = stop_reason(self.config, done.record, time.monotonic() - self.began)

@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from eunoe.errors import Damaged
-from eunoe.system.files import plain, reading, sync_to_disk, writing
+from eunoe.system.files import Beginning, beginning, parsed_json, plain, reading, sync_to_disk, writing
+
+# Bytes from the end of a file that are read first for its last line.
+_BLOCK = 1 << 12
 
 
 class Mark(TypedDict):
@@ -17,15 +20,6 @@ class Mark(TypedDict):
     bytes: int
     lines: int
     sha256: str
-
-
-def mark_of(content: bytes) -> Mark:
-    """The mark of a file that ends with this content."""
-    return {
-        "bytes": len(content),
-        "lines": content.count(b"\n"),
-        "sha256": hashlib.sha256(content).hexdigest(),
-    }
 
 
 class LineFile:
@@ -53,35 +47,49 @@ class LineFile:
 
     def check(self, mark: Mark) -> None:
         """Refuse a file that does not begin as the mark says."""
-        self._read(mark)
+        self._verified(mark)
 
     def cut_back(self, mark: Mark | None) -> None:
         """Remove what was written after the mark, or all; the file must begin as the mark says."""
-        content = self._read(mark) if mark else b""
-        if self.path.exists() and self.path.stat().st_size > len(content):
-            with writing(self.path):
-                os.truncate(self.path, len(content))
         self._begin()
-        self._add(content)
+        if mark is not None:
+            self._bytes, self._lines, self._hash = self._verified(mark)
+        if self.path.exists() and self.path.stat().st_size > self._bytes:
+            with writing(self.path):
+                os.truncate(self.path, self._bytes)
+
+    def last(self) -> dict[str, Any]:
+        """The last record; empty if there is none."""
+        if not self._bytes:
+            return {}
+        with reading(self.path), open(self.path, "rb") as file:
+            # The newline before the last line, or the beginning of the file.
+            start, content = self._bytes, b""
+            while start and b"\n" not in content[:-1]:
+                start = max(0, start - max(_BLOCK, len(content)))
+                file.seek(start)
+                content = file.read(self._bytes - start)
+        record: dict[str, Any] = parsed_json(content.splitlines()[-1].decode(), self.path)
+        return record
 
     def _begin(self) -> None:
-        self._hash, self._bytes, self._lines = hashlib.sha256(), 0, 0
+        self._bytes, self._lines, self._hash = 0, 0, hashlib.sha256()
 
     def _add(self, content: bytes) -> None:
         self._hash.update(content)
         self._bytes += len(content)
         self._lines += content.count(b"\n")
 
-    def _read(self, mark: Mark) -> bytes:
-        """The file up to the mark, verified."""
-        content = b""
+    def _verified(self, mark: Mark) -> Beginning:
+        """The file up to the mark, if it is what was written."""
+        found = Beginning(0, 0, hashlib.sha256())
         if self.path.exists():
             with reading(self.path), open(self.path, "rb") as file:
-                content = file.read(mark["bytes"])
-        if len(content) < mark["bytes"]:
-            raise Damaged(f"{self.path} has {len(content)} bytes and had {mark['bytes']}")
-        if (found := mark_of(content))["lines"] != mark["lines"]:
-            raise Damaged(f"{self.path} had {mark['lines']} lines where it has {found['lines']}")
-        if found != mark:
+                found = beginning(file, mark["bytes"])
+        if found.bytes < mark["bytes"]:
+            raise Damaged(f"{self.path} has {found.bytes} bytes and had {mark['bytes']}")
+        if found.lines != mark["lines"]:
+            raise Damaged(f"{self.path} had {mark['lines']} lines where it has {found.lines}")
+        if found.sha256.hexdigest() != mark["sha256"]:
             raise Damaged(f"{self.path} is not what was written")
-        return content
+        return found

@@ -1,7 +1,7 @@
 """How a run ended: finished, or diverged."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ from eunoe.records.reader import read_run
 logger = logging.getLogger(__name__)
 
 
-def explained(why: str, records: Sequence[Mapping[str, Any]], go_back: str) -> str:
+def explained(why: str, records: Iterable[Mapping[str, Any]], go_back: str) -> str:
     """Why a run has diverged, whose change stands out, and how to go back."""
     back = go_back and f"to go back to the last good checkpoint: {go_back}"
     return "; ".join(filter(None, (why, outlier(records), back)))

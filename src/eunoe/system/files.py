@@ -4,6 +4,7 @@ Every reader here gives what was written or raises: `Damaged` where the file is 
 `RunFailed` where the machine cannot read it now.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -12,15 +13,16 @@ import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, NamedTuple
 
 from safetensors import SafetensorError
 
 from eunoe.errors import Damaged, InputError, RunFailed, first_line
 from eunoe.text import printable
 
-# No file of text that a run or a user writes is larger; a larger one is something else.
+# No file of text, or line of one, that a run or a user writes is larger; a larger one is something else.
 MOST_TEXT = 1 << 30
+_BLOCK = 1 << 20
 
 
 @contextmanager
@@ -94,10 +96,32 @@ def read_text(path: Path) -> str:
         if (size := path.stat().st_size) > MOST_TEXT:
             raise Damaged(f"{path} has {size} bytes, too many for a file of text")
         content = path.read_bytes()
+    return decoded(content, path)
+
+
+def decoded(content: bytes, path: Path, place: int = 0) -> str:
+    """The text of a part of a file that begins at this byte."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Damaged(f"{path} is not text in UTF-8 (byte {error.start})") from None
+        raise Damaged(f"{path} is not text in UTF-8 (byte {place + error.start})") from None
+
+
+class Beginning(NamedTuple):
+    """The first bytes of a file: how many there are, in how many lines, and their running hash."""
+
+    bytes: int
+    lines: int
+    sha256: "hashlib._Hash"
+
+
+def beginning(file: BinaryIO, most: int) -> Beginning:
+    """What the first `most` bytes of a file are, read a block at a time."""
+    found, lines, sha256 = 0, 0, hashlib.sha256()
+    while block := file.read(min(_BLOCK, most - found)):
+        found, lines = found + len(block), lines + block.count(b"\n")
+        sha256.update(block)
+    return Beginning(found, lines, sha256)
 
 
 def parsed_json(text: str, what: object) -> Any:
@@ -146,27 +170,39 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file of a run; an incomplete last line is ignored."""
+    """The objects of a JSON Lines file; an incomplete last line is ignored, and no file has none."""
+    return list(each_line(path))
+
+
+def each_line(path: Path) -> Iterator[dict[str, Any]]:
+    """The objects of a JSON Lines file one after the other, so that files of any length can be read."""
+    if not path.exists():
+        return
+    with reading(path), open(path, "rb") as file:
+        number, place = 0, 0
+        while content := file.readline(MOST_TEXT):
+            number += 1
+            if content.strip() and (record := _record(content, number, place, path)) is not None:
+                yield record
+            place += len(content)
+
+
+def _record(content: bytes, number: int, place: int, path: Path) -> dict[str, Any] | None:
+    """The object of a line that begins at this byte; None if it is not complete."""
+    what, text = f"line {number} of {path}", decoded(content, path, place)
+    if len(content) == MOST_TEXT:
+        raise Damaged(f"{what} has {MOST_TEXT} bytes or more, too many for a record")
     try:
-        lines = read_text(path).split("\n")
-    except FileNotFoundError:
-        return []
-    records: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            record = _shown(line, f"line {number} of {path}")
-        except Damaged:
-            if number == len(lines):
-                break
-            raise
-        if not isinstance(record, dict):
-            raise Damaged(f"line {number} of {path} holds no JSON object; restore it")
-        if record.get("schema", 1) != 1:
-            raise InputError(f"line {number} of {path} has schema {record['schema']!r}; this version reads 1")
-        records.append(record)
-    return records
+        record = _shown(text, what)
+    except Damaged:
+        if not content.endswith(b"\n"):
+            return None
+        raise
+    if not isinstance(record, dict):
+        raise Damaged(f"{what} holds no JSON object; restore it")
+    if record.get("schema", 1) != 1:
+        raise InputError(f"{what} has schema {record['schema']!r}; this version reads 1")
+    return record
 
 
 def plain(value: Any) -> Any:

@@ -4,7 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
+from eunoe.records.columns import RecordColumns
 from eunoe.records.reader import RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, by_label, in_panels, run_labels
 from eunoe.report.theme import PANEL, Row, described
@@ -16,22 +18,24 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     for label, seeds in by_label(runs).items():
         aggregate: dict[tuple[str, str], float] = {}
         for run in seeds:
-            for record in run.metrics:
-                for name, kind in (("bytes_up", "up"), ("bytes_down", "down")):
-                    if record.get(name) is not None:
-                        aggregate["bytes", kind] = aggregate.get(("bytes", kind), 0.0) + record[name] / len(
-                            seeds
-                        )
-            for record in run.timings:
-                for kind, seconds in record.items():
-                    if kind in ("round", "schema"):
-                        continue
-                    aggregate["seconds", kind] = aggregate.get(("seconds", kind), 0.0) + seconds / len(seeds)
+            for name, kind in (("bytes_up", "up"), ("bytes_down", "down")):
+                _add(aggregate, ("bytes", kind), run.columns.known(name)[1], len(seeds))
+            timings = RecordColumns.of(run.timings)
+            for kind, *_ in timings.paths():
+                if kind not in ("round", "schema"):
+                    _add(aggregate, ("seconds", kind), timings.known(kind)[1], len(seeds))
         found += [
             {"run": label, "unit": unit, "kind": kind, "amount": total}
             for (unit, kind), total in aggregate.items()
         ]
     return found
+
+
+def _add(
+    aggregate: dict[tuple[str, str], float], key: tuple[str, str], values: Sequence[float], seeds: int
+) -> None:
+    if len(values):
+        aggregate[key] = aggregate.get(key, 0.0) + float(np.sum(values)) / seeds
 
 
 def draw(rows: Sequence[Row]) -> Any:

@@ -56,10 +56,9 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 def _by_class(run: RunRecords) -> dict[int, dict[str, Any]]:
     """The numbers of the last evaluated round of each phase, where classes come in phases."""
     found: dict[int, dict[str, Any]] = {}
-    for record in run.metrics:
-        numbers = record.get("phases")
-        if numbers and "present" in numbers:
-            found[int(numbers["phase"])] = {k: v for k, v in numbers.items() if v is not None}
+    for row in run.columns.rows_at("phases", "present"):
+        numbers = run.columns[row]["phases"]
+        found[int(numbers["phase"])] = {k: v for k, v in numbers.items() if v is not None}
     return found
 
 

@@ -22,7 +22,7 @@ GIVEN_UP = "given up earlier"
 
 def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
     """The figures of a search's runs, which are told apart by their titles: some came further than others."""
-    named = [form for run in runs if run.measured for form in both_models(run)]
+    named = [form for run in runs if len(run.measured) for form in both_models(run)]
     if not named:
         return []
     title = common_task([run.task for run in named]).title
@@ -90,7 +90,7 @@ def _height(field: str, title: str) -> alt.Y:
 def both_models(run: RunRecords) -> list[RunRecords]:
     """A run by its evaluated model and, where that is a mean of models, by its newest one too."""
     title = run.checked_config.title
-    if not any("sent" in record for record in run.metrics):
+    if not len(run.columns.rows_with("sent")):
         return [relabeled(run, title)]
     return [by_newest_model(run, title), relabeled(run, with_averaging(title))]
 
