@@ -1,6 +1,6 @@
 """Seconds of a round on Eunoe, on pfl-research, on Flower's simulation and in a bare loop, side by side.
 
-    python benchmarks/peers.py [mlp] [lenet] [--turns 12]
+    python benchmarks/peers.py [mlp] [logistic] [lenet] [--turns 12]
 
 Each peer gets an environment of its own under .peers/, made at the first run, which takes some minutes. All
 programs stand ready at once and are measured in turn, again and again, with evaluation off, and compared by
@@ -28,18 +28,21 @@ PACKAGES = {"pfl": "pfl[pytorch]==0.6.0", "flower": "flwr[simulation]==1.41.0"}
 PATIENCE = 600.0
 WHAT = {
     "mlp": "10 clients of 16 samples, 64-128-10 MLP, batch 8, 5 epochs",
+    "logistic": "50 clients of 16 samples, logistic regression on 64 inputs, batch 8, 5 epochs",
     "lenet": "10 of 100 clients of 448 images, LeNet on CIFAR shapes, batch 64, 3 epochs",
 }
 # The first of each is what the others are compared with. Small models train fastest on one core.
+SMALL = {
+    "Eunoe, vectorized": "eunoe vectorized",
+    "Eunoe, serial": "eunoe serial",
+    "bare loop": "bare one",
+    "pfl-research": "pfl one",
+    "Flower simulation": "flower usual",
+    "Flower simulation, asking every 2 ms": "flower eager",
+}
 PROGRAMS = {
-    "mlp": {
-        "Eunoe, vectorized": "eunoe vectorized",
-        "Eunoe, serial": "eunoe serial",
-        "bare loop": "bare one",
-        "pfl-research": "pfl one",
-        "Flower simulation": "flower usual",
-        "Flower simulation, asking every 2 ms": "flower eager",
-    },
+    "mlp": SMALL,
+    "logistic": SMALL,
     "lenet": {
         "Eunoe, process": "eunoe process",
         "bare loop, a process per core": "bare processes",
@@ -49,7 +52,7 @@ PROGRAMS = {
     },
 }
 # Rounds before the first measurement (the vectorized engine records its steps in them), and in each.
-ROUNDS = {"mlp": (20, 4), "lenet": (1, 1)}
+ROUNDS = {"mlp": (20, 4), "logistic": (20, 2), "lenet": (1, 1)}
 
 
 class CannotRun(Exception):
@@ -194,7 +197,9 @@ def cpu() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("workloads", nargs="*", metavar="workload", help="mlp, lenet; both without a name")
+    parser.add_argument(
+        "workloads", nargs="*", metavar="workload", help="mlp, logistic, lenet; all without a name"
+    )
     parser.add_argument("--turns", type=int, default=12, help="measurements of each program")
     options = parser.parse_args()
     for workload in options.workloads or WHAT:

@@ -1,6 +1,6 @@
-"""What long runs, many clients and large models take: memory and page faults, and time as a ratio.
+"""What many rounds, many clients and large models take: memory and page faults, and time as a ratio.
 
-    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [merge]
+    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [merge] [cohorts] [nodes] [figure]
 
 Without a name, all of them run.
 """
@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from cohorts import cohorts, figure, nodes
 from simulations import images, mlp, points, simulation_of
 from timing import interleaved, report
 
@@ -129,7 +130,8 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-SECTIONS = {f.__name__: f for f in (memory, faults, clients, arrival, merge)}
+NAMED = (memory, faults, clients, arrival, merge, cohorts, nodes, figure)
+SECTIONS = {f.__name__: f for f in NAMED}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

@@ -7,7 +7,7 @@ then, for each number that it reads, it does as many rounds and prints the secon
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import torch
@@ -17,30 +17,8 @@ LR = 0.01
 CORES = len(os.sched_getaffinity(0))
 
 
-@dataclass(frozen=True)
-class Workload:
-    shape: tuple[int, ...]
-    clients: int
-    participants: int
-    samples: int
-    epochs: int
-    batch: int
-
-    def net(self) -> nn.Module:
-        torch.manual_seed(0)
-        return lenet() if len(self.shape) == 3 else mlp()
-
-    def clients_data(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Each client's inputs, as floats that need no further work, and labels."""
-        rng = torch.Generator().manual_seed(0)
-        labels = torch.arange(self.samples) % 10
-        return [(torch.randn(self.samples, *self.shape, generator=rng), labels) for _ in range(self.clients)]
-
-
-WORKLOADS = {
-    "mlp": Workload((64,), clients=10, participants=10, samples=16, epochs=5, batch=8),
-    "lenet": Workload((3, 32, 32), clients=100, participants=10, samples=448, epochs=3, batch=64),
-}
+def logistic() -> nn.Module:
+    return nn.Linear(64, 10)
 
 
 def mlp() -> nn.Module:
@@ -62,6 +40,34 @@ def lenet() -> nn.Module:
         nn.ReLU(),
         nn.Linear(84, 10),
     )
+
+
+@dataclass(frozen=True)
+class Workload:
+    shape: tuple[int, ...]
+    clients: int
+    participants: int
+    samples: int
+    epochs: int
+    batch: int
+    make: Callable[[], nn.Module]
+
+    def net(self) -> nn.Module:
+        torch.manual_seed(0)
+        return self.make()
+
+    def clients_data(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
+        """Each client's inputs, as floats that need no further work, and labels."""
+        rng = torch.Generator().manual_seed(0)
+        labels = torch.arange(self.samples) % 10
+        return [(torch.randn(self.samples, *self.shape, generator=rng), labels) for _ in range(self.clients)]
+
+
+WORKLOADS = {
+    "mlp": Workload((64,), clients=10, participants=10, samples=16, epochs=5, batch=8, make=mlp),
+    "logistic": Workload((64,), clients=50, participants=50, samples=16, epochs=5, batch=8, make=logistic),
+    "lenet": Workload((3, 32, 32), clients=100, participants=10, samples=448, epochs=3, batch=64, make=lenet),
+}
 
 
 def train_client(net: nn.Module, x: torch.Tensor, y: torch.Tensor, work: Workload) -> None:

@@ -16,8 +16,10 @@ from eunoe.config.schema import Config
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.transfers import Transfers
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.base import Evaluator, Predictions, Rows
+from eunoe.training.aggregation import Aggregator, Settled
 from eunoe.training.attacks import attacked
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.secure_sum import SecureSum
@@ -46,10 +48,24 @@ class Engine:
     ) -> None:
         self.simulation, self.states = simulation, states
         self.trainer, self.evaluator = trainer, evaluator
+        # What was copied to workers and devices and back; a round's timings show it.
+        self.transfers = Transfers()
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         """The updates of these clients, in their order."""
         return self.trainer.train(clients, broadcast)
+
+    def aggregate(
+        self, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator, vectors: bool = True
+    ) -> Iterator[Settled]:
+        """Train these clients, and check and add their updates in their order.
+
+        The updates that come out need their vectors only if `vectors` says so.
+        """
+        simulation = self.simulation.in_round(broadcast.round)
+        for update in self.train(clients, broadcast):
+            yield from aggregator.receive(attacked(simulation, update, broadcast))
+        yield from aggregator.settle()
 
     def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
         """The sum of these clients' updates, which is all that secure aggregation reveals."""

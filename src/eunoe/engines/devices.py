@@ -2,13 +2,12 @@
 
 A worker moves the model to its device once, and all samples too if the workers of that device find room for
 them in half of its free memory; else a block of batches is copied at a time. The weights of a round are
-copied once a round. What moves is counted by `Transfers`.
+copied once a round. What is copied is counted, and a round's timings show it.
 """
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,21 +17,10 @@ from eunoe.core.fields import leaves
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
 from eunoe.data.samples import Samples
+from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError, first_line
 from eunoe.training.client import Broadcast
 from eunoe.training.simulation import Simulation
-
-
-@dataclass
-class Transfers:
-    """How often something was copied to a device, and how many bytes that were."""
-
-    copies: Counter[str] = field(default_factory=Counter)
-    bytes: Counter[str] = field(default_factory=Counter)
-
-    def count(self, what: str, size: int) -> None:
-        self.copies[what] += 1
-        self.bytes[what] += size
 
 
 def expand(pattern: str) -> list[str]:
@@ -105,7 +93,7 @@ class Place:
     ) -> None:
         """`sharing` workers share the device, each with a copy of its own."""
         self.device, self.transfers = torch.device(device), Transfers()
-        self.simulation, self.resident = simulation, False
+        self.simulation = simulation
         self._broadcast: tuple[int, Broadcast] | None = None
         if self.device == simulation.model.device:
             return
@@ -119,8 +107,7 @@ class Place:
         size = sum(x.numel() * x.itemsize for samples in sources for x in leaves(samples.x))
         # Samples of varying length and of several fields stay where they are gathered.
         flat = all(isinstance(samples.x, Tensor) for samples in sources)
-        self.resident = flat and (room is None or 2 * sharing * size <= room)
-        if self.resident:
+        if flat and (room is None or 2 * sharing * size <= room):
             federation = _moved(federation, self.device)
             self.transfers.count("samples", size)
         self.simulation = replace(simulation, model=moved, federation=federation)

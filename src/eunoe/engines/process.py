@@ -84,6 +84,7 @@ class Process(Engine):
             check_room(len(places), simulation.model.weights, FORKED)
         self.workers = Workers(simulation, states, places)
         super().__init__(simulation, states, ProcessTrainer(self.workers), ProcessEvaluator(self.workers))
+        self.transfers = self.workers.transfers
 
     def close(self) -> None:
         self.workers.close()

@@ -24,11 +24,12 @@ from eunoe.engines.devices import Place
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, layout_of
+from eunoe.engines.transfers import Transfers
 from eunoe.errors import RunFailed
 from eunoe.metrics.base import Rows
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.signals import end_with_the_parent
-from eunoe.training.client import Broadcast
+from eunoe.training.client import Broadcast, without_vectors
 from eunoe.training.simulation import Simulation
 
 # A task that kills this many workers (out of memory, for example) would kill the next one too.
@@ -74,8 +75,14 @@ class _Worker:
 class Workers:
     """A pool of forked processes."""
 
-    def __init__(self, simulation: Simulation, states: ClientStates, devices: Sequence[str]) -> None:
+    def __init__(
+        self,
+        simulation: Simulation,
+        states: ClientStates,
+        devices: Sequence[str],
+    ) -> None:
         """There is a worker for each entry of `devices`, bound to it."""
+        self.transfers = Transfers()
         self.simulation, self.states, self.count = simulation, states, len(devices)
         self.devices = list(devices)
         self.broadcast: SharedVectors | None = None
@@ -131,6 +138,7 @@ class Workers:
                         self._replace(worker)
                         waiting.appendleft(task)
                     else:
+                        self.transfers.add(answer.pop())
                         done[task] = _result(worker, *answer)
                         worker.task = None
                 while next_result in done:
@@ -216,8 +224,9 @@ def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[C
             answer = _do(workers, worker, task, place)
         except Exception as error:  # Raised again in the main process.
             answer = ("error", portable(error))
+        moved = place.transfers.taken() if place else Transfers()
         try:
-            pipe.send(answer)
+            pipe.send([*answer, moved])
         except OSError:
             return
 
@@ -237,6 +246,4 @@ def _do(workers: Workers, worker: _Worker, task: Task, place: Place) -> tuple[st
         # Sent as it is; the server will refuse it.
         return "misfit", update
     worker.slot.write(values)
-    empty = torch.empty(0)
-    update.weights, update.uploads = Weights(empty, empty, empty), {}
-    return "update", update
+    return "update", without_vectors(update)

@@ -164,7 +164,8 @@ class RecordColumns(Sequence[Record]):
             return [self[row] for row in range(*at.indices(len(self)))]
         row = range(len(self))[at]
         paths = self._layouts[self._of[row]]
-        return _nested(paths, [self._columns[path][self.rows_at(*path).searchsorted(row)] for path in paths])
+        at_paths = [int(self.rows_at(*path).searchsorted(row)) for path in paths]
+        return _nested(paths, [self._columns[path][at] for path, at in zip(paths, at_paths, strict=True)])
 
     def __iter__(self) -> Iterator[Record]:
         values = {path: iter(column) for path, column in self._columns.items()}
@@ -179,7 +180,8 @@ class RecordColumns(Sequence[Record]):
 
     def rows_with(self, key: str) -> Rows:
         """The records that have something nested under a key."""
-        return self._rows([any(len(path) > 1 and path[0] == key for path in paths) for paths in self._layouts])
+        nested = {path for path in self._columns if len(path) > 1 and path[0] == key}
+        return self._rows([not nested.isdisjoint(paths) for paths in self._layouts])
 
     def rows_at(self, *path: str) -> Rows:
         """The records that have a value at this path, None included."""

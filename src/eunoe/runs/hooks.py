@@ -61,7 +61,7 @@ def standard_hooks(
         *([Spending(simulation, folder, run_state)] if private else []),
         EvaluateLast(simulation, config, own or engine),
         Probing(engine, run_state, prober),
-        Recording(folder, run_state),
+        Recording(folder, run_state, engine),
         Checkpoints(folder, engine, run_state, config.checkpoint_seconds),
         Reporting(on_round),
     ]
@@ -165,6 +165,9 @@ class Probing(Hook):
     def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
         self.seen = self.prober.watch(round, clients, start)
 
+    def reads_updates(self) -> bool:
+        return self.seen is not None
+
     def after_client(self, update: Update) -> None:
         if self.seen:
             self.seen.see(update.client, update.weights)
@@ -182,12 +185,14 @@ class Probing(Hook):
 class Recording(Hook):
     """Writes the records of a round to the run folder."""
 
-    def __init__(self, folder: RunFolder, run_state: RunState) -> None:
-        self.folder, self.run_state = folder, run_state
+    def __init__(self, folder: RunFolder, run_state: RunState, engine: Engine) -> None:
+        self.folder, self.run_state, self.engine = folder, run_state, engine
 
     def after_round(self, done: Round) -> None:
         self.run_state.seconds += sum(done.seconds.values())
-        self.folder.record(done.record, {"round": done.number, **done.seconds}, done.probes)
+        moved = self.engine.transfers.taken().record()
+        timing = {"round": done.number, **done.seconds, **({"moved": moved} if moved else {})}
+        self.folder.record(done.record, timing, done.probes)
         self.run_state.recorded = done.number
 
 

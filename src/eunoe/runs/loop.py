@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
-import torch
-
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine
 from eunoe.errors import Diverged, RunFailed
@@ -22,9 +20,8 @@ from eunoe.runs.summed_cohort import SummedCohort, train_and_sum
 from eunoe.server.aggregate import Aggregate
 from eunoe.server.averaging import updated
 from eunoe.system.signals import uninterrupted
-from eunoe.training.aggregation import Aggregator, Settled
-from eunoe.training.attacks import attacked
-from eunoe.training.client import Broadcast, Update
+from eunoe.training.aggregation import Aggregator
+from eunoe.training.client import Broadcast, Update, without_vectors
 from eunoe.training.simulation import Simulation
 from eunoe.training.update_checks import Usual, not_finite, remembered
 
@@ -65,6 +62,10 @@ class Hook:
 
     def before_training(self, round: int, clients: Sequence[int], start: Weights) -> None:
         """Called when the clients of a round are selected, with the weights they start from."""
+
+    def reads_updates(self) -> bool:
+        """Whether `after_client` reads the vectors of this round's updates."""
+        return False
 
     def after_client(self, update: Update) -> None:
         """Called after an update was added to the aggregate; its vectors are dropped after this."""
@@ -227,13 +228,8 @@ def train_and_aggregate(
     )
     cohort = Cohort(aggregator.aggregate)
     failed: list[Record] = []
-
-    def settled() -> Iterator[Settled]:
-        for update in engine.train(clients, broadcast) if clients else ():
-            yield from aggregator.receive(attacked(simulation, update, broadcast))
-        yield from aggregator.settle()
-
-    for update, norm, problem in settled():
+    vectors = any(hook.reads_updates() for hook in hooks)
+    for update, norm, problem in engine.aggregate(clients, broadcast, aggregator, vectors) if clients else ():
         cohort.sent += update.skipped is None
         if problem is not None:
             if context.privacy is not None:
@@ -245,7 +241,7 @@ def train_and_aggregate(
             cohort.norms += [norm] if context.privacy is None else []
             for hook in hooks:
                 hook.after_client(update)
-            cohort.used.append(stripped(update))
+            cohort.used.append(without_vectors(update))
     cohort.usual = aggregator.usual()
     if failed and not cohort.used:
         if context.privacy is not None:
@@ -256,10 +252,3 @@ def train_and_aggregate(
             raise Diverged(f"{why}; lower training.lr, or look for NaN in the data")
         raise RunFailed(why)
     return cohort
-
-
-def stripped(update: Update) -> Update:
-    """An update without its vectors, too large to keep for a round of a thousand clients."""
-    empty = torch.empty(0)
-    update.weights, update.uploads = Weights(empty, empty, empty), {}
-    return update

@@ -45,6 +45,26 @@ class Upload(NamedTuple):
         return self.entries * (dtype.itemsize + (INDEX.itemsize if self.indices_of is None else 0))
 
 
+class Sums:
+    """Weighted sums of vectors by name, and the total weight in each."""
+
+    def __init__(self) -> None:
+        self.totals: Vectors = {}
+        self.weights: dict[str, float] = {}
+
+    def add(self, name: str, value: Tensor, weight: float) -> None:
+        if name not in self.totals:
+            self.totals[name] = torch.zeros(value.shape, dtype=torch.float64, device=value.device)
+            self.weights[name] = 0.0
+        self.totals[name].add_(value.double(), alpha=weight)
+        self.weights[name] += weight
+
+
+def weight_of(how: str, size: int) -> float:
+    """What a client's vector is multiplied by."""
+    return float(size) if how == "samples" else 1.0
+
+
 class Aggregate:
     """The sums of a round's updates that the server merges."""
 
@@ -63,8 +83,7 @@ class Aggregate:
         self.uploads, self.derived, self.keep_models = dict(uploads or {}), dict(derived or {}), keep_models
         self.clients: list[int] = []
         self.models: list[Weights] = []
-        self._sums: Vectors = {}
-        self._weights: dict[str, float] = {}
+        self._sums = Sums()
         self._kept: dict[str, list[Tensor]] = {}
         # For a merge that needs all changes: the rows of each vector and their weights, and what came out.
         self._rows: dict[str, list[Tensor]] = {}
@@ -88,11 +107,28 @@ class Aggregate:
         if self.keep_models:
             self.models.append(weights)
 
-    def take(self, clients: Iterable[int], sums: Vectors, weights: Mapping[str, float]) -> None:
-        """Take in the sums over a round and the total weight in each; integer buffers stay as they are."""
+    def take(
+        self,
+        clients: Iterable[int],
+        sums: Vectors,
+        weights: Mapping[str, float],
+        int_buffers: Tensor | None = None,
+    ) -> None:
+        """Take in the sums over a round, the total weight in each, and the largest integer buffers."""
         self.clients += clients
-        self._sums |= sums
-        self._weights |= weights
+        self._sums.totals |= sums
+        self._sums.weights |= weights
+        if int_buffers is not None:
+            self._int_buffers = int_buffers
+
+    @property
+    def summed(self) -> dict[str, str] | None:
+        """How each vector is weighted, if sums of vectors are all that is kept of the updates."""
+        kept = self.keep_models or any(upload.combine == "keep" for upload in self.uploads.values())
+        if kept or self.merge.needs_all or self.derived:
+            return None
+        uploads = {name: upload.combine for name, upload in self.uploads.items()}
+        return {"change": self.weighting, "float_buffers": "samples", **uploads}
 
     @property
     def count(self) -> int:
@@ -103,13 +139,13 @@ class Aggregate:
         """The mean of an upload, in float64; of "change" and "float_buffers" what the merge makes of them."""
         if name in self._rows:
             return self._robust(name)
-        return self._sums[name] / self._weights[name]
+        return self._sums.totals[name] / self._sums.weights[name]
 
     def sum(self, name: str) -> Tensor:
         """The sum of an upload that is combined by "sum", in float64: the merged one times the clients."""
         if name in self._rows:
             return self._robust(name) * self.count
-        return self._sums[name]
+        return self._sums.totals[name]
 
     def kept(self, name: str) -> Tensor:
         """All values of an upload that is combined by "keep", one row per client."""
@@ -125,16 +161,12 @@ class Aggregate:
         if how == "keep":
             self._kept.setdefault(name, []).append(value)
             return
-        weight = float(size) if how == "samples" else 1.0
+        weight = weight_of(how, size)
         if self.merge.needs_all and (how == "sum" or name in ("change", "float_buffers")):
             self._rows.setdefault(name, []).append(value.double())
             self._row_weights.setdefault(name, []).append(weight)
             return
-        if name not in self._sums:
-            self._sums[name] = torch.zeros(value.shape, dtype=torch.float64, device=value.device)
-            self._weights[name] = 0.0
-        self._sums[name].add_(value.double(), alpha=weight)
-        self._weights[name] += weight
+        self._sums.add(name, value, weight)
 
     def _robust(self, name: str) -> Tensor:
         if name not in self._merged:

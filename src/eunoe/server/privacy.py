@@ -52,6 +52,11 @@ class PrivateAggregate(Aggregate):
     def count(self) -> int:
         return self.participants
 
+    @property
+    def summed(self) -> None:
+        """Each update is clipped as a whole before it is added."""
+        return None
+
     def add(
         self, client: int, size: int, weights: Weights, change: Tensor, uploads: Mapping[str, Tensor]
     ) -> None:
@@ -76,7 +81,7 @@ class PrivateAggregate(Aggregate):
         sizes |= {name: upload.size for name, upload in self.uploads.items()}
         for name, size in sizes.items():
             # Where every client was dropped nothing but the noise is left.
-            total = self._sums.get(name, torch.zeros(size, dtype=torch.float64))
+            total = self._sums.totals.get(name, torch.zeros(size, dtype=torch.float64))
             if self.privacy.noise:
                 total = total + self.privacy.noise * self.privacy.clip * self.normal(size)
             self._released[name] = total

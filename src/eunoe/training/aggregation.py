@@ -34,18 +34,19 @@ HELD = 2**28
 
 
 class Settled(NamedTuple):
-    """An update that was added, with the norm of its change, or why it was not."""
+    """An update that is added, with the norm of its change, or why it is not."""
 
     update: Update
     norm: float
     problem: str | None
 
 
-class Arrived(NamedTuple):
-    """An update of the right form, and its norms."""
+class Examined(NamedTuple):
+    """An update, its norms, the bytes of its vectors, and why it cannot be used whatever the others are."""
 
     update: Update
     norms: dict[str, float]
+    bytes: int
     problem: str | None
 
 
@@ -71,7 +72,11 @@ class Aggregator:
         self.aggregate = empty_aggregate(method, start, context)
         self._start = start.parameters.double()
         self._floors = floors_of(start)
-        self._held: list[Arrived] = []
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the updates that have come; none must have been added."""
+        self._held: list[Examined] = []
         self._bytes = 0
         # Norms by vector and client, with the client's steps.
         self._norms: dict[str, dict[int, tuple[float, float]]] = {}
@@ -81,32 +86,53 @@ class Aggregator:
         if self.context.privacy is not None:
             # Clipping bounds every norm, and one client must not decide whether another one counts.
             problem = self.problem(update)
-            yield self._settled(Arrived(update, {}, problem), problem)
+            yield Settled(update, 0.0 if problem else self.add(update), problem)
             return
-        arrived = self._arrived(update)
-        self._held.append(arrived)
-        if len(self._held) == 1 and (arrived.problem is not None or self._usual_before(arrived)):
-            self._held.clear()
-            yield self._settled(arrived, arrived.problem)
-            return
-        vectors = (*update.weights.vectors().values(), *update.uploads.values())
-        self._bytes += sum(value.numel() * value.itemsize for value in vectors)
-        if self._bytes > HELD:
-            yield from self.settle()
+        yield from self._added(self.decide(self.examined(update)))
 
     def settle(self) -> Iterator[Settled]:
+        """Decide on the updates that are held by the norms that are known, and add them."""
+        yield from self._added(self.decide_held())
+
+    def examined(self, update: Update) -> Examined:
+        """What is to be known of an update to decide on it; its vectors are not needed then."""
+        problem = self.problem(update)
+        norms = {} if problem else moved_norms(update, self.start, self.aggregate.uploads)
+        vectors = (*update.weights.vectors().values(), *update.uploads.values())
+        return Examined(update, norms, sum(value.numel() * value.itemsize for value in vectors), problem)
+
+    def decide(self, examined: Examined) -> Iterator[Settled]:
+        """Take an update, and give those that are decided on by now, which are still to be added."""
+        for name, norm in examined.norms.items():
+            self._norms.setdefault(name, {})[examined.update.client] = norm, float(examined.update.steps)
+        self._held.append(examined)
+        if len(self._held) == 1 and (examined.problem is not None or self._usual_before(examined)):
+            self._held.clear()
+            yield _decided(examined, examined.problem)
+            return
+        self._bytes += examined.bytes
+        if self._bytes > HELD:
+            yield from self.decide_held()
+
+    def decide_held(self) -> Iterator[Settled]:
         """Decide on the updates that are held by the norms that are known."""
         self._bytes = 0
         held, self._held = self._held[::-1], []
         others = {name: Others(found.values()) for name, found in self._norms.items()}
         while held:
-            arrived = held.pop()
-            problem = arrived.problem
+            examined = held.pop()
+            problem = examined.problem
             if problem is None:
-                steps = float(arrived.update.steps)
-                usual_now = {name: others[name].without(norm, steps) for name, norm in arrived.norms.items()}
-                problem = self._norm_problem(arrived, usual_now)
-            yield self._settled(arrived, problem)
+                steps = float(examined.update.steps)
+                usual_now = {name: others[name].without(norm, steps) for name, norm in examined.norms.items()}
+                problem = self._norm_problem(examined, usual_now)
+            yield _decided(examined, problem)
+
+    def _added(self, decided: Iterator[Settled]) -> Iterator[Settled]:
+        for settled in decided:
+            if settled.problem is None:
+                self.add(settled.update)
+            yield settled
 
     def usual(self) -> dict[str, Usual | None]:
         """What was usual among the updates that were added."""
@@ -131,30 +157,22 @@ class Aggregator:
         known = None if self.limits is None else self.limits(update.client)
         return form_problem(update, self.start, self.aggregate.uploads, *(known or (None, None)))
 
-    def _arrived(self, update: Update) -> Arrived:
-        if (problem := self.problem(update)) is not None:
-            return Arrived(update, {}, problem)
-        norms = moved_norms(update, self.start, self.aggregate.uploads)
-        for name, norm in norms.items():
-            self._norms.setdefault(name, {})[update.client] = norm, float(update.steps)
-        return Arrived(update, norms, None)
-
-    def _usual_before(self, arrived: Arrived) -> bool:
+    def _usual_before(self, examined: Examined) -> bool:
         """Whether the last rounds alone say that this is usual; a vector that never moved says nothing."""
-        known = all(self.past.get(name) is not None for name, norm in arrived.norms.items() if norm > 0)
-        return known and self._norm_problem(arrived, {}) is None
+        known = all(self.past.get(name) is not None for name, norm in examined.norms.items() if norm > 0)
+        return known and self._norm_problem(examined, {}) is None
 
-    def _norm_problem(self, arrived: Arrived, others: Mapping[str, Usual | None]) -> str | None:
-        uploads, steps = self.aggregate.uploads, arrived.update.steps
+    def _norm_problem(self, examined: Examined, others: Mapping[str, Usual | None]) -> str | None:
+        uploads, steps = self.aggregate.uploads, examined.update.steps
         explained = self.method.explained_norms(
-            arrived.norms.get("change", 0.0), steps, self.shared, self.context
+            examined.norms.get("change", 0.0), steps, self.shared, self.context
         )
         floors = self._floors | {name: Floor(norm) for name, norm in explained.items()}
-        return norm_problem(arrived.norms, steps, others, self.past, floors, uploads)
+        return norm_problem(examined.norms, steps, others, self.past, floors, uploads)
 
-    def _settled(self, arrived: Arrived, problem: str | None) -> Settled:
-        norm = self.add(arrived.update) if problem is None else arrived.norms.get("change", 0.0)
-        return Settled(arrived.update, norm, problem)
+
+def _decided(examined: Examined, problem: str | None) -> Settled:
+    return Settled(examined.update, examined.norms.get("change", 0.0), problem)
 
 
 def empty_aggregate(method: Method, start: Weights, context: RoundContext) -> Aggregate:

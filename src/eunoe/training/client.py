@@ -56,6 +56,13 @@ class Update:
     packed: dict[str, Vectors] = field(default_factory=dict)
 
 
+def without_vectors(update: Update) -> Update:
+    """An update without its vectors, too large to keep for a round of a thousand clients; counters stay."""
+    empty = torch.empty(0)
+    update.weights, update.uploads = Weights(empty, empty, update.weights.int_buffers), {}
+    return update
+
+
 def begin_client(
     simulation: Simulation, client: int, broadcast: Broadcast, state: Mapping[str, Tensor]
 ) -> tuple[ClientContext, list[np.ndarray]]:

@@ -16,6 +16,7 @@ from typing import Any
 from eunoe.engines.ray.actor import Actor
 from eunoe.engines.ray.connection import connect
 from eunoe.engines.ray.packing import Packed, packed, unpacked
+from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError, RunFailed
 from eunoe.training.simulation import Simulation
 
@@ -60,6 +61,8 @@ class Cluster:
                 "the ray engine needs Ray: run pip install '.[ray]' in a clone of Eunoe"
             ) from None
         self._ray, self._limit, self._per_gpu = ray, workers, per_gpu
+        # What this process sends to the cluster and gets back, and what workers copy to their devices.
+        self.transfers = Transfers()
         self._workers: list[_Worker] = []
         # Workers that wait for a core, load the simulation or may be lost, by the reference to their
         # readiness.
@@ -80,12 +83,40 @@ class Cluster:
 
     def put(self, value: Any) -> Any:
         """Store a value once for all workers; return its reference."""
-        return self._ray.put(packed(value))
+        value = packed(value)
+        self.transfers.count("to the store", _bytes(value))
+        return self._ray.put(value)
+
+    def get(self, references: list[Any]) -> list[Packed]:
+        """The results of tasks."""
+        results: list[Packed] = self._ray.get(references)
+        for result in results:
+            self.transfers.count("to the driver", _bytes(result))
+        return results
+
+    @property
+    def lost(self) -> type[Exception]:
+        """What is raised when a worker or a result is lost."""
+        error: type[Exception] = self._ray.exceptions.RayError
+        return error
+
+    def spread(self, kind: type, parts: int) -> list[Any]:
+        """Actors beside the workers, one after the other on the nodes that train."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        resource = "CPU" if self._per_gpu is None else "GPU"
+        alive = [node for node in self._ray.nodes() if node["Alive"]]
+        nodes = [node["NodeID"] for node in alive if node["Resources"].get(resource)]
+        actor, actors = self._ray.remote(num_cpus=0)(kind), []
+        for part in range(parts):
+            node = NodeAffinitySchedulingStrategy(nodes[part % len(nodes)], soft=True)
+            actors.append(actor.options(scheduling_strategy=node).remote(part, parts))
+        return actors
 
     def close(self) -> None:
         """Stop all workers and disconnect from the cluster."""
         for worker in [*self._workers, *self._starting.values()]:
-            self._stop(worker)
+            self.stop(worker.actor)
         self._workers, self._starting = [], {}
         # Ray's shutdown stops an instance that `_connect` started, and only disconnects from an existing one.
         if self._connected and self._ray.is_initialized():
@@ -109,14 +140,15 @@ class Cluster:
                         continue
                     worker, number = running.pop(reference)
                     try:
-                        result = self._ray.get(reference)
+                        (result,) = self.get([reference])
                     except self._ray.exceptions.RayError as error:
                         self._lose(worker, running, waiting, losses, error)
                     else:
                         worker.tasks.remove(number)
                         done[number] = result
                 while yielded in done:
-                    kind, value = unpacked(done.pop(yielded))
+                    kind, value, moved = unpacked(done.pop(yielded))
+                    self.transfers.add(moved)
                     if kind == "error":
                         raise value
                     yield value
@@ -124,7 +156,7 @@ class Cluster:
         finally:
             # Closed early: these results are no longer needed.
             for worker in [worker for worker in self._workers if worker.tasks]:
-                self._stop(worker)
+                self.stop(worker.actor)
                 self._workers.remove(worker)
 
     def _schedule(self, waiting: list[int], next_result: int, running: _Running, submit: Submit) -> None:
@@ -160,7 +192,7 @@ class Cluster:
         waiting.sort()
         worker.tasks = []
         self._workers.remove(worker)
-        self._stop(worker)
+        self.stop(worker.actor)
         # A lost node takes all its workers along: an idle worker must answer before it gets a task, which
         # could otherwise be lost at one worker after the other.
         for idle in [other for other in self._workers if not other.tasks]:
@@ -195,9 +227,10 @@ class Cluster:
             self._failed_starts, self._warned, worker.begun = 0, False, True
             self._workers.append(worker)
 
-    def _stop(self, worker: _Worker) -> None:
+    def stop(self, actor: Any) -> None:
+        """End an actor."""
         with suppress(self._ray.exceptions.RayError):
-            self._ray.kill(worker.actor)
+            self._ray.kill(actor)
 
     def places(self) -> int:
         """How many workers the cluster has room for: its cores, or shares of its GPUs."""
@@ -214,6 +247,11 @@ class Cluster:
         if not self._warned:
             self._warned = True
             logger.warning("waiting for a free place in the Ray cluster, which has %d in all", total)
+
+
+def _bytes(value: Packed) -> int:
+    data, buffers = value
+    return len(data) + sum(buffer.nbytes for buffer in buffers)
 
 
 def _line(error: Exception) -> str:

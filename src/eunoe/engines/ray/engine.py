@@ -14,8 +14,10 @@ from eunoe.engines.base import Engine, chunks, joined
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.cluster import Cluster
 from eunoe.engines.ray.packing import packed
+from eunoe.engines.ray.summing import Summing
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
+from eunoe.training.aggregation import Aggregator, Settled
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 
@@ -32,10 +34,7 @@ class RayTrainer:
         self.simulation, self.states, self.cluster = simulation, states, cluster
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        self.cluster.hire()
-        together = min(len(clients) // (_SHARES * self.cluster.places()), _BYTES // self._update_bytes())
-        size = max(1, together)
-        groups = [clients[i : i + size] for i in range(0, len(clients), size)]
+        groups = self.groups(clients)
         message = self.cluster.put(broadcast)
 
         def submit(actor: Any, number: int) -> Any:
@@ -46,6 +45,13 @@ class RayTrainer:
             for update, state in group:
                 self.states.save(update.client, broadcast.round, state)
                 yield update
+
+    def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
+        """The clients of each task."""
+        self.cluster.hire()
+        together = min(len(clients) // (_SHARES * self.cluster.places()), _BYTES // self._update_bytes())
+        size = max(1, together)
+        return [clients[i : i + size] for i in range(0, len(clients), size)]
 
     def _update_bytes(self) -> int:
         weights = self.simulation.model.weights
@@ -104,6 +110,15 @@ class Ray(Engine):
         per_device: Annotated[
             int | None, Field(ge=1, le=1024, description="Worker processes of each GPU; by default one.")
         ] = None,
+        summers: Annotated[
+            int | None,
+            Field(
+                ge=1,
+                le=1024,
+                description="Actors, spread over the nodes, that each add a slice of all updates; by default "
+                "the driver adds them.",
+            ),
+        ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
             raise InputError('Ray assigns the GPUs: set engine.devices = "cuda" in place of engine.device')
@@ -112,6 +127,18 @@ class Ray(Engine):
         self.cluster = Cluster(simulation, address, workers, devices and (per_device or 1))
         trainer = RayTrainer(simulation, states, self.cluster)
         super().__init__(simulation, states, trainer, RayEvaluator(simulation, self.cluster))
+        self.transfers = self.cluster.transfers
+        self._groups = trainer.groups
+        self._summing = summers and Summing(states, self.cluster, summers)
+
+    def aggregate(
+        self, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator, vectors: bool = True
+    ) -> Iterator[Settled]:
+        if not self._summing or vectors or aggregator.aggregate.summed is None:
+            return super().aggregate(clients, broadcast, aggregator, vectors)
+        return self._summing.aggregate(self._groups(clients), broadcast, aggregator)
 
     def close(self) -> None:
+        if self._summing:
+            self._summing.close()
         self.cluster.close()
