@@ -1,11 +1,8 @@
 """Rounds of ten to ten thousand clients, and rounds on one to four Ray nodes of this machine.
 
-Sections of benchmarks/scale.py. What they print is also written to docs/measured, from which `figure` draws
-docs/images/scale.svg.
+Sections of benchmarks/scale.py. Their tables go to docs/scale.md too, with a figure.
 """
 
-import json
-import os
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -14,7 +11,7 @@ from typing import Any, NamedTuple
 
 import altair as alt
 import numpy as np
-import torch
+from scale_page import DOCS, put
 from simulations import mlp, points, simulation_of
 
 from eunoe.config.data_options import Split
@@ -33,7 +30,6 @@ from eunoe.runs.state import start_state
 from eunoe.system.machine import cores
 from eunoe.training.simulation import Simulation
 
-DOCS = Path(__file__).parents[1] / "docs"
 CORES = cores()
 NODE_CLIENTS = 60
 
@@ -110,7 +106,7 @@ def cohorts() -> None:
             )
             print(f"{model.title}, {count:,} clients: {found.seconds:.3f} s", flush=True)
             count *= 10
-    _save("scale-cohorts", rows)
+    _draw(rows)
     shown = [
         [
             f"{row['model']}, {row['parameters'] / 1e6:.2f} million",
@@ -123,7 +119,7 @@ def cohorts() -> None:
         for row in rows
     ]
     heads = ["model", "clients a round", "seconds", "ms a client", "driver's seconds", "MB on a network"]
-    print(Table(heads, shown).markdown())
+    put("cohorts", Table(heads, shown).markdown())
 
 
 def nodes() -> None:
@@ -149,7 +145,6 @@ def nodes() -> None:
                 print(f"{count} nodes, {who} adds: {found.seconds:.2f} s", flush=True)
     finally:
         cluster.shutdown()
-    _save("scale-nodes", rows)
     shown = [
         [
             str(row["nodes"]),
@@ -160,15 +155,15 @@ def nodes() -> None:
         ]
         for row in rows
     ]
-    print(Table(["nodes", "who adds", "seconds", "driver's seconds", "MB to the driver"], shown).markdown())
+    heads = ["nodes", "who adds", "seconds", "driver's seconds", "MB to the driver"]
+    put("nodes", Table(heads, shown).markdown())
 
 
-def figure() -> None:
-    """Draw seconds of a round over its clients, as it was last measured."""
-    measured = json.loads((DOCS / "measured" / "scale-cohorts.json").read_text())
+def _draw(found: Sequence[dict[str, Any]]) -> None:
+    """Draw seconds of a round over its clients."""
     rows = [
         {"clients": row["clients"], "seconds": row[what], "line": f"{row['model']}, {title}"}
-        for row in measured["rows"]
+        for row in found
         for what, title in (("seconds", "a round"), ("driver", "the driver's part"))
     ]
     axes = (
@@ -179,9 +174,3 @@ def figure() -> None:
     look = {**config("#111111", font_size=10), "background": "#ffffff"}
     spec = chart.properties(width=420, height=260).to_dict(validate=False)
     (DOCS / "images" / "scale.svg").write_text(as_svg(spec, look))
-
-
-def _save(name: str, rows: Sequence[dict[str, Any]]) -> None:
-    machine = {"cores": CORES, "torch": torch.__version__, "load": round(os.getloadavg()[0], 1)}
-    path = DOCS / "measured" / f"{name}.json"
-    path.write_text(json.dumps({"machine": machine, "rows": rows}, indent=1) + "\n")

@@ -4,7 +4,7 @@
 
 Without a name, all of them run. `training` trains a tiny model for as many seconds as --seconds says. The
 others read made-up folders: the records of a short run over and over, with other numbers of rounds or seeds.
-Seconds are of the processor, with the start of Python.
+Seconds are of the processor, with the start of Python. Tables go to docs/scale.md too.
 """
 
 import argparse
@@ -17,9 +17,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from scale_page import put
+
 from eunoe.config.toml import to_toml
 from eunoe.records.reader import read_run_config
-from eunoe.runs.run import run
+from eunoe.records.tables import Table
+from eunoe.runs.run import resume, run
 
 TINY = {
     "data": "digits",
@@ -51,7 +54,7 @@ def size(folder: Path) -> float:
 
 def short_run(home: Path, rounds: int) -> Path:
     """A run of some rounds, evaluated after each."""
-    run({**TINY, "rounds": rounds, "evaluation": {"every": 1}}, out=home / "short", progress=False)
+    run({**TINY, "rounds": rounds, "evaluation": {"every": 1}}, out=home / "short")
     return home / "short"
 
 
@@ -75,56 +78,41 @@ def report(home: Path, options: argparse.Namespace) -> None:
     folder = copied(short_run(home, 200), home / "long", options.rounds)
     seconds, memory = command("report", folder, "--out", home / "report.html")
     written = (home / "report.html").stat().st_size / 1e6
-    print(
-        f"report of {options.rounds:,} rounds ({size(folder):.0f} MB): {seconds:.1f} s, {written:.2f} MB, "
-        f"memory {memory:.0f} MB (at most 10 s and 5 MB)"
-    )
+    what = f"of {options.rounds:,} rounds ({size(folder):.0f} MB)"
+    rows = [[f"`eunoe report` {what}: {written:.2f} MB", f"{seconds:.1f}", f"{memory:.0f}"]]
     seconds, memory = command("compare", folder)
-    print(f"compare of that run: {seconds:.1f} s, memory {memory:.0f} MB")
+    rows.append([f"`eunoe compare` {what}", f"{seconds:.1f}", f"{memory:.0f}"])
+    put("report", Table(["what", "seconds", "MB of memory"], rows).markdown())
 
 
 def compare(home: Path, options: argparse.Namespace) -> None:
-    """The comparison of many short runs."""
-    source = short_run(home, 100)
-    for number in range(options.runs):
-        copied(source, home / f"run{number}", 100, seed=number)
-    seconds, memory = command("compare", *(home / f"run{number}" for number in range(options.runs)))
-    print(
-        f"compare of {options.runs} runs of 100 rounds: {seconds:.1f} s, memory {memory:.0f} MB "
-        "(at most 10 s)"
-    )
+    """The comparison of many short runs, and of one."""
+    source, rows = short_run(home, 100), []
+    folders = [copied(source, home / f"run{number}", 100, number) for number in range(options.runs)]
+    for some in (folders, folders[:1]):
+        seconds, memory = command("compare", *some)
+        many = f"{len(some)} run{'s' * (len(some) > 1)} of 100 rounds"
+        rows.append([f"`eunoe compare` of {many}", f"{seconds:.1f}", f"{memory:.0f}"])
+    put("compare", Table(["what", "seconds", "MB of memory"], rows).markdown())
 
 
 def training(home: Path, options: argparse.Namespace) -> None:
-    """A run of a tiny model: rounds per second, bytes, checkpoint and resume, early and late."""
-    folder, rounds = home / "run", 10**6
-    began = time.process_time()
-    for part in (1, 4):
+    """A run of a tiny model that is ended and resumed: what it takes early and late."""
+    folder, rows, config = home / "run", [], {**TINY, "rounds": 10**6}
+    for share in (0.1, 0.2, 0.7):
         # The time limit ends the run; resuming goes on from its checkpoint.
-        stop = {"hours": part * options.seconds / 5 / 3600}
-        if part == 1:
-            found = run({**TINY, "rounds": rounds, "stop": stop}, out=folder, progress=False)
-        else:
-            from eunoe.runs.run import resume
-
-            found = resume(folder, stop=stop, progress=False)
-        done = len(found.records)
-        saved = sorted((folder / "checkpoints").glob("*.safetensors"))[-1].stat().st_size
+        stop, clock = {"hours": share * options.seconds / 3600}, time.process_time()
+        found = resume(folder, stop=stop) if rows else run({**config, "stop": stop}, out=folder)
+        done, spent = len(found.records), time.process_time() - clock
+        saved = max((folder / "checkpoints").glob("*.safetensors")).stat().st_size
         clock = time.process_time()
-        resume_only(folder)
-        took = time.process_time() - clock
-        print(
-            f"after {done:,} rounds: {size(folder) * 1e6 / done:.0f} bytes a round in the folder, a "
-            f"checkpoint of {saved / 1e3:.1f} kB, {took:.2f} s to resume"
-        )
-    print(f"{(time.process_time() - began):.0f} s in all")
-
-
-def resume_only(folder: Path) -> None:
-    """Resume a run that has nothing left to do but one more round."""
-    from eunoe.runs.run import resume
-
-    resume(folder, stop={"hours": 1e-9}, progress=False)
+        resume(folder, stop={"hours": 1e-9})
+        again, new = time.process_time() - clock, done - (rows[-1][0] if rows else 0)
+        rows.append([done, 1e3 * spent / new, size(folder) * 1e6 / done, saved / 1e3, again])
+    heads = ["rounds", "ms a round", "bytes a round on disk", "kB of a checkpoint", "seconds to resume"]
+    formats = ("{:,}", "{:.1f}", "{:.0f}", "{:.0f}", "{:.2f}")
+    shown = [[form.format(value) for form, value in zip(formats, row, strict=True)] for row in rows]
+    put("training", Table(heads, shown).markdown())
 
 
 SECTIONS: dict[str, Callable[[Path, argparse.Namespace], None]] = {

@@ -1,6 +1,6 @@
 """What many rounds, many clients and large models take: memory and page faults, and time as a ratio.
 
-    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [merge] [cohorts] [nodes] [figure]
+    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [merge] [cohorts] [nodes]
 
 Without a name, all of them run.
 """
@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from cohorts import cohorts, figure, nodes
+from cohorts import cohorts, nodes
 from simulations import images, mlp, points, simulation_of
 from timing import interleaved, report
 
@@ -130,8 +130,7 @@ def peak() -> float:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
 
 
-NAMED = (memory, faults, clients, arrival, merge, cohorts, nodes, figure)
-SECTIONS = {f.__name__: f for f in NAMED}
+SECTIONS = {f.__name__: f for f in (memory, faults, clients, arrival, merge, cohorts, nodes)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

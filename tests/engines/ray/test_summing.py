@@ -10,6 +10,7 @@ from torch import nn
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
+from eunoe.engines.ray.summing import Summing
 from eunoe.runs.run import Run, run
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast
@@ -59,25 +60,24 @@ def test_updates_that_cannot_be_used_are_dropped_and_a_lost_summer_is_replaced(
     faults = {f"2/{client}": kind for client, kind in zip(chosen, EXCLUDING, strict=False)}
     method = {"name": "tests.faults:Faulty", "faults": faults, "marks": str(tmp_path)}
     serial = run_with({"name": "serial"}, tmp_path / "serial", method=method)
-    decide, lost = Aggregator.decide, list[Any]()
+    decide, whole, lost = Aggregator.decide, Summing._round, list[Any]()
+    summing: list[Summing] = []
+
+    def noted(self: Summing, *given: Any) -> Any:
+        summing.append(self)
+        return whole(self, *given)
 
     def decide_and_lose(self: Aggregator, examined: Any) -> Any:
-        if self.context.round == 2 and not lost and engines:
-            lost.append(engines[-1]._summing._summers[1])
+        if self.context.round == 2 and summing and not lost:
+            lost.append(summing[-1]._summers[1])
             ray.kill(lost[0])
         return decide(self, examined)
 
-    engines: list[Any] = []
-    begin = Ray.__init__
-
-    def noted(self: Ray, *given: Any, **options: Any) -> None:
-        begin(self, *given, **options)
-        engines.append(self)
-
+    monkeypatch.setattr(Summing, "_round", noted)
     monkeypatch.setattr(Aggregator, "decide", decide_and_lose)
-    monkeypatch.setattr(Ray, "__init__", noted)
     summed = run_with({"name": "ray", "summers": 2}, tmp_path / "ray", method=method)
-    assert lost
+    # Three rounds, one of them twice.
+    assert len(summing) == 4
     assert [one["client"] for one in summed.records[1]["dropped"]] == chosen[: len(EXCLUDING)]
     assert results(serial) == results(summed)
 
