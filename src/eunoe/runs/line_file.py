@@ -59,18 +59,19 @@ class LineFile:
                 os.truncate(self.path, self._bytes)
 
     def last(self) -> dict[str, Any]:
-        """The last record; empty if there is none."""
-        if not self._bytes:
+        """The last complete record; empty if there is none."""
+        if not self.path.exists():
             return {}
         with reading(self.path), open(self.path, "rb") as file:
-            # The newline before the last line, or the beginning of the file.
-            start, content = self._bytes, b""
-            while start and b"\n" not in content[:-1]:
+            start = end = file.seek(0, os.SEEK_END)
+            content = b""
+            # Until the newline before the last line, or the beginning of the file.
+            while start and content.count(b"\n") < 2:
                 start = max(0, start - max(_BLOCK, len(content)))
                 file.seek(start)
-                content = file.read(self._bytes - start)
-        record: dict[str, Any] = parsed_json(content.splitlines()[-1].decode(), self.path)
-        return record
+                content = file.read(end - start)
+        lines = content.split(b"\n")
+        return parsed_json(lines[-2].decode(), self.path) if len(lines) > 1 else {}
 
     def _begin(self) -> None:
         self._bytes, self._lines, self._hash = 0, 0, hashlib.sha256()

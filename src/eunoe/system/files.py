@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
+from pydantic_core import from_json
 from safetensors import SafetensorError
 
 from eunoe.errors import Damaged, InputError, RunFailed, first_line
@@ -189,15 +190,21 @@ def each_line(path: Path) -> Iterator[dict[str, Any]]:
 
 def _record(content: bytes, number: int, place: int, path: Path) -> dict[str, Any] | None:
     """The object of a line that begins at this byte; None if it is not complete."""
-    what, text = f"line {number} of {path}", decoded(content, path, place)
+    what = f"line {number} of {path}"
     if len(content) == MOST_TEXT:
         raise Damaged(f"{what} has {MOST_TEXT} bytes or more, too many for a record")
     try:
-        record = _shown(text, what)
-    except Damaged:
-        if not content.endswith(b"\n"):
-            return None
-        raise
+        # Three times as fast as the standard library, which explains what is wrong, if anything is.
+        record = from_json(content)
+        record = record if content.isascii() and b"\\" not in content else _printable(record)
+    except ValueError:
+        text = decoded(content, path, place)
+        try:
+            record = _shown(text, what)
+        except Damaged:
+            if not content.endswith(b"\n"):
+                return None
+            raise
     if not isinstance(record, dict):
         raise Damaged(f"{what} holds no JSON object; restore it")
     if record.get("schema", 1) != 1:

@@ -8,7 +8,7 @@ worker when the next round begins.
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -122,7 +122,7 @@ class Cluster:
         if self._connected and self._ray.is_initialized():
             self._ray.shutdown()
 
-    def in_order(self, count: int, submit: Submit) -> Iterator[Any]:
+    def in_order(self, count: int, submit: Submit) -> Generator[Any]:
         """Schedule tasks on the workers and yield their results in the order of the tasks."""
         waiting, losses = list(range(count)), Counter[int]()
         running: _Running = {}

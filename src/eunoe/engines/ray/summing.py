@@ -9,6 +9,7 @@ same bits.
 import logging
 from collections import deque
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
 import torch
@@ -56,6 +57,8 @@ class Summing:
     def _round(
         self, groups: Sequence[Sequence[int]], broadcast: Broadcast, aggregator: Aggregator
     ) -> list[Settled]:
+        # An attempt that was lost has taken its workers along.
+        self.cluster.hire()
         self._summers = self._summers or self.cluster.spread(Summer, self.parts)
         message, how = self.cluster.put(broadcast), aggregator.aggregate.summed
         for summer in self._summers:
@@ -70,11 +73,13 @@ class Summing:
 
         order = _Order(self._summers, slices)
         settled: list[Settled] = []
-        for number, group in enumerate(self.cluster.in_order(len(groups), submit)):
-            order.arrived(number, [examined for examined, _ in group])
-            for examined, state in group:
-                self.states.save(examined.update.client, broadcast.round, state)
-                settled += order.decided(aggregator.decide(examined))
+        # Closed even if something is lost, so that workers do not go on with this attempt.
+        with closing(self.cluster.in_order(len(groups), submit)) as results:
+            for number, group in enumerate(results):
+                order.arrived(number, [examined for examined, _ in group])
+                for examined, state in group:
+                    self.states.save(examined.update.client, broadcast.round, state)
+                    settled += order.decided(aggregator.decide(examined))
         settled += order.decided(aggregator.decide_held())
         order.wait()
         self._take(aggregator, [one for one in settled if one.problem is None])

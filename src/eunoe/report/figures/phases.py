@@ -55,11 +55,11 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def _by_class(run: RunRecords) -> dict[int, dict[str, Any]]:
     """The numbers of the last evaluated round of each phase, where classes come in phases."""
-    found: dict[int, dict[str, Any]] = {}
-    for row in run.columns.rows_at("phases", "present"):
-        numbers = run.columns[row]["phases"]
-        found[int(numbers["phase"])] = {k: v for k, v in numbers.items() if v is not None}
-    return found
+    present = set(run.columns.rows_at("phases", "present").tolist())
+    rows, phases = run.columns.known("phases", "phase")
+    last = {int(phase): int(row) for row, phase in zip(rows, phases, strict=True) if row in present}
+    numbers = {phase: run.columns[row]["phases"] for phase, row in last.items()}
+    return {phase: {k: v for k, v in one.items() if v is not None} for phase, one in numbers.items()}
 
 
 def _by_round(run: RunRecords) -> dict[int, dict[str, Any]]:
