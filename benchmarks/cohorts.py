@@ -140,9 +140,9 @@ def nodes() -> None:
                     Ray(simulation, ClientStates(Path(folder)), cluster.address, summers=summers) as engine,
                 ):
                     found = cost(simulation, engine, 2)
-                who = f"{count} summers" if summers else "the driver"
+                who = "the driver" if summers is None else f"{count} summer{'s' * (count > 1)}"
                 rows.append({"nodes": count, "adds": who, **found._asdict()})
-                print(f"{count} nodes, {who} adds: {found.seconds:.2f} s", flush=True)
+                print(f"nodes: {count}, adding: {who}, {found.seconds:.2f} s", flush=True)
     finally:
         cluster.shutdown()
     shown = [
@@ -155,7 +155,7 @@ def nodes() -> None:
         ]
         for row in rows
     ]
-    heads = ["nodes", "who adds", "seconds", "driver's seconds", "MB to the driver"]
+    heads = ["nodes", "adding", "seconds", "driver's seconds", "MB to the driver"]
     put("nodes", Table(heads, shown).markdown())
 
 

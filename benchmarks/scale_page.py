@@ -21,4 +21,4 @@ def put(name: str, text: str) -> None:
     before, _, rest = page.partition(begin)
     _, _, after = rest.partition(end)
     day = time.strftime("%d %B %Y").lstrip("0")
-    PAGE.write_text(f"{before}{begin}\n{text}\n\n*{day}, {machine}.*\n{end}{after}")
+    PAGE.write_text(f"{before}{begin}\n\n{text}\n\n*{day}, {machine}.*\n\n{end}{after}")
