@@ -10,6 +10,7 @@ from eunoe.errors import InputError
 from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
 from eunoe.papers.store import RunKey, StoredRun, key_of, load, load_keys, path_of, read_folder, save
 from eunoe.runs.stored_config import resolved
+from eunoe.runs.streams import with_streams
 from eunoe.system.files import plain
 
 
@@ -80,7 +81,7 @@ def _matched(exhibit: Exhibit, scale: Scale, runs: Iterable[StoredRun], place: P
 def check_config(found: FoundRun, place: Path) -> None:
     """Refuse a run whose configuration is not the one that the exhibit plans."""
     configs = (found.run.records.checked_config, found.planned.config)
-    was, planned = (_flat(plain(resolved(config))) for config in configs)
+    was, planned = (_flat(plain(resolved(with_streams(config)))) for config in configs)
     for name in {**was, **planned}:
         if name.startswith("preprocessing.") and name not in planned:
             # What the run used, which follows from the data.
