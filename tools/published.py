@@ -119,8 +119,10 @@ def _judged(published: list[Published], notes: Notes) -> list[str]:
         lines += [f"{NO_VERDICT[0].capitalize()}: {', '.join(untrained)}."] * bool(untrained)
         absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
         lines += [f"Not run yet: {', '.join(absent)}."] * bool(absent)
-    trained = [one for one in published if find_exhibit(one.exhibit).needs_training]
-    counts = f"Three seeds or more: {_counted(published)}; on trained networks: {_counted(trained)}."
+    # Questions of our own are no paper's claims.
+    theirs = [one for one in published if find_exhibit(one.exhibit).source.kind != "question"]
+    trained = [one for one in theirs if find_exhibit(one.exhibit).needs_training]
+    counts = f"Three seeds or more: {_counted(theirs)}; on trained networks: {_counted(trained)}."
     return ["## The claims, paper by paper", counts, *lines]
 
 

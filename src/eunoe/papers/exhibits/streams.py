@@ -13,8 +13,8 @@ from eunoe.papers.exhibits.common import WSM
 from eunoe.papers.keys import key
 from eunoe.papers.measures import Measure, at_end, height, last_rounds
 
-# A part of the samples, images of half the side, local epochs and epochs at the server were chosen by the
-# time of a run, at seed 100, before any arms were compared.
+# Samples, image size and epochs at the server were cut to the time of a run. Local epochs, batches and the
+# alpha of new classes were changed after FedAvg with WSM had stayed at chance on seed 0 (docs/streams.md).
 COMMON: Config = {
     "rounds": 60,
     "data": {"name": "cifar10", "limit": 15_000, "test_limit": 5_000, "pool": 2},
@@ -66,7 +66,8 @@ def stream(name: str, options: Config, measures: dict[str, Measure], shown: str,
             for sentence, arms in REMEDIES.items()
         ),
         SMALL,
-        # Where classes come and go, a model that knows the present ones alone has learned and forgotten.
+        # Where classes come and go, a model that knows the present ones alone has learned and forgotten. Set
+        # after the first accuracies were seen (docs/streams.md).
         needs_training="phases" not in options["stream"],
         draws=draws,
     )
