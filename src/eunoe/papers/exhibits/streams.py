@@ -66,9 +66,6 @@ def stream(name: str, options: Config, measures: dict[str, Measure], shown: str,
             for sentence, arms in REMEDIES.items()
         ),
         SMALL,
-        # Where classes come and go, a model that knows the present ones alone has learned and forgotten. Set
-        # after the first accuracies were seen (docs/streams.md).
-        needs_training="phases" not in options["stream"],
         draws=draws,
     )
 
