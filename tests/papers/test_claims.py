@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from eunoe.papers.claims import AtLeast, Claim, NotReached, interval, judge
 from eunoe.papers.comparisons import above_all, best_gain, gains, highest, least_gain, lowest, mean_gain
-from eunoe.papers.exhibits.learning_rates import tolerance_table, within
+from eunoe.papers.exhibits.learning_rates import more_rates_than, tolerance_table, within
 from eunoe.papers.keys import Key, key
 
 
@@ -52,6 +52,13 @@ def test_pairing_by_seed_sees_what_means_hide() -> None:
     assert verdict.mean == pytest.approx(0.02)
     assert "seen: +2.00 points" in verdict.text()
     assert judge(claim, [cells({"x a": b, "x b": a}) for a, b in pairs]).word == "contradicted"
+
+
+def test_one_learning_rate_says_nothing_of_how_many_are_good() -> None:
+    one = {key(data="cifar10", lr=0.1, method=name): value for name, value in (("a", 0.5), ("b", 0.6))}
+    assert more_rates_than("a", ("b",))(one) is None
+    two = {**one, **{key(data="cifar10", lr=0.3, method=name): v for name, v in (("a", 0.1), ("b", 0.6))}}
+    assert more_rates_than("a", ("b",))(two) == 1.0
 
 
 def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:

@@ -101,9 +101,14 @@ def tolerance_table(values: Values) -> dict[str, str]:
 
 
 def more_rates_than(base: str, methods: Sequence[str]) -> Statistic:
-    """How many more learning rates come near the best than with the base, for the method that has fewest."""
+    """How many more learning rates come near the best than with the base, for the method that has fewest.
+
+    One learning rate tells nothing.
+    """
 
     def statistic(values: Values) -> float | None:
+        if len({cell.get("lr") for cell in values}) < 2:
+            return None
         found: list[float | None] = []
         for method in methods:
             if not any(cell.has(method=method) for cell in values):
