@@ -18,6 +18,7 @@ from eunoe.config import registry
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.packing import packed
+from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError
 from eunoe.runs.run import Run, run
 from eunoe.training.client import Broadcast
@@ -184,10 +185,12 @@ class Scripted:
     def wait(self, references: list[Reference], timeout: float) -> tuple[list[Reference], list[Reference]]:
         return [self.next_one(references)], []
 
-    def get(self, reference: Reference) -> Any:
+    def get(self, reference: Reference | list[Reference]) -> Any:
+        if isinstance(reference, list):
+            return [self.get(one) for one in reference]
         if reference.worker in self.lost:
             raise ray.exceptions.RayActorError
-        return packed(("results", reference.task))
+        return packed(("results", reference.task, Transfers()))
 
     def kill(self, actor: Any) -> None:
         """It is gone as it is."""
