@@ -52,7 +52,7 @@ def test_a_component_is_built_from_its_options_and_what_the_library_supplies() -
     ("kind", "name", "given", "says"),
     [
         ("loss", "wms", {}, "no loss is called 'wms'; did you mean 'wsm'?"),
-        ("loss", "qqq", {}, "there are balanced, ce,"),
+        ("loss", "qqq", {}, "there are balanced, bce,"),
         ("loss", "nowhere:Loss", {}, "no module 'nowhere'"),
         ("loss", "eunoe.nowhere:Loss", {}, "no module 'eunoe.nowhere'"),
         ("loss", "eunoe.losses.base:Nothing", {}, "module 'eunoe.losses.base' has no class or function"),

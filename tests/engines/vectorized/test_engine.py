@@ -25,7 +25,8 @@ from eunoe.runs.state import start_state
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
-from tests.helpers import blobs, make_simulation
+from tests.helpers import Net, blobs, make_simulation
+from tests.other_tasks import federation as other_task
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
 RAGGED = {"batch_size": 8, "epochs": 2, "lr": 0.1}
@@ -134,15 +135,14 @@ def test_the_check_can_fail(tmp_path):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("loss", registry.names("loss"))
 def test_every_loss(tmp_path, loss, dtype):
+    tasks = registry.find("loss", loss).tasks
+    if "classification" in tasks:
+        federation, net = blobs(5, 25, partition="dirichlet_by_class", min_size=3), None
+    else:
+        federation = other_task(tasks[0])
+        net = Net(4, classes=federation.classes)
     Both(
-        make_simulation(
-            blobs(5, 25, partition="dirichlet_by_class", min_size=3),
-            dtype=dtype,
-            loss=loss,
-            training=RAGGED,
-            participation=1.0,
-        ),
-        tmp_path,
+        make_simulation(federation, net, dtype, loss=loss, training=RAGGED, participation=1.0), tmp_path
     ).check()
 
 
