@@ -31,9 +31,9 @@ def test_a_third_of_central_accuracy_and_twice_chance(monkeypatch: pytest.Monkey
     assert needed(("cifar10", "cnn")) == pytest.approx(0.2)
     assert needed(("cifar10", "a network of somebody")) == pytest.approx(1 / 3)
     monkeypatch.setitem(CENTRAL, ("cifar10", "lenet"), 0.69)
-    assert needed(("cifar10", "lenet on 2-fold smaller images")) == pytest.approx(0.23)
-    monkeypatch.setitem(CENTRAL, ("cifar10", "lenet on 2-fold smaller images"), 0.66)
-    assert needed(("cifar10", "lenet on 2-fold smaller images")) == pytest.approx(0.22)
+    assert needed(("cifar10", "lenet on 4-fold smaller images")) == pytest.approx(0.23)
+    monkeypatch.setitem(CENTRAL, ("cifar10", "lenet on 4-fold smaller images"), 0.66)
+    assert needed(("cifar10", "lenet on 4-fold smaller images")) == pytest.approx(0.22)
 
 
 def test_a_network_is_told_by_its_width_and_its_images() -> None:
