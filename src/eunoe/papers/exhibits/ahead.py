@@ -1,7 +1,8 @@
 """A combination that none of the papers tried, on table 3 of the WSM paper: WSM with the mean of its models.
 
-WSM's newest model is best at the learning rate 0.01; its mean bears a larger one. Learning rate and decay
-were chosen on the clients' validation parts, on a seed that is not among those shown.
+WSM's newest model is best at the learning rate 0.01; its mean bears a larger one. The learning rate
+was chosen between 0.01 and 0.03 on the clients' validation parts after 500 rounds of seed 100. The decay was
+not chosen so: 0.97 was ahead of 0.99 there, by 0.4 points; 0.99 is the longer mean for four times the rounds.
 """
 
 from eunoe.config.merging import merge
