@@ -16,7 +16,7 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
 from eunoe.report.html import write_report
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 
 
 def report() -> None:

@@ -22,7 +22,7 @@ from scale_page import put
 from eunoe.config.toml import to_toml
 from eunoe.records.reader import read_run_config
 from eunoe.records.tables import Table
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 
 TINY = {
     "data": "digits",

@@ -32,7 +32,8 @@ from eunoe.engines.serial import Serial
 from eunoe.records.statistics import mean_std
 from eunoe.runs.assembly import assemble
 from eunoe.runs.loop import one_round
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.runs.state import start_state
 from eunoe.server.accounting import Accountant
 

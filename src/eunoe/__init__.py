@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     from eunoe.report.observer import Forgetting as Forgetting
     from eunoe.runs.cure import cure as cure
     from eunoe.runs.run import Run as Run
-    from eunoe.runs.run import resume as resume
-    from eunoe.runs.run import run as run
+    from eunoe.runs.running import resume as resume
+    from eunoe.runs.running import run as run
     from eunoe.runs.views import compare as compare
     from eunoe.runs.views import diagnose as diagnose
     from eunoe.runs.views import figures as figures
@@ -36,8 +36,8 @@ _PUBLIC = {
     "cure": "eunoe.runs.cure",
     "diagnose": "eunoe.runs.views",
     "figures": "eunoe.runs.views",
-    "resume": "eunoe.runs.run",
-    "run": "eunoe.runs.run",
+    "resume": "eunoe.runs.running",
+    "run": "eunoe.runs.running",
     "write_report": "eunoe.runs.views",
 }
 

@@ -16,7 +16,8 @@ import numpy as np
 from eunoe.records.comparison import Comparison
 from eunoe.records.reader import read_run
 from eunoe.report.html import write_report
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.attacks.damage import BINARY, TEXT
 from tests.attacks.fuzz_configs import BASE
 from tests.runs.small_runs import bits

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from eunoe.methods import ClientContext, Finished, Method
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from tests.runs.small_runs import FAST
 
 HONEST: dict[str, Any] = {

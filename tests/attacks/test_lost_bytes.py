@@ -19,7 +19,7 @@ from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
 from eunoe.records.comparison import Comparison
 from eunoe.records.reader import read_run
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from tests.runs.small_runs import NAMED, bits, everything
 
 

@@ -14,7 +14,7 @@ import torch
 
 from eunoe.errors import RunFailed
 from eunoe.runs.assembly import UserObjects
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from tests.faults import Faulty
 from tests.helpers import Net, blobs
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from tests.cli.command import eunoe
 from tests.runs.test_cure import LARGER, SLOW, tries
 

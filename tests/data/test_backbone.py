@@ -15,7 +15,7 @@ from eunoe.data.backbone import Backbone, encoded, encoded_by
 from eunoe.data.description import describe
 from eunoe.errors import InputError
 from eunoe.runs.export import export_model
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from tests.field_inputs import FieldNet, field_federation
 from tests.helpers import blobs
 from tests.models.tiny_hf import tiny_values

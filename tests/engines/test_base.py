@@ -15,7 +15,7 @@ from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.errors import InputError
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from eunoe.training.client import Broadcast, Update
 from eunoe.training.simulation import Simulation
 from tests.faults import results

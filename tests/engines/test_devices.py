@@ -9,7 +9,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Place, bound, expand
 from eunoe.engines.workers import Workers
 from eunoe.errors import InputError
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from eunoe.runs.state import start_state
 from eunoe.training.client import Broadcast, train_client
 from tests.helpers import blobs, make_simulation

@@ -14,7 +14,7 @@ from eunoe.core.fields import Fields, gather
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.runs.export import export_model
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from tests.field_inputs import columns, field_federation, field_net
 from tests.helpers import Net, blobs
 from tests.runs.small_runs import FAST, Stopped, bits, stop_after

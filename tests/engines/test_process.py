@@ -18,7 +18,8 @@ from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import ClientContext
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.training.client import Broadcast
 from tests.faults import Faulty, OwnError, alive, children, results, until
 from tests.helpers import Net, blobs, make_simulation

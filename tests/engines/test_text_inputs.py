@@ -8,7 +8,7 @@ import pytest
 
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from tests.runs.small_runs import FAST, Stopped, bits, stop_after
 
 

@@ -18,7 +18,7 @@ from eunoe.flower.client import train
 from eunoe.flower.node import node_options
 from eunoe.flower.parts import Parts
 from eunoe.flower.wire import update_in, update_out, vectors_out
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from eunoe.server.aggregate import Upload
 from eunoe.training.client import Update
 from tests.flower import test_federation

@@ -21,7 +21,8 @@ from eunoe.config.toml import to_toml
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.init import init
 from eunoe.flower.loopback import Loopback
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 
 pytestmark = pytest.mark.slow
 NODES, ROUNDS, PATIENCE = 3, 3, 600.0

@@ -22,7 +22,7 @@ from eunoe.flower.client import join, node_options
 from eunoe.flower.own_data import Facts, client_federation, own_data
 from eunoe.flower.server import RunOptions, serve
 from eunoe.runs.assembly import build_federation
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from eunoe.system.log_lines import log_lines
 from tests.field_inputs import columns
 from tests.flower.grid import FakeGrid, Silence

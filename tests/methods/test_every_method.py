@@ -14,7 +14,8 @@ from eunoe.config import registry
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.methods.base import Method, Neutral
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from eunoe.server.optimizers import ServerOptimizer
 
 METHODS = registry.names("method")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 
 SETTING = {
     "rounds": 8,

@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from eunoe.config import registry
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.methods.test_every_method import SMALL, models, trains_clients
 from tests.runs.small_runs import Stopped, bits, stop_after
 

@@ -13,7 +13,7 @@ import torch
 
 from eunoe.errors import InputError
 from eunoe.metrics import Place, Predictions, Snapshot
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from eunoe.trackers import scalars
 from tests.faults import until
 from tests.helpers import blobs

@@ -22,7 +22,7 @@ from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.personal import Personal, personal_rows
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from eunoe.training.simulation import Simulation
 from tests.helpers import Same, blobs, make_simulation
 

@@ -18,7 +18,7 @@ from eunoe.errors import InputError
 from eunoe.models.hf import BIDIRECTIONAL, HF, Lora
 from eunoe.runs.export import export_model
 from eunoe.runs.folder import checkpoints
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from tests.models.tiny_hf import tiny_folder, tiny_texts, tiny_values
 from tests.runs.small_runs import Stopped, bits, stop_after
 

@@ -10,7 +10,7 @@ from eunoe.errors import InputError
 from eunoe.papers import find_exhibit
 from eunoe.papers.found import FoundRun, check_config
 from eunoe.papers.store import StoredRun, key_of
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.runs.streams import with_streams
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from eunoe.errors import InputError
 from eunoe.records.by_client import ByClient
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 
 NATURAL = {"partition": {"name": "natural"}}
 

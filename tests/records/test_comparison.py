@@ -11,7 +11,8 @@ import pytest
 from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
 from eunoe.records.comparison import COLUMNS, MAIN, Column, Comparison, legend, numbers
-from eunoe.records.reader import RunRecords, read_run
+from eunoe.records.reader import read_run
+from eunoe.records.run_records import RunRecords
 
 TWO = MAIN
 

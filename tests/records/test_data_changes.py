@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from eunoe.records.data_changes import data_changes, phase_starts
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 
 
 def recorded(curve: list[float], begun: list[int], **phases: Any) -> RunRecords:

@@ -17,7 +17,7 @@ from eunoe.records.divergence import (
     outlier,
     why_diverged,
 )
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.summary import summarize
 from eunoe.report.findings import comparison
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.records.reader import numbers, read_run
+from eunoe.records.reader import read_run
+from eunoe.records.run_records import numbers
 from eunoe.system.files import plain
 
 LINES = [

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.summary import summarize
 from eunoe.report.figures import common
 from eunoe.report.findings import over_seeds

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from tests.helpers import blobs
 
 BAD = "<script>alert(1)</script>\"'&"

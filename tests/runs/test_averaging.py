@@ -14,7 +14,8 @@ import torch
 from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
 from eunoe.runs.checkpoints import checkpoints
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.faults import until
 from tests.runs.small_runs import FAST, Stopped, bits, stop_after
 

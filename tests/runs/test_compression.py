@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from eunoe.errors import InputError
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.helpers import Net, blobs, make_simulation
 
 TOP = {"name": "topk", "share": 0.2}

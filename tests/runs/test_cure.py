@@ -16,7 +16,8 @@ from eunoe.runs.budget import Clock
 from eunoe.runs.cure import cure, find_cure
 from eunoe.runs.halving import Halving, Watching
 from eunoe.runs.remedies import BASELINE, Treatment
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.runs.sweep import Planned
 from eunoe.runs.verdict import NOT_PRIVATE
 from tests.runs.small_runs import NAMED, everything

@@ -3,7 +3,7 @@
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.runs.cure_plan import (
     ALWAYS,
     KNOWN,

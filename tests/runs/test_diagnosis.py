@@ -8,10 +8,11 @@ import pytest
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
-from eunoe.records.reader import RunRecords, read_run
+from eunoe.records.reader import read_run
+from eunoe.records.run_records import RunRecords
 from eunoe.runs.assembly import assemble
 from eunoe.runs.diagnosis import diagnose
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 
 ALIKE = np.full((6, 4), 10.0)
 FEW = np.kron(np.eye(2), np.full((3, 2), 10.0))

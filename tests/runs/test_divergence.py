@@ -9,7 +9,7 @@ import torch
 
 from eunoe.methods import Aggregate, Merged, Method, RoundContext, Vectors, Weights
 from eunoe.records.comparison import MAIN, Comparison
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from eunoe.runs.sweep import Planned, done
 from eunoe.trackers import Tracking
 from tests.runs.small_runs import FAST

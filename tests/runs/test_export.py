@@ -17,7 +17,8 @@ from eunoe.config.data_options import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.runs.export import export_model
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.helpers import blobs, make_simulation
 from tests.runs.small_runs import FAST, NAMED, bits
 

@@ -12,7 +12,8 @@ from eunoe.errors import InputError
 from eunoe.runs.budget import Clock
 from eunoe.runs.halving import Halving, Trial, Watching, accuracy_at, result, rungs_of, search_values
 from eunoe.runs.journal import Journal
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.runs.sweep import Planned
 from tests.runs.small_runs import NAMED
 

@@ -28,7 +28,8 @@ from eunoe.runs.checkpoints import checkpoints, newest_checkpoint
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Hook, Round, run_rounds
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.runs.selection import select_clients
 from eunoe.runs.state import RunState, start_state
 from eunoe.training.aggregation import Aggregator

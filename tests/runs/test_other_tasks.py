@@ -17,7 +17,8 @@ from eunoe.report.html import report_html
 from eunoe.runs.diagnosis import diagnose
 from eunoe.runs.export import export_model
 from eunoe.runs.remedies import candidates
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.other_tasks import federation
 from tests.runs.small_runs import FAST, Stopped, bits, stop_after
 

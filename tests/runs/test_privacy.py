@@ -20,7 +20,8 @@ from eunoe.runs.folder import RunFolder
 from eunoe.runs.hooks import standard_hooks
 from eunoe.runs.loop import Hook, one_round, run_rounds
 from eunoe.runs.privacy import Spending
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from eunoe.runs.selection import select_clients
 from eunoe.runs.state import start_state
 from eunoe.server.accounting import Accountant

@@ -8,7 +8,7 @@ import pytest
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.errors import InputError
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from tests.runs.small_runs import NAMED
 
 

@@ -16,7 +16,8 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import InputError
 from eunoe.records.groups import group_key
 from eunoe.runs.checkpoints import checkpoints
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.helpers import Net, blobs
 from tests.runs.small_runs import FAST, NAMED, Stopped, bits, everything, net, stop_after
 

@@ -18,8 +18,9 @@ from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM
 from eunoe.methods.fedavg import FedAvg
-from eunoe.runs import run as runs
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs import running as runs
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from tests.helpers import Net, blobs
 from tests.runs.small_runs import FAST, NAMED, Stopped, bits, everything, net, stop_after
 

@@ -8,7 +8,8 @@ import torch
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError, RunFailed
 from eunoe.runs.assembly import assemble
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.runs.views import diagnose
 
 METHODS = {

@@ -13,7 +13,8 @@ from eunoe.data.federation import Federation
 from eunoe.data.streams.arrival import Coming
 from eunoe.records.reader import read_run
 from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from eunoe.runs.selection import select_clients
 from eunoe.runs.sweep import execute, plan
 from eunoe.runs.tuning import tune

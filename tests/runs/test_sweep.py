@@ -187,7 +187,7 @@ def test_a_run_that_cannot_write_ends_the_sweep_and_is_tried_again(
     tmp_path: Path, jobs: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # What is in the way comes after the look whether anything is.
-    monkeypatch.setattr("eunoe.runs.run.check_new", lambda path: None)
+    monkeypatch.setattr("eunoe.runs.running.check_new", lambda path: None)
     folder = plan(BRIEF, {"training.lr": [0.1]}, [0], tmp_path)[0].folder
     in_the_way = folder / "checkpoints"
     folder.mkdir(parents=True)

@@ -6,7 +6,8 @@ import pytest
 
 import eunoe
 from eunoe.errors import InputError
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from tests.helpers import blobs
 
 SMALL = {"rounds": 3, "participation": 2, "probes": [], "engine": "serial", "evaluation": {"every": 1}}

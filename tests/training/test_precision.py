@@ -10,7 +10,7 @@ from torch import nn
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from eunoe.runs.state import start_state
 from eunoe.training.client import Broadcast, begin_client, in_blocks, train_client
 from tests.helpers import make_simulation

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.core.rng import generator
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from eunoe.training.replay import Memory
 
 

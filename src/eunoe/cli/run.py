@@ -32,7 +32,7 @@ def run(
     from eunoe.errors import InputError
     from eunoe.records.comparison import MAIN, Comparison
     from eunoe.records.reader import read_run_config
-    from eunoe.runs import run as runs
+    from eunoe.runs import running as runs
     from eunoe.runs.progress import Bars
 
     chosen = [

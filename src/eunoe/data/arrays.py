@@ -13,7 +13,7 @@ from eunoe.core.tasks import Task
 from eunoe.data.checks import Array, Labels, as_tensor, id_array, one_label_each, plain_array
 from eunoe.data.field_arrays import Given, input_of, ragged_of, stored
 from eunoe.data.samples import DataSet, Samples
-from eunoe.data.targets import targets_of
+from eunoe.data.targets import target_array, targets_of
 from eunoe.errors import InputError
 from eunoe.text import printable
 
@@ -75,6 +75,44 @@ def from_arrays(
         class_names=None if class_names is None else tuple(printable(str(label)) for label in class_names),
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
+    )
+
+
+def own_data(
+    x: Given,
+    y: ArrayLike | Tensor,
+    x_test: Given | None,
+    y_test: ArrayLike | Tensor | None,
+    client_ids: ArrayLike | Tensor | None,
+    rng: np.random.Generator,
+    share: float,
+    *,
+    task: str | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> DataSet:
+    """The same without names of a source; without test arrays a random share of the samples is set aside."""
+    if (x_test is None) != (y_test is None):
+        raise InputError("test inputs and test labels go together: pass x_test and y_test, or neither")
+    # Checked here under the names that the user knows the arrays by.
+    inputs, (kind, labels) = input_of(x, "x"), target_array(y, "y", task)
+    one_label_each(inputs, labels, "x", "y")
+    ids = None if client_ids is None else id_array(client_ids, "client_ids", len(inputs))
+    tested = None
+    if x_test is None or y_test is None:
+        rows, aside = set_aside(len(inputs), share, rng)
+        x_test, y_test, tested = inputs[aside], labels[aside], None if ids is None else ids[aside]
+        inputs, labels, ids = inputs[rows], labels[rows], None if ids is None else ids[rows]
+    return from_arrays(
+        inputs,
+        labels,
+        x_test,
+        y_test,
+        writer_train=ids,
+        writer_test=tested,
+        task=kind,
+        mean=mean,
+        std=std,
     )
 
 

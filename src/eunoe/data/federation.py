@@ -24,17 +24,16 @@ from eunoe.config.messages import explain
 from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
 from eunoe.core.tasks import Task
-from eunoe.data.arrays import from_arrays, set_aside, stacked
+from eunoe.data.arrays import own_data, stacked
 from eunoe.data.changes import Changes
-from eunoe.data.checks import id_array, one_label_each
 from eunoe.data.feature_shift import client_shift
-from eunoe.data.field_arrays import Given, input_of
+from eunoe.data.field_arrays import Given
 from eunoe.data.input_form import InputForm, form_of
 from eunoe.data.preprocess import Preprocess
-from eunoe.data.public import choose_public
+from eunoe.data.public import set_public_aside
 from eunoe.data.samples import DataSet, Samples
 from eunoe.data.split import split as split_clients
-from eunoe.data.targets import target_array
+from eunoe.data.writers import positions_of, writer_of_each
 from eunoe.errors import InputError
 
 Integers = NDArray[np.int64]
@@ -81,31 +80,26 @@ class Federation:
         dtype: torch.dtype = torch.float32,
     ) -> "Federation":
         """Set the public part aside, partition the rest among clients, and split each client's samples."""
-        labels = data.train.y.numpy()
-        groups = data.owners
-        public, split = public or Public(), split or Split()
-        source, rest = None, np.arange(len(labels))
-        train = validation = None
-        labeled = public_data is None or public_data.has_classes_of(data)
-        if public_data is not None:
-            source = public_data.train
-            if in_words(source.x) != in_words(data.train.x):
-                raise InputError(
-                    f"public samples of {public_data.name!r} are {in_words(source.x)}, but the clients' are "
-                    f"{in_words(data.train.x)}; use a public set of the same form"
-                )
-            theirs, rng = public_data.owners, generator(seed, "public")
-            train, validation, _ = choose_public(source.y.numpy(), rng, public, theirs, foreign=True)
-        elif public.sized:
-            source = data.train
-            train, validation, rest = choose_public(labels, generator(seed, "public"), public, groups)
+        labels, groups = data.train.y.numpy(), data.owners
+        split, aside = split or Split(), set_public_aside(data, public_data, public or Public(), seed)
+        rest = aside.remaining
         left = None if groups is None else groups[rest]
         order, offsets = partition(labels[rest], generator(seed, "partition"), left)
         if groups is not None:
             data = data.tested_on(groups[rest[order]])
         parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
         return cls(
-            data, parts.order, offsets, *parts[1:], source, train, validation, shift, seed, dtype, labeled
+            data,
+            parts.order,
+            offsets,
+            *parts[1:],
+            aside.samples,
+            aside.train,
+            aside.validation,
+            shift,
+            seed,
+            dtype,
+            public_labeled=public_data is None or public_data.has_classes_of(data),
         )
 
     @classmethod
@@ -135,29 +129,10 @@ class Federation:
         test arrays, a share `test` of the samples is set aside. `y` is an integer per sample for classes, a
         row of 0 and 1 for labels, or real numbers; `task` states which where that is open.
         """
-        if (x_test is None) != (y_test is None):
-            raise InputError("test inputs and test labels go together: pass x_test and y_test, or neither")
-        # Checked here under the names of this function's arguments.
-        inputs, (kind, labels) = input_of(x, "x"), target_array(y, "y", task)
-        one_label_each(inputs, labels, "x", "y")
-        ids = None if client_ids is None else id_array(client_ids, "client_ids", len(inputs))
-        tested = None
-        if x_test is None or y_test is None:
-            rows, aside = set_aside(len(inputs), test, generator(seed, "test"))
-            x_test, y_test, tested = inputs[aside], labels[aside], None if ids is None else ids[aside]
-            inputs, labels, ids = inputs[rows], labels[rows], None if ids is None else ids[rows]
-        data = from_arrays(
-            inputs,
-            labels,
-            x_test,
-            y_test,
-            writer_train=ids,
-            writer_test=tested,
-            task=kind,
-            mean=mean,
-            std=std,
+        data = own_data(
+            x, y, x_test, y_test, client_ids, generator(seed, "test"), test, task=task, mean=mean, std=std
         )
-        name = partition if ids is None else "natural"
+        name = partition if client_ids is None else "natural"
         made = registry.build("partition", name, options)
         try:
             split, taken = Split(validation=validation), Public(share=public)
@@ -276,10 +251,7 @@ class Federation:
         test = self.data.writers_test
         if test is None or self._writer_of is None or self.shift is not None:
             return None
-        clients = np.argsort(self._writer_of)
-        writers = self._writer_of[clients]
-        at = np.minimum(np.searchsorted(writers, test.numpy()), len(writers) - 1)
-        return np.where(writers[at] == test.numpy(), clients[at], -1)
+        return positions_of(test.numpy(), self._writer_of)
 
     @property
     def client_names(self) -> list[str] | None:
@@ -290,12 +262,8 @@ class Federation:
     @cached_property
     def _writer_of(self) -> Integers | None:
         """The writer that each client is; None if one is not exactly one writer."""
-        if self.data.writers_train is None:
-            return None
-        owners = np.repeat(np.arange(len(self)), np.diff(self.offsets))
-        pairs = np.unique(np.stack([owners, self.data.writers_train.numpy()[self.order]]), axis=1)
-        one_each = len(pairs[0]) == len(self) and len(np.unique(pairs[1])) == len(self)
-        return pairs[1] if one_each and len(self) else None
+        writers = self.data.writers_train
+        return None if writers is None else writer_of_each(writers.numpy()[self.order], self.offsets)
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
         """How many samples of each class a client's part has; of each label; all of them for numbers."""

@@ -34,7 +34,8 @@ from eunoe.runs.assembly import UserObjects, assemble, build_method, load_data
 from eunoe.runs.folder import check_new
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config, check_data
-from eunoe.runs.run import Run, execute
+from eunoe.runs.run import Run
+from eunoe.runs.running import execute
 from eunoe.runs.stored_config import resolved, with_loss
 from eunoe.runs.streams import with_streams
 from eunoe.system.files import write_text

@@ -12,7 +12,7 @@ from eunoe.papers.exhibit import MARKS, Exhibit
 from eunoe.papers.found import FoundRun
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.results import Results
-from eunoe.records.reader import relabeled
+from eunoe.records.run_records import relabeled
 from eunoe.report.export import as_svg, printed
 from eunoe.report.figures import KINDS
 from eunoe.report.theme import PICTURE_FONT, config

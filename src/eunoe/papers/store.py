@@ -23,7 +23,8 @@ from pyarrow import parquet
 
 from eunoe.config.schema import make_config
 from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Scale
-from eunoe.records.reader import RunRecords, numbers, read_run
+from eunoe.records.reader import read_run
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.system.files import replacing
 
 SCHEMA = pa.schema(

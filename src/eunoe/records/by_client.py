@@ -15,7 +15,7 @@ from eunoe.core.tasks import MultiLabel
 from eunoe.errors import InputError, listed
 from eunoe.metrics.forgetting import mean_at_end, spread
 from eunoe.records.paired import LEVEL, Difference, difference
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.statistics import mean, mean_std
 from eunoe.records.tables import Table
 

@@ -16,7 +16,7 @@ from eunoe.records.by_client import ByClient, ClientMetric
 from eunoe.records.divergence import divergence
 from eunoe.records.groups import group_key, settings
 from eunoe.records.paired import Arm, Paired
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.tables import Table
 
 # Shown for a run that diverged.

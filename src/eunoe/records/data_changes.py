@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from eunoe.metrics.transfer import recovery
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ import numpy as np
 
 from eunoe.core.tasks import TASKS, Classification, MultiLabel, Regression
 from eunoe.records.main_metric import main_value, task_of
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 
 LAST_LOSSES, LAST_ACCURACIES = 3, 10
 # How many times the median of its round a norm must be to be named after a divergence.

@@ -8,7 +8,8 @@ from typing import Any
 from eunoe.config.paths import placed
 from eunoe.config.schema import RESUMABLE, Config
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords, read_run, relabeled
+from eunoe.records.reader import read_run
+from eunoe.records.run_records import RunRecords, relabeled
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit
 
 from eunoe.core.tasks import Classification, Task
 from eunoe.errors import InputError
@@ -53,7 +53,7 @@ def difference(values: Sequence[float], reference: Sequence[float]) -> Differenc
     if not np.isfinite(apart).all():
         return Difference(float("nan"), float("nan"), float("nan"))
     mean, error = float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
-    reach = float(stats.t.ppf((1 + LEVEL) / 2, len(apart) - 1)) * error
+    reach = float(stdtrit(len(apart) - 1, (1 + LEVEL) / 2)) * error
     return Difference(mean, mean - reach, mean + reach)
 
 

@@ -1,9 +1,13 @@
-"""The shapes of a run's records; a file that has others was not written by a run."""
+"""The shapes of a run's records; a file that has others was not written by a run.
+
+Of an object some values are known, and all may be absent.
+"""
 
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import TypeAdapter, ValidationError, with_config
+from typing_extensions import TypedDict
 
 from eunoe.config.messages import explain
 from eunoe.errors import Damaged
@@ -12,118 +16,128 @@ Number = float | None
 Row = list[Number]
 
 
-class Shape(BaseModel):
-    """An object of which some values are known; all may be absent."""
-
-    model_config = ConfigDict(extra="allow", strict=True)
-
-
-class Measured(Shape):
+@with_config(strict=True)
+class Measured(TypedDict, total=False):
     """What was measured on one set of samples."""
 
-    accuracy: Number = None
-    f1: Number = None
-    r2: Number = None
-    loss: Number = None
-    per_class: Row | None = None
-    clients: dict[str, Any] | None = None
+    accuracy: Number
+    f1: Number
+    r2: Number
+    loss: Number
+    per_class: Row | None
+    clients: dict[str, Any] | None
 
 
-class Dropped(Shape):
+@with_config(strict=True)
+class Dropped(TypedDict):
     """A client whose update was not used."""
 
     client: int
     reason: str
 
 
-class Sent(Shape):
+@with_config(strict=True)
+class Sent(TypedDict, total=False):
     """The numbers of the model that clients receive."""
 
-    validation: Measured | None = None
-    client_test: Measured | None = None
-    test: Measured | None = None
-    forgetting: dict[str, Number | str] | None = None
+    validation: Measured | None
+    client_test: Measured | None
+    test: Measured | None
+    forgetting: dict[str, Number | str] | None
 
 
-class Metrics(Sent):
+@with_config(strict=True)
+class Metrics(Sent, total=False):
     """A line of metrics.jsonl."""
 
-    round: int = 0
-    lr: float = 0.0
-    clients: list[int] = []
-    sizes: list[int] = []
-    steps: list[int] = []
-    loss_before: Row = []
-    loss_after: Row = []
-    update_norms: Row = []
-    forwards: int = 0
-    backwards: int = 0
-    dropped: list[Dropped] = []
-    bytes_up: int = 0
-    bytes_down: int = 0
-    server: dict[str, Any] = {}
-    warnings: list[str] = []
-    sent: Sent | None = None
-    personal: dict[str, Number] | None = None
+    round: int
+    lr: float
+    clients: list[int]
+    sizes: list[int]
+    steps: list[int]
+    loss_before: Row
+    loss_after: Row
+    update_norms: Row
+    forwards: int
+    backwards: int
+    dropped: list[Dropped]
+    bytes_up: int
+    bytes_down: int
+    server: dict[str, Any]
+    warnings: list[str]
+    sent: Sent | None
+    personal: dict[str, Number] | None
 
 
-class Loss(Shape):
+@with_config(strict=True)
+class Loss(TypedDict, total=False):
     """The losses of a round's models."""
 
-    start: Number = None
-    local: Row = []
-    merged: Number = None
+    start: Number
+    local: Row
+    merged: Number
 
 
-class Probe(Shape):
+@with_config(strict=True)
+class Probe(TypedDict, total=False):
     """A line of probes.jsonl."""
 
-    round: int = 0
-    probe: str = ""
-    models: list[int] = []
-    data: list[int] = []
-    clients: list[int | None] = []
-    start: Row = []
-    after: list[Row] = []
-    local: list[Row] = []
-    merged: Row = []
-    counts: list[Row] | None = None
-    loss: Loss | None = None
-    from_start: Row = []
-    apart: Number = None
-    cosine: Number = None
-    probability: list[Row] = []
+    round: int
+    probe: str
+    models: list[int]
+    data: list[int]
+    clients: list[int | None]
+    start: Row
+    after: list[Row]
+    local: list[Row]
+    merged: Row
+    counts: list[Row] | None
+    loss: Loss | None
+    from_start: Row
+    apart: Number
+    cosine: Number
+    probability: list[Row]
 
 
-class Timing(Shape):
+@with_config(strict=True)
+class Timing(TypedDict, total=False):
     """A line of timings.jsonl."""
 
-    round: int = 0
-    train: float = 0.0
-    evaluate: float = 0.0
-    probe: float = 0.0
+    round: int
+    train: float
+    evaluate: float
+    probe: float
 
 
-class Partition(Shape):
+@with_config(strict=True)
+class Partition(TypedDict, total=False):
     """The content of partition.json."""
 
-    label_counts: list[list[int]] = []
-    class_names: list[str] | None = None
+    label_counts: list[list[int]]
+    class_names: list[str] | None
 
 
-class Status(Shape):
+@with_config(strict=True)
+class Status(TypedDict, total=False):
     """The content of status.json."""
 
-    state: Literal["running", "finished", "interrupted", "diverged", "failed"] = "running"
-    round: int = 0
-    reason: str = ""
-    seconds: float = 0.0
+    state: Literal["running", "finished", "interrupted", "diverged", "failed"]
+    round: int
+    reason: str
+    seconds: float
 
 
-def checked(shape: type[BaseModel], value: dict[str, Any], where: Path | str) -> dict[str, Any]:
+METRICS = TypeAdapter[Any](Metrics)
+PROBE = TypeAdapter[Any](Probe)
+TIMING = TypeAdapter[Any](Timing)
+PARTITION = TypeAdapter[Any](Partition)
+STATUS = TypeAdapter[Any](Status)
+
+
+def checked(shape: TypeAdapter[Any], value: dict[str, Any], where: Path | str) -> dict[str, Any]:
     """The value as it is, if it has the shape."""
     try:
-        shape.model_validate(value)
+        shape.validator.validate_python(value)
     except ValidationError as error:
         raise Damaged(f"{where}: {explain(error)}; restore the file") from None
     return value

@@ -7,7 +7,7 @@ import numpy as np
 from eunoe.metrics import forgetting
 from eunoe.records.data_changes import data_changes
 from eunoe.records.divergence import divergence, warning
-from eunoe.records.reader import RunRecords, numbers
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.system.files import plain
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import config
 

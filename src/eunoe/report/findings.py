@@ -10,7 +10,7 @@ from eunoe.core.tasks import Classification
 from eunoe.errors import InputError
 from eunoe.metrics import forgetting
 from eunoe.records.by_client import ByClient, ClientMetric
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.statistics import mean_std
 from eunoe.records.summary import Summary, summarize
 from eunoe.report.figures.accuracy import series as accuracy

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
 from eunoe.report.figures.common import by_label

@@ -5,7 +5,7 @@ from html import escape
 from pathlib import Path
 
 from eunoe.records.comparison import Comparison
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.export import draw
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import Figure

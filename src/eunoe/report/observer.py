@@ -20,7 +20,7 @@ from eunoe.metrics.evaluation import record_of
 from eunoe.metrics.global_forgetting import GlobalForgetting
 from eunoe.metrics.local_per_class import LocalPerClass
 from eunoe.metrics.named import round_metrics
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.summary import Summary, summarize
 from eunoe.report.html import write_report
 from eunoe.system.files import plain

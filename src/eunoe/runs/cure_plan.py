@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eunoe.errors import InputError
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.runs.budget import Clock, written
 from eunoe.runs.halving import rungs_of
 from eunoe.system.machine import cores

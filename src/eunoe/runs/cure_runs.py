@@ -8,7 +8,8 @@ from itertools import takewhile
 from pathlib import Path
 
 from eunoe.config.schema import Config
-from eunoe.records.reader import by_newest_model, read_status
+from eunoe.records.reader import read_status
+from eunoe.records.run_records import by_newest_model
 from eunoe.runs.budget import Clock, TimeUp
 from eunoe.runs.cure_plan import SearchClock
 from eunoe.runs.halving import Halving, Trial, Watching, rungs_of, search_values

@@ -42,7 +42,7 @@ from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
 from eunoe.records.divergence import divergence, warning
-from eunoe.records.reader import RunRecords, taking_part
+from eunoe.records.run_records import RunRecords, taking_part
 from eunoe.records.summary import summarize
 from eunoe.runs.assembly import assemble
 from eunoe.runs.proposals import (

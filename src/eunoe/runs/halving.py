@@ -19,7 +19,8 @@ from eunoe.config.schema import Config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.metrics.forgetting import known_mean, mean_at_end, mean_over_rounds
-from eunoe.records.reader import RunRecords, read_run, read_status
+from eunoe.records.reader import read_run, read_status
+from eunoe.records.run_records import RunRecords
 from eunoe.runs.budget import Clock, TimeUp
 from eunoe.runs.journal import Journal, Result
 from eunoe.runs.loop import Record

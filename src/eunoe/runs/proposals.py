@@ -10,7 +10,7 @@ import numpy as np
 
 from eunoe.config.settings import parse_value
 from eunoe.data.statistics import PartitionNumbers
-from eunoe.records.reader import RunRecords, taking_part
+from eunoe.records.run_records import RunRecords, taking_part
 
 
 @dataclass(frozen=True)

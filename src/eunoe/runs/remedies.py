@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
-from eunoe.records.reader import with_averaging
+from eunoe.records.run_records import with_averaging
 from eunoe.runs.assembly import UserObjects, assemble
 
 Changes = Mapping[str, Any]

@@ -30,7 +30,8 @@ from eunoe.runs.hooks import stop_reason
 from eunoe.runs.logs import captured, relog, titled
 from eunoe.runs.loop import Record
 from eunoe.runs.resuming import check_config
-from eunoe.runs.run import Run, resume, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import resume, run
 from eunoe.runs.stored_config import resolved
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.signals import end_with_the_parent, interruptible

@@ -12,7 +12,7 @@ from eunoe.config.schema import Config, make_config
 from eunoe.config.toml import to_toml
 from eunoe.metrics.forgetting import mean_over_rounds
 from eunoe.records.paired import Difference, difference
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.statistics import mean, mean_std
 from eunoe.records.tables import Table
 from eunoe.runs.budget import written

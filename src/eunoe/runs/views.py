@@ -6,7 +6,8 @@ from typing import Any
 
 from eunoe.records.comparison import Comparison
 from eunoe.records.groups import find_folders, labeled
-from eunoe.records.reader import RunRecords, read_run
+from eunoe.records.reader import read_run
+from eunoe.records.run_records import RunRecords
 from eunoe.runs import diagnosis
 from eunoe.runs.run import Run
 

@@ -20,7 +20,8 @@ from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.packing import packed
 from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.training.client import Broadcast
 from tests.faults import EXCLUDING, OwnError, children, results, until
 from tests.helpers import Net, blobs, make_simulation
@@ -228,7 +229,7 @@ def test_a_workers_results_are_those_of_their_tasks_whichever_is_there_first(
 OWN_SCRIPT = """
 import sys, torch
 from eunoe.methods.base import Method
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from tests.faults import results
 from tests.helpers import blobs
 

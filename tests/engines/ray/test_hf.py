@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs.run import run
+from eunoe.runs.running import run
 from tests.models.tiny_hf import tiny_values
 from tests.runs.small_runs import bits
 

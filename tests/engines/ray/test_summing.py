@@ -11,7 +11,8 @@ from torch import nn
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.summing import Summing
-from eunoe.runs.run import Run, run
+from eunoe.runs.run import Run
+from eunoe.runs.running import run
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast
 from tests.faults import EXCLUDING, results

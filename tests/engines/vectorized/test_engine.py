@@ -19,7 +19,7 @@ from eunoe.engines.vectorized.engine import Vectorized, cohort_of
 from eunoe.losses.wsm import WSM
 from eunoe.methods.base import Finished, Method
 from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.run import resume, run
+from eunoe.runs.running import resume, run
 from eunoe.runs.selection import select_clients
 from eunoe.runs.state import start_state
 from eunoe.training.aggregation import Aggregator

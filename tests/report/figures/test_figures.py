@@ -9,7 +9,7 @@ import re
 import pytest
 import vl_convert
 
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.summary import summarize
 from eunoe.report.figures import (
     KINDS,

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures import (
     accuracy,
     client_matrices,

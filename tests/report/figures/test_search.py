@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.search import both_models, front, search_figures
 
 

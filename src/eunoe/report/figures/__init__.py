@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from eunoe.records.main_metric import common_task
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures import (
     accuracy,
     client_matrices,

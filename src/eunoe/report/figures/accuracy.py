@@ -5,7 +5,7 @@ from typing import Any
 
 from eunoe.core.tasks import Regression
 from eunoe.records.main_metric import common_task
-from eunoe.records.reader import Array, RunRecords
+from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, band, band_and_line
 from eunoe.report.theme import Row, described
 

@@ -8,7 +8,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import RunRecords, numbers
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import (
     WHO,
     Kind,

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import RunRecords, numbers
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import WHO, Kind, always, by_label, in_points, later, round_axis, run_labels
 from eunoe.report.theme import MOST_PROBES, Row, described, run_color, table, thinned
 

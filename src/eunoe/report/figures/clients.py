@@ -7,7 +7,7 @@ import altair as alt
 
 from eunoe.errors import InputError
 from eunoe.records.by_client import ByClient
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.statistics import mean
 from eunoe.report.figures.common import ACCURACY, SETTING, Kind, by_label, run_labels
 from eunoe.report.theme import PANEL, Row, described, run_color, table

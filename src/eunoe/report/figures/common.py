@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from eunoe.metrics import forgetting
 from eunoe.records.data_changes import phase_starts
-from eunoe.records.reader import Array, RunRecords
+from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.phase_strip import phase_strip
 from eunoe.report.theme import (
     MOST_CLASSES,

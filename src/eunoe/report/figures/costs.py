@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.records.columns import RecordColumns
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, by_label, in_panels, run_labels
 from eunoe.report.theme import PANEL, Row, described
 

@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, by_label, hover_points, run_labels
 from eunoe.report.theme import MOST_POINTS, Row, described, run_color, table, thinned
 

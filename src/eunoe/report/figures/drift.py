@@ -6,7 +6,7 @@ from typing import Any
 import altair as alt
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import RunRecords, numbers
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import (
     SETTING,
     Kind,

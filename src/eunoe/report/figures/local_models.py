@@ -5,7 +5,7 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import (
     ACCURACY,
     WHICH,

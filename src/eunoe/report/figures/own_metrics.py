@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from eunoe.records.reader import Array, RunRecords
+from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import OWN, Kind, always, band, band_and_line, run_labels
 from eunoe.report.theme import Row, described
 

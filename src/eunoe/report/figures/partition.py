@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.core.tasks import Regression
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, by_label
 from eunoe.report.partition_figure import partition_figure
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, Row

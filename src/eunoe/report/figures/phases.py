@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.records.data_changes import phase_starts
-from eunoe.records.reader import RunRecords
+from eunoe.records.run_records import RunRecords
 from eunoe.records.statistics import deviation, mean
 from eunoe.report.figures.common import (
     ACCURACY,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from eunoe.records.reader import Array, RunRecords
+from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, band, band_and_line
 from eunoe.report.theme import Row, described
 

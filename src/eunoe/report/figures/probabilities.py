@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import RunRecords, numbers
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import SETTING, Kind, by_label, run_labels
 from eunoe.report.theme import (
     HEIGHT,

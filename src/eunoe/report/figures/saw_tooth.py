@@ -7,7 +7,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import Record, RunRecords, numbers
+from eunoe.records.run_records import Record, RunRecords, numbers
 from eunoe.report.figures.common import (
     STEP,
     Kind,

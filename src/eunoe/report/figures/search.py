@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 
 from eunoe.records.main_metric import common_task
-from eunoe.records.reader import RunRecords, by_newest_model, relabeled, with_averaging
+from eunoe.records.run_records import RunRecords, by_newest_model, relabeled, with_averaging
 from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import band, by_label, hover_points, round_axis
 from eunoe.report.theme import HEIGHT, PALETTE, WIDTH, Figure, Row, described, table

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.reader import RunRecords, numbers
+from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import by_label, later
 from eunoe.report.theme import MOST_POINTS, Row, thinned
 
