@@ -16,6 +16,8 @@ from eunoe.training.update_checks import (
     REMEMBERED,
     Others,
     Usual,
+    all_finite,
+    change_of,
     form_problem,
     largest_norm,
     not_finite,
@@ -92,6 +94,27 @@ def test_claims_are_held_to_what_is_known() -> None:
     assert form_problem(update, start, {}, None, None) is None
     assert form_problem(update, start, {}, 9, 4) == "it trained on 10 samples, not on its 9"
     assert form_problem(update, start, {}, 10, 3) == "it took 4 steps, more than the 3 that its data allow"
+
+
+@pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
+@pytest.mark.parametrize("size", [1, 15, 16, 1000])
+def test_one_bad_value_is_found_wherever_it_is(bad: float, size: int) -> None:
+    for at in range(size):
+        value = torch.ones(size)
+        value[at] = bad
+        assert not all_finite(value)
+        # One of the other sign does not hide it.
+        value[at - 1] = -bad
+        assert not all_finite(value)
+    assert all_finite(torch.ones(size))
+    assert all_finite(torch.empty(0))
+
+
+def test_a_change_is_in_float64_and_leaves_the_update_alone() -> None:
+    new, start = torch.tensor([1.5, -2.0], dtype=torch.float64), torch.tensor([0.5, 1.0]).double()
+    assert change_of(new, start).tolist() == [1.0, -3.0]
+    assert new.tolist() == [1.5, -2.0]
+    assert change_of(new.float(), start).dtype == torch.float64
 
 
 def test_every_vector_of_the_server_must_be_finite() -> None:

@@ -22,6 +22,7 @@ from eunoe.training.update_checks import (
     Floor,
     Others,
     Usual,
+    change_of,
     floors_of,
     form_problem,
     moved_norms,
@@ -70,7 +71,7 @@ class Aggregator:
         self.method, self.start, self.limits = method, start, limits
         self.past = {name: usual(found) for name, found in (past or {}).items()}
         self.aggregate = empty_aggregate(method, start, context)
-        self._start = start.parameters.double()
+        self._start = {name: value.double() for name, value in start.vectors().items()}
         self._floors = floors_of(start)
         self.restart()
 
@@ -97,7 +98,7 @@ class Aggregator:
     def examined(self, update: Update) -> Examined:
         """What is to be known of an update to decide on it; its vectors are not needed then."""
         problem = self.problem(update)
-        norms = {} if problem else moved_norms(update, self.start, self.aggregate.uploads)
+        norms = {} if problem else moved_norms(update, self._start, self.aggregate.uploads)
         vectors = (*update.weights.vectors().values(), *update.uploads.values())
         return Examined(update, norms, sum(value.numel() * value.itemsize for value in vectors), problem)
 
@@ -144,7 +145,7 @@ class Aggregator:
 
     def add(self, update: Update) -> float:
         """Add an update; returns the norm of its change."""
-        change = update.weights.parameters.double() - self._start
+        change = change_of(update.weights.parameters, self._start["parameters"])
         norm = float(torch.linalg.vector_norm(change))
         change = self.method.contribution(change, update.uploads)
         self.aggregate.add(update.client, update.size, update.weights, change, update.uploads)

@@ -91,15 +91,19 @@ def largest_norm(
     return max(by_past, min(by_round, factor * by_past))
 
 
-def moved_norms(update: Update, start: Weights, uploads: Mapping[str, Upload]) -> dict[str, float]:
-    """The norms that are held to what is usual, by vector."""
-    weights = update.weights
-    pairs = {
-        "change": (weights.parameters, start.parameters),
-        "float_buffers": (weights.float_buffers, start.float_buffers),
-        "int_buffers": (weights.int_buffers, start.int_buffers),
+def change_of(new: Tensor, start: Tensor) -> Tensor:
+    """The difference to a vector in float64, in memory of its own and no more."""
+    return new.to(torch.float64, copy=True).sub_(start)
+
+
+def moved_norms(update: Update, start: Vectors, uploads: Mapping[str, Upload]) -> dict[str, float]:
+    """The norms that are held to what is usual, by vector; `start` has the weights in float64."""
+    vectors = update.weights.vectors().items()
+    norms = {
+        "change" if name == "parameters" else name: _norm(change_of(new, start[name]))
+        for name, new in vectors
+        if new.numel()
     }
-    norms = {name: _norm(new.double() - old.double()) for name, (new, old) in pairs.items() if new.numel()}
     bounded = (name for name, upload in uploads.items() if upload.factor is not None)
     return norms | {name: _norm(update.uploads[name].double()) for name in bounded}
 
@@ -195,7 +199,8 @@ def not_finite(weights: Weights, server: Vectors) -> str | None:
 
 
 def all_finite(value: Tensor) -> bool:
-    return bool(torch.isfinite(value).all())
+    """Whether no value is infinite or NaN, which both pass on to the least and the largest."""
+    return not value.numel() or all(math.isfinite(end) for end in torch.aminmax(value))
 
 
 def _norm(value: Tensor) -> float:
