@@ -28,13 +28,18 @@ def test_a_process_may_use_the_cores_it_is_bound_to() -> None:
 
 def test_several_gpus_get_several_workers_each() -> None:
     gpus = tuple(Accelerator(f"cuda:{index}", "a GPU", 24 * GB) for index in range(2))
-    lines = advice(Machine("a processor", 8, True, 64 * GB, 32 * GB, gpus))
+    lines = advice(Machine("a processor", 8, True, False, 64 * GB, 32 * GB, gpus))
     assert 'devices = "cuda:*"' in lines[0]
     assert "24 GB" in lines[0]
     assert not any("no units" in line for line in lines)
 
 
 def test_one_core_without_bf16_is_not_told_to_use_either() -> None:
-    lines = advice(Machine("a processor", 1, False, 4 * GB, 2 * GB, ()))
+    lines = advice(Machine("a processor", 1, False, False, 4 * GB, 2 * GB, ()))
     assert not any('engine = "process"' in line for line in lines)
     assert "no units" in lines[-1]
+
+
+def test_units_that_crash_are_named() -> None:
+    lines = advice(Machine("a processor", 2, True, True, 4 * GB, 2 * GB, ()))
+    assert "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16" in lines[-1]

@@ -12,6 +12,7 @@ from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
 from eunoe.runs.running import run
 from eunoe.runs.state import start_state
+from eunoe.system import machine
 from eunoe.training.client import Broadcast, begin_client, in_blocks, train_client
 from tests.helpers import make_simulation
 
@@ -140,3 +141,18 @@ def test_the_update_of_a_client_in_bf16_is_in_float32() -> None:
 def test_precisions_that_do_not_fit(values: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
         run(SETTING, **values)
+
+
+@pytest.mark.parametrize("crashes", [True, False])
+def test_bf16_that_ends_the_process_is_refused(monkeypatch: pytest.MonkeyPatch, crashes: bool) -> None:
+    tried = "import os, signal; os.kill(os.getpid(), signal.SIGILL)" if crashes else "pass"
+    monkeypatch.setattr(machine, "_flags", lambda: {"amx_bf16"})
+    monkeypatch.setattr(machine, "_TRY_BF16", tried)
+    machine.bf16_crashes.cache_clear()
+    try:
+        assert machine.bf16_crashes() == crashes
+        if crashes:
+            with pytest.raises(InputError, match=r"announces AMX units .* set ONEDNN_MAX_CPU_ISA="):
+                run(SETTING, training={"precision": "bf16"})
+    finally:
+        machine.bf16_crashes.cache_clear()

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import typer
 
+from eunoe.system.machine import WITHOUT_AMX
+
 if TYPE_CHECKING:
     from eunoe.system.machine import Machine
 
@@ -51,7 +53,12 @@ def advice(machine: "Machine") -> list[str]:
     lines.append(
         'engine = "vectorized": small models (logistic, mlp, heads), many times faster than one by one.'
     )
-    if not machine.bf16 and not cuda:
+    if machine.bf16_crashes:
+        lines.append(
+            f'training.precision = "bf16" needs {WITHOUT_AMX} in the environment: this processor announces '
+            "AMX units and does not run them."
+        )
+    elif not machine.bf16 and not cuda:
         lines.append(
             'training.precision = "bf16" works but saves no time: this processor has no units for it.'
         )

@@ -5,6 +5,7 @@ from eunoe.config.schema import Config
 from eunoe.core.compression import part_bytes
 from eunoe.errors import InputError
 from eunoe.metrics.named import probe_metric
+from eunoe.system.machine import WITHOUT_AMX, bf16_crashes
 from eunoe.training.attacks import bad_clients
 from eunoe.training.simulation import Simulation
 
@@ -97,6 +98,11 @@ def check_precision(config: Config) -> None:
     devices = str(engine.options.get("devices") or engine.device)
     if precision == "fp16" and devices.startswith("cpu"):
         raise InputError("training.precision = 'fp16' needs a GPU; 'bf16' works on a CPU too")
+    if precision == "bf16" and devices.startswith("cpu") and bf16_crashes():
+        raise InputError(
+            "training.precision = 'bf16' would end in an illegal instruction: this processor announces AMX "
+            f"units and does not run them; set {WITHOUT_AMX} in the environment"
+        )
     if precision == "fp16" and engine.name == "vectorized":
         raise InputError("fp16 needs a loss scale for each client: use engine 'serial', or precision 'bf16'")
 

@@ -2,11 +2,18 @@
 
 import os
 import platform
+import subprocess
+import sys
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
 # Flags of Linux for units that multiply bfloat16 numbers.
 _BF16 = {"avx512_bf16", "amx_bf16", "bf16"}
+# Some virtual machines announce these units and end a process that uses them.
+_DOUBTFUL = {"amx_bf16"}
+_TRY_BF16 = "import torch; torch.nn.functional.linear(*torch.ones(2, 32, 32, dtype=torch.bfloat16))"
+WITHOUT_AMX = "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
 
 
 class Accelerator(NamedTuple):
@@ -23,6 +30,7 @@ class Machine(NamedTuple):
     processor: str
     cores: int
     bf16: bool
+    bf16_crashes: bool
     memory: int
     free: int
     accelerators: tuple[Accelerator, ...]
@@ -30,7 +38,8 @@ class Machine(NamedTuple):
 
 def look() -> Machine:
     """What this process may use."""
-    return Machine(processor(), cores(), bool(_BF16 & _flags()), *memory(), _accelerators())
+    units = bool(_BF16 & _flags())
+    return Machine(processor(), cores(), units, bf16_crashes(), *memory(), _accelerators())
 
 
 def cores() -> int:
@@ -59,6 +68,14 @@ def memory() -> tuple[int, int]:
 def processor() -> str:
     """The name of the processor."""
     return _cpuinfo("model name") or platform.processor() or platform.machine()
+
+
+@cache
+def bf16_crashes() -> bool:
+    """Whether a product of bfloat16 numbers ends the process, tried in another one where that is in doubt."""
+    if not _DOUBTFUL & _flags():
+        return False
+    return subprocess.run([sys.executable, "-c", _TRY_BF16], capture_output=True).returncode < 0
 
 
 def _flags() -> set[str]:
