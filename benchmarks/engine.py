@@ -1,6 +1,7 @@
 """How fast the engines train, as ratios within one run: against the bare loop and against each other.
 
-    python benchmarks/engine.py [process] [serial] [fields] [vectorized] [sizes] [checks] [checkpoints]
+    python benchmarks/engine.py [process] [serial] [fields] [vectorized] [sizes] [checks]
+        [checkpoints] [kernels]
 
 Without a name, all of them run.
 """
@@ -18,6 +19,7 @@ import torch
 from simulations import images, logistic, mlp, points, simulation_of
 from timing import interleaved, low, report
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from eunoe.config.data_options import Split
 from eunoe.data.arrays import from_arrays
@@ -33,6 +35,7 @@ from eunoe.models.small_cnn import SmallCNN
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.loop import one_round
 from eunoe.runs.state import start_state
+from eunoe.system.memory import keep_freed_memory
 from eunoe.system.tensor_files import digest
 from eunoe.training.aggregation import Aggregator
 from eunoe.training.client import Broadcast
@@ -267,7 +270,39 @@ def checkpoints(times: int = 10) -> None:
         print(f"{name} after every round: ratio {1 + took[name] / took['a round']:.4f}")
 
 
-SECTIONS = {f.__name__: f for f in (process, serial, fields, vectorized, sizes, checks, checkpoints)}
+KERNELS = {
+    "convolutions": ("convolution",),
+    "max-pooling": ("max_pool",),
+    "linear layers": ("aten::mm", "addmm"),
+    "copies and zeros": ("copy_", "fill_", "zero_", "index", "gather", "cat"),
+}
+
+
+def kernels(clients: int = 8) -> None:
+    """Which of torch's operations a client of LeNet spends its time in, and what is outside of them."""
+    federation = images(clients, 448)
+    simulation = simulation_of(federation, LeNet((3, 32, 32), 10), clients, epochs=3, batch_size=64, lr=0.01)
+    run_state = start_state(simulation)
+    keep_freed_memory()
+    with tempfile.TemporaryDirectory() as folder:
+        engine = Serial(simulation, ClientStates(Path(folder)))
+        one_round(simulation, engine, run_state)
+        began = time.perf_counter()
+        one_round(simulation, engine, run_state)
+        plain = time.perf_counter() - began
+        with profile(activities=[ProfilerActivity.CPU]) as found:
+            one_round(simulation, engine, run_state)
+    spent: dict[str, float] = dict.fromkeys([*KERNELS, "other operations"], 0.0)
+    for event in found.key_averages():
+        if event.key.startswith("aten::"):
+            kind = next((k for k, names in KERNELS.items() if any(n in event.key for n in names)), None)
+            spent[kind or "other operations"] += event.self_cpu_time_total / 1e6
+    for kind, seconds in spent.items():
+        print(f"LeNet, {kind}: {100 * seconds / plain:.0f}% of a round")
+    print(f"LeNet, outside of operations: {100 * (1 - sum(spent.values()) / plain):.0f}% of a round")
+
+
+SECTIONS = {f.__name__: f for f in (process, serial, fields, vectorized, sizes, checks, checkpoints, kernels)}
 
 if __name__ == "__main__":
     for name in sys.argv[1:] or SECTIONS:

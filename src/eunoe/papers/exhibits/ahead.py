@@ -1,39 +1,50 @@
-"""A combination that none of the papers tried, on table 3 of the WSM paper: WSM with the mean of its models.
+"""A combination that none of the papers tried, on table 3 of the WSM paper: WSM's loss, FedACG's momentum at
+the server, a learning rate that falls to a tenth, and the mean of the global models.
 
-WSM's newest model is best at the learning rate 0.01; its mean bears a larger one. The learning rate
-was chosen between 0.01 and 0.03 on the clients' validation parts after 500 rounds of seed 100. The decay was
-not chosen so: 0.97 was ahead of 0.99 there, by 0.4 points; 0.99 is the longer mean for four times the rounds.
+Chosen on the clients' validation parts of seed 100. After 500 rounds averaging alone had 0.184 at the
+learning rate 0.06 and 0.210 falling from 0.1 (by 0.997 a round), FedACG with averaging 0.241 at 0.01 and
+0.196 at 0.003. After 800 these two had 0.258 and 0.251, falling from 0.01 (by 0.998) 0.273, falling from 0.02
+(by 0.9965) 0.256. The factor here makes the rate fall to a tenth within the paper's 4,000 rounds, a length
+that was not tried.
 """
 
 from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim
-from eunoe.papers.comparisons import exceeds
+from eunoe.papers.comparisons import above, exceeds
 from eunoe.papers.exhibit import Config, Exhibit, Variant
-from eunoe.papers.exhibits.common import LENET, WSM, reweighting, reweighting_data
+from eunoe.papers.exhibits.common import LENET, SLOW_LENET, WSM, reweighting, reweighting_data
 from eunoe.papers.keys import key
 from eunoe.papers.measures import last_rounds
 
-AVERAGED: Config = {"training": {"lr": 0.03}, "averaging": {"decay": 0.99}, **WSM}
-LINE = key(data="cifar100", method="fedavg+wsm", averaging="averaged")
+CIFAR100 = reweighting_data("cifar100", "wsm")
+AHEAD: Config = {
+    "method": {"name": "fedacg"},
+    "training": {"lr": 0.01, "lr_decay": 0.9994},
+    "averaging": {"decay": 0.99},
+    **WSM,
+}
+THEIRS = key(data="cifar100", method="fedavg+wsm")
+OURS = key(data="cifar100", method="fedacg+wsm", averaging="averaged")
 # The upper end of the 95% interval of the paper's 0.274 ± 0.007, three seeds.
 PAPER = 0.274 + 4.303 * 0.007 / 3**0.5
 
 EXHIBITS = (
     Exhibit(
-        "wsm-table3-averaged",
-        reweighting("wsm", LENET, {"rounds": 2000}),
-        (Variant(LINE, merge(reweighting_data("cifar100", "wsm"), AVERAGED)),),
+        "wsm-table3-ahead",
+        reweighting("wsm", LENET, {"training": {"lr": 0.01}}),
+        (Variant(THEIRS, merge(CIFAR100, WSM)), Variant(OURS, merge(CIFAR100, AHEAD))),
         {"": last_rounds("accuracy")},
         (
             Claim(
-                "the mean of WSM's models, at three times the learning rate, is above the 95% interval of "
-                "the paper's WSM after half of the rounds",
-                exceeds(LINE, PAPER),
+                "with FedACG, a falling learning rate and averaging WSM is more accurate", above(OURS, THEIRS)
             ),
+            Claim("that is above the 95% interval of the paper's WSM", exceeds(OURS, PAPER)),
         ),
-        {"rounds": 150, "evaluation": {"every": 50, "last": 5}, "probes": []},
+        # In minutes LeNet learns nothing of CIFAR-100.
+        merge(SLOW_LENET, {"partition": {"clients": 30}}),
         source_name="wsm-table3",
-        differs="WSM with averaging of global models, which no paper has: learning rate 0.03, decay 0.99, "
-        "2,000 rounds in place of 4,000",
+        shares="wsm-table3",
+        differs="FedACG, a learning rate of 0.01 that falls by 0.9994 a round, and averaging of global "
+        "models with decay 0.99, which no paper has",
     ),
 )
