@@ -151,7 +151,15 @@ REMEDIES = {**COMMON, **OTHERS}
 # The common remedies that come before other learning rates.
 FIRST = 7
 # The remedies that more seeds come first for.
-MAIN = ("ce", "wsm", "ce, scaffold with momentum", "logit adjustment", "ce, fedntd")
+MAIN = (
+    "ce",
+    "wsm",
+    "ce, scaffold with momentum",
+    "logit adjustment",
+    "ce, fedntd",
+    "ce, fedacg",
+    "wsm, fedacg",
+)
 RATES = (1.0, 1 / 3, 3.0)
 SEEDS = (0, 1, 2)
 
@@ -224,7 +232,7 @@ def jobs(table: Table, only: str) -> Iterator[Job]:
 
     yield from rated(common[:FIRST], RATES[:1])
     yield from rated(common[:2], RATES[1:])
-    yield from rated(["ce, fedacg"], RATES[1:2])
+    yield from rated(["ce, fedacg", "wsm, fedacg"], RATES[1:2])
     yield from repeated(MAIN)
     yield from rated(common[FIRST:], RATES[:1])
     yield from rated(common[2:], RATES[1:])

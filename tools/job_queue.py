@@ -39,7 +39,7 @@ class Job:
 
 
 @dataclass
-class Course:
+class JobStatus:
     """What became of a job, core-hours of its earlier starts; its process group's leader and its birth."""
 
     state: str = "waiting"
@@ -69,36 +69,36 @@ class Queue:
         if len({job.name for job in self.jobs}) < len(self.jobs) or any("/" in job.name for job in self.jobs):
             sys.exit(f"the names of jobs in {path} must differ and have no slash")
         known = json.loads(self.state.read_text("utf-8")) if self.state.exists() else {}
-        self.courses = {job.name: Course(**known.get(job.name, {})) for job in self.jobs}
+        self.statuses = {job.name: JobStatus(**known.get(job.name, {})) for job in self.jobs}
 
     def in_state(self, state: str) -> list[Job]:
-        return [job for job in self.jobs if self.courses[job.name].state == state]
+        return [job for job in self.jobs if self.statuses[job.name].state == state]
 
     def save(self) -> None:
         """Write the state, whole or not at all."""
         with open(part := self.state.with_suffix(".part"), "w", encoding="utf-8") as file:
-            json.dump({name: asdict(course) for name, course in self.courses.items()}, file, indent=1)
+            json.dump({name: asdict(status) for name, status in self.statuses.items()}, file, indent=1)
             file.flush()
             os.fsync(file.fileno())
         part.rename(self.state)
 
     def send(self, *numbers: signal.Signals) -> None:
         """Send signals to the process group of every job that runs."""
-        for course in self.courses.values():
-            for number in numbers if course.alive else ():
+        for status in self.statuses.values():
+            for number in numbers if status.alive else ():
                 with suppress(ProcessLookupError):
-                    os.killpg(course.pid, number)
+                    os.killpg(status.pid, number)
 
     def end(self, *numbers: signal.Signals) -> None:
         """End by signals what runs, so that it waits to be started again."""
-        running = [self.courses[job.name] for job in self.in_state("running")]
-        for course in running:
-            course.core_hours += core_hours(course.pid) if course.alive else 0
+        running = [self.statuses[job.name] for job in self.in_state("running")]
+        for status in running:
+            status.core_hours += core_hours(status.pid) if status.alive else 0
         self.send(*numbers)
-        while any(course.alive for course in running):
+        while any(status.alive for status in running):
             time.sleep(0.1)
-        for course in running:
-            course.state = "waiting"
+        for status in running:
+            status.state = "waiting"
         self.save()
 
     def run(self) -> None:
@@ -130,12 +130,12 @@ class Queue:
                 processes[job.name] = self.start(job)
             time.sleep(LOOK_SECONDS)
             for name, process in list(processes.items()):
-                course, hours = self.courses[name], core_hours(process.pid)
+                status, hours = self.statuses[name], core_hours(process.pid)
                 if (code := process.poll()) is not None:
                     del processes[name]
-                    course.core_hours += hours
-                    course.failures += code != 0
-                    course.state = "done" if not code else "failed" if course.failures == TRIES else "waiting"
+                    status.core_hours += hours
+                    status.failures += code != 0
+                    status.state = "done" if not code else "failed" if status.failures == TRIES else "waiting"
                     self.save()
 
     def start(self, job: Job) -> Popen[bytes]:
@@ -145,8 +145,8 @@ class Queue:
         lane = ["nice", "-n", "19", "env", f"--chdir={job.folder}", *THREADS, *words]
         with open(self.folder / "logs" / f"{job.name}.log", "ab") as log:
             process = Popen(lane, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True)
-        course = self.courses[job.name]
-        course.state, course.pid, course.born = "running", process.pid, stat(process.pid)[19]
+        status = self.statuses[job.name]
+        status.state, status.pid, status.born = "running", process.pid, stat(process.pid)[19]
         self.save()
         return process
 
@@ -156,10 +156,10 @@ class Queue:
         runs = "running" if born and stat(pid)[19] == born else "not running"
         print("the queue is", runs, "(paused)" * self.paused.exists())
         left = 0.0
-        for job, course in zip(self.jobs, self.courses.values(), strict=True):
-            used = course.core_hours + (core_hours(course.pid) if course.alive else 0)
-            left += max(job.core_hours - used, 0) if course.state in ("running", "waiting") else 0
-            print(f"{course.state:8} {job.name:44} {used:6.2f} of about {job.core_hours:6.2f} core-hours")
+        for job, status in zip(self.jobs, self.statuses.values(), strict=True):
+            used = status.core_hours + (core_hours(status.pid) if status.alive else 0)
+            left += max(job.core_hours - used, 0) if status.state in ("running", "waiting") else 0
+            print(f"{status.state:8} {job.name:44} {used:6.2f} of about {job.core_hours:6.2f} core-hours")
         hours = f"{left / self.lanes:.1f} hours on {self.lanes} cores that do nothing else"
         print(f"left: {left:.1f} core-hours, {hours}")
 
