@@ -88,13 +88,11 @@ def results(run: Run) -> dict[str, Any]:
     saved, _ = newest_checkpoint(run.folder)
     assert saved is not None
     states.accepted = dict(saved.manifest.accepted)
-    weights = run.weights()
+    # Where nothing is merged, the models are the clients' states.
+    vectors = run.weights().vectors().values() if run.simulation.method.merges else ()
     return {
         "metrics": (run.folder / "metrics.jsonl").read_bytes(),
-        "weights": [
-            value.numpy().tobytes()
-            for value in (weights.parameters, weights.float_buffers, weights.int_buffers)
-        ],
+        "weights": [value.numpy().tobytes() for value in vectors],
         "states": {entry: states.path(*entry).read_bytes() for entry in states.accepted.items()},
     }
 
