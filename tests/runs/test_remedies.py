@@ -71,12 +71,14 @@ def test_a_candidate_has_two_forms_and_one_of_them_is_the_run_as_it_is() -> None
     for rounds, decay in ((60, 0.8), (61, 0.9)):
         config = make_config({**NAMED, "rounds": rounds})
         values = config.model_dump(exclude_none=True)
-        first, wsm = candidates(values, config, UserObjects(), True)[:2]
+        first, *others = candidates(values, config, UserObjects(), True)
         newest, mean = forms(first, config)
         assert newest is first
         assert (mean.label, mean.values["averaging"]) == ("averaging", {"decay": decay})
         assert mean.treatment.applied(values, config) == mean.values
-        assert forms(wsm, config).mean.label == f"{wsm.label} with averaging"
+        labels = [forms(one, config).mean.label for one in others]
+        assert "wsm with averaging" in labels
+        assert "wsm with fedacg, a third of the learning rate and averaging" in labels
     config = make_config({**NAMED, "averaging": {"last": 3}})
     values = config.model_dump(exclude_none=True)
     first = candidates(values, config, UserObjects(), True)[0]
