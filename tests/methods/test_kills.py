@@ -35,7 +35,7 @@ METHODS = {
 def test_killed_and_resumed_is_undisturbed(tmp_path: Path, method: str) -> None:
     setting = {**SETTING, "method": METHODS[method]}
     calm = run(setting, out=tmp_path / "calm")
-    code = f"from eunoe.runs.run import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
+    code = f"from eunoe.runs.running import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     metrics, limit = tmp_path / "killed/metrics.jsonl", time.monotonic() + 120
     while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < 3):

@@ -62,7 +62,7 @@ def test_every_engine_gives_it_the_logits(tmp_path: Path, engine: str) -> None:
 
 def test_killed_and_resumed_it_goes_on_where_it_was(tmp_path: Path) -> None:
     calm = run(CONFIG, out=tmp_path / "calm")
-    code = f"from eunoe.runs.run import run; run({CONFIG!r}, out={str(tmp_path / 'killed')!r})"
+    code = f"from eunoe.runs.running import run; run({CONFIG!r}, out={str(tmp_path / 'killed')!r})"
     process = subprocess.Popen(
         [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])}
     )

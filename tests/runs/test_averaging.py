@@ -97,7 +97,7 @@ def test_it_goes_on_with_the_same_bits(tmp_path: Path, averaging: dict[str, Any]
 def test_killed_and_resumed_it_has_the_same_bits(tmp_path: Path) -> None:
     setting = {**SMALL, "rounds": 12, "averaging": {"decay": 0.9}}
     run(setting, out=tmp_path / "calm")
-    code = f"from eunoe.runs.run import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
+    code = f"from eunoe.runs.running import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     until(lambda: len(checkpoints(tmp_path / "killed")) > 1 or process.poll() is not None, 120)
     os.kill(process.pid, signal.SIGKILL)
