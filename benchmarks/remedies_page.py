@@ -274,8 +274,8 @@ def cut(grid: Grid, rows: Sequence[Row]) -> str:
     return (
         f"{len(rows)} runs were made, {minutes:.0f} core-minutes. Of {whole} pairs of a setting and a remedy "
         f"{len(rates)} have a run, {sum(len(it) > 1 for it in rates.values())} more than one learning rate, "
-        f"{sum(len(it) > 2 for it in seeds.values())} three seeds; of the others differences of a point or two "
-        "mean nothing. The command goes on where the table ends. Not in it: FEMNIST, heart disease and text, "
+        f"{sum(len(it) > 2 for it in seeds.values())} three seeds; of the others a point or two means "
+        "nothing. The command goes on where the table ends. Not in it: FEMNIST, heart disease and text, "
         "networks larger than LeNet, more than 80 rounds, decays other than 0.9."
     )
 
