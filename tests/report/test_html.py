@@ -101,6 +101,9 @@ def test_the_comparison_names_the_best():
     assert text.startswith("quiet forgets least per round: 1.0 points (loud ")
     assert "ends most accurate: 99.0 %" in text
     assert comparison(by_label([quiet])) == ""
+    # Both have lost the same on other clients' data, which is no merit of either.
+    assert "other clients' data" not in text
+    assert comparison(by_label([quiet, dataclasses.replace(quiet, label="as quiet")])) == ""
     other = dataclasses.replace(loud, config={**loud.config, "data": {"name": "mnist"}})
     assert "The runs have different data, so none is said to be better." in comparison(
         by_label([other, quiet])

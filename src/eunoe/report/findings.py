@@ -86,8 +86,12 @@ def comparison(groups: Mapping[str, Sequence[RunRecords]]) -> str:
         # Negative is a gain: a run that keeps losing a class gains when it relearns it.
         if len(known) > 1 and min(known.values()) >= 0:
             first = best(known, key=lambda label: known[label])
-            others = ", ".join(f"{label} {100 * known[label]:.1f}" for label in known if label != first)
-            praise.setdefault(first, []).append(f"{words}: {100 * known[first]:.1f} {unit} ({others})")
+            shown = {label: f"{100 * value:.1f}" for label, value in known.items()}
+            others = {label: number for label, number in shown.items() if label != first}
+            # As accurate as it is shown, nobody is alone in front.
+            if shown[first] not in others.values():
+                behind = ", ".join(f"{label} {number}" for label, number in others.items())
+                praise.setdefault(first, []).append(f"{words}: {shown[first]} {unit} ({behind})")
     dead = [label for label in groups if label not in aggregate]
     sentences = [
         f"<strong>{escape(label)}</strong> {escape('; '.join(words))}." for label, words in praise.items()
