@@ -14,7 +14,7 @@ from eunoe.errors import InputError
 from eunoe.papers import find_exhibit
 from eunoe.papers.exhibit import PlannedRun
 from eunoe.papers.found import count, in_folders, in_store, store_runs
-from eunoe.papers.store import load, load_keys, path_of, read_folder, save
+from eunoe.papers.store import load, load_keys, path_of, read_folder, save, without_single_clients
 from eunoe.records.reader import read_run
 from eunoe.records.run_records import RunRecords
 from tests.papers.made_up import store, write_run
@@ -111,3 +111,11 @@ def test_numbers_that_are_absent_stay_absent(tmp_path: Path) -> None:
     store(EXHIBIT, [run], tmp_path)
     (found,) = in_store(EXHIBIT, "small", tmp_path)
     assert math.isnan(found.run.records.curve("accuracy")[1])
+
+
+def test_the_numbers_of_single_clients_are_left_out() -> None:
+    measured = {"accuracy": 0.5, "clients": {"mean": 0.4}, "by_client": {"accuracy": [0.1, 0.9]}}
+    record = {"round": 3, "clients": [4], "test": measured, "sent": {"test": measured}, "validation": None}
+    left = {"accuracy": 0.5, "clients": {"mean": 0.4}}
+    expected = {"round": 3, "clients": [4], "test": left, "sent": {"test": left}, "validation": None}
+    assert without_single_clients(record) == expected

@@ -8,8 +8,9 @@ of a run:
     round                          of metrics, probes and timings
     values                         the record, as JSON
 
-Rows hold what `eunoe.records.reader` reads from a run folder. Checkpoints and clients' states are not
-stored, so a stored run can be shown but not resumed.
+Rows hold what `eunoe.records.reader` reads from a run folder, without the numbers of each single client, which
+no table or figure shows and which would be most of it. Checkpoints and clients' states are not stored, so a
+stored run can be shown but not resumed.
 """
 
 import json
@@ -112,6 +113,15 @@ def read_folder(planned: PlannedRun) -> StoredRun:
     return StoredRun(key_of(planned), read_run(planned.folder, begun=False), measured)
 
 
+def without_single_clients(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A record of metrics without what it has by client."""
+    return {
+        key: without_single_clients(value) if isinstance(value, Mapping) else value
+        for key, value in record.items()
+        if key != "by_client"
+    }
+
+
 def _rows(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[RunKey, str, str]]:
     if not path.exists():
         return
@@ -123,7 +133,7 @@ def _records(run: StoredRun) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """The records of a run with their kinds."""
     records = run.records
     for kind, lines in {
-        "metrics": records.metrics,
+        "metrics": [without_single_clients(record) for record in records.metrics],
         "probe": records.probes,
         "timing": records.timings,
     }.items():
