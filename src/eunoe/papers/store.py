@@ -8,9 +8,9 @@ of a run:
     round                          of metrics, probes and timings
     values                         the record, as JSON
 
-Rows hold what `eunoe.records.reader` reads from a run folder, without the numbers of each single client, which
-no table or figure shows and which would be most of it. Checkpoints and clients' states are not stored, so a
-stored run can be shown but not resumed.
+Rows hold what `eunoe.records.reader` reads from a run folder, without the numbers of each single client,
+which no table or figure shows and which would be half of it. Checkpoints and clients' states are not stored,
+so a stored run can be shown but not resumed.
 """
 
 import json
