@@ -120,31 +120,35 @@ class Queue:
 
     def work(self) -> None:
         """Keep the lanes busy until nothing is left."""
-        paused, processes = False, dict[str, Popen[bytes]]()
+        paused, processes, lanes = False, dict[str, Popen[bytes]](), dict[str, int]()
         while (waiting := self.in_state("waiting")) or processes:
             if paused != self.paused.exists():
                 # A job may have been started while the command that pauses looked for what runs.
                 paused = not paused
                 self.send(signal.SIGSTOP if paused else signal.SIGCONT)
-            for job in waiting[: 0 if paused else self.lanes - len(processes)]:
-                processes[job.name] = self.start(job)
+            free = [lane for lane in range(self.lanes) if lane not in lanes.values()]
+            for job, lane in zip(waiting, [] if paused else free, strict=False):
+                lanes[job.name], processes[job.name] = lane, self.start(job, lane)
             time.sleep(LOOK_SECONDS)
             for name, process in list(processes.items()):
                 status, hours = self.statuses[name], core_hours(process.pid)
                 if (code := process.poll()) is not None:
-                    del processes[name]
+                    del processes[name], lanes[name]
                     status.core_hours += hours
                     status.failures += code != 0
                     status.state = "done" if not code else "failed" if status.failures == TRIES else "waiting"
                     self.save()
 
-    def start(self, job: Job) -> Popen[bytes]:
-        """Start a job in a process group of its own."""
+    def start(self, job: Job, lane: int) -> Popen[bytes]:
+        """Start a job in a process group of its own, on the core of its lane."""
+        # Engines start a worker for each core that they may use.
+        cores = sorted(os.sched_getaffinity(0))
         words = ["sh", "-c", job.command] if isinstance(job.command, str) else job.command
         # `env` fails, and says why, where a folder or a command is wrong.
-        lane = ["nice", "-n", "19", "env", f"--chdir={job.folder}", *THREADS, *words]
+        core = ["taskset", "--cpu-list", str(cores[lane % len(cores)])]
+        command = [*core, "nice", "-n", "19", "env", f"--chdir={job.folder}", *THREADS, *words]
         with open(self.folder / "logs" / f"{job.name}.log", "ab") as log:
-            process = Popen(lane, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True)
+            process = Popen(command, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True)
         status = self.statuses[job.name]
         status.state, status.pid, status.born = "running", process.pid, stat(process.pid)[19]
         self.save()

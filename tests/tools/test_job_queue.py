@@ -87,10 +87,13 @@ def leader(pid: int) -> str:
 
 def test_jobs_run_in_order_in_two_lanes_and_are_done_once(made: Fixture) -> None:
     until_both = "while [ $(cat both | wc -l) -lt 2 ]; do sleep 0.05; done"
-    together = f"echo x >> both; {until_both}; echo $OMP_NUM_THREADS $(nice) >> order"
+    says = "echo $OMP_NUM_THREADS $(nice) $(nproc) >> order; taskset -pc $$ >> cores"
+    together = f"echo x >> both; {until_both}; {says}"
     made.jobs(first=together, second=together, third=["sh", "-c", "echo third >> order"])
     assert made.start().wait(PATIENCE) == 0
-    assert made.lines("order") == ["1 19", "1 19", "third"]
+    assert made.lines("order") == ["1 19 1", "1 19 1", "third"]
+    cores = {line.rpartition(" ")[2] for line in made.lines("cores")}
+    assert len(cores) == min(2, len(os.sched_getaffinity(0)))
     assert {made.state(name)["state"] for name in ("first", "second", "third")} == {"done"}
     assert made.start().wait(PATIENCE) == 0
     assert len(made.lines("order")) == 3
@@ -134,8 +137,8 @@ def test_a_process_that_only_has_the_pid_of_a_job_is_left_alone(made: Fixture) -
     made.jobs(job="echo x >> job")
     other = subprocess.Popen(["sleep", "600"], start_new_session=True)
     try:
-        course = {"state": "running", "failures": 0, "core_hours": 0.5, "pid": other.pid, "born": "1"}
-        (made.folder / "state.json").write_text(json.dumps({"job": course}))
+        status = {"state": "running", "failures": 0, "core_hours": 0.5, "pid": other.pid, "born": "1"}
+        (made.folder / "state.json").write_text(json.dumps({"job": status}))
         assert made.start().wait(PATIENCE) == 0
         assert other.poll() is None
     finally:
@@ -216,7 +219,8 @@ def test_core_hours_are_those_of_the_whole_process_group() -> None:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(PATIENCE)
-    assert queue.core_hours(process.pid) == 0
+    # The subshell and its children are orphans now, which the system takes away when it gets to them.
+    until(lambda: queue.core_hours(process.pid) == 0)
 
 
 @pytest.mark.parametrize(
