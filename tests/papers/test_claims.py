@@ -7,7 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.papers.claims import AtLeast, Claim, NotReached, interval, judge
-from eunoe.papers.comparisons import above_all, best_gain, gains, highest, least_gain, lowest, mean_gain
+from eunoe.papers.comparisons import (
+    above_all,
+    best_gain,
+    gains,
+    highest,
+    least_gain,
+    lowest,
+    mean_gain,
+    mean_loss,
+)
 from eunoe.papers.exhibits.learning_rates import more_rates_than, tolerance_table, within
 from eunoe.papers.keys import Key, key
 
@@ -157,6 +166,17 @@ def test_an_untrained_network_gets_no_verdict() -> None:
     assert verdict.word == "untrained: no verdict"
     assert verdict.text() == "untrained: no verdict (FedAvg reaches 11.0%)"
     assert judge(claim, [cells({"a": 0.1})], "FedAvg reaches 11.0%").word == "not tested"
+
+
+def test_spread_over_seeds_by_hand() -> None:
+    claim = Claim("", mean_loss("b", "a"), of_spread=True)
+    # Distances from the medians 0.4 and 0.5: 0.3, 0.2, 0.1, 0, 0.1, 0.2, 0.3 and 0, 0, 0.1, 0, 0, 0.1, 0.
+    pairs = list(zip((0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7), (0.5, 0.5, 0.4, 0.5, 0.5, 0.6, 0.5), strict=True))
+    verdict = judge(claim, [cells({"x a": a, "x b": b}) for a, b in pairs])
+    assert verdict.by_seed == pytest.approx([0.3, 0.2, 0.0, 0.0, 0.1, 0.1, 0.3])
+    assert verdict.word == "seen"
+    # Two seeds are as far from their median as each other, whatever they are.
+    assert judge(claim, [cells({"x a": a, "x b": b}) for a, b in pairs[:2]]).word == "not tested"
 
 
 def test_columns_are_whole_words() -> None:

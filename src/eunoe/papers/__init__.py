@@ -19,6 +19,7 @@ _FILES = (
     "ablations",
     "personalization",
     "fedcurv",
+    "fedcurv_sparse",
     "flashback",
     "flashback_figures",
     "flashback_ablations",

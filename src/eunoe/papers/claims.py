@@ -10,9 +10,13 @@
 Where rounds to an accuracy are compared, a target that a run did not reach stays censored: it counts as the
 round after its last, the least that it can be, and the verdict says how many seeds have such a value. A seed
 in which the runs that should be ahead diverged counts against the claim.
+
+A claim on how much results differ between seeds compares how far each seed's values are from their medians
+over seeds (the test of Brown and Forsythe, here paired by seed).
 """
 
 import math
+import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -46,12 +50,14 @@ class Claim:
     """A sentence, and the statistic that is positive if it holds: from the values of one seed's runs.
 
     `speaks_of` are the methods that the sentence is about, where the statistic takes those that were run.
+    `of_spread` gives the statistic distances from the median over seeds in place of the values themselves.
     """
 
     sentence: str
     statistic: Statistic
     unit: str = "points"
     speaks_of: tuple[str, ...] = ()
+    of_spread: bool = False
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "") -> Verdict
     A seed with only diverged runs to compare counts against the claim.
     """
     found, diverged = [], 0
-    for values in seeds:
+    for values in distances(seeds) if claim.of_spread else seeds:
         statistic = claim.statistic(values)
         if statistic is None:
             continue
@@ -129,6 +135,16 @@ def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "") -> Verdict
         else:
             found.append(statistic)
     return Verdict(claim, tuple(found), *interval(found), diverged, untrained)
+
+
+def distances(seeds: Sequence[Values]) -> list[Values]:
+    """How far each seed's values are from their medians over seeds; none if seeds are too few to differ."""
+    by_cell: dict[Key, list[float]] = {}
+    for values in seeds:
+        for cell, value in values.items():
+            by_cell.setdefault(cell, []).append(value)
+    middle = {cell: statistics.median(every) for cell, every in by_cell.items() if len(every) > 2}
+    return [{cell: abs(v - middle[cell]) for cell, v in values.items() if cell in middle} for values in seeds]
 
 
 def interval(values: Sequence[float]) -> tuple[float, float, float]:

@@ -65,22 +65,15 @@ class PlannedRun(Planned):
 
 @dataclass(frozen=True)
 class StandIn:
-    """A replacement for data that are not available."""
+    """A replacement for data that are not available; what it changes where each writer is a client."""
 
     data: str
-    changes: Config
+    by_writer: Config = field(default_factory=dict)
 
 
 STAND_INS = {
-    "femnist": StandIn(
-        "omniglot",
-        {
-            "data": {"name": "omniglot"},
-            "partition": {"name": "natural", "clients": 0, "min_size": 10},
-            "public": {"groups": 12, "min_size": 10},
-        },
-    ),
-    "cinic10": StandIn("cifar10", {"data": {"name": "cifar10"}}),
+    "femnist": StandIn("omniglot", {"partition": {"min_size": 10}, "public": {"groups": 12, "min_size": 10}}),
+    "cinic10": StandIn("cifar10"),
 }
 
 
@@ -184,10 +177,11 @@ class Exhibit:
         config = merge(self.common, variant.changes, self._shrunk(scale)[0])
         data, stands = config["data"]["name"], ""
         if stand_in and data in STAND_INS:
-            changes = STAND_INS[data].changes
-            present = {key: value for key, value in changes.items() if key in config}
-            config = merge(config, present, {"data": limits(config["data"])})
-            stands = f"{STAND_INS[data].data} for {data}"
+            stand_in_for = STAND_INS[data]
+            by_writer = config["partition"]["name"] == "natural"
+            changes = stand_in_for.by_writer if by_writer else {}
+            config = merge(config, changes, {"data": {"name": stand_in_for.data, **limits(config["data"])}})
+            stands = f"{stand_in_for.data} for {data}"
         config["data"] = part_of(config["data"])
         marks = ", ".join(mark for mark in (stands, scale * (scale != "full")) if mark)
         label = f"{variant.label} ({marks})" if marks else variant.label

@@ -24,6 +24,7 @@ QUANTITIES = {
     "past": "accuracy on classes of earlier phases",
     "present": "accuracy on classes of the last phase",
     "phase_forgetting": "accuracy lost of each earlier phase's best, mean over phases",
+    "megabytes_up": "megabytes that a client sends in a round",
     "personal_gain": "points of accuracy gained at the clients",
     "personal_without": "accuracy at the clients",
     "personal_with": "accuracy at the clients with their class shares",

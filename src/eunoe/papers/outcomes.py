@@ -34,6 +34,11 @@ def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
             for record in run.metrics
             if (record.get("validation") or {}).get("accuracy") is not None
         },
+        "megabytes_up": {
+            int(record["round"]): record["bytes_up"] / len(record["clients"]) / 1e6
+            for record in run.metrics
+            if record.get("bytes_up") and record.get("clients")
+        },
     }
     for quantity, name in {"past": "past", "present": "present", "phase_forgetting": "forgetting"}.items():
         known = {int(r["round"]): (r.get("phases") or {}).get(name) for r in run.metrics}

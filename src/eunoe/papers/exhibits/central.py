@@ -12,6 +12,7 @@ from eunoe.papers.exhibits.common import (
     LENET,
     MEDIUM_RESNET,
     reweighting,
+    reweighting_data,
 )
 from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import last_rounds
@@ -46,6 +47,10 @@ EXHIBITS = (
             # The networks of small and medium scale.
             *bounds(line("cifar10", "cnn width=8"), merge(FLASHBACK, NARROW)),
             *bounds(line("cifar10", "resnet18 width=8"), reweighting("wsm", BATCH, MEDIUM_RESNET)),
+            *bounds(
+                line("femnist", "resnet18 width=8"),
+                reweighting("wsm", BATCH, MEDIUM_RESNET, reweighting_data("femnist", "wsm")),
+            ),
             *bounds(line("cifar10", "lenet pool=2"), reweighting("wsm", LENET, HALVED)),
             *bounds(line("mnist", "mnist_cnn"), merge(FEDCURV, {"training": {"batch_size": 64}})),
         ),
@@ -59,6 +64,7 @@ EXHIBITS = (
                 line("cifar100", "lenet"),
                 line("cifar10", "cnn width=8"),
                 line("cifar10", "resnet18 width=8"),
+                line("femnist", "resnet18 width=8"),
                 line("cifar10", "lenet pool=2"),
                 line("mnist", "mnist_cnn"),
             )

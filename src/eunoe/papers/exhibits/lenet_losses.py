@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim
-from eunoe.papers.comparisons import best_gain, least_gain, mean_gain
+from eunoe.papers.comparisons import best_gain, least_gain, mean_gain, mean_loss
 from eunoe.papers.exhibit import Config, Exhibit
 from eunoe.papers.exhibits import heat_maps
 from eunoe.papers.exhibits.common import LENET, SMALL_LENET, TCE, WSM, reweighting
@@ -113,6 +113,11 @@ EXHIBITS = (
         ACCURACY,
         Claim("WSM beats FedAvg at every learning rate", least_gain("fedavg+wsm", "fedavg")),
         more_rates("wsm"),
+        Claim(
+            "with WSM results differ less between seeds (distance from the median, mean over learning rates)",
+            mean_loss("fedavg+wsm", "fedavg"),
+            of_spread=True,
+        ),
         data=CIFAR,
     ),
     exhibit(
