@@ -13,7 +13,7 @@ from eunoe.papers import all_exhibits, find_exhibit
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row
 from eunoe.records.tables import Table
-from tools.summaries import OUT, Notes, Published, add, read_notes, read_published, refresh
+from tools.summaries import OUT, Published, add, read_notes, read_published, refresh
 
 ROOT = OUT.parent
 MEASURED = ROOT / "docs" / "measured" / "options-on-digits.json"
@@ -55,6 +55,11 @@ the same seed, on the data or at the setting where it is least. Over seeds it ha
   run's last, the least that it can be, and the verdict says in how many seeds that is so. If no method got
   there, or if a run stopped before it could decide, the seed is left out.
 - A seed in which only the method that should be ahead diverged counts against the claim.
+- Calibrated on it: a setting that the paper leaves open was chosen on the only seed that there is. Once
+  others have run, that seed is left out of the verdict (the numbers further down show all).
+- How much results differ between seeds is compared by their distances from the median over seeds (the test
+  of Brown and Forsythe, paired by seed).
+- "Run" and "not run" behind a claim say which methods were compared in every seed that counts.
 - Scale: *full* is the paper's setting, *medium* and *small* are shorter runs of the same algorithm with
   narrower networks, fewer or smaller images; a run that was stopped early is shown with the round that it
   reached, of how many.
@@ -72,11 +77,11 @@ def readme_block(out: Path = OUT) -> str:
     The notes name them as SCALE.NAME, or SCALE.NAME: with the beginning of one claim.
     """
     by_name = {f"{shown.scale}.{shown.exhibit}": shown for shown in read_published(out)}
-    notes, rows = read_notes(out), []
-    for entry in notes.readme:
+    rows: list[list[str]] = []
+    for entry in read_notes(out).readme:
         name, _, beginning = entry.partition(": ")
         if name in by_name:
-            rows += [row for row in _claims(by_name[name], notes) if row[0].startswith(beginning)]
+            rows += [row for row in _claims(by_name[name]) if row[0].startswith(beginning)]
     if not rows:
         return "No run is in `results/` yet."
     return Table(CLAIM_COLUMNS, rows).markdown()
@@ -86,13 +91,12 @@ NO_VERDICT = ("untrained: no verdict", "not tested")
 CLAIM_COLUMNS = ["claim", "verdict", "by how much (95% interval)", "seeds", "scale", "data, network", "of"]
 
 
-def _claims(shown: Published, notes: Notes) -> list[list[str]]:
+def _claims(shown: Published) -> list[list[str]]:
     """The claims of an exhibit that have a verdict, as rows of a table."""
-    name = f"{shown.scale}.{shown.exhibit}"
     return [
         [
             claim["claim"],
-            claim["verdict"] + ", calibrated on it" * notes.is_calibrated(name, claim["claim"]),
+            claim["verdict"],
             claim["estimate"] + f" (not reached in {claim['censored']})" * bool(claim["censored"]),
             str(claim["seeds"]),
             shown.scale,
@@ -104,14 +108,14 @@ def _claims(shown: Published, notes: Notes) -> list[list[str]]:
     ]
 
 
-def _judged(published: list[Published], notes: Notes) -> list[str]:
+def _judged(published: list[Published]) -> list[str]:
     """Every claim with a verdict, paper by paper, and where there is none."""
     lines = []
     for name, paper in library().papers.items():
         mine = [exhibit for exhibit in all_exhibits() if find_exhibit(exhibit).source.paper == name]
         shown = [one for one in published if one.exhibit in mine]
         # Those that have an interval come first.
-        rows = sorted((row for one in shown for row in _claims(one, notes)), key=lambda row: int(row[3]) < 2)
+        rows = sorted((row for one in shown for row in _claims(one)), key=lambda row: int(row[3]) < 2)
         lines.append(f"### {paper.title}")
         lines += [Table(CLAIM_COLUMNS, rows).markdown()] * bool(rows)
         untrained = [
@@ -145,7 +149,7 @@ def with_block(text: str, block: str) -> str:
 def results_block(out: Path = OUT) -> str:
     """All results, with figures that are linked from docs/."""
     published, notes = read_published(out), read_notes(out)
-    lines = [*_judged(published, notes), *_options(), "## The papers' settings"]
+    lines = [*_judged(published), *_options(), "## The papers' settings"]
     lines += [_settings(paper) for paper in library().papers.values()]
     for scale, title in TITLES.items():
         if mine := [shown for shown in published if shown.scale == scale]:

@@ -20,20 +20,14 @@ OUT = Path(__file__).parent.parent / "results"
 
 
 class Notes(BaseModel):
-    """results/notes.toml: which claims the README shows, what a setting was chosen on, and notes by scale."""
+    """results/notes.toml: which claims the README shows, and notes by scale."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     readme: list[str] = []
-    calibrated: list[str] = []
     full: dict[str, str] = {}
     medium: dict[str, str] = {}
     small: dict[str, str] = {}
-
-    def is_calibrated(self, name: str, claim: str) -> bool:
-        """Whether a setting was chosen on the runs of this claim of SCALE.NAME."""
-        entries = (entry.partition(": ") for entry in self.calibrated)
-        return any(entry == name and claim.startswith(beginning) for entry, _, beginning in entries)
 
     def of(self, exhibit: str, scale: str) -> str:
         """The note on an exhibit's results, empty where nothing was written."""

@@ -9,10 +9,10 @@ import pytest
 
 from eunoe.config.merging import merge
 from eunoe.errors import InputError
-from eunoe.papers.claims import Claim
+from eunoe.papers.claims import Claim, Verdict
 from eunoe.papers.comparisons import highest, lowest, mean_gain
 from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import Exhibit, PlannedRun, Variant
+from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale, Variant
 from eunoe.papers.found import in_folders, in_store
 from eunoe.papers.keys import key
 from eunoe.papers.measures import Outcome, at_end, at_planned_end, last_rounds, rounds_to
@@ -183,6 +183,36 @@ def test_a_claim_names_what_it_speaks_of_and_was_not_run(speaks_of: tuple[str, .
     outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}})) for run in exhibit.plan("full", [0, 1])]
     (verdict,) = rows_and_verdicts(exhibit, "full", outcomes).verdicts
     assert verdict.claim.sentence == f"WSM beats all{said}"
+
+
+def test_a_seed_that_a_setting_was_chosen_on_counts_only_where_it_is_alone() -> None:
+    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), chosen_on=0)
+    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
+    gains = {0: 0.3, 1: 0.1, 2: 0.1}
+
+    def judged(*seeds: int, scale: Scale = "full") -> Verdict:
+        runs = exhibit.plan(scale, seeds)
+        outcomes = [
+            (run, Outcome(run.values, {"accuracy": {3: 0.5 + gains[run.seed] * (run.key == WSM)}}))
+            for run in runs
+        ]
+        return rows_and_verdicts(exhibit, scale, outcomes).verdicts[0]
+
+    assert judged(0).word == "holds in one seed, calibrated on it"
+    assert judged(1).word == "holds in one seed"
+    assert judged(0, 1, 2).by_seed == pytest.approx((0.1, 0.1))
+    # Nothing was chosen on smaller runs.
+    assert judged(0, 1, 2, scale="small").by_seed == pytest.approx((0.3, 0.1, 0.1))
+
+
+def test_a_claim_speaks_of_the_methods_that_were_run_in_every_seed() -> None:
+    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), speaks_of=("fedavg", "fedprox"))
+    more = (*tiny().variants, Variant(key(method="fedprox"), {}))
+    exhibit = Exhibit("wsm-table3", COMMON, more, {"": at_end("accuracy")}, (claim,), {})
+    runs = [r for r in exhibit.plan("full", [0, 1]) if r.seed == 0 or not r.key.has(method="fedprox")]
+    outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}})) for run in runs]
+    (verdict,) = rows_and_verdicts(exhibit, "full", outcomes).verdicts
+    assert verdict.claim.sentence == "WSM beats all (not run: fedprox)"
 
 
 def test_a_small_run_has_no_difference_from_the_paper() -> None:

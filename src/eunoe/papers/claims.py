@@ -3,7 +3,8 @@
     seen                        the 95% interval of the statistic over seeds, paired by seed, is above zero
     contradicted                it is below zero
     undecided                   neither
-    holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed
+    holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed;
+                                calibrated on it: an open setting was chosen on that seed
     untrained: no verdict       the networks had not learned enough (trained.py)
     not tested                  what is compared was not run, or nobody got there
 
@@ -51,6 +52,8 @@ class Claim:
 
     `speaks_of` are the methods that the sentence is about, where the statistic takes those that were run.
     `of_spread` gives the statistic distances from the median over seeds in place of the values themselves.
+    `chosen_on` is a seed on whose runs at full scale a setting was chosen that the paper leaves open; it is
+    no test of the claim, and counts only where no other seed has run.
     """
 
     sentence: str
@@ -58,6 +61,7 @@ class Claim:
     unit: str = "points"
     speaks_of: tuple[str, ...] = ()
     of_spread: bool = False
+    chosen_on: int | None = None
 
 
 @dataclass(frozen=True)
@@ -65,6 +69,7 @@ class Verdict:
     """The verdict on a claim: the mean of its statistic over seeds with a 95% interval, paired by seed.
 
     `untrained` states why the networks are too little trained for a verdict; it is empty if they are not.
+    `calibrated` is true if a setting was chosen on the only seed that there is.
     """
 
     claim: Claim
@@ -74,6 +79,7 @@ class Verdict:
     high: float
     diverged: int = 0
     untrained: str = ""
+    calibrated: bool = False
 
     @property
     def seeds(self) -> int:
@@ -102,7 +108,8 @@ class Verdict:
         if self.untrained:
             return "untrained: no verdict"
         if self.seeds == 1:
-            return "holds in one seed" if self.mean > 0 else "does not hold in one seed"
+            held = "holds in one seed" if self.mean > 0 else "does not hold in one seed"
+            return held + ", calibrated on it" * self.calibrated
         if self.low > 0 and not self.diverged:
             return "seen"
         return "contradicted" if self.high < 0 or not self.by_seed else "undecided"
@@ -120,7 +127,7 @@ class Verdict:
         return f"{self.word}: {', '.join(found)}"
 
 
-def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "") -> Verdict:
+def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "", calibrated: bool = False) -> Verdict:
     """The verdict from each seed's values; seeds that lack a run of the claim are left out.
 
     A seed with only diverged runs to compare counts against the claim.
@@ -134,7 +141,7 @@ def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "") -> Verdict
             diverged += 1
         else:
             found.append(statistic)
-    return Verdict(claim, tuple(found), *interval(found), diverged, untrained)
+    return Verdict(claim, tuple(found), *interval(found), diverged, untrained, calibrated)
 
 
 def distances(seeds: Sequence[Values]) -> list[Values]:

@@ -2,11 +2,11 @@
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eunoe.papers.claims import AtLeast, Claim, NotReached, Verdict, judge
+from eunoe.papers.claims import AtLeast, Claim, NotReached, Values, Verdict, judge
 from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
 from eunoe.papers.found import FoundRun
 from eunoe.papers.keys import Key
@@ -132,12 +132,23 @@ def rows_and_verdicts(
             known = reading.outcome.diverged or not math.isnan(reading.value)
             if known and (other or not reading.planned.stand_in):
                 by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
-    ran = {method for planned, _ in outcomes for method in str(planned.key.get("method")).split()}
-    named = [_as_tested(claim, ran, other) for claim in exhibit.claims]
     short = untrained(exhibit, outcomes)
-    verdicts = tuple(judge(claim, list(by_seed.values()), short) for claim in named)
+    verdicts = tuple(_judged(claim, scale, by_seed, other, short) for claim in exhibit.claims)
     networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
     return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks))
+
+
+def _judged(
+    claim: Claim, scale: Scale, by_seed: Mapping[int, Values], other_data: bool, untrained: str
+) -> Verdict:
+    """The verdict on a claim, which names the methods that it was not tested against in every seed."""
+    tested = {seed: values for seed, values in by_seed.items() if claim.statistic(values) is not None}
+    chosen = claim.chosen_on if scale == "full" else None
+    fair = {seed: values for seed, values in tested.items() if seed != chosen}
+    counted = fair or tested or by_seed
+    methods = [{str(cell.get("method")) for cell in values} for values in counted.values()]
+    named = _as_tested(claim, set.intersection(*methods) if methods else set(), other_data)
+    return judge(named, list(counted.values()), untrained, calibrated=bool(tested) and not fair)
 
 
 def _measured(readings: Sequence[_Reading]) -> bool:
