@@ -21,6 +21,7 @@ CENTRAL: dict[tuple[str, str], float] = {
     ("cifar10", "cnn of width 8"): 0.64,
     ("cifar10", "lenet"): 0.535,
     ("cifar10", "lenet on 2-fold smaller images"): 0.473,
+    ("cifar10", "resnet18 of width 8 on 2-fold smaller images"): 0.652,
     ("cifar100", "lenet"): 0.22,
     ("mnist", "mnist_cnn"): 0.979,
 }

@@ -22,6 +22,8 @@ ROUNDS: Config = {"rounds": 60, "public": {"share": 0.025}, "evaluation": {"ever
 LENET_AT_HUNDREDTH = reweighting("wsm", LENET, {"training": {"lr": 0.01}})
 HALVED: Config = {"data": {"pool": 2}, "augment": {"crop_padding": 2}}
 
+FEMNIST = reweighting_data("femnist", "wsm")
+
 
 def bounds(line: Key, setting: Config) -> tuple[Variant, Variant]:
     """The two bounds of a federated setting."""
@@ -49,7 +51,7 @@ EXHIBITS = (
             *bounds(line("cifar10", "resnet18 width=8"), reweighting("wsm", BATCH, MEDIUM_RESNET)),
             *bounds(
                 line("femnist", "resnet18 width=8"),
-                reweighting("wsm", BATCH, MEDIUM_RESNET, reweighting_data("femnist", "wsm")),
+                reweighting("wsm", BATCH, FEMNIST, MEDIUM_RESNET, {"augment": FEMNIST["augment"]}),
             ),
             *bounds(line("cifar10", "lenet pool=2"), reweighting("wsm", LENET, HALVED)),
             *bounds(line("mnist", "mnist_cnn"), merge(FEDCURV, {"training": {"batch_size": 64}})),

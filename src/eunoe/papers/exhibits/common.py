@@ -88,9 +88,8 @@ SMALL_LENET: Config = {
     "evaluation": {"every": 10, "last": 20},
     "probes": [],
 }
-# ResNet-18 at an eighth of its width on images of half the size, all clients and data as in the papers:
-# eleven minutes on one core. FedAvg with group norm is at 18% after 15 of these rounds (seed 10, which is
-# not among those that are compared).
+# ResNet-18 at an eighth of its width on images of half the size, all clients and data as in the papers: eight
+# minutes on one core.
 MEDIUM_RESNET: Config = {
     "rounds": 100,
     "data": {"pool": 2},
