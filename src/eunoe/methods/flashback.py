@@ -26,8 +26,10 @@ model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each
 Departures and what the paper leaves open: a class no client has seen has alpha_s = 1. "Relative" counts are
 taken as absolute ones, which the argument compares; knowledge = "relative" divides by a client's size. With
 "probabilities" clients send no counts: the server takes the mean output of each local model on the public
-set, and clients weigh pi against their own class shares; gamma must be tuned again. There is no factor T^2
-(t_squared adds it). How the server trains and stops is not given: see public_epochs.py.
+set, and clients weigh pi against their own class shares; gamma must be tuned again. There is no factor T^2,
+as printed: with it (t_squared) local training hardly raises the loss, but the model learns more slowly and
+may stay at chance (recipe flashback-t-squared). How the server trains and stops is not given: see
+public_epochs.py.
 """
 
 import math
