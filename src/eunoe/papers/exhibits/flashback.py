@@ -62,6 +62,8 @@ OWN: dict[tuple[str, str], Config] = {
 METHODS = (*BASELINES, "flashback")
 # A quarter of the width, on which two cores need seconds a round.
 SMALL: Config = {"rounds": 15, "model": {"width": 8}, "probes": []}
+# With a look at local models, and long enough for FedAvg to count as trained.
+SMALL_WATCHED: Config = merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 20})
 
 
 def flashback(data: str) -> Config:
@@ -137,7 +139,7 @@ def by_data(figure: str, measure: Measure, *claims: Claim, central: bool = False
         tuple(variant for data in DATA for variant in methods(data, named=data)) + public * central,
         {"": measure},
         claims,
-        merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8}),
+        SMALL_WATCHED,
         tuple(
             key(data="cifar10", method=m) for m in ("fedavg", "fedntd", "flashback", *["central"] * central)
         ),
@@ -213,7 +215,7 @@ EXHIBITS = (
                 above(key(method="fedavg", measure="merge"), key(method="flashback", measure="merge")),
             ),
         ),
-        merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 6}),
+        SMALL_WATCHED,
         (key(method="fedavg"), key(method="flashback")),
         seeds=1,
         draws="local-models",

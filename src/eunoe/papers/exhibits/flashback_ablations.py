@@ -4,8 +4,8 @@ from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim, Values
 from eunoe.papers.comparisons import above, exceeds, highest, least_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant
-from eunoe.papers.exhibits.common import CENTRAL, FLASHBACK, SMALL_LOCAL_MODELS
-from eunoe.papers.exhibits.flashback import SMALL, flashback
+from eunoe.papers.exhibits.common import CENTRAL, FLASHBACK
+from eunoe.papers.exhibits.flashback import SMALL, SMALL_WATCHED, flashback
 from eunoe.papers.keys import Key, key
 from eunoe.papers.measures import at_end, drop_from_best, height, last_rounds, over_rounds
 
@@ -24,7 +24,6 @@ PUBLIC: dict[Key, Config] = {
     key(public=1283, mix="unbalanced"): {"public": {"share": 0.0, "count": 1426, "alpha": 1.0}},
 }
 GAMMAS = (0.001, 0.01, 0.025, 0.1, 0.5, 1.0)
-FEW: Config = merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 8})
 
 
 def method(name: str, measure: str = "") -> Key:
@@ -63,7 +62,8 @@ EXHIBITS = (
                 "of loss",
             ),
         ),
-        FEW,
+        # Long enough for what the paper calls a collapse.
+        merge(SMALL_WATCHED, {"rounds": 40}),
     ),
     Exhibit(
         "flashback-fig8",
@@ -77,7 +77,7 @@ EXHIBITS = (
                 "correlation",
             ),
         ),
-        merge(SMALL, SMALL_LOCAL_MODELS, {"rounds": 4}),
+        merge(SMALL_WATCHED, {"rounds": 30}),
         seeds=1,
         draws="one-client",
     ),
@@ -93,7 +93,7 @@ EXHIBITS = (
                 "correlation",
             ),
         ),
-        merge(SMALL, {"rounds": 4, "probes": [{"metric": "probability", "every": 1}]}),
+        merge(SMALL, {"rounds": 30, "probes": [{"metric": "probability", "every": 1}]}),
         seeds=1,
         draws="probabilities",
     ),
@@ -112,7 +112,7 @@ EXHIBITS = (
                 highest(method("flashback"), (method("clients only"), method("server only"))),
             ),
         ),
-        FEW,
+        SMALL_WATCHED,
         seeds=1,
     ),
     Exhibit(
@@ -131,7 +131,7 @@ EXHIBITS = (
                 "loss",
             ),
         ),
-        FEW,
+        SMALL_WATCHED,
         seeds=1,
         draws="saw-tooth",
         shares="flashback-fig10",
@@ -155,7 +155,7 @@ EXHIBITS = (
                 near_fedntd,
             ),
         ),
-        FEW,
+        SMALL_WATCHED,
         seeds=1,
     ),
     Exhibit(
@@ -177,7 +177,7 @@ EXHIBITS = (
                 above(method("flashback with ntd"), method("fedntd")),
             ),
         ),
-        FEW,
+        SMALL_WATCHED,
         seeds=1,
         draws="distribution",
         shares="flashback-fig11",
@@ -201,7 +201,7 @@ EXHIBITS = (
                 least_gain("flashback", "central"),
             ),
         ),
-        FEW,
+        SMALL_WATCHED,
         seeds=1,
     ),
     Exhibit(
@@ -221,7 +221,7 @@ EXHIBITS = (
                 above(key(gamma=0.025, measure="end"), key(gamma=1.0, measure="end")),
             ),
         ),
-        FEW,
+        SMALL_WATCHED,
         (key(gamma=0.001), key(gamma=0.025), key(gamma=1.0)),
         seeds=1,
     ),

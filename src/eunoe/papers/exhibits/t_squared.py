@@ -3,10 +3,10 @@
 Decided by what the paper shows in figures 5, 10 and 15, none of which had a part in the choice of the other
 open settings: Flashback's local loss does not jump (5), either side alone falls short of both (10), and
 distillation at the clients alone already removes the jump (15). The rule, set before the two forms were
-compared: the one with more of these claims seen on three seeds is the default; with as many, the formula as it
-is printed, without the factor. Full scale is fifteen rounds at full width; after twelve at a quarter of it FedAvg is not trained
-yet. The longer runs were added after two trials (seeds 11 and 12), in one of which the factor kept the model
-at chance.
+compared: the one with more of these claims seen on three seeds is the default; with as many, the formula as
+it is printed, without the factor. Full scale is fifteen rounds at full width; after twelve at a quarter of it
+FedAvg is not trained yet. The longer runs were added after two trials (seeds 11 and 12), in one of which the
+factor kept the model at chance.
 """
 
 from eunoe.config.merging import merge
