@@ -8,10 +8,12 @@ said about a difference and which claims the README shows is in results/notes.to
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from eunoe.papers import all_exhibits, find_exhibit
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row
+from eunoe.papers.setting import in_words
 from eunoe.records.tables import Table
 from tools.summaries import OUT, Published, add, read_notes, read_published, refresh
 
@@ -40,6 +42,7 @@ the same seed, on the data or at the setting where it is least. Over seeds it ha
 | seen | the interval is above zero |
 | contradicted | the interval is below zero |
 | undecided | the interval has zero in it |
+| no difference | what is compared is equal in every seed |
 | holds in one seed, does not hold in one seed | one seed, so there is no interval |
 | untrained: no verdict | the networks had not learned enough |
 | not tested | what it compares was not run, or no method got there |
@@ -48,23 +51,33 @@ the same seed, on the data or at the setting where it is least. Over seeds it ha
   network has when all data are in one place ([trained.py](../src/eunoe/papers/trained.py)), and twice that of
   guessing. On smaller images, where all data in one place were not run, what the network has on whole ones
   counts, which is stricter. That rule came after a first trial of FedAvg with LeNet on small images; before
-  it such networks were held to a third of 1, which FedAvg does not reach there. What FedAvg reaches is the
-  median of the last third of its tested rounds, in its best line; where there is no FedAvg, the middle one of
-  the lines counts.
+  it such networks were held to a third of 1, which FedAvg does not reach there. What FedAvg reaches (column
+  *accuracy*) is the median of the last third of its tested rounds, at its best learning rate, and where the
+  clients are varied, in the setting where it is least; where there is no FedAvg, the middle one of the lines
+  counts.
+- All seeds are judged on the same lines: what was run in some of them only is left out.
+- A difference from the best of several rivals, or in the worst of several rows, is taken in each seed. That
+  makes "seen" harder to reach and "contradicted" easier.
+- Where each method has its best learning rate, that is the one with the best accuracy on validation data.
 - Rounds to an accuracy: a target that a run did not reach stays censored. It counts as the round after the
-  run's last, the least that it can be, and the verdict says in how many seeds that is so. If no method got
-  there, or if a run stopped before it could decide, the seed is left out.
-- A seed in which only the method that should be ahead diverged counts against the claim.
+  run's last, the least that it can be, and the verdict says in how many seeds that is so. A seed in which no
+  method got there is a tie; one in which a run stopped before it could decide is left out.
+- A seed in which only the method that should be ahead diverged counts against the claim; one in which only
+  the other diverged is left out, since there is no number for how far ahead the first is.
+- About equal: the interval of the difference lies within the margin that the claim names.
 - Calibrated on it: a setting that the paper leaves open was chosen on the only seed that there is. Once
   others have run, that seed is left out of the verdict (the numbers further down show all).
-- How much results differ between seeds is compared by their distances from the median over seeds (the test
-  of Brown and Forsythe, paired by seed).
-- "Run" and "not run" behind a claim say which methods were compared in every seed that counts.
+- How much results differ between seeds is compared by their distances from the median over seeds, paired by
+  seed, with five seeds at least.
+- "Run" and "not run" behind a claim say which methods were compared.
 - Scale: *full* is the paper's setting, *medium* and *small* are shorter runs of the same algorithm with
   narrower networks, fewer or smaller images; a run that was stopped early is shown with the round that it
   reached, of how many.
-- Nothing was chosen on test data for these comparisons except where the notes say so, and except the length
-  of LeNet's small runs: 60 rounds, from a trial of FedAvg alone on seed 100 whose test curve was seen.
+- Nothing was chosen on test data for these comparisons except where the notes say so, and except lengths:
+  LeNet's small runs have 60 rounds after a trial of FedAvg alone on seed 100 whose test curve was seen; the
+  small runs of Flashback's figures first had 4 to 8 rounds, and were made 20 to 40 rounds long after those
+  had been seen, because FedAvg was untrained in them and fine-tuning had no time to collapse.
+- The seed on which Flashback's stopping rule was chosen, at full scale, counts at small scale like any other.
 
 {BEGIN}
 {END}
@@ -88,7 +101,10 @@ def readme_block(out: Path = OUT) -> str:
 
 
 NO_VERDICT = ("untrained: no verdict", "not tested")
-CLAIM_COLUMNS = ["claim", "verdict", "by how much (95% interval)", "seeds", "scale", "data, network", "of"]
+CLAIM_COLUMNS = [
+    *("claim", "verdict", "by how much (95% interval)", "seeds", "scale", "rounds", "accuracy"),
+    *("data, network", "of"),
+]
 
 
 def _claims(shown: Published) -> list[list[str]]:
@@ -100,6 +116,8 @@ def _claims(shown: Published) -> list[list[str]]:
             claim["estimate"] + f" (not reached in {claim['censored']})" * bool(claim["censored"]),
             str(claim["seeds"]),
             shown.scale,
+            shown.rounds,
+            "; ".join(dict.fromkeys(shown.reached)),
             "; ".join(shown.networks),
             f"`{shown.exhibit}`",
         ]
@@ -114,7 +132,7 @@ def _judged(published: list[Published]) -> list[str]:
     for name, paper in library().papers.items():
         mine = [exhibit for exhibit in all_exhibits() if find_exhibit(exhibit).source.paper == name]
         shown = [one for one in published if one.exhibit in mine]
-        # Those that have an interval come first.
+        # Those that have an interval come first; full scale before smaller ones.
         rows = sorted((row for one in shown for row in _claims(one)), key=lambda row: int(row[3]) < 2)
         lines.append(f"### {paper.title}")
         lines += [Table(CLAIM_COLUMNS, rows).markdown()] * bool(rows)
@@ -126,17 +144,35 @@ def _judged(published: list[Published]) -> list[str]:
         lines += [f"{NO_VERDICT[0].capitalize()}: {', '.join(untrained)}."] * bool(untrained)
         absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
         lines += [f"Not run yet: {', '.join(absent)}."] * bool(absent)
-    # Questions of our own are no paper's claims.
-    theirs = [one for one in published if find_exhibit(one.exhibit).source.kind != "question"]
+    return ["## The claims, paper by paper", _tally(published), *lines]
+
+
+def _tally(published: list[Published]) -> str:
+    """How many claims of the papers have which verdict; questions of our own are not counted."""
+    theirs = [one for one in published if not _is_own(one)]
     trained = [one for one in theirs if find_exhibit(one.exhibit).needs_training]
-    counts = f"Three seeds or more: {_counted(theirs)}; on trained networks: {_counted(trained)}."
-    return ["## The claims, paper by paper", counts, *lines]
+    claims = [claim for one in theirs for claim in one.claims if _has_interval(claim)]
+    return (
+        f"Three seeds or more: {_counted(theirs)}; on trained networks: {_counted(trained)}. Several claims "
+        f"are read off the same runs, and of {len(claims)} intervals of 95% about {len(claims) / 40:.0f} "
+        "would lie above zero by chance if no claim were true."
+    )
+
+
+def _is_own(shown: Published) -> bool:
+    """Whether an exhibit asks what no paper says."""
+    exhibit = find_exhibit(shown.exhibit)
+    return exhibit.own or exhibit.source.kind == "question"
+
+
+def _has_interval(claim: dict[str, Any]) -> bool:
+    return claim["seeds"] >= 3 and claim["verdict"] not in NO_VERDICT
 
 
 def _counted(published: list[Published]) -> str:
     """How many claims have which verdict on three seeds or more."""
-    claims = [claim for one in published for claim in one.claims if claim["seeds"] >= 3]
-    words = sorted(claim["verdict"] for claim in claims if claim["verdict"] not in NO_VERDICT)
+    claims = [claim for one in published for claim in one.claims if _has_interval(claim)]
+    words = sorted(claim["verdict"] for claim in claims)
     return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"
 
 
@@ -189,6 +225,8 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
         f"Setting: {source.setting}. {source.sentence}.",
     ]
     lines += [f"Here: {exhibit.differs}."] * bool(exhibit.differs)
+    if shown.scale != "full":
+        lines.append(f"At {shown.scale} scale: {in_words(exhibit.plan(shown.scale, [0]))}.")
     lines += [f"Numbers are: {exhibit.measured}."] * (source.kind == "figure")
     lines += [f"- Claim: {claim['claim']}. **{claim['text']}**" for claim in shown.claims]
     rows = [row for row in shown.rows if not row.stand_in]
@@ -205,7 +243,7 @@ def _section(shown: Published, note: str, has_figure: bool) -> list[str]:
     lines.append(f"Runs: `{shown.scale}` in `results/runs/{exhibit.owner}.parquet`.")
     lines += [f"Stopped early {stopped}." for stopped in shown.stopped_early]
     if has_figure:
-        lines.append(f"![{source.shows}](../results/{shown.figure})")
+        lines.append(f"![Our runs of {shown.exhibit}{scale}](../results/{shown.figure})")
     if note:
         lines.append(note.strip())
     lines += [

@@ -47,6 +47,8 @@ class Published(BaseModel):
     source: str
     scale: Scale
     networks: list[str]
+    reached: list[str]
+    rounds: str
     stopped_early: list[str]
     rows: list[Row]
     claims: list[dict[str, Any]]

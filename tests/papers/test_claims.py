@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from eunoe.papers.claims import AtLeast, Claim, NotReached, interval, judge
 from eunoe.papers.comparisons import (
+    above,
     above_all,
     best_gain,
     gains,
@@ -85,11 +86,18 @@ def test_learning_rates_at_which_runs_diverge_are_left_out() -> None:
     assert best_gain("b", "a")(values) == pytest.approx(0.1)
     assert mean_gain("b", "a")(values) == pytest.approx(0.1)
     assert highest(cell("x lr=0.2 b"), [cell("x lr=0.1 a"), cell("x lr=0.2 a")])(values) == pytest.approx(0.1)
-    last = highest(cell("x lr=0.1 b"), [cell("x lr=0.1 a")])
-    for statistic in (best_gain("b", "a"), mean_gain("b", "a"), last):
-        diverged = statistic(cells({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5}))
+    first = cell("x lr=0.1 b"), cell("x lr=0.1 a")
+    for statistic in (
+        best_gain("b", "a"),
+        mean_gain("b", "a"),
+        highest(first[0], [first[1]]),
+        lowest(first[0], [first[1]]),
+        above(*first),
+    ):
+        diverged = statistic(cells({"x lr=0.1 a": 0.5, "x lr=0.1 b": nan}))
         assert diverged is not None
         assert math.isnan(diverged)
+        assert statistic(cells({"x lr=0.1 a": nan, "x lr=0.1 b": 0.5})) is None, "by how much is not known"
         assert statistic(cells({"x lr=0.1 b": 0.5})) is None
     for statistic in (mean_gain("b", "a"), least_gain("b", "a")):
         only_b = statistic({**values, **cells({"x lr=0.4 a": 0.4, "x lr=0.4 b": nan})})
@@ -115,16 +123,13 @@ def test_a_wide_interval_decides_nothing() -> None:
     assert verdict.mean > 0
     assert verdict.word == "undecided"
     level = judge(Claim("", mean_gain("b", "a")), [cells({"a": 0.1, "b": 0.1})] * 3)
-    assert level.word == "undecided"
+    assert level.word == "no difference"
 
 
 def test_what_was_not_run_is_not_tested() -> None:
     claim = Claim("", mean_gain("b", "a"))
     assert judge(claim, [cells({"x a": 1.0}), cells({"x a": 2.0})]).word == "not tested"
-    assert (
-        judge(claim, [cells({"x a": 1.0})]).text()
-        == "not tested: what it compares was not run, or nobody got there"
-    )
+    assert judge(claim, [cells({"x a": 1.0})]).text() == "not tested: what it compares was not run"
 
 
 def test_one_seed_says_what_it_found() -> None:
@@ -154,10 +159,15 @@ def test_rounds_that_were_not_reached_stay_censored() -> None:
     # 3, at least 4 and at least 5 rounds: deviation 1, as in 1, 2, 3.
     assert verdict.by_seed == (3.0, 4.0, 5.0)
     assert verdict.censored == 2
-    assert verdict.text() == "seen: +4.00 rounds [+1.52, +6.48], 3 seeds, not reached in 2 seeds"
+    assert verdict.text() == "seen: at least +4.00 rounds, 3 seeds, not reached in 2 seeds"
     behind = judge(claim, [cells({"mine": NotReached(9), "p": 5.0})])
     assert (behind.word, behind.censored) == ("does not hold in one seed", 1)
-    assert judge(claim, [cells({"mine": NotReached(9), "p": NotReached(9)})]).word == "not tested"
+    nobody = cells({"mine": NotReached(9), "p": NotReached(9)})
+    assert judge(claim, [nobody] * 2).text() == "not tested: nobody got there"
+    tied = judge(claim, [nobody, *seeds])
+    assert tied.by_seed == (0.0, 3.0, 4.0, 5.0)
+    # Deviation 2.16, t(3) = 3.182: 3 - 3.182 * 2.16 / 2 < 0.
+    assert tied.word == "undecided"
 
 
 def test_an_untrained_network_gets_no_verdict() -> None:
@@ -175,8 +185,29 @@ def test_spread_over_seeds_by_hand() -> None:
     verdict = judge(claim, [cells({"x a": a, "x b": b}) for a, b in pairs])
     assert verdict.by_seed == pytest.approx([0.3, 0.2, 0.0, 0.0, 0.1, 0.1, 0.3])
     assert verdict.word == "seen"
-    # Two seeds are as far from their median as each other, whatever they are.
-    assert judge(claim, [cells({"x a": a, "x b": b}) for a, b in pairs[:2]]).word == "not tested"
+    assert judge(claim, [cells({"x a": a, "x b": b}) for a, b in pairs[:4]]).word == "not tested"
+
+
+def test_about_equal_is_judged_by_where_the_interval_lies() -> None:
+    claim = Claim("", mean_gain("b", "a"), within=0.03)
+
+    def word(*gains: float) -> str:
+        return judge(claim, [cells({"a": 0.0, "b": gain}) for gain in gains]).word
+
+    # Deviation 0.001: the interval is 0.0025 wide on either side.
+    assert word(-0.001, 0.0, 0.001) == "seen"
+    assert word(-0.025, -0.026, -0.027) == "seen"
+    assert word(-0.029, -0.03, -0.031) == "undecided"
+    assert word(-0.039, -0.04, -0.041) == "contradicted"
+    assert word(0.05, -0.05, 0.0) == "undecided"
+    assert (word(0.02), word(-0.04)) == ("holds in one seed", "does not hold in one seed")
+
+
+def test_the_best_row_is_chosen_on_validation_data() -> None:
+    values = cells({"x lr=0.1 a": 0.3, "x lr=0.2 a": 0.4, "x lr=0.1 b": 0.5, "x lr=0.2 b": 0.9})
+    assert best_gain("b", "a")(values) == pytest.approx(0.5), "or by the values themselves"
+    judged = {c.but(measure="validation"): v for c, v in zip(values, (0.7, 0.1, 0.6, 0.2), strict=True)}
+    assert best_gain("b", "a")({**values, **judged}) == pytest.approx(0.5 - 0.3)
 
 
 def test_columns_are_whole_words() -> None:

@@ -30,8 +30,10 @@ def test_measures_by_hand() -> None:
     # A quarter of the way at 0.0 to 0.4, three quarters at 0.4, however often the end is looked at.
     dense = {"accuracy": {1: 0.0, 3: 0.4, 5: 0.4, 7: 0.4, 8: 0.4, 9: 0.4}}
     assert height("accuracy").read(Outcome({}, dense)) == pytest.approx(0.25 * 0.2 + 0.75 * 0.4)
-    assert height("accuracy", 0.5).read(RUN) == pytest.approx(0.3)
-    assert height("accuracy", 0.1).read(RUN) == 0.1, "a share has the first round at least"
+    # Half of eight rounds: up to the fourth, between 0.0 in the first and 0.4 in the third.
+    assert height("accuracy", 0.5).read(Outcome({"rounds": 8}, dense)) == pytest.approx(0.2)
+    # 0.1, 0.5 and 0.3: two trapezoids of 0.3 and 0.4.
+    assert height("accuracy", 0.1).read(RUN) == pytest.approx(0.35), "a share has three rounds at least"
     assert at_planned_end("accuracy").read(Outcome({"rounds": 3}, RUN.series)) == 0.3
     assert math.isnan(at_planned_end("accuracy").read(RUN))
     assert fluctuation("accuracy").read(RUN) == pytest.approx(0.2)
@@ -75,6 +77,16 @@ def test_a_fraction_is_one_of_the_rounds_that_were_planned() -> None:
     stopped = Outcome({"rounds": 100}, {"local_forgetting": {10: 0.1, 20: 0.2, 30: 0.3}})
     assert at_fraction("local_forgetting", 0.3).read(stopped) == 0.3
     assert at_fraction("local_forgetting", 0.1).read(stopped) == 0.1
+    assert math.isnan(at_fraction("local_forgetting", 0.5).read(stopped)), "it stopped before that"
+
+
+def test_a_run_that_stopped_within_a_window_has_no_mean_over_it() -> None:
+    stopped = Outcome({"rounds": 100}, {"accuracy": {10: 0.1, 20: 0.3}})
+    assert height("accuracy", 0.2).read(stopped) == pytest.approx(0.2)
+    assert math.isnan(height("accuracy", 0.3).read(stopped))
+    assert height("accuracy", last=20).read(stopped) == pytest.approx(0.2)
+    assert math.isnan(height("accuracy", last=30).read(stopped))
+    assert height("accuracy", last=30).read(Outcome({"rounds": 20}, stopped.series)) == pytest.approx(0.2)
 
 
 def test_series_of_records() -> None:

@@ -210,9 +210,24 @@ def test_a_claim_speaks_of_the_methods_that_were_run_in_every_seed() -> None:
     more = (*tiny().variants, Variant(key(method="fedprox"), {}))
     exhibit = Exhibit("wsm-table3", COMMON, more, {"": at_end("accuracy")}, (claim,), {})
     runs = [r for r in exhibit.plan("full", [0, 1]) if r.seed == 0 or not r.key.has(method="fedprox")]
-    outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}})) for run in runs]
+    accuracy = {"fedavg": 0.4, "fedavg+wsm": 0.5, "fedprox": 0.9}
+    outcomes = [
+        (run, Outcome(run.values, {"accuracy": {3: accuracy[str(run.key.get("method"))]}})) for run in runs
+    ]
     (verdict,) = rows_and_verdicts(exhibit, "full", outcomes).verdicts
     assert verdict.claim.sentence == "WSM beats all (not run: fedprox)"
+    # FedProx wins in the seed that it was run in, and does not count there either.
+    assert verdict.by_seed == pytest.approx((0.1, 0.1))
+    # Where seeds have nothing to compare in common, one of them is judged.
+    either = Claim("", highest(WSM, (FEDAVG, key(method="fedprox"))))
+    absent = {0: "fedprox", 1: "fedavg"}
+    parts = [
+        (run, Outcome(run.values, {"accuracy": {3: accuracy[str(run.key.get("method"))]}}))
+        for run in exhibit.plan("full", [0, 1])
+        if not run.key.has(method=absent[run.seed])
+    ]
+    (verdict,) = rows_and_verdicts(replace(exhibit, claims=(either,)), "full", parts).verdicts
+    assert verdict.by_seed == pytest.approx((0.1,))
 
 
 def test_a_small_run_has_no_difference_from_the_paper() -> None:

@@ -59,6 +59,16 @@ def test_fedavg_decides_in_its_best_line_and_else_the_middle_line() -> None:
     assert untrained(TABLE, diverged) == ""
 
 
+def test_the_best_learning_rate_counts_and_the_worst_setting() -> None:
+    rates = find_exhibit("wsm-table5")
+    runs = [(run, 0.1 + run.key.has(lr=0.05) * 0.2) for run in rates.plan("small", [0])]
+    assert untrained(rates, [(run, Outcome({}, {"accuracy": {9: value}})) for run, value in runs]) == ""
+    shares = find_exhibit("wsm-fig6-lenet")
+    runs = [(run, 0.3 - run.key.has(alpha=0.01) * 0.18) for run in shares.plan("small", [0])]
+    reason = untrained(shares, [(run, Outcome({}, {"accuracy": {9: value}})) for run, value in runs])
+    assert reason.startswith("FedAvg reaches 12.0%")
+
+
 def test_claims_about_data_need_no_training() -> None:
     exhibit = find_exhibit("wsm-fig2")
     outcomes = [

@@ -176,8 +176,9 @@ def _show_all(listed: "list[Exhibit]", out: Path, results: Path) -> None:
     for exhibit in listed:
         full = exhibit.plan("full")
         absent |= missing(full)
-        data = ", ".join(data_sets(full))
-        rows.append([exhibit.name, data, *(cell(exhibit, scale) for scale in SCALES)])
+        data = data_sets(full)
+        named = ", ".join(data) if len(data) <= 3 else f"{len(data)} data sets"
+        rows.append([exhibit.name, named, *(cell(exhibit, scale) for scale in SCALES)])
     show(["name", "data", *SCALES], rows, "Tables and figures of the papers")
     print("by scale: estimated training time on one core, and runs that exist of how many")
     if absent:
@@ -232,6 +233,7 @@ def _show_results(results: "Results") -> None:
     from eunoe.cli.tables import show
     from eunoe.papers.exhibit import MARKS
     from eunoe.papers.library import library
+    from eunoe.papers.setting import in_words
     from eunoe.records.tables import Table
 
     exhibit, source = results.exhibit, results.exhibit.source
@@ -262,6 +264,8 @@ def _show_results(results: "Results") -> None:
         print("NC: did not converge")
     if exhibit.differs:
         print(f"here: {exhibit.differs}.")
+    if not full:
+        print(f"{results.scale} scale: {in_words(exhibit.plan(results.scale, [0]))}.")
     for stopped in results.stopped:
         print(f"stopped early {stopped}")
     for verdict in results.verdicts:

@@ -3,17 +3,19 @@
     seen                        the 95% interval of the statistic over seeds, paired by seed, is above zero
     contradicted                it is below zero
     undecided                   neither
+    no difference               what is compared is equal in every seed
     holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed;
                                 calibrated on it: an open setting was chosen on that seed
     untrained: no verdict       the networks had not learned enough (trained.py)
     not tested                  what is compared was not run, or nobody got there
 
 Where rounds to an accuracy are compared, a target that a run did not reach stays censored: it counts as the
-round after its last, the least that it can be, and the verdict says how many seeds have such a value. A seed
-in which the runs that should be ahead diverged counts against the claim.
+round after its last, the least that it can be, and the verdict says how many seeds have such a value. Where
+nobody got there it is a tie. A seed in which the runs that should be ahead diverged counts against the claim.
 
-A claim on how much results differ between seeds compares how far each seed's values are from their medians
-over seeds (the test of Brown and Forsythe, here paired by seed).
+A claim that two values are about equal is seen if the interval of their difference lies within its margin,
+and contradicted if it lies outside. One on how much results differ between seeds compares how far each seed's
+values are from their medians over seeds, with five seeds at least.
 """
 
 import math
@@ -42,6 +44,10 @@ class Censored(float):
     """A difference with a round that was not reached: it would be this or further from zero."""
 
 
+class Tie(Censored):
+    """Nobody got there."""
+
+
 # Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is used, slightly conservative.
 _T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -52,6 +58,7 @@ class Claim:
 
     `speaks_of` are the methods that the sentence is about, where the statistic takes those that were run.
     `of_spread` gives the statistic distances from the median over seeds in place of the values themselves.
+    `within` makes the statistic a difference that is small if the claim holds: by less than this.
     `chosen_on` is a seed on whose runs at full scale a setting was chosen that the paper leaves open; it is
     no test of the claim, and counts only where no other seed has run.
     """
@@ -61,6 +68,7 @@ class Claim:
     unit: str = "points"
     speaks_of: tuple[str, ...] = ()
     of_spread: bool = False
+    within: float | None = None
     chosen_on: int | None = None
 
 
@@ -69,7 +77,8 @@ class Verdict:
     """The verdict on a claim: the mean of its statistic over seeds with a 95% interval, paired by seed.
 
     `untrained` states why the networks are too little trained for a verdict; it is empty if they are not.
-    `calibrated` is true if a setting was chosen on the only seed that there is.
+    `calibrated` is true if a setting was chosen on the only seed that there is, `nobody` if a target was
+    reached in no seed.
     """
 
     claim: Claim
@@ -80,6 +89,7 @@ class Verdict:
     diverged: int = 0
     untrained: str = ""
     calibrated: bool = False
+    nobody: bool = False
 
     @property
     def seeds(self) -> int:
@@ -97,8 +107,10 @@ class Verdict:
         if not self.by_seed:
             return ""
         scale = 100 if self.claim.unit == "points" else 1
-        interval = f" [{self.low * scale:+.2f}, {self.high * scale:+.2f}]" * (not math.isnan(self.low))
-        return f"{self.mean * scale:+.2f} {self.claim.unit}{interval}"
+        mean = f"{self.mean * scale:+.2f} {self.claim.unit}"
+        if self.censored:
+            return f"at least {mean}"
+        return mean + f" [{self.low * scale:+.2f}, {self.high * scale:+.2f}]" * (not math.isnan(self.low))
 
     @property
     def word(self) -> str:
@@ -107,17 +119,29 @@ class Verdict:
             return "not tested"
         if self.untrained:
             return "untrained: no verdict"
+        low, high = self._margins()
         if self.seeds == 1:
-            held = "holds in one seed" if self.mean > 0 else "does not hold in one seed"
+            held = "holds in one seed" if low > 0 else "does not hold in one seed"
             return held + ", calibrated on it" * self.calibrated
-        if self.low > 0 and not self.diverged:
+        if not self.diverged and not any(self.by_seed) and self.claim.within is None:
+            return "no difference"
+        if low > 0 and not self.diverged:
             return "seen"
-        return "contradicted" if self.high < 0 or not self.by_seed else "undecided"
+        return "contradicted" if high < 0 or not self.by_seed else "undecided"
+
+    def _margins(self) -> tuple[float, float]:
+        """The least and the most by which the claim may hold; of one seed, what it says."""
+        low, high = (self.mean, self.mean) if len(self.by_seed) < 2 else (self.low, self.high)
+        margin = self.claim.within
+        if margin is None:
+            return low, high
+        nearest = 0.0 if low <= 0 <= high else min(abs(low), abs(high))
+        return margin - max(abs(low), abs(high)), margin - nearest
 
     def text(self) -> str:
         """The verdict as one line."""
         if not self.seeds:
-            return "not tested: what it compares was not run, or nobody got there"
+            return f"not tested: {'nobody got there' if self.nobody else 'what it compares was not run'}"
         if self.untrained:
             return f"{self.word} ({self.untrained})"
         found = [self.estimate] * bool(self.by_seed)
@@ -141,16 +165,21 @@ def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "", calibrated
             diverged += 1
         else:
             found.append(statistic)
-    return Verdict(claim, tuple(found), *interval(found), diverged, untrained, calibrated)
+    nobody = bool(found) and not diverged and all(isinstance(value, Tie) for value in found)
+    found = [] if nobody else found
+    return Verdict(claim, tuple(found), *interval(found), diverged, untrained, calibrated, nobody)
 
 
 def distances(seeds: Sequence[Values]) -> list[Values]:
-    """How far each seed's values are from their medians over seeds; none if seeds are too few to differ."""
+    """How far each seed's values are from their medians over seeds; none with fewer than five seeds.
+
+    Of three seeds one is always at the median, and the distances of the others say little.
+    """
     by_cell: dict[Key, list[float]] = {}
     for values in seeds:
         for cell, value in values.items():
             by_cell.setdefault(cell, []).append(value)
-    middle = {cell: statistics.median(every) for cell, every in by_cell.items() if len(every) > 2}
+    middle = {cell: statistics.median(every) for cell, every in by_cell.items() if len(every) >= 5}
     return [{cell: abs(v - middle[cell]) for cell, v in values.items() if cell in middle} for values in seeds]
 
 

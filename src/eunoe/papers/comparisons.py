@@ -3,17 +3,22 @@
 import math
 from collections.abc import Iterable, Sequence
 
-from eunoe.papers.claims import AtLeast, Censored, NotReached, Statistic, Values, least, of_converged
+from eunoe.papers.claims import AtLeast, Censored, NotReached, Statistic, Tie, Values, least, of_converged
 from eunoe.papers.keys import Key
+
+
+def apart(high: float, low: float) -> float | None:
+    """How far one number is above another.
+
+    NaN, which counts against a claim, if the first run diverged; none if only the second did, since by how
+    much the first is ahead is then not known.
+    """
+    return None if math.isnan(low) and not math.isnan(high) else high - low
 
 
 def above(high: Key, low: Key) -> Statistic:
     """How far one value is above another."""
-
-    def statistic(values: Values) -> float | None:
-        return values[high] - values[low] if high in values and low in values else None
-
-    return statistic
+    return lambda values: apart(values[high], values[low]) if high in values and low in values else None
 
 
 def exceeds(cell: Key, bound: float = 0.0) -> Statistic:
@@ -30,11 +35,12 @@ def gains(values: Values, better: str, base: str, measure: str = "") -> list[flo
     """How much higher one method is than another, for each row that has both; empty if none has.
 
     A row whose base diverged is left out; one where only the better diverged is NaN, as is the result if
-    no row is left.
+    both did in every row.
     """
     mine = (cell for cell in values if cell.has(method=better, measure=measure))
     both = [(values[cell], values[cell.but(method=base)]) for cell in mine if cell.but(method=base) in values]
-    return [high - low for high, low in both if not math.isnan(low)] or [math.nan] * bool(both)
+    found = [high - low for high, low in both if not math.isnan(low)]
+    return found or [math.nan] * (bool(both) and all(math.isnan(high) for high, _ in both))
 
 
 def mean_gain(better: str, base: str, measure: str = "") -> Statistic:
@@ -66,22 +72,35 @@ def least_gain(better: str, base: str) -> Statistic:
 def best_gain(better: str, base: str, data: Sequence[str] = ()) -> Statistic:
     """How much higher the best row of one method is than that of another, on the data with the smallest gap.
 
-    `data` are the data sets that count, all if empty. Rows that diverged are never the best; a method
-    with no other rows has none.
+    The best row is the one with the highest accuracy on validation data, where that was measured. `data` are
+    the data sets that count, all if empty. Rows that diverged are never the best; a method with no other rows
+    has none.
     """
 
     def statistic(values: Values) -> float | None:
         found = []
         for name in sorted({str(cell.get("data")) for cell in values}):
             high, low = (
-                [value for cell, value in values.items() if cell.has(data=name, method=method)]
+                [cell for cell in values if cell.has(data=name, method=method, measure="")]
                 for method in (better, base)
             )
             if high and low and (not data or name in data):
-                found.append(of_converged(max, high) - of_converged(max, low))
+                found.append(apart(best_of(values, high), best_of(values, low)))
         return least(found)
 
     return statistic
+
+
+# What the best row of a table is chosen by.
+VALIDATION = "validation"
+
+
+def best_of(values: Values, rows: Sequence[Key]) -> float:
+    """The value of the row that does best on validation data, or else of the highest; NaN if all diverged."""
+    judged = {row: row.but(measure=VALIDATION) for row in rows if not math.isnan(values[row])}
+    if judged and all(cell in values for cell in judged.values()):
+        return values[max(judged, key=lambda row: values[judged[row]])]
+    return max((values[row] for row in judged), default=math.nan)
 
 
 def above_all(method: str) -> Statistic:
@@ -89,11 +108,11 @@ def above_all(method: str) -> Statistic:
 
     def statistic(values: Values) -> float | None:
         found = []
-        for mine in (cell for cell in values if cell.has(method=method)):
+        for mine in (cell for cell in values if cell.has(method=method, measure="")):
             row = mine.but(method="")
             others = [v for cell, v in values.items() if cell != mine and cell.but(method="") == row]
             if others:
-                found.append(values[mine] - of_converged(max, others))
+                found.append(apart(values[mine], of_converged(max, others)))
         return least(found)
 
     return statistic
@@ -102,7 +121,7 @@ def above_all(method: str) -> Statistic:
 def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
     """How far one value is below the least of the others that were run.
 
-    None if no run reached the target, or if one that stopped early leaves the winner open.
+    A tie if no run reached the target; none if one that stopped early leaves the winner open.
     """
     others = tuple(others)
 
@@ -110,11 +129,13 @@ def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
         rest = [values[other] for other in others if other in values]
         if mine not in values or not rest or isinstance(values[mine], AtLeast):
             return None
-        if all(isinstance(value, NotReached) for value in (values[mine], *rest)):
-            return None
         nearest = of_converged(min, rest)
         if isinstance(nearest, AtLeast) and nearest <= values[mine]:
             return None
+        if math.isnan(nearest) and not math.isnan(values[mine]):
+            return None
+        if isinstance(nearest, NotReached) and isinstance(values[mine], NotReached):
+            return Tie()
         open_ended = isinstance(nearest, NotReached) or isinstance(values[mine], NotReached)
         return Censored(nearest - values[mine]) if open_ended else nearest - values[mine]
 
@@ -127,6 +148,6 @@ def highest(mine: Key, others: Iterable[Key]) -> Statistic:
 
     def statistic(values: Values) -> float | None:
         rest = [values[other] for other in others if other in values]
-        return values[mine] - of_converged(max, rest) if mine in values and rest else None
+        return apart(values[mine], of_converged(max, rest)) if mine in values and rest else None
 
     return statistic

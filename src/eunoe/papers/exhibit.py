@@ -86,6 +86,7 @@ class Exhibit:
     `medium` and `medium_variants` do the same for runs of up to 25 minutes on one core, where there are any.
     `needs_training` is false where the claims are about data or arithmetic, not about what a model learned,
     and where a low accuracy on all classes is what is asked about.
+    `own` is true of what no paper has, so that its claims are questions of our own.
     `seeds` is how many the paper's setting is run with. `source_name` names the paper's table or figure where
     it is not the exhibit's own name, `also` a second table that labels may belong to. `shares` names the
     exhibit whose runs these are, so that they run only once. `derive` computes further cells from the mean
@@ -105,6 +106,7 @@ class Exhibit:
     medium: Config | None = None
     medium_variants: tuple[Key, ...] = ()
     needs_training: bool = True
+    own: bool = False
     seeds: int = 3
     source_name: str = ""
     differs: str = ""

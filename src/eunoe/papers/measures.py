@@ -55,11 +55,15 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Measure:
-    """A number computed from a run, its description, and its format."""
+    """A number computed from a run, its description, and its format.
+
+    One that is `hidden` is in no table: a claim needs it.
+    """
 
     read: Callable[[Outcome], float]
     says: str
     unit: str = "accuracy"
+    hidden: bool = False
 
     @property
     def digits(self) -> int:
@@ -150,16 +154,25 @@ def _until(last: float) -> str:
     return "rounds" if math.isinf(last) else f"rounds up to {last}"
 
 
+# Fewer rounds are no beginning of a curve.
+FEWEST = 3
+
+
 def height(quantity: str, share: float = 1.0, last: float = math.inf) -> Measure:
     """The mean height of a curve, or of its beginning, however densely it was measured in places.
 
-    The beginning is a share of the planned rounds, or up to a round.
+    The beginning is a share of the planned rounds, three at least, or up to a round. A run that stopped
+    within it has none, since it would be compared with the later rounds of others.
     """
 
     def read(outcome: Outcome) -> float:
         from eunoe.metrics.forgetting import area_under_curve
 
-        until = min(last, max(1, round(share * outcome.config["rounds"])) if share < 1 else math.inf)
+        until = last
+        if share < 1:
+            until = min(last, max(FEWEST, round(share * outcome.config["rounds"])))
+        if until < math.inf and outcome.rounds < min(until, outcome.config["rounds"]):
+            return math.nan
         values = {number: value for number, value in outcome.of(quantity).items() if number <= until}
         return area_under_curve(list(values.values()), list(values)) if values else math.nan
 
@@ -191,10 +204,13 @@ def drop_from_best() -> Measure:
 
 
 def at_fraction(quantity: str, fraction: float, unit: str = "accuracy") -> Measure:
-    """The value of the measured round that is nearest to this fraction of the run."""
+    """The value of the measured round nearest to this fraction of the run; NaN if it stopped before."""
 
     def read(outcome: Outcome) -> float:
         values, place = outcome.of(quantity), fraction * outcome.config["rounds"]
-        return values[min(values, key=lambda measured: abs(measured - place))] if values else math.nan
+        if not values or outcome.rounds < place:
+            return math.nan
+        return values[min(values, key=lambda measured: abs(measured - place))]
 
-    return Measure(read, f"{QUANTITIES[quantity]}, in the round nearest to {fraction:.3g} of the run", unit)
+    where = "last round" if fraction == 1 else f"round nearest to {fraction:.3g} of the run"
+    return Measure(read, f"{QUANTITIES[quantity]}, in the {where}", unit)

@@ -12,7 +12,7 @@ from eunoe.papers.found import FoundRun
 from eunoe.papers.keys import Key
 from eunoe.papers.measures import Measure, Outcome
 from eunoe.papers.outcomes import outcome_of
-from eunoe.papers.trained import network, untrained
+from eunoe.papers.trained import Reached, network, untrained, what_is_reached
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class Results:
     rows: tuple[Row, ...]
     verdicts: tuple[Verdict, ...]
     networks: tuple[str, ...] = ()
+    reached: tuple[Reached, ...] = ()
 
     @property
     def stopped(self) -> list[str]:
@@ -64,6 +65,15 @@ class Results:
                 lines[row.length].append(row.line)
         return [f"after {length} rounds: {', '.join(names)}" for length, names in lines.items()]
 
+    @property
+    def length(self) -> str:
+        """How many rounds the runs have, of how many; from the fewest to the most."""
+        rows = [row for row in self.rows if row.rounds]
+        fewest, most = (choose((row.rounds for row in rows), default=0) for choose in (min, max))
+        planned = max((row.planned for row in rows), default=0)
+        shown = str(most) if fewest == most else f"{fewest} to {most}"
+        return shown if fewest >= planned else f"{shown} of {planned}"
+
     def as_json(self) -> dict[str, Any]:
         """The results as plain values, for a file."""
         return {
@@ -71,6 +81,8 @@ class Results:
             "source": f"{self.exhibit.source.paper}, {self.exhibit.source.where}",
             "scale": self.scale,
             "networks": list(self.networks),
+            "reached": [f"{one.who} {one.accuracy:.0%}" for one in self.reached],
+            "rounds": self.length,
             "stopped_early": self.stopped,
             "rows": [{**asdict(row), "seeds": list(row.seeds)} for row in self.rows],
             "claims": [
@@ -114,12 +126,17 @@ def rows_and_verdicts(
         for column, measure in exhibit.measures.items():
             reading = _Reading(planned, outcome, measure, measure.read(outcome))
             cells.setdefault(planned.key.but(measure=column), []).append(reading)
-    rows = [_row(exhibit, scale, cell, readings) for cell, readings in cells.items() if _measured(readings)]
+    rows = [
+        _row(exhibit, scale, cell, readings)
+        for cell, readings in cells.items()
+        if _measured(readings) and not readings[0].measure.hidden
+    ]
     if exhibit.derive:
         means = {
             cell: statistics.fmean(converged)
             for cell, readings in cells.items()
             if not readings[0].planned.stand_in
+            and not readings[0].measure.hidden
             and (converged := [r.value for r in readings if not math.isnan(r.value)])
         }
         rows += [Row(label, _derived(exhibit, label), text) for label, text in exhibit.derive(means).items()]
@@ -132,23 +149,36 @@ def rows_and_verdicts(
             known = reading.outcome.diverged or not math.isnan(reading.value)
             if known and (other or not reading.planned.stand_in):
                 by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
-    short = untrained(exhibit, outcomes)
+    short, reached = untrained(exhibit, outcomes), what_is_reached(outcomes)
     verdicts = tuple(_judged(claim, scale, by_seed, other, short) for claim in exhibit.claims)
     networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
-    return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks))
+    return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks), tuple(reached))
 
 
 def _judged(
     claim: Claim, scale: Scale, by_seed: Mapping[int, Values], other_data: bool, untrained: str
 ) -> Verdict:
-    """The verdict on a claim, which names the methods that it was not tested against in every seed."""
+    """The verdict on a claim, which names the methods that were not run."""
     tested = {seed: values for seed, values in by_seed.items() if claim.statistic(values) is not None}
     chosen = claim.chosen_on if scale == "full" else None
     fair = {seed: values for seed, values in tested.items() if seed != chosen}
-    counted = fair or tested or by_seed
-    methods = [{str(cell.get("method")) for cell in values} for values in counted.values()]
-    named = _as_tested(claim, set.intersection(*methods) if methods else set(), other_data)
-    return judge(named, list(counted.values()), untrained, calibrated=bool(tested) and not fair)
+    counted = _alike(claim, list((fair or tested).values())) or list(by_seed.values())
+    methods = {str(cell.get("method")) for values in counted for cell in values}
+    return judge(_as_tested(claim, methods, other_data), counted, untrained, bool(tested) and not fair)
+
+
+def _alike(claim: Claim, seeds: Sequence[Values]) -> Sequence[Values]:
+    """The values of all seeds, without those that not every seed has: a rival must be the same in each.
+
+    Where nothing is left to compare, the seed with the most values.
+    """
+    if not seeds:
+        return seeds
+    common = set.intersection(*(set(values) for values in seeds))
+    alike = [{cell: value for cell, value in values.items() if cell in common} for values in seeds]
+    if all(claim.statistic(values) is not None for values in alike):
+        return alike
+    return [max(seeds, key=len)]
 
 
 def _measured(readings: Sequence[_Reading]) -> bool:

@@ -4,6 +4,7 @@ The texts name the values of alpha and the range of the share of clients; the ot
 
 from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim, Values
+from eunoe.papers.comparisons import above
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import (
     BOTH_NORMS,
@@ -47,6 +48,12 @@ def gap(first: Key, second: Key, base: str, better: str) -> Claim:
     return Claim(f"{better} gains more on {base} at {first.label} than at {second.label}", statistic)
 
 
+def drops_with_epochs(method: str) -> Claim:
+    """The claim that longer local training makes a method worse."""
+    few, many = (key(epochs=count, method=method) for count in (3, 10))
+    return Claim(f"{method} is worse with 10 local epochs than with 3", above(few, many))
+
+
 def exhibit(
     name: str,
     common: Config,
@@ -71,7 +78,10 @@ def exhibit(
             for column in columns
         ),
         {"": measure},
-        tuple(gap(*both, *pair) for pair in zip(names[::2], names[1::2], strict=True) for both in compared),
+        (
+            *(gap(*both, *pair) for pair in zip(names[::2], names[1::2], strict=True) for both in compared),
+            *(drops_with_epochs(name) for name in names[::2] if epochs),
+        ),
         small,
         kept,
         source_name=source,

@@ -5,8 +5,8 @@ from eunoe.papers.claims import Claim, Values
 from eunoe.papers.comparisons import best_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import LENET, SLOW_LENET, WSM, reweighting, reweighting_data
+from eunoe.papers.exhibits.learning_rates import ACCURACY
 from eunoe.papers.keys import key
-from eunoe.papers.measures import last_rounds
 
 CIFAR10 = reweighting_data("cifar10", "wsm")
 CIFAR100 = reweighting_data("cifar100", "wsm")
@@ -38,7 +38,7 @@ EXHIBITS = (
             Variant(UNAUGMENTED.but(method="fedavg"), merge(CIFAR100, PLAIN)),
             Variant(UNAUGMENTED.but(method="fedavg+wsm"), merge(CIFAR100, PLAIN, WSM)),
         ),
-        {"": last_rounds("accuracy")},
+        ACCURACY,
         (Claim("WSM beats FedAvg with LeNet (with crop and flip)", gain),),
         # In minutes LeNet learns nothing of CIFAR-100.
         merge(SLOW_LENET, {"partition": {"clients": 30}}),

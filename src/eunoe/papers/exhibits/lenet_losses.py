@@ -15,6 +15,7 @@ from eunoe.papers.exhibits import heat_maps
 from eunoe.papers.exhibits.common import LENET, SMALL_LENET, TCE, WSM, reweighting
 from eunoe.papers.exhibits.learning_rates import (
     ACCURACY,
+    BEST_RATE,
     CIFAR,
     FINAL_ACCURACY,
     at,
@@ -23,7 +24,7 @@ from eunoe.papers.exhibits.learning_rates import (
     variants,
 )
 from eunoe.papers.keys import Key
-from eunoe.papers.measures import Measure, height
+from eunoe.papers.measures import Measure, height, last_rounds
 
 OWNER = "wsm-table5"
 RATES = (0.07, 0.05, 0.03, 0.01, 0.007, 0.005, 0.003, 0.001)
@@ -74,7 +75,7 @@ def heat_map(source: str, loss: str, fraction: float) -> Exhibit:
         source,
         loss,
         heat_maps.at(fraction),
-        *heat_maps.claims(loss, f"at {fraction:.0%} of the rounds"),
+        *heat_maps.claims(loss, "in the last round" if fraction == 1 else f"at {fraction:.0%} of the rounds"),
         rates=BASE_RATE,
         draws="client-matrices",
         draws_at=fraction,
@@ -83,8 +84,14 @@ def heat_map(source: str, loss: str, fraction: float) -> Exhibit:
 
 def best(loss: str) -> Claim:
     """The claim that a loss wins where both have their best learning rate."""
+    return Claim(f"{loss.upper()} beats FedAvg, {BEST_RATE}", best_gain(f"fedavg+{loss}", "fedavg"))
+
+
+def every_rate(loss: str) -> Claim:
+    """The claim that a loss wins at every learning rate."""
     return Claim(
-        f"{loss.upper()} beats FedAvg, each at its best learning rate", best_gain(f"fedavg+{loss}", "fedavg")
+        f"{loss.upper()} beats FedAvg at every learning rate that was run",
+        least_gain(f"fedavg+{loss}", "fedavg"),
     )
 
 
@@ -111,7 +118,7 @@ EXHIBITS = (
         OWNER,
         "wsm",
         ACCURACY,
-        Claim("WSM beats FedAvg at every learning rate", least_gain("fedavg+wsm", "fedavg")),
+        every_rate("wsm"),
         more_rates("wsm"),
         Claim(
             "with WSM results differ less between seeds (distance from the median, mean over learning rates)",
@@ -133,7 +140,18 @@ EXHIBITS = (
     exhibit("thesis-table3.1", "wsm", ACCURACY, best("wsm")),
     exhibit("thesis-fig3.2", "wsm", {"": height("accuracy")}, stays_above("wsm")),
     heat_map("thesis-fig2.2", "wsm", 0.7),
-    exhibit("tce-table1", "tce", FINAL_ACCURACY, best("tce")),
+    exhibit(
+        "tce-table1",
+        "tce",
+        {**FINAL_ACCURACY, "late": last_rounds("accuracy")},
+        best("tce"),
+        every_rate("tce"),
+        # One round of three clients says little; this came after that had been seen on three seeds.
+        Claim(
+            "TCE is above FedAvg in the mean of the last rounds (mean over learning rates)",
+            mean_gain("fedavg+tce", "fedavg", "late"),
+        ),
+    ),
     exhibit("tce-table2", "tce", FINAL_ACCURACY, more_rates("tce"), derive=tolerance_table),
     exhibit("tce-fig3", "tce", {"": height("accuracy")}, stays_above("tce")),
     heat_map("tce-fig7", "tce", 1.0),
