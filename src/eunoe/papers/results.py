@@ -149,7 +149,8 @@ def rows_and_verdicts(
             known = reading.outcome.diverged or not math.isnan(reading.value)
             if known and (other or not reading.planned.stand_in):
                 by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
-    short, reached = untrained(exhibit, outcomes), what_is_reached(outcomes)
+    short = untrained(exhibit, outcomes)
+    reached = what_is_reached(outcomes) if exhibit.needs_training else []
     verdicts = tuple(_judged(claim, scale, by_seed, other, short) for claim in exhibit.claims)
     networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
     return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks), tuple(reached))
