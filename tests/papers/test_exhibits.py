@@ -26,6 +26,7 @@ MAY_SHRINK = {
     "data.test_limit",
     "data.pool",
     "partition.clients",
+    "public.groups",
     "augment.crop_padding",
     "model.width",
     "evaluation.every",
