@@ -85,11 +85,12 @@ the same seed, on the data or at the setting where it is least. Over seeds it ha
 
 
 def readme_block(out: Path = OUT) -> str:
-    """The claims that the README shows, each with its verdict over the seeds.
+    """The claims that the README shows, each with its verdict over the seeds, and how all others fared.
 
     The notes name them as SCALE.NAME, or SCALE.NAME: with the beginning of one claim.
     """
-    by_name = {f"{shown.scale}.{shown.exhibit}": shown for shown in read_published(out)}
+    published = read_published(out)
+    by_name = {f"{shown.scale}.{shown.exhibit}": shown for shown in published}
     rows: list[list[str]] = []
     for entry in read_notes(out).readme:
         name, _, beginning = entry.partition(": ")
@@ -97,9 +98,10 @@ def readme_block(out: Path = OUT) -> str:
             rows += [row for row in _claims(by_name[name]) if row[0].startswith(beginning)]
     if not rows:
         return "No run is in `results/` yet."
-    return Table(CLAIM_COLUMNS, rows).markdown()
+    return f"{Table(CLAIM_COLUMNS, rows).markdown()}\n\n{_tally(published)}"
 
 
+WITH_INTERVAL = ("seen", "undecided", "contradicted", "no difference")
 NO_VERDICT = ("untrained: no verdict", "not tested")
 CLAIM_COLUMNS = [
     *("claim", "verdict", "by how much (95% interval)", "seeds", "scale", "rounds", "accuracy"),
@@ -153,9 +155,9 @@ def _tally(published: list[Published]) -> str:
     trained = [one for one in theirs if find_exhibit(one.exhibit).needs_training]
     claims = [claim for one in theirs for claim in one.claims if _has_interval(claim)]
     return (
-        f"Three seeds or more: {_counted(theirs)}; on trained networks: {_counted(trained)}. Several claims "
-        f"are read off the same runs, and of {len(claims)} intervals of 95% about {len(claims) / 40:.0f} "
-        "would lie above zero by chance if no claim were true."
+        f"Of the papers' claims, on three seeds or more: {_counted(theirs)}; of these, on trained networks: "
+        f"{_counted(trained)}. Several are read off the same runs, and of {len(claims)} intervals of 95% "
+        f"about {len(claims) / 40:.0f} would lie above zero by chance if no claim were true."
     )
 
 
@@ -172,8 +174,8 @@ def _has_interval(claim: dict[str, Any]) -> bool:
 def _counted(published: list[Published]) -> str:
     """How many claims have which verdict on three seeds or more."""
     claims = [claim for one in published for claim in one.claims if _has_interval(claim)]
-    words = sorted(claim["verdict"] for claim in claims)
-    return ", ".join(f"{words.count(word)} {word}" for word in dict.fromkeys(words)) or "none"
+    words = [claim["verdict"] for claim in claims]
+    return ", ".join(f"{words.count(word)} {word}" for word in WITH_INTERVAL if word in words) or "none"
 
 
 def with_block(text: str, block: str) -> str:

@@ -10,6 +10,8 @@ def test_what_the_runs_share_is_said() -> None:
     assert in_words(small) == f"{shared}, last rounds: 20"
     flashback = find_exhibit("flashback-table1-cifar10").plan("small", [0])
     assert in_words(flashback) == "100 clients, 10 a round, 15 rounds, cnn of width 8"
+    by_writer = find_exhibit("flashback-table1-femnist").plan("small", [0])
+    assert in_words(by_writer) == "32 a round, 30 rounds, 16 public groups, cnn of width 8"
     assert in_words([]) == ""
 
 

@@ -190,7 +190,7 @@ def rounds_to(target: float, quantity: str = "accuracy") -> Measure:
         (found,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], target)
         return math.inf if found is None else found
 
-    return Measure(read, f"first round in which the {QUANTITIES[quantity]} is {target:.3g}", "rounds")
+    return Measure(read, f"first round in which the {QUANTITIES[quantity]} is {target:.1%}", "rounds")
 
 
 def drop_from_best() -> Measure:

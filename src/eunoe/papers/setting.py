@@ -25,6 +25,8 @@ def _parts(values: Mapping[str, Any]) -> list[str]:
         parts.append(f"{limit:,} training images")
     if (pool := data.get("pool", 1)) > 1:
         parts.append(f"images of {FRACTIONS[pool]} the size")
+    if groups := (values.get("public") or {}).get("groups"):
+        parts.append(f"{groups} public groups")
     if width := model.get("width"):
         parts.append(f"{model['name']} of width {width}")
     if (last := values["evaluation"]["last"]) > 1:
