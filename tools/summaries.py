@@ -49,7 +49,7 @@ class Published(BaseModel):
     networks: list[str]
     reached: list[str]
     rounds: str
-    stopped_early: list[str]
+    shortened: list[str]
     rows: list[Row]
     claims: list[dict[str, Any]]
 

@@ -62,7 +62,7 @@ def test_what_was_run_is_shown_without_running_or_writing_anything(tmp_path: Pat
     kept = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     shown = runner.invoke(app, report)
     assert shown.exit_code == 0, shown.exception
-    for text in ("2 of 8", f"stopped early after 2 of 8 rounds: {LINE}", "SMALL SCALE", "2 of 20"):
+    for text in ("2 of 8", f"only 2 of 8 rounds: {LINE}", "SMALL SCALE", "2 of 20"):
         assert text in shown.output
     assert "2 of 20" not in runner.invoke(app, [*report, "--scale", "small"]).output
     listed = runner.invoke(app, ["papers", EXHIBIT.name, *places]).output

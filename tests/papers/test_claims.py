@@ -122,6 +122,8 @@ def test_a_wide_interval_decides_nothing() -> None:
     )
     assert verdict.mean > 0
     assert verdict.word == "undecided"
+    same = judge(Claim("", mean_gain("b", "a")), [cells({"a": 0.25, "b": 0.5})] * 3)
+    assert same.text() == "seen: +25.00 points in every seed, 3 seeds"
     level = judge(Claim("", mean_gain("b", "a")), [cells({"a": 0.1, "b": 0.1})] * 3)
     assert level.word == "no difference"
 
@@ -129,7 +131,8 @@ def test_a_wide_interval_decides_nothing() -> None:
 def test_what_was_not_run_is_not_tested() -> None:
     claim = Claim("", mean_gain("b", "a"))
     assert judge(claim, [cells({"x a": 1.0}), cells({"x a": 2.0})]).word == "not tested"
-    assert judge(claim, [cells({"x a": 1.0})]).text() == "not tested: what it compares was not run"
+    absent = "not tested: what it compares was not run, or not for long enough"
+    assert judge(claim, [cells({"x a": 1.0})]).text() == absent
 
 
 def test_one_seed_says_what_it_found() -> None:
@@ -159,13 +162,14 @@ def test_rounds_that_were_not_reached_stay_censored() -> None:
     # 3, at least 4 and at least 5 rounds: deviation 1, as in 1, 2, 3.
     assert verdict.by_seed == (3.0, 4.0, 5.0)
     assert verdict.censored == 2
-    assert verdict.text() == "seen: at least +4.00 rounds, 3 seeds, not reached in 2 seeds"
+    assert verdict.text() == "seen: at least +4.00 rounds, 3 seeds, the others did not get there in 2 seeds"
     behind = judge(claim, [cells({"mine": NotReached(9), "p": 5.0})])
-    assert (behind.word, behind.censored) == ("does not hold in one seed", 1)
+    assert behind.text() == "does not hold in one seed: at most -4.00 rounds, it did not get there in 1 seed"
     nobody = cells({"mine": NotReached(9), "p": NotReached(9)})
     assert judge(claim, [nobody] * 2).text() == "not tested: nobody got there"
     tied = judge(claim, [nobody, *seeds])
     assert tied.by_seed == (0.0, 3.0, 4.0, 5.0)
+    assert tied.not_reached == "the others did not get there in 2 seeds, nobody got there in 1 seed"
     # Deviation 2.16, t(3) = 3.182: 3 - 3.182 * 2.16 / 2 < 0.
     assert tied.word == "undecided"
 

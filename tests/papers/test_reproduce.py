@@ -72,14 +72,14 @@ def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
     results = go(tiny(), rounds=2)
     assert len(seen) == 4 * 2
     assert {row.length for row in results.rows} == {"2 of 3"}
-    assert results.stopped == ["after 2 of 3 rounds: cifar10 fedavg, cifar10 fedavg+wsm"]
-    assert "STOPPED EARLY after 2 of 3 rounds: cifar10 fedavg" in figure(tiny(), results)
+    assert results.shortened == ["2 of 3 rounds: cifar10 fedavg, cifar10 fedavg+wsm"]
+    assert "ONLY 2 of 3 rounds: cifar10 fedavg" in figure(tiny(), results)
     results = go(tiny())
     # Each of the four runs had one round left.
     assert len(seen) == 4
     row = results.rows[0]
     assert (row.label, row.paper, row.seeds, row.length) == ("cifar10 fedavg", "0.608 ± 0.010", (0, 1), "3")
-    assert not results.stopped
+    assert not results.shortened
     assert float(row.difference) == pytest.approx(float(row.ours.split()[0]) - 0.608, abs=0.0011)
     assert len(results.verdicts[0].by_seed) == 2
     found = in_folders(tiny(), "full", tmp_path)
@@ -186,14 +186,14 @@ def test_a_claim_names_what_it_speaks_of_and_was_not_run(speaks_of: tuple[str, .
 
 
 def test_a_seed_that_a_setting_was_chosen_on_counts_only_where_it_is_alone() -> None:
-    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), chosen_on=0)
+    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), chosen_on={"full": (0,)})
     exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
     gains = {0: 0.3, 1: 0.1, 2: 0.1}
 
-    def judged(*seeds: int, scale: Scale = "full") -> Verdict:
+    def judged(*seeds: int, scale: Scale = "full", rounds: int = 3) -> Verdict:
         runs = exhibit.plan(scale, seeds)
         outcomes = [
-            (run, Outcome(run.values, {"accuracy": {3: 0.5 + gains[run.seed] * (run.key == WSM)}}))
+            (run, Outcome(run.values, {"accuracy": {rounds: 0.5 + gains[run.seed] * (run.key == WSM)}}))
             for run in runs
         ]
         return rows_and_verdicts(exhibit, scale, outcomes).verdicts[0]
@@ -203,6 +203,9 @@ def test_a_seed_that_a_setting_was_chosen_on_counts_only_where_it_is_alone() -> 
     assert judged(0, 1, 2).by_seed == pytest.approx((0.1, 0.1))
     # Nothing was chosen on smaller runs.
     assert judged(0, 1, 2, scale="small").by_seed == pytest.approx((0.3, 0.1, 0.1))
+    # Below full scale the length is what makes networks learn.
+    assert judged(1, 2, scale="small", rounds=2).word == "not tested"
+    assert judged(1, 2, rounds=2).word == "seen"
 
 
 def test_a_claim_speaks_of_the_methods_that_were_run_in_every_seed() -> None:

@@ -20,6 +20,7 @@ def test_what_is_reached_is_the_median_of_the_last_third() -> None:
     assert reached(Outcome({}, {"accuracy": values})) == pytest.approx(0.4)
     assert reached(Outcome({}, {"accuracy": {5: 0.3}})) == 0.3
     assert reached(Outcome({}, {})) == 0.0
+    assert reached(Outcome({}, {"accuracy": values}), until=1) == values[1]
 
 
 def test_a_third_of_central_accuracy_and_twice_chance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,19 +32,19 @@ def test_a_third_of_central_accuracy_and_twice_chance(monkeypatch: pytest.Monkey
     assert needed(("cifar10", "cnn")) == pytest.approx(0.2)
     assert needed(("cifar10", "a network of somebody")) == pytest.approx(1 / 3)
     monkeypatch.setitem(CENTRAL, ("cifar10", "lenet"), 0.69)
-    assert needed(("cifar10", "lenet on 4-fold smaller images")) == pytest.approx(0.23)
-    monkeypatch.setitem(CENTRAL, ("cifar10", "lenet on 4-fold smaller images"), 0.66)
-    assert needed(("cifar10", "lenet on 4-fold smaller images")) == pytest.approx(0.22)
+    assert needed(("cifar10", "lenet on quarter-size images")) == pytest.approx(0.23)
+    monkeypatch.setitem(CENTRAL, ("cifar10", "lenet on quarter-size images"), 0.66)
+    assert needed(("cifar10", "lenet on quarter-size images")) == pytest.approx(0.22)
 
 
 def test_a_network_is_told_by_its_width_and_its_images() -> None:
     (run,) = find_exhibit("wsm-table4-norms").plan("medium", [0], only="cifar10 fedavg batch")
-    assert network(run.values) == ("cifar10", "resnet18 of width 8 on 2-fold smaller images")
+    assert network(run.values) == ("cifar10", "resnet18 of width 8 on half-size images")
     (run,) = find_exhibit("wsm-table3").plan("full", [0], only="cifar10 fedavg")
     assert network(run.values) == ("cifar10", "lenet")
 
 
-def test_fedavg_decides_in_its_best_line_and_else_the_middle_line() -> None:
+def test_fedavg_decides_in_its_best_line_and_else_the_median_line() -> None:
     lines = {run.line: run for run in TABLE.plan("full", [0, 1])}
 
     def reason(**accuracy: float) -> str:
@@ -53,7 +54,7 @@ def test_fedavg_decides_in_its_best_line_and_else_the_middle_line() -> None:
 
     assert reason(fedavg=0.4, flashback=0.1) == ""
     assert reason(fedavg=0.19, flashback=0.6).startswith("FedAvg reaches 19.0% on cifar10, and ")
-    assert reason(flashback=0.6, fedntd=0.12).startswith("the middle line reaches 12.0%")
+    assert reason(flashback=0.6, fedntd=0.12).startswith("the median line reaches 12.0%")
     assert reason(flashback=0.6, fedntd=0.12, fedprox=0.5) == ""
     diverged = [(lines["fedavg"], Outcome({}, {}, diverged=True))]
     assert untrained(TABLE, diverged) == ""

@@ -65,7 +65,7 @@ def test_the_readme_gets_the_claims_with_their_verdicts(out: Path) -> None:
     assert len(lines) == 2 + 1
     assert (empty, tally[:22]) == ("", "Of the papers' claims,")
     drawn = (out / f"figures/{NAME}-full.svg").read_text()
-    assert "STOPPED EARLY after 10 of 150 rounds: flashback" in drawn
+    assert "ONLY 10 of 150 rounds: flashback" in drawn
 
 
 def test_without_results_the_readme_says_so(tmp_path: Path) -> None:

@@ -266,8 +266,8 @@ def _show_results(results: "Results") -> None:
         print(f"here: {exhibit.differs}.")
     if not full:
         print(f"{results.scale} scale: {in_words(exhibit.plan(results.scale, [0]))}.")
-    for stopped in results.stopped:
-        print(f"stopped early {stopped}")
+    for short in results.shortened:
+        print(f"only {short}")
     for verdict in results.verdicts:
         print(f"claim: {verdict.claim.sentence}\n  {verdict.text()}")
     for note in library().notes(exhibit.source_name or exhibit.name):

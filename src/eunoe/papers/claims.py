@@ -7,7 +7,7 @@
     holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed;
                                 calibrated on it: an open setting was chosen on that seed
     untrained: no verdict       the networks had not learned enough (trained.py)
-    not tested                  what is compared was not run, or nobody got there
+    not tested                  what is compared was not run, or not for long enough, or nobody got there
 
 Where rounds to an accuracy are compared, a target that a run did not reach stays censored: it counts as the
 round after its last, the least that it can be, and the verdict says how many seeds have such a value. Where
@@ -21,7 +21,7 @@ values are from their medians over seeds, with five seeds at least.
 import math
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from eunoe.papers.keys import Key
 from eunoe.records.statistics import deviation
@@ -59,8 +59,9 @@ class Claim:
     `speaks_of` are the methods that the sentence is about, where the statistic takes those that were run.
     `of_spread` gives the statistic distances from the median over seeds in place of the values themselves.
     `within` makes the statistic a difference that is small if the claim holds: by less than this.
-    `chosen_on` is a seed on whose runs at full scale a setting was chosen that the paper leaves open; it is
-    no test of the claim, and counts only where no other seed has run.
+    `chosen_on` has, by scale, the seeds that are no test of the claim: on their runs a setting was chosen
+    that the paper leaves open, or the claim itself. They count only where no other seed has run.
+    `own` is true of a claim that the paper does not make.
     """
 
     sentence: str
@@ -69,7 +70,8 @@ class Claim:
     speaks_of: tuple[str, ...] = ()
     of_spread: bool = False
     within: float | None = None
-    chosen_on: int | None = None
+    chosen_on: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    own: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,6 +104,17 @@ class Verdict:
         return sum(isinstance(value, Censored) for value in self.by_seed)
 
     @property
+    def not_reached(self) -> str:
+        """Who did not reach the compared accuracy, and in how many seeds."""
+        open_ended = [value for value in self.by_seed if isinstance(value, Censored)]
+        counts = {
+            "the others did not get there": sum(value > 0 for value in open_ended),
+            "it did not get there": sum(value < 0 for value in open_ended),
+            "nobody got there": sum(isinstance(value, Tie) for value in open_ended),
+        }
+        return ", ".join(f"{who} in {_seeds(count)}" for who, count in counts.items() if count)
+
+    @property
     def estimate(self) -> str:
         """The mean with its interval, if there is one."""
         if not self.by_seed:
@@ -109,7 +122,9 @@ class Verdict:
         scale = 100 if self.claim.unit == "points" else 1
         mean = f"{self.mean * scale:+.2f} {self.claim.unit}"
         if self.censored:
-            return f"at least {mean}"
+            return f"at {'least' if self.mean > 0 else 'most'} {mean}"
+        if len(self.by_seed) > 1 and len(set(self.by_seed)) == 1:
+            return f"{mean} in every seed"
         return mean + f" [{self.low * scale:+.2f}, {self.high * scale:+.2f}]" * (not math.isnan(self.low))
 
     @property
@@ -141,12 +156,13 @@ class Verdict:
     def text(self) -> str:
         """The verdict as one line."""
         if not self.seeds:
-            return f"not tested: {'nobody got there' if self.nobody else 'what it compares was not run'}"
+            absent = "what it compares was not run, or not for long enough"
+            return f"not tested: {'nobody got there' if self.nobody else absent}"
         if self.untrained:
             return f"{self.word} ({self.untrained})"
         found = [self.estimate] * bool(self.by_seed)
         found += [_seeds(len(self.by_seed))] * (self.seeds > 1 and bool(self.by_seed))
-        found += [f"not reached in {_seeds(self.censored)}"] * bool(self.censored)
+        found += [self.not_reached] * bool(self.censored)
         found += [f"{_seeds(self.diverged)} diverged"] * bool(self.diverged)
         return f"{self.word}: {', '.join(found)}"
 

@@ -29,7 +29,7 @@ def draw(results: Results, found: Sequence[FoundRun], path: Path) -> Path | None
         return None
     marks = [MARKS[results.scale]] * (results.scale != "full")
     marks += sorted({f"STAND-IN DATA: {one.planned.stand_in}" for one in found if one.planned.stand_in})
-    marks += [f"STOPPED EARLY {stopped}" for stopped in results.stopped]
+    marks += [f"ONLY {short}" for short in results.shortened]
     title = alt.TitleParams(
         f"{exhibit.name} ({exhibit.source.paper}, {exhibit.source.where})",
         subtitle=[line for text in (exhibit.source.sentence, *marks) for line in wrap(text, WIDE)],

@@ -35,7 +35,7 @@ QUANTITIES = {
 class Outcome:
     """What one run recorded: for each quantity its value by round, and whether it diverged.
 
-    `config` is that of the exhibit: a run that was stopped early has recorded fewer rounds.
+    `config` is that of the exhibit: a run that was made shorter has recorded fewer rounds.
     """
 
     config: Mapping[str, Any]
@@ -57,13 +57,14 @@ class Outcome:
 class Measure:
     """A number computed from a run, its description, and its format.
 
-    One that is `hidden` is in no table: a claim needs it.
+    One that is `hidden` is in no table: a claim needs it. `until` is the last round that it looks at.
     """
 
     read: Callable[[Outcome], float]
     says: str
     unit: str = "accuracy"
     hidden: bool = False
+    until: float = math.inf
 
     @property
     def digits(self) -> int:
@@ -137,7 +138,7 @@ def over_rounds(quantity: str, unit: str = "accuracy", first: int = 1, last: flo
     def read(outcome: Outcome) -> float:
         return mean({n: value for n, value in outcome.of(quantity).items() if first <= n <= last})
 
-    return Measure(read, f"{QUANTITIES[quantity]}, mean over {_until(last)}", unit)
+    return Measure(read, f"{QUANTITIES[quantity]}, mean over {_until(last)}", unit, until=last)
 
 
 def fluctuation(quantity: str, last: float = math.inf) -> Measure:
@@ -147,7 +148,8 @@ def fluctuation(quantity: str, last: float = math.inf) -> Measure:
         values = [value for number, value in outcome.of(quantity).items() if number <= last]
         return statistics.stdev(values) if len(values) > 1 else math.nan
 
-    return Measure(read, f"{QUANTITIES[quantity]}, standard deviation over {_until(last)}")
+    says = f"{QUANTITIES[quantity]}, standard deviation over {_until(last)}"
+    return Measure(read, says, until=last)
 
 
 def _until(last: float) -> str:
@@ -176,8 +178,9 @@ def height(quantity: str, share: float = 1.0, last: float = math.inf) -> Measure
         values = {number: value for number, value in outcome.of(quantity).items() if number <= until}
         return area_under_curve(list(values.values()), list(values)) if values else math.nan
 
-    over = _until(last) if share == 1 else f"the first {share:.0%} of the rounds"
-    return Measure(read, f"{QUANTITIES[quantity]}, mean over {over} (area below its curve)")
+    over = _until(last) if share == 1 else f"the first 1/{round(1 / share)} of the rounds"
+    says = f"{QUANTITIES[quantity]}, mean over {over} (area below its curve)"
+    return Measure(read, says, until=last)
 
 
 def rounds_to(target: float, quantity: str = "accuracy") -> Measure:

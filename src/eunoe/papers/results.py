@@ -34,7 +34,7 @@ class Row:
 
     @property
     def length(self) -> str:
-        """The rounds as shown; for a run that stopped early, also the planned ones."""
+        """The rounds as shown; for a run with fewer than planned, these too."""
         if self.rounds < self.planned:
             return f"{self.rounds} of {self.planned}"
         return str(self.rounds or "")
@@ -57,13 +57,13 @@ class Results:
     reached: tuple[Reached, ...] = ()
 
     @property
-    def stopped(self) -> list[str]:
-        """Which runs stopped early, and where."""
+    def shortened(self) -> list[str]:
+        """Which runs have fewer rounds than planned, and how many."""
         lines: dict[str, list[str]] = {}
         for row in self.rows:
             if row.rounds < row.planned and row.line not in lines.setdefault(row.length, []):
                 lines[row.length].append(row.line)
-        return [f"after {length} rounds: {', '.join(names)}" for length, names in lines.items()]
+        return [f"{length} rounds: {', '.join(names)}" for length, names in lines.items()]
 
     @property
     def length(self) -> str:
@@ -76,14 +76,15 @@ class Results:
 
     def as_json(self) -> dict[str, Any]:
         """The results as plain values, for a file."""
+        own = self.exhibit.own or self.exhibit.source.kind == "question"
         return {
             "exhibit": self.exhibit.name,
             "source": f"{self.exhibit.source.paper}, {self.exhibit.source.where}",
             "scale": self.scale,
             "networks": list(self.networks),
-            "reached": [f"{one.who} {one.accuracy:.0%}" for one in self.reached],
+            "reached": [one.text() for one in self.reached],
             "rounds": self.length,
-            "stopped_early": self.stopped,
+            "shortened": self.shortened,
             "rows": [{**asdict(row), "seeds": list(row.seeds)} for row in self.rows],
             "claims": [
                 {
@@ -92,7 +93,8 @@ class Results:
                     "estimate": verdict.estimate,
                     "by_seed": [round(value, 6) for value in verdict.by_seed],
                     "diverged": verdict.diverged,
-                    "censored": verdict.censored,
+                    "not_reached": verdict.not_reached,
+                    "own": own or verdict.claim.own,
                     "seeds": verdict.seeds,
                     "text": verdict.text(),
                 }
@@ -147,10 +149,11 @@ def rows_and_verdicts(
         for reading in readings:
             # Missing values are left out, except those of a diverged run.
             known = reading.outcome.diverged or not math.isnan(reading.value)
-            if known and (other or not reading.planned.stand_in):
+            if known and _long_enough(reading, scale) and (other or not reading.planned.stand_in):
                 by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
     short = untrained(exhibit, outcomes)
-    reached = what_is_reached(outcomes) if exhibit.needs_training else []
+    window = max(measure.until for measure in exhibit.measures.values())
+    reached = what_is_reached(outcomes, window) if exhibit.needs_training else []
     verdicts = tuple(_judged(claim, scale, by_seed, other, short) for claim in exhibit.claims)
     networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
     return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks), tuple(reached))
@@ -161,8 +164,8 @@ def _judged(
 ) -> Verdict:
     """The verdict on a claim, which names the methods that were not run."""
     tested = {seed: values for seed, values in by_seed.items() if claim.statistic(values) is not None}
-    chosen = claim.chosen_on if scale == "full" else None
-    fair = {seed: values for seed, values in tested.items() if seed != chosen}
+    chosen = claim.chosen_on.get(scale, ())
+    fair = {seed: values for seed, values in tested.items() if seed not in chosen}
     counted = _alike(claim, list((fair or tested).values())) or list(by_seed.values())
     methods = {str(cell.get("method")) for values in counted for cell in values}
     return judge(_as_tested(claim, methods, other_data), counted, untrained, bool(tested) and not fair)
@@ -180,6 +183,12 @@ def _alike(claim: Claim, seeds: Sequence[Values]) -> Sequence[Values]:
     if all(claim.statistic(values) is not None for values in alike):
         return alike
     return [max(seeds, key=len)]
+
+
+def _long_enough(reading: _Reading, scale: Scale) -> bool:
+    """Whether a run counts: below full scale its length was chosen for the networks to learn something."""
+    rounds, planned = _rounds(reading)
+    return scale == "full" or rounds >= planned
 
 
 def _measured(readings: Sequence[_Reading]) -> bool:
@@ -223,7 +232,7 @@ def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[_Reading]
     finite = [value for value in values if math.isfinite(value)]
     diverged = sum(reading.outcome.diverged for reading in readings)
     lengths = [_rounds(reading) for reading in readings if not reading.outcome.diverged]
-    # Of seeds of different length, the shortest is shown, and one that stopped early before all others.
+    # Of seeds of different length, the shortest is shown, and one that is too short before all others.
     rounds, length = min(lengths, key=lambda length: (length[0] == length[1], *length), default=(0, 0))
     ours = measure.mean_text(finite) if finite else "NC" if diverged else measure.text(values[0])
     if all(math.isinf(value) for value in values) and rounds < length and not diverged:

@@ -4,12 +4,13 @@ They have if FedAvg, of that exhibit and scale, reaches a third of the accuracy 
 when it is trained in one place on all data, and twice that of guessing. What FedAvg reaches is the median of
 the test accuracies of the last third of its rounds, averaged over seeds, at its best learning rate and norm;
 where clients, shares or epochs are varied, in the setting where it reaches least. Where an exhibit has no
-FedAvg, the middle one of its lines counts. Runs that diverged do not count.
+FedAvg, the median one of its lines counts. Runs that diverged do not count.
 """
 
+import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eunoe.data.specs import SPECS
@@ -23,28 +24,29 @@ from eunoe.papers.measures import Outcome
 CENTRAL: dict[tuple[str, str], float] = {
     ("cifar10", "cnn of width 8"): 0.64,
     ("cifar10", "lenet"): 0.535,
-    ("cifar10", "lenet on 2-fold smaller images"): 0.473,
-    ("cifar10", "resnet18 of width 8 on 2-fold smaller images"): 0.652,
+    ("cifar10", "lenet on half-size images"): 0.473,
+    ("cifar10", "resnet18 of width 8 on half-size images"): 0.652,
     ("cifar100", "lenet"): 0.22,
-    ("femnist", "resnet18 of width 8 on 2-fold smaller images"): 0.845,
+    ("femnist", "resnet18 of width 8 on half-size images"): 0.845,
     ("mnist", "mnist_cnn"): 0.979,
 }
 
 Network = tuple[str, str]
 SMALLER = " on "
+SIZES = {2: "half-size", 4: "quarter-size"}
 
 
 def network(values: Mapping[str, Any]) -> Network:
     """The data set and the network of a config; a narrower network or smaller images make another."""
     data, model = values["data"], values["model"]
     width = f" of width {model['width']}" if "width" in model else ""
-    pooled = f"{SMALLER}{data['pool']}-fold smaller images" if data.get("pool", 1) > 1 else ""
+    pooled = f"{SMALLER}{SIZES[data['pool']]} images" if data.get("pool", 1) > 1 else ""
     return str(data.get("of", data["name"])), f"{model['name']}{width}{pooled}"
 
 
-def reached(outcome: Outcome) -> float:
-    """The accuracy that a run reached: the median of the last third of the rounds with a test."""
-    values = list(outcome.of("accuracy").values())
+def reached(outcome: Outcome, until: float = math.inf) -> float:
+    """The accuracy that a run reached by a round: the median of the last third of the rounds with a test."""
+    values = [value for number, value in outcome.of("accuracy").items() if number <= until]
     return statistics.median(values[-max(1, len(values) // 3) :]) if values else 0.0
 
 
@@ -58,22 +60,39 @@ def needed(which: Network) -> float:
 
 @dataclass(frozen=True)
 class Reached:
-    """What FedAvg, or the middle line where there is none, reaches with a network, and what is needed."""
+    """What FedAvg, or the median line where there is none, reaches with a network, and what is needed."""
 
     network: Network
     who: str
     accuracy: float
     needed: float
+    until: float = math.inf
+    accuracy_until: float = math.nan
+
+    def text(self) -> str:
+        """What is reached, in short."""
+        early = f" ({self.accuracy_until:.0%} by round {self.until:.0f})" * (self.until < math.inf)
+        return f"{self.who} {self.accuracy:.0%}{early}"
 
 
-def what_is_reached(outcomes: Sequence[tuple[PlannedRun, Outcome]]) -> list[Reached]:
-    """For each network of these runs, what FedAvg reaches with it."""
+def what_is_reached(outcomes: Sequence[tuple[PlannedRun, Outcome]], until: float = math.inf) -> list[Reached]:
+    """For each network of these runs, what FedAvg reaches with it at all, and by a round."""
+    early = _what_is_reached(outcomes, until)
+    return [
+        replace(one, until=until, accuracy_until=then.accuracy)
+        for one, then in zip(_what_is_reached(outcomes), early, strict=True)
+    ]
+
+
+def _what_is_reached(
+    outcomes: Sequence[tuple[PlannedRun, Outcome]], until: float = math.inf
+) -> list[Reached]:
     by_network: dict[Network, dict[Key, list[float]]] = {}
     plain: set[Key] = set()
     for planned, outcome in outcomes:
         if not outcome.diverged:
             lines = by_network.setdefault(network(planned.values), {})
-            lines.setdefault(planned.key, []).append(reached(outcome))
+            lines.setdefault(planned.key, []).append(reached(outcome, until))
             plain |= {planned.key} if _is_fedavg(planned) else set()
     found = []
     for which, lines in by_network.items():
@@ -83,7 +102,7 @@ def what_is_reached(outcomes: Sequence[tuple[PlannedRun, Outcome]]) -> list[Reac
         for line in means.keys() & plain:
             setting = line.but(lr="", norm="", augment="", method="")
             best[setting] = max(means[line], best.get(setting, 0.0))
-        who = "FedAvg" if best else "the middle line"
+        who = "FedAvg" if best else "the median line"
         accuracy = min(best.values()) if best else statistics.median_low(means.values())
         found.append(Reached(which, who, accuracy, needed(which)))
     return found

@@ -24,7 +24,7 @@ NORMS = (
     line("thesis", "cifar10", "fedavg+wsm batch", 0.05, BATCH, WSM),
 )
 CURVE = {"": height("accuracy")}
-ABOVE = "stays above FedAvg (mean accuracy over rounds)"
+ABOVE = "is above FedAvg on average (mean accuracy over rounds)"
 
 EXHIBITS = (
     Exhibit(
@@ -90,7 +90,7 @@ EXHIBITS = (
         CURVE,
         (
             Claim(
-                "WSM with batch norm stays above the other three (mean accuracy over rounds)",
+                "WSM with batch norm is above the other three on average (mean accuracy over rounds)",
                 highest(NORMS[3].key, [other.key for other in NORMS[:3]]),
             ),
         ),

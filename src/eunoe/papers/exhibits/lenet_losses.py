@@ -109,7 +109,7 @@ def more_rates(loss: str) -> Claim:
 def stays_above(loss: str) -> Claim:
     """The claim that a loss is ahead throughout."""
     return Claim(
-        f"{loss.upper()} stays above FedAvg (mean accuracy over rounds and learning rates)",
+        f"{loss.upper()} is above FedAvg on average (over rounds and learning rates)",
         mean_gain(f"fedavg+{loss}", "fedavg"),
     )
 
@@ -147,10 +147,11 @@ EXHIBITS = (
         {**FINAL_ACCURACY, "late": last_rounds("accuracy")},
         best("tce"),
         every_rate("tce"),
-        # One round of three clients says little; this came after that had been seen on three seeds.
+        # The last round alone, of three clients, says little, as was seen on three seeds.
         Claim(
             "TCE is above FedAvg in the mean of the last rounds (mean over learning rates)",
             mean_gain("fedavg+tce", "fedavg", "late"),
+            chosen_on={"small": (0, 1, 2)},
         ),
     ),
     exhibit("tce-table2", "tce", FINAL_ACCURACY, more_rates("tce"), derive=tolerance_table),
