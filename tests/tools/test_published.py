@@ -68,6 +68,23 @@ def test_the_readme_gets_the_claims_with_their_verdicts(out: Path) -> None:
     assert "ONLY 10 of 150 rounds: flashback" in drawn
 
 
+def test_claims_that_no_paper_makes_are_not_counted(tmp_path: Path) -> None:
+    """Half of the test images is a target of ours; 85% is the paper's."""
+    exhibit = find_exhibit("fedcurv-table1-e10")
+    runs = [
+        (run, {1: 0.3, 2 + (run.line != "fedcurv"): 0.88, 12: 0.88})
+        for run in exhibit.plan("small", [0, 1, 2], out=tmp_path / "runs")
+    ]
+    results = tmp_path / "results"
+    results.mkdir()
+    made_up(results, exhibit.name, runs)
+    summaries.refresh(results)
+    (tally,) = (line for line in published.results_block(results).splitlines() if "three seeds or" in line)
+    # Curves that rise as high in their first rounds and end alike make the three of the figure.
+    assert "on three seeds or more: 1 seen, 3 no difference;" in tally
+    assert "off 1 sets of runs, and 4 of them off the same one" in tally
+
+
 def test_without_results_the_readme_says_so(tmp_path: Path) -> None:
     assert published.readme_block(tmp_path) == "No run is in `results/` yet."
 
