@@ -278,8 +278,10 @@ def _ran(exhibit: "Exhibit", scale: "Scale", out: Path, results: Path) -> str:
     """The number of existing runs, of how many; empty if there are none."""
     from eunoe.papers.found import count
 
-    begun = count(exhibit, scale, out, results)
-    return f"{begun}/{max(begun, len(exhibit.plan(scale)))}" if begun else ""
+    begun, planned = count(exhibit, scale, out, results), len(exhibit.plan(scale))
+    if begun >= planned:
+        return "all"
+    return f"{begun}/{planned}" if begun else ""
 
 
 def duration(seconds: float) -> str:
