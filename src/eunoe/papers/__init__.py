@@ -14,6 +14,7 @@ _FILES = (
     "ahead",
     "lenet_losses",
     "methods_with_wsm",
+    "fednova_identity",
     "heat_maps",
     "curves",
     "ablations",

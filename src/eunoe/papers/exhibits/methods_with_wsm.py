@@ -16,7 +16,7 @@ from eunoe.papers.exhibits.common import (
     reweighting,
     reweighting_data,
 )
-from eunoe.papers.keys import Key, key
+from eunoe.papers.keys import key
 from eunoe.papers.measures import at_end, height, last_rounds
 
 # With equal work for all clients FedNova is FedAvg, so it gets unequal epochs, three on average.
@@ -93,29 +93,14 @@ def scaffold_with_wsm(values: Values) -> float | None:
     return least(0.02 - value for cell, value in values.items() if cell.has(method="scaffold+wsm"))
 
 
-def identity(epochs: str, method: str) -> Key:
-    """A line of the comparison of FedNova and FedAvg."""
-    return key(data="cifar10", epochs=epochs, method=method)
-
-
-def fednova_is_fedavg(values: Values) -> float | None:
-    """How much further FedNova is from FedAvg with unequal steps than with equal."""
-    equal, drawn = (
-        above(identity(epochs, "fednova"), identity(epochs, "fedavg"))(values)
-        for epochs in ("equal", "drawn")
-    )
-    return None if equal is None or drawn is None else min(0.001, abs(drawn)) - abs(equal)
-
-
 def best_of_all(methods: tuple[str, ...]) -> Claim:
     """The claim that FedAvg with WSM beats these methods, with and without it."""
     return Claim("FedAvg with WSM is the best of all", above_all("fedavg+wsm"), speaks_of=methods)
 
 
-WITH_TCE = key(data="cifar10", method="fedavg+tce")
 LENET_LINES = (
     *variants(FOUR, ("cifar10",)),
-    Variant(WITH_TCE, TCE),
+    Variant(key(data="cifar10", method="fedavg+tce"), TCE),
     # FedNova's control: the same drawn epochs.
     *(
         Variant(
@@ -216,15 +201,9 @@ EXHIBITS = (
             Claim(
                 "FedProx forgets less than FedAvg", above(PLAIN_FEDAVG, PLAIN_FEDAVG.but(method="fedprox"))
             ),
-            # The TCE paper has heat-maps of single rounds in place of these curves.
-            Claim(
-                "TCE lowers the average forgetting of FedAvg",
-                above(PLAIN_FEDAVG, WITH_TCE),
-                own=True,
-            ),
         ),
         merge(SLOW_LENET, SMALL_WATCHED),
-        (*SMALL, FEDNOVA, FEDNOVA.but(method="fednova+wsm"), DRAWN_FEDAVG, WITH_TCE),
+        (*SMALL, FEDNOVA, FEDNOVA.but(method="fednova+wsm"), DRAWN_FEDAVG),
         source_name="wsm-fig4",
         differs=WITH_LENET_THIRTY,
         draws="client-means",
@@ -279,26 +258,5 @@ EXHIBITS = (
         draws="client-matrices",
         draws_at=SHOWN,
         shares="wsm-fig4-lenet",
-    ),
-    Exhibit(
-        "fednova-identity",
-        reweighting(
-            "wsm", LENET, {"rounds": 20, "training": {"lr": 0.01}, "evaluation": {"every": 1, "last": 1}}
-        ),
-        (
-            Variant(identity("equal", "fedavg"), {}),
-            Variant(identity("equal", "fednova"), {"method": {"name": "fednova"}}),
-            Variant(identity("drawn", "fedavg"), DRAWN),
-            Variant(identity("drawn", "fednova"), METHODS["fednova"]),
-        ),
-        {"": height("accuracy")},
-        (
-            Claim(
-                "FedNova is FedAvg (mean over rounds, to a tenth of a point) with equal steps, and only then",
-                fednova_is_fedavg,
-            ),
-        ),
-        {"rounds": 8, "probes": []},
-        needs_training=False,
     ),
 )
