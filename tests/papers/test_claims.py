@@ -162,7 +162,9 @@ def test_rounds_that_were_not_reached_stay_censored() -> None:
     # 3, at least 4 and at least 5 rounds: deviation 1, as in 1, 2, 3.
     assert verdict.by_seed == (3.0, 4.0, 5.0)
     assert verdict.censored == 2
-    assert verdict.text() == "seen: at least +4.00 rounds, 3 seeds, the others did not get there in 2 seeds"
+    assert verdict.text() == (
+        "seen: at least +4.00 rounds [+1.52, +6.48], 3 seeds, the others did not get there in 2 seeds"
+    )
     behind = judge(claim, [cells({"mine": NotReached(9), "p": 5.0})])
     assert behind.text() == "does not hold in one seed: at most -4.00 rounds, it did not get there in 1 seed"
     nobody = cells({"mine": NotReached(9), "p": NotReached(9)})

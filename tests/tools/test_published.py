@@ -82,7 +82,7 @@ def test_claims_that_no_paper_makes_are_not_counted(tmp_path: Path) -> None:
     (tally,) = (line for line in published.results_block(results).splitlines() if "three seeds or" in line)
     # Curves that rise as high in their first rounds and end alike make the three of the figure.
     assert "on three seeds or more: 1 seen, 3 no difference;" in tally
-    assert "off 1 sets of runs, and 4 of them off the same one" in tally
+    assert "from 1 sets of runs, 4 of them from the same one" in tally
 
 
 def test_without_results_the_readme_says_so(tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ class Verdict:
         scale = 100 if self.claim.unit == "points" else 1
         mean = f"{self.mean * scale:+.2f} {self.claim.unit}"
         if self.censored:
-            return f"at {'least' if self.mean > 0 else 'most'} {mean}"
+            mean = f"at {'least' if self.mean > 0 else 'most'} {mean}"
         if len(self.by_seed) > 1 and len(set(self.by_seed)) == 1:
             return f"{mean} in every seed"
         return mean + f" [{self.low * scale:+.2f}, {self.high * scale:+.2f}]" * (not math.isnan(self.low))
