@@ -92,7 +92,7 @@ EXHIBITS = (
         "thesis-table3.3-norms",
         "thesis-table3.3",
         Claim(
-            "WSM with batch norm is the best of the four",
+            "WSM with batch norm is the best of WSM and FedAvg with either norm",
             highest(WSM_BATCH, (WSM_GROUP, CE_BATCH, CE_GROUP)),
         ),
         beats(CE_GROUP, WSM_GROUP, "with group norm FedAvg beats WSM"),
