@@ -21,7 +21,7 @@ ROOT = OUT.parent
 MEASURED = ROOT / "docs" / "measured" / "options-on-digits.json"
 BEGIN, END = "<!-- made by `make results` from results/ -->", "<!-- end of what `make results` makes -->"
 TITLES = {
-    "full": "Numbers in the papers' settings",
+    "full": "Numbers at full scale",
     "medium": "Numbers at medium scale: the papers' algorithms on smaller networks and images",
     "small": "Numbers at small scale, which is not the papers' setting",
 }
@@ -51,16 +51,18 @@ speaks of a mean. Over seeds it has a mean and a 95% interval (Student's t, pair
   network has when all data are in one place ([trained.py](../src/eunoe/papers/trained.py)), and twice that
   of guessing. Where there is no such run on smaller images, what the network has on whole ones counts,
   which is stricter; where there is none at all, a third of 100%. What FedAvg reaches (column *accuracy*) is
-  the median of the last third of its tested rounds, at its best learning rate, and where the clients are
-  varied, in the setting where it is least; where there is no FedAvg, the median one of the lines counts.
-  Where a claim is about the first rounds only, what FedAvg reaches by then is given too: it may be little.
+  the median of the last third of its tested rounds in the seeds that are judged, at its best learning rate
+  and norm (which may not be those that a claim compares), and where the clients are varied, in the setting
+  where it is least; where there is no FedAvg, the median one of the lines counts. Where a claim is about the
+  first rounds only, what FedAvg reaches by then is given too: it may be little.
 - Below full scale a run counts only if it has all of its rounds.
 - Intervals from three seeds are fragile. Two forgetting claims of LeNet were seen on three seeds, with
   intervals of 4 and 5 points, and were not on seven others (`wsm-table5` at small scale has the numbers).
 - So are rounds to a target. Of Flashback's small runs with seed 0, one passes 45.8% in round 13
   (`flashback-table1-cifar10`), another not within 20 (`flashback-fig3`): the same setting on another
   processor, with a later version. They start apart by round-off, which training amplifies.
-- All seeds are judged on the same lines: what was run in some of them only is left out.
+- All seeds are judged on the same lines: what was run in some of them only is left out, and where nothing is
+  left to compare, the seed with the most lines is judged alone.
 - A difference from the best of several rivals, or in the worst of several rows, is taken in each seed. That
   makes "seen" harder to reach and "contradicted" easier.
 - Where each method has its best learning rate, that is the one with the best accuracy on validation data.
@@ -71,24 +73,31 @@ speaks of a mean. Over seeds it has a mean and a 95% interval (Student's t, pair
 - A seed in which only the method that should be ahead diverged counts against the claim; one in which only
   the other diverged is left out, since there is no number for how far ahead the first is.
 - About equal: the interval of the difference lies within the margin that the claim names.
-- Calibrated on it: a setting that the paper leaves open was chosen on the only seed that there is. Once
-  others have run, that seed is left out of the verdict (the numbers further down show all).
+- If a setting that the paper leaves open was chosen on a seed, or a claim was added after that seed had been
+  seen, it is left out of the verdict (the numbers further down show all); where there is no other, the
+  verdict says "calibrated on it".
 - How much results differ between seeds is compared by their distances from the median over seeds, paired by
   seed, with five seeds at least.
-- "Run" and "not run" behind a claim say which methods were compared.
-- Scale: *full* is the paper's setting, *medium* and *small* are shorter runs of the same algorithm with
-  narrower networks, fewer or smaller images; a run of fewer rounds than planned is shown with both numbers.
+- "Compared" and "not compared" behind a claim say which of the methods that it speaks of the verdict is on;
+  others may have run in some seeds, which the numbers further down show.
+- Scale: *full* has the paper's data and network, clients and planned rounds, except that names with `-lenet`
+  put LeNet in place of ResNet-18 (and 30 clients, in `wsm-fig4-lenet` and what uses its runs); *medium* and
+  *small* are shorter runs of the same algorithm with narrower networks, fewer or smaller images. `stream-`
+  names are settings of ours. A run of fewer rounds than planned is shown with both numbers.
+- Where a paper gives no number for what it says, the measure and its threshold are ours, such as the 5 points
+  of a round of FedAvg, or how many learning rates come within 2, 3 and 5 points, which the TCE paper counts
+  and the WSM paper puts in words.
 - Nothing was chosen on test data for these comparisons except where the notes say so, and except lengths:
   LeNet's small runs have 60 rounds after a trial of FedAvg alone on seed 100 whose test curve was seen, and
   so have the medium runs of norms and losses their 100 rounds (FedAvg with group norm); the small runs of
   Flashback's figures first had 4 to 8 rounds, and were planned with 20 to 40 after those had been seen,
   because FedAvg was untrained in them and fine-tuning had no time to collapse; T^2 is compared over 15
   rounds because 12 had left FedAvg untrained, and is to be compared over 60 after trials on seeds 11 and
-  12; LeNet's images were halved, and held to what LeNet reaches on such images, after a trial of FedAvg on
-  them; FEMNIST has 30 rounds and 16 public writers after a first run of FedAvg and Flashback had been seen.
-  LeNet's small runs have the larger ones of Table 5's learning rates, with which it learns something in 60
-  rounds; 0.1 and 0.3 came when the largest of three had turned out best for every method.
-- A claim that was added after some seeds had been seen is judged on the others.
+  12; LeNet's images were halved after a trial of FedAvg on them, and there it is trained if it has a third
+  of what central training reaches on such images; FEMNIST has 30 rounds and 16 public writers after a first
+  run of FedAvg and Flashback had been seen. LeNet's small runs have the larger ones of Table 5's learning
+  rates, with which it learns something in 60 rounds; 0.1 and 0.3 came when the largest of three had turned
+  out best for every method.
 - The seed on which Flashback's stopping rule was chosen, at full scale, counts at small scale like any
   other.
 
@@ -131,8 +140,8 @@ def _claims(shown: Published) -> list[list[str]]:
             claim["estimate"] + f" ({claim['not_reached']})" * bool(claim["not_reached"]),
             str(claim["seeds"]),
             shown.scale,
-            shown.rounds,
-            "; ".join(dict.fromkeys(shown.reached)),
+            claim["rounds"],
+            "; ".join(dict.fromkeys(claim["reached"])),
             "; ".join(shown.networks),
             f"`{shown.exhibit}`",
         ]
@@ -157,27 +166,40 @@ def _judged(published: list[Published]) -> list[str]:
             if any(claim["verdict"] == NO_VERDICT[0] for claim in one.claims)
         ]
         lines += [f"{NO_VERDICT[0].capitalize()}: {', '.join(untrained)}."] * bool(untrained)
+        short = [f"`{one.exhibit}` ({one.scale}: {count})" for one in shown if (count := _untested(one))]
+        lines += [f"Not tested, as runs are missing or too short, or no method got there: {', '.join(short)}."] * bool(short)
         absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
         lines += [f"Not run yet: {', '.join(absent)}."] * bool(absent)
     return ["## The claims, paper by paper", _tally(published), *lines]
 
 
+def _untested(shown: Published) -> str:
+    """How many claims of an exhibit are not tested; empty if all are."""
+    count = sum(claim["verdict"] == "not tested" for claim in shown.claims)
+    return f"{count} of {len(shown.claims)}" * bool(count)
+
+
 def _tally(published: list[Published]) -> str:
     """How many claims of the papers have which verdict; questions of our own are not counted."""
     theirs = [
-        (find_exhibit(one.exhibit), claim["verdict"])
+        (one, claim, judged["verdict"])
         for one in published
-        for claim in one.claims
-        if claim["seeds"] >= 3 and claim["verdict"] not in NO_VERDICT and not claim["own"]
+        for claim, judged in zip(find_exhibit(one.exhibit).claims, one.claims, strict=True)
+        if judged["seeds"] >= 3 and judged["verdict"] not in NO_VERDICT and not judged["own"]
     ]
-    trained = [verdict for exhibit, verdict in theirs if exhibit.needs_training]
-    sets = Counter(exhibit.owner for exhibit, _ in theirs)
+    claims = {(one.exhibit, claim.sentence) for one, claim, _ in theirs}
+    trained = [verdict for one, _, verdict in theirs if find_exhibit(one.exhibit).needs_training]
+    scales = Counter(one.scale for one, _, verdict in theirs if verdict == "seen")
+    seen_at = ", ".join(f"{count} at {scale} scale" for scale, count in scales.items())
+    sets = Counter(find_exhibit(one.exhibit).owner for one, _, _ in theirs)
+    every = _counted([verdict for _, _, verdict in theirs])
     return (
-        f"Of the papers' claims, on three seeds or more: {_counted([verdict for _, verdict in theirs])}; of "
-        f"these, on trained networks: {_counted(trained)}. They come from {len(sets)} sets of runs, "
-        f"{max(sets.values(), default=0)} of them from the same one, and some sets repeat others' "
-        f"partitions; of {len(theirs)} intervals of 95% about {len(theirs) / 40:.0f} would lie above "
-        "zero by chance if no claim were true."
+        f"Verdicts on claims of the papers, on three seeds or more: {every}; of these, on trained networks: "
+        f"{_counted(trained)}. They are on {len(claims)} claims, some at two scales; of those seen, "
+        f"{seen_at or 'none'}. They rest on {len(sets)} sets of runs, of which "
+        f"one gives {max(sets.values(), default=0)} verdicts and some repeat others' partitions; of "
+        f"{len(theirs)} intervals of 95% about {len(theirs) / 40:.0f} would lie above zero by chance if no "
+        "claim were true."
     )
 
 

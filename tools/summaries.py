@@ -47,8 +47,6 @@ class Published(BaseModel):
     source: str
     scale: Scale
     networks: list[str]
-    reached: list[str]
-    rounds: str
     shortened: list[str]
     rows: list[Row]
     claims: list[dict[str, Any]]

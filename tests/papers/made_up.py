@@ -3,10 +3,43 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
+from eunoe.config.merging import merge
 from eunoe.config.toml import to_toml
-from eunoe.papers.exhibit import Exhibit, PlannedRun
+from eunoe.papers.claims import Claim
+from eunoe.papers.comparisons import mean_gain
+from eunoe.papers.exhibit import Exhibit, PlannedRun, Variant
+from eunoe.papers.keys import key
+from eunoe.papers.measures import last_rounds
 from eunoe.papers.store import load, path_of, read_folder, save
+
+COMMON: dict[str, Any] = {
+    "rounds": 3,
+    "data": {"name": "digits"},
+    "partition": {"name": "dirichlet", "clients": 5, "alpha": 0.5},
+    "participation": 2,
+    "model": {"name": "logistic"},
+    "training": {"epochs": 1, "batch_size": 16, "lr": 0.1},
+    "evaluation": {"every": 1, "last": 2},
+    "method": {"name": "fedavg"},
+    "loss": {"name": "ce"},
+    "engine": {"name": "serial"},
+}
+FEDAVG, WSM = key(data="cifar10", method="fedavg"), key(data="cifar10", method="fedavg+wsm")
+
+
+def tiny(**changes: Any) -> Exhibit:
+    """FedAvg with and without WSM on a few digits."""
+    return Exhibit(
+        "wsm-table3",
+        merge(COMMON, changes),
+        (Variant(FEDAVG, {}), Variant(WSM, {"loss": {"name": "wsm"}})),
+        {"": last_rounds("accuracy")},
+        (Claim("WSM is better", mean_gain("fedavg+wsm", "fedavg")),),
+        {"rounds": 2, "data": {"limit": 300}},
+        after=lambda run: {"classes": float(run.simulation.federation.classes)},
+    )
 
 
 def write_run(planned: PlannedRun, accuracy: Mapping[int, float]) -> None:

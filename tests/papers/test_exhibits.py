@@ -10,8 +10,8 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.core.rng import generator
 from eunoe.errors import InputError
-from eunoe.papers import all_exhibits, find_exhibit
-from eunoe.papers.claims import NotReached
+from eunoe.papers import all_exhibits, find_exhibit, keys
+from eunoe.papers.claims import Claim, NotReached
 from eunoe.papers.cost import core_seconds, samples
 from eunoe.papers.exhibit import PART, Exhibit, PlannedRun, data_sets, limits
 from eunoe.papers.keys import Key
@@ -236,3 +236,48 @@ def test_unknown_names_and_variants_get_a_hint() -> None:
         find_exhibit("wsm-table3").plan("medium")
     with pytest.raises(InputError, match="no variant"):
         find_exhibit("wsm-table3").plan("small", only="mnist")
+
+
+def claim_of(name: str, beginning: str) -> Claim:
+    (found,) = (claim for claim in find_exhibit(name).claims if claim.sentence.startswith(beginning))
+    return found
+
+
+def of_methods(**values: float) -> dict[Key, float]:
+    return {keys.key(data="cifar10", method=name.replace("_", "+")): value for name, value in values.items()}
+
+
+def test_fedavg_with_wsm_is_the_best_of_all_only_beside_another_method_with_wsm() -> None:
+    best = claim_of("wsm-table2-lenet", "FedAvg with WSM is the best").statistic
+    assert best(of_methods(fedavg=0.3, fedavg_wsm=0.5)) is None
+    assert best(of_methods(fedavg=0.3, fedavg_wsm=0.5, scaffold_wsm=0.45)) == pytest.approx(0.05)
+
+
+def test_scaffold_and_fedprox_are_compared_with_fedavg_by_the_worse_of_them() -> None:
+    better = claim_of("wsm-table2-lenet", "SCAFFOLD and FedProx").statistic
+    assert better(of_methods(fedavg=0.3, scaffold=0.4)) is None
+    assert better(of_methods(fedavg=0.3, scaffold=0.4, fedprox=0.28)) == pytest.approx(-0.02)
+
+
+def test_wsm_helps_scaffold_most_if_no_other_method_forgets_so_much_less() -> None:
+    most = claim_of("wsm-fig4-lenet", "WSM lowers the forgetting of SCAFFOLD").statistic
+    lowered = of_methods(
+        fedavg=0.10, fedavg_wsm=0.02, fedprox=0.10, fedprox_wsm=0.05, scaffold=0.12, scaffold_wsm=0.01
+    )
+    # SCAFFOLD's falls by 11 points, FedAvg's by 8.
+    assert most(lowered) == pytest.approx(0.03)
+    assert most({**lowered, **of_methods(fednova=0.16, fednova_wsm=0.01)}) == pytest.approx(-0.04)
+    assert most(of_methods(scaffold=0.12, scaffold_wsm=0.01)) is None
+
+
+def test_fedprox_is_compared_with_fedavg_in_rounds() -> None:
+    def of(target: str, fedprox: float, fedavg: float) -> dict[Key, float]:
+        return {
+            keys.key(method="fedprox", measure=target): fedprox,
+            keys.key(method="fedavg", measure=target): fedavg,
+        }
+
+    first = claim_of("fedcurv-table1-e50", "with 50 local epochs FedProx reaches 90%").statistic
+    assert first(of("0.90", 22, 27)) == 5
+    later = claim_of("fedcurv-table1-e50", "with 50 local epochs FedProx reaches 95%").statistic
+    assert later(of("0.95", 140, 70)) == 70

@@ -3,50 +3,19 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from eunoe.config.merging import merge
 from eunoe.errors import InputError
-from eunoe.papers.claims import Claim, Verdict
-from eunoe.papers.comparisons import highest, lowest, mean_gain
 from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale, Variant
+from eunoe.papers.exhibit import Exhibit
 from eunoe.papers.found import in_folders, in_store
-from eunoe.papers.keys import key
-from eunoe.papers.measures import Outcome, at_end, at_planned_end, last_rounds, rounds_to
+from eunoe.papers.measures import Outcome, rounds_to
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.part import part
 from eunoe.papers.reproduce import Limits, missing, ready, reproduce, results_in_folders, to_run
 from eunoe.papers.results import Results, collect, rows_and_verdicts
-from tests.papers.made_up import store
-
-COMMON: dict[str, Any] = {
-    "rounds": 3,
-    "data": {"name": "digits"},
-    "partition": {"name": "dirichlet", "clients": 5, "alpha": 0.5},
-    "participation": 2,
-    "model": {"name": "logistic"},
-    "training": {"epochs": 1, "batch_size": 16, "lr": 0.1},
-    "evaluation": {"every": 1, "last": 2},
-    "method": {"name": "fedavg"},
-    "loss": {"name": "ce"},
-    "engine": {"name": "serial"},
-}
-FEDAVG, WSM = key(data="cifar10", method="fedavg"), key(data="cifar10", method="fedavg+wsm")
-
-
-def tiny(**changes: Any) -> Exhibit:
-    return Exhibit(
-        "wsm-table3",
-        merge(COMMON, changes),
-        (Variant(FEDAVG, {}), Variant(WSM, {"loss": {"name": "wsm"}})),
-        {"": last_rounds("accuracy")},
-        (Claim("WSM is better", mean_gain("fedavg+wsm", "fedavg")),),
-        {"rounds": 2, "data": {"limit": 300}},
-        after=lambda run: {"classes": float(run.simulation.federation.classes)},
-    )
+from tests.papers.made_up import COMMON, store, tiny
 
 
 def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
@@ -150,89 +119,6 @@ def test_stand_ins_never_stand_beside_the_papers_numbers() -> None:
     assert (row.paper, row.difference, row.stand_in) == ("", "", "omniglot for femnist")
 
 
-def test_claims_are_judged_on_the_papers_data_where_there_are_some() -> None:
-    exhibit = tiny(data={"name": "femnist"})
-    gains = {False: 0.03, True: -0.15}
-
-    def outcomes(stand_in: bool) -> list[tuple[PlannedRun, Outcome]]:
-        return [
-            (run, Outcome(run.values, {"accuracy": {3: 0.5 + gains[stand_in] * (run.key == WSM)}}))
-            for run in exhibit.plan("full", [0, 1], stand_in=stand_in)
-        ]
-
-    both = rows_and_verdicts(exhibit, "full", outcomes(False) + outcomes(True)).verdicts[0]
-    assert both.mean == pytest.approx(0.03)
-    assert both.claim.sentence == "WSM is better"
-    other = rows_and_verdicts(exhibit, "full", outcomes(True)).verdicts[0]
-    assert other.mean == pytest.approx(-0.15)
-    assert other.claim.sentence == "WSM is better (on other data than the paper's)"
-
-
-@pytest.mark.parametrize(
-    ("speaks_of", "said"),
-    [
-        (("fedavg",), ""),
-        (("fedavg", "moon"), " (not run: moon)"),
-        (("fedavg", "moon", "feddf"), " (run: fedavg only)"),
-        (("moon",), " (not run: moon)"),
-    ],
-)
-def test_a_claim_names_what_it_speaks_of_and_was_not_run(speaks_of: tuple[str, ...], said: str) -> None:
-    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), speaks_of=speaks_of)
-    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
-    outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}})) for run in exhibit.plan("full", [0, 1])]
-    (verdict,) = rows_and_verdicts(exhibit, "full", outcomes).verdicts
-    assert verdict.claim.sentence == f"WSM beats all{said}"
-
-
-def test_a_seed_that_a_setting_was_chosen_on_counts_only_where_it_is_alone() -> None:
-    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), chosen_on={"full": (0,)})
-    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
-    gains = {0: 0.3, 1: 0.1, 2: 0.1}
-
-    def judged(*seeds: int, scale: Scale = "full", rounds: int = 3) -> Verdict:
-        runs = exhibit.plan(scale, seeds)
-        outcomes = [
-            (run, Outcome(run.values, {"accuracy": {rounds: 0.5 + gains[run.seed] * (run.key == WSM)}}))
-            for run in runs
-        ]
-        return rows_and_verdicts(exhibit, scale, outcomes).verdicts[0]
-
-    assert judged(0).word == "holds in one seed, calibrated on it"
-    assert judged(1).word == "holds in one seed"
-    assert judged(0, 1, 2).by_seed == pytest.approx((0.1, 0.1))
-    # Nothing was chosen on smaller runs.
-    assert judged(0, 1, 2, scale="small").by_seed == pytest.approx((0.3, 0.1, 0.1))
-    # Below full scale the length is what makes networks learn.
-    assert judged(1, 2, scale="small", rounds=2).word == "not tested"
-    assert judged(1, 2, rounds=2).word == "seen"
-
-
-def test_a_claim_speaks_of_the_methods_that_were_run_in_every_seed() -> None:
-    claim = Claim("WSM beats all", highest(WSM, (FEDAVG,)), speaks_of=("fedavg", "fedprox"))
-    more = (*tiny().variants, Variant(key(method="fedprox"), {}))
-    exhibit = Exhibit("wsm-table3", COMMON, more, {"": at_end("accuracy")}, (claim,), {})
-    runs = [r for r in exhibit.plan("full", [0, 1]) if r.seed == 0 or not r.key.has(method="fedprox")]
-    accuracy = {"fedavg": 0.4, "fedavg+wsm": 0.5, "fedprox": 0.9}
-    outcomes = [
-        (run, Outcome(run.values, {"accuracy": {3: accuracy[str(run.key.get("method"))]}})) for run in runs
-    ]
-    (verdict,) = rows_and_verdicts(exhibit, "full", outcomes).verdicts
-    assert verdict.claim.sentence == "WSM beats all (not run: fedprox)"
-    # FedProx wins in the seed that it was run in, and does not count there either.
-    assert verdict.by_seed == pytest.approx((0.1, 0.1))
-    # Where seeds have nothing to compare in common, one of them is judged.
-    either = Claim("", highest(WSM, (FEDAVG, key(method="fedprox"))))
-    absent = {0: "fedprox", 1: "fedavg"}
-    parts = [
-        (run, Outcome(run.values, {"accuracy": {3: accuracy[str(run.key.get("method"))]}}))
-        for run in exhibit.plan("full", [0, 1])
-        if not run.key.has(method=absent[run.seed])
-    ]
-    (verdict,) = rows_and_verdicts(replace(exhibit, claims=(either,)), "full", parts).verdicts
-    assert verdict.by_seed == pytest.approx((0.1,))
-
-
 def test_a_small_run_has_no_difference_from_the_paper() -> None:
     exhibit = tiny()
     run = exhibit.plan("full", [0])[0]
@@ -253,52 +139,6 @@ def test_runs_that_diverge_or_do_not_arrive() -> None:
         (runs[1], Outcome(runs[1].values, {"accuracy": {2: 0.4}})),
     ]
     assert rows_and_verdicts(reached, "full", half).rows[0].ours == "2 (1 of 2 not reached)"
-
-
-def test_what_a_stopped_run_did_not_measure_is_not_judged() -> None:
-    claims = (Claim("WSM ends higher", mean_gain("fedavg+wsm", "fedavg")),)
-    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": at_planned_end("accuracy")}, claims, {})
-    fedavg, wsm = exhibit.plan("full", [0])
-
-    def by_seed(of_wsm: Outcome) -> tuple[tuple[float, ...], int]:
-        outcomes = [(fedavg, Outcome(COMMON, {"accuracy": {3: 0.5}})), (wsm, of_wsm)]
-        verdict = rows_and_verdicts(exhibit, "full", outcomes).verdicts[0]
-        return verdict.by_seed, verdict.diverged
-
-    assert by_seed(Outcome(COMMON, {"accuracy": {2: 0.6}})) == ((), 0)
-    assert by_seed(Outcome(COMMON, {"accuracy": {2: 0.6}}, diverged=True)) == ((), 1)
-
-
-def test_a_round_that_was_not_reached_counts_as_the_one_after_the_last() -> None:
-    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": rounds_to(0.5)}, tiny().claims, {})
-    fedavg, wsm = exhibit.plan("full", [0])
-    outcomes = [
-        (fedavg, Outcome(COMMON, {"accuracy": {3: 0.6}})),
-        (wsm, Outcome(COMMON, {"accuracy": {3: 0.1}})),
-    ]
-    assert rows_and_verdicts(exhibit, "full", outcomes).verdicts[0].by_seed == (4 - 3,)
-
-
-def test_what_a_stopped_run_leaves_open_is_no_success() -> None:
-    claims = (Claim("WSM is faster", lowest(WSM, (FEDAVG,)), "rounds"),)
-    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, {"": rounds_to(0.5)}, claims, {})
-    fedavg, wsm = exhibit.plan("full", [0])
-
-    def by_seed(of_fedavg: dict[int, float], of_wsm: dict[int, float]) -> tuple[float, ...]:
-        outcomes = [
-            (fedavg, Outcome(COMMON, {"accuracy": of_fedavg})),
-            (wsm, Outcome(COMMON, {"accuracy": of_wsm})),
-        ]
-        return rows_and_verdicts(exhibit, "full", outcomes).verdicts[0].by_seed
-
-    # FedAvg has not reached it in two rounds, so WSM has saved at least two.
-    assert by_seed({2: 0.1}, {1: 0.6}) == (3 - 1,)
-    stopped = rows_and_verdicts(exhibit, "full", [(fedavg, Outcome(COMMON, {"accuracy": {2: 0.1}}))])
-    assert stopped.rows[0].ours == "more than 2"
-    # WSM itself stopped before it got there, and might have needed any number.
-    assert by_seed({3: 0.6}, {1: 0.1}) == ()
-    # Neither got there, which says nothing.
-    assert by_seed({3: 0.1}, {3: 0.1}) == ()
 
 
 def test_a_run_that_ends_at_its_target_did_not_stop_early() -> None:

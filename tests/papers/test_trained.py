@@ -8,7 +8,7 @@ from eunoe.papers import find_exhibit
 from eunoe.papers.measures import Outcome
 from eunoe.papers.results import rows_and_verdicts
 from eunoe.papers.store import load
-from eunoe.papers.trained import CENTRAL, needed, network, reached, untrained
+from eunoe.papers.trained import CENTRAL, needed, network, reached, untrained, what_is_reached
 
 RUNS = Path(__file__).parent.parent.parent / "results" / "runs"
 TABLE = find_exhibit("flashback-table1-cifar10")
@@ -68,6 +68,14 @@ def test_the_best_learning_rate_counts_and_the_worst_setting() -> None:
     runs = [(run, 0.3 - run.key.has(alpha=0.01) * 0.18) for run in shares.plan("small", [0])]
     reason = untrained(shares, [(run, Outcome({}, {"accuracy": {9: value}})) for run, value in runs])
     assert reason.startswith("FedAvg reaches 12.0%")
+
+
+def test_fedavg_with_something_added_is_not_fedavg() -> None:
+    runs = find_exhibit("stream-recorded").plan("full", [0])
+    accuracy = {"fedavg": 0.4, "fedavg+everything": 0.9}
+    outcomes = [(run, Outcome(run.values, {"accuracy": {9: accuracy.get(run.line, 0.8)}})) for run in runs]
+    assert {run.line for run in runs} > accuracy.keys()
+    assert [one.text() for one in what_is_reached(outcomes)] == ["FedAvg 40%"]
 
 
 def test_claims_about_data_need_no_training() -> None:

@@ -5,7 +5,7 @@
     undecided                   neither
     no difference               what is compared is equal in every seed
     holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed;
-                                calibrated on it: an open setting was chosen on that seed
+                                calibrated on it: an open setting or the claim was chosen on it
     untrained: no verdict       the networks had not learned enough (trained.py)
     not tested                  what is compared was not run, or not for long enough, or nobody got there
 

@@ -2,17 +2,17 @@
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from eunoe.papers.claims import AtLeast, Claim, NotReached, Values, Verdict, judge
-from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
+from eunoe.papers.claims import Verdict
+from eunoe.papers.exhibit import Exhibit, Scale
 from eunoe.papers.found import FoundRun
+from eunoe.papers.judging import Judged, Reading, Run, judged_claims
 from eunoe.papers.keys import Key
-from eunoe.papers.measures import Measure, Outcome
 from eunoe.papers.outcomes import outcome_of
-from eunoe.papers.trained import Reached, network, untrained, what_is_reached
+from eunoe.papers.trained import network
 
 
 @dataclass(frozen=True)
@@ -52,9 +52,13 @@ class Results:
     exhibit: Exhibit
     scale: Scale
     rows: tuple[Row, ...]
-    verdicts: tuple[Verdict, ...]
+    judged: tuple[Judged, ...]
     networks: tuple[str, ...] = ()
-    reached: tuple[Reached, ...] = ()
+
+    @property
+    def verdicts(self) -> list[Verdict]:
+        """The verdicts on its claims."""
+        return [one.verdict for one in self.judged]
 
     @property
     def shortened(self) -> list[str]:
@@ -65,15 +69,6 @@ class Results:
                 lines[row.length].append(row.line)
         return [f"{length} rounds: {', '.join(names)}" for length, names in lines.items()]
 
-    @property
-    def length(self) -> str:
-        """How many rounds the runs have, of how many; from the fewest to the most."""
-        rows = [row for row in self.rows if row.rounds]
-        fewest, most = (choose((row.rounds for row in rows), default=0) for choose in (min, max))
-        planned = max((row.planned for row in rows), default=0)
-        shown = str(most) if fewest == most else f"{fewest} to {most}"
-        return shown if fewest >= planned else f"{shown} of {planned}"
-
     def as_json(self) -> dict[str, Any]:
         """The results as plain values, for a file."""
         own = self.exhibit.own or self.exhibit.source.kind == "question"
@@ -82,35 +77,25 @@ class Results:
             "source": f"{self.exhibit.source.paper}, {self.exhibit.source.where}",
             "scale": self.scale,
             "networks": list(self.networks),
-            "reached": [one.text() for one in self.reached],
-            "rounds": self.length,
             "shortened": self.shortened,
             "rows": [{**asdict(row), "seeds": list(row.seeds)} for row in self.rows],
             "claims": [
                 {
-                    "claim": verdict.claim.sentence,
-                    "verdict": verdict.word,
-                    "estimate": verdict.estimate,
-                    "by_seed": [round(value, 6) for value in verdict.by_seed],
-                    "diverged": verdict.diverged,
-                    "not_reached": verdict.not_reached,
-                    "own": own or verdict.claim.own,
-                    "seeds": verdict.seeds,
-                    "text": verdict.text(),
+                    "claim": one.verdict.claim.sentence,
+                    "verdict": one.verdict.word,
+                    "estimate": one.verdict.estimate,
+                    "by_seed": [round(value, 6) for value in one.verdict.by_seed],
+                    "diverged": one.verdict.diverged,
+                    "not_reached": one.verdict.not_reached,
+                    "own": own or one.verdict.claim.own,
+                    "seeds": one.verdict.seeds,
+                    "rounds": one.rounds,
+                    "reached": [reached.text() for reached in one.reached],
+                    "text": one.verdict.text(),
                 }
-                for verdict in self.verdicts
+                for one in self.judged
             ],
         }
-
-
-@dataclass(frozen=True)
-class _Reading:
-    """The value of one run for one cell."""
-
-    planned: PlannedRun
-    outcome: Outcome
-    measure: Measure
-    value: float
 
 
 def collect(exhibit: Exhibit, scale: Scale, found: Sequence[FoundRun]) -> Results:
@@ -119,14 +104,12 @@ def collect(exhibit: Exhibit, scale: Scale, found: Sequence[FoundRun]) -> Result
     return rows_and_verdicts(exhibit, scale, [(p, o) for p, o in outcomes if o.diverged or o.series])
 
 
-def rows_and_verdicts(
-    exhibit: Exhibit, scale: Scale, outcomes: Sequence[tuple[PlannedRun, Outcome]]
-) -> Results:
+def rows_and_verdicts(exhibit: Exhibit, scale: Scale, outcomes: Sequence[Run]) -> Results:
     """Rows and verdicts from the records of the runs."""
-    cells: dict[Key, list[_Reading]] = {}
+    cells: dict[Key, list[Reading]] = {}
     for planned, outcome in outcomes:
         for column, measure in exhibit.measures.items():
-            reading = _Reading(planned, outcome, measure, measure.read(outcome))
+            reading = Reading(planned, outcome, measure, measure.read(outcome))
             cells.setdefault(planned.key.but(measure=column), []).append(reading)
     rows = [
         _row(exhibit, scale, cell, readings)
@@ -142,96 +125,22 @@ def rows_and_verdicts(
             and (converged := [r.value for r in readings if not math.isnan(r.value)])
         }
         rows += [Row(label, _derived(exhibit, label), text) for label, text in exhibit.derive(means).items()]
-    # Stand-in data count only if nothing was run on the paper's data, and are then named.
-    other = all(planned.stand_in for planned, _ in outcomes)
-    by_seed: dict[int, dict[Key, float]] = {}
-    for cell, readings in cells.items():
-        for reading in readings:
-            # Missing values are left out, except those of a diverged run.
-            known = reading.outcome.diverged or not math.isnan(reading.value)
-            if known and _long_enough(reading, scale) and (other or not reading.planned.stand_in):
-                by_seed.setdefault(reading.planned.seed, {})[cell] = _counted(reading)
-    short = untrained(exhibit, outcomes)
-    window = max(measure.until for measure in exhibit.measures.values())
-    reached = what_is_reached(outcomes, window) if exhibit.needs_training else []
-    verdicts = tuple(_judged(claim, scale, by_seed, other, short) for claim in exhibit.claims)
     networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
-    return Results(exhibit, scale, tuple(rows), verdicts, tuple(networks), tuple(reached))
+    judged = judged_claims(exhibit, scale, outcomes, cells)
+    return Results(exhibit, scale, tuple(rows), judged, tuple(networks))
 
 
-def _judged(
-    claim: Claim, scale: Scale, by_seed: Mapping[int, Values], other_data: bool, untrained: str
-) -> Verdict:
-    """The verdict on a claim, which names the methods that were not run."""
-    tested = {seed: values for seed, values in by_seed.items() if claim.statistic(values) is not None}
-    chosen = claim.chosen_on.get(scale, ())
-    fair = {seed: values for seed, values in tested.items() if seed not in chosen}
-    counted = _alike(claim, list((fair or tested).values())) or list(by_seed.values())
-    methods = {str(cell.get("method")) for values in counted for cell in values}
-    return judge(_as_tested(claim, methods, other_data), counted, untrained, bool(tested) and not fair)
-
-
-def _alike(claim: Claim, seeds: Sequence[Values]) -> Sequence[Values]:
-    """The values of all seeds, without those that not every seed has: a rival must be the same in each.
-
-    Where nothing is left to compare, the seed with the most values.
-    """
-    if not seeds:
-        return seeds
-    common = set.intersection(*(set(values) for values in seeds))
-    alike = [{cell: value for cell, value in values.items() if cell in common} for values in seeds]
-    if all(claim.statistic(values) is not None for values in alike):
-        return alike
-    return [max(seeds, key=len)]
-
-
-def _long_enough(reading: _Reading, scale: Scale) -> bool:
-    """Whether a run counts: below full scale its length was chosen for the networks to learn something."""
-    rounds, planned = _rounds(reading)
-    return scale == "full" or rounds >= planned
-
-
-def _measured(readings: Sequence[_Reading]) -> bool:
+def _measured(readings: Sequence[Reading]) -> bool:
     """Whether a run has a value for this cell, or diverged; some measure less than others."""
     return any(reading.outcome.diverged or not math.isnan(reading.value) for reading in readings)
 
 
-def _as_tested(claim: Claim, ran: set[str], other_data: bool) -> Claim:
-    """The claim with a note on where the test falls short of it."""
-    absent = [name for name in claim.speaks_of if name not in ran]
-    present = [name for name in claim.speaks_of if name in ran]
-    # Whichever list is shorter says how far the test falls short.
-    few = present and len(present) < len(absent)
-    missing = f"run: {', '.join(present)} only" if few else f"not run: {', '.join(absent)}"
-    short = [missing] * bool(absent) + ["on other data than the paper's"] * other_data
-    return replace(claim, sentence=f"{claim.sentence} ({'; '.join(short)})") if short else claim
-
-
-def _counted(reading: _Reading) -> float:
-    """A target that was not reached counts as the round after the last, which understates differences."""
-    if not math.isinf(reading.value):
-        return reading.value
-    rounds, planned = _rounds(reading)
-    return AtLeast(rounds + 1) if rounds < planned else NotReached(rounds + 1)
-
-
-def _rounds(reading: _Reading) -> tuple[int, int]:
-    """The last recorded round, and the round that the run would end with."""
-    config, outcome = reading.planned.values, reading.outcome
-    planned = int(config["rounds"])
-    if outcome.diverged:
-        return planned, planned
-    target = config.get("stop", {}).get("test_target")
-    enough = target is not None and any(value >= target for value in outcome.of("accuracy").values())
-    return outcome.rounds, outcome.rounds if enough else planned
-
-
-def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[_Reading]) -> Row:
+def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[Reading]) -> Row:
     planned, measure, label = readings[0].planned, readings[0].measure, cell.label
     values = [reading.value for reading in readings]
     finite = [value for value in values if math.isfinite(value)]
     diverged = sum(reading.outcome.diverged for reading in readings)
-    lengths = [_rounds(reading) for reading in readings if not reading.outcome.diverged]
+    lengths = [reading.length for reading in readings if not reading.outcome.diverged]
     # Of seeds of different length, the shortest is shown, and one that is too short before all others.
     rounds, length = min(lengths, key=lambda length: (length[0] == length[1], *length), default=(0, 0))
     ours = measure.mean_text(finite) if finite else "NC" if diverged else measure.text(values[0])

@@ -47,7 +47,7 @@ EXHIBITS = (
         {"rounds": 150, "evaluation": {"every": 50, "last": 5}, "probes": []},
         source_name="wsm-table3",
         own=True,
-        differs="FedACG, a learning rate of 0.01 that falls by 0.9994 a round, and averaging of global "
-        "models with decay 0.99, which no paper has",
+        differs="FedACG, a learning rate of 0.01 that is multiplied by 0.9994 each round, and averaging "
+        "of global models with decay 0.99, which no paper has",
     ),
 )

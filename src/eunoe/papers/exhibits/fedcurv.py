@@ -52,8 +52,8 @@ def least_inside(target: str) -> Claim:
         ends, inside = (by_weight[0], by_weight[-1]), by_weight[1:-1]
         return of_converged(min, ends) - of_converged(min, inside)
 
-    sentence = f"the fewest rounds to {float(target):.0%} are inside the grid of weights"
-    return Claim(sentence, statistic, "rounds")
+    sentence = f"the weight with the fewest rounds to {float(target):.0%} is inside the grid, not at an end"
+    return Claim(sentence, statistic, "rounds", own=target == OWN_TARGET)
 
 
 def searched(name: str, epochs: int, lines: tuple[Variant, ...], claim: Claim, what: str) -> Exhibit:
@@ -95,6 +95,19 @@ def both(epochs: int, figure: str) -> tuple[Exhibit, Exhibit]:
         )
         for target in ROUNDS_TO
     )
+    proximal = tuple(
+        Claim(
+            f"with {epochs} local epochs FedProx reaches {float(target):.0%} in {count} rounds than FedAvg",
+            lowest(cell(first, target), (cell(second, target),)),
+            "rounds",
+            # Written down after seed 0 of the one with 10 epochs had been seen.
+            chosen_on={"full": (0,)} if epochs == 10 else {},
+        )
+        for target, count, first, second in (
+            ("0.90", "fewer", "fedprox", "fedavg"),
+            ("0.95", "more", "fedavg", "fedprox"),
+        )
+    )
     early = "(mean accuracy over the first eighth of the rounds, three at least)"
     curves = tuple(
         Claim(
@@ -114,7 +127,7 @@ def both(epochs: int, figure: str) -> tuple[Exhibit, Exhibit]:
     }
     shrunk = small(6 if epochs == 50 else 12)
     return (
-        Exhibit(name, common, methods(epochs), ROUNDS_TO, faster, shrunk, seeds=1),
+        Exhibit(name, common, methods(epochs), ROUNDS_TO, (*faster, *proximal), shrunk, seeds=1),
         Exhibit(figure, common, methods(epochs), read_off, curves, shrunk, seeds=1, shares=name),
     )
 
@@ -146,6 +159,7 @@ EXHIBITS = (
             "FedProx reaches 50% first with the paper's weight of 1e-5",
             lowest(key(mu=PROXIMAL[0], measure="0.50"), [key(mu=mu, measure="0.50") for mu in PROXIMAL[1:]]),
             "rounds",
+            own=True,
         ),
         "FedProx's weight",
     ),

@@ -38,7 +38,8 @@ EXHIBITS = (
         {"": height("accuracy")},
         (
             Claim(
-                "FedNova is FedAvg (mean over rounds, to a tenth of a point) with equal steps, and only then",
+                "FedNova is FedAvg (mean over rounds, to a tenth of a point) with equal steps, and "
+                "not with drawn epochs",
                 fednova_is_fedavg,
             ),
         ),

@@ -43,9 +43,10 @@ ARMS: dict[str, Config] = {
     "flashback+decay": merge(FLASHBACK, DECAY),
     "flashback+decay+replay": merge(FLASHBACK, DECAY, REPLAY),
 }
+ALL_SO_FAR = "WSM with label counts of all data so far is above WSM with those of the present data"
 # What each remedy is compared with.
 REMEDIES = {
-    "WSM over all classes so far raises WSM over those of now": ("fedavg+wsm+seen", "fedavg+wsm"),
+    ALL_SO_FAR: ("fedavg+wsm+seen", "fedavg+wsm"),
     "replay raises FedAvg with WSM": ("fedavg+wsm+replay", "fedavg+wsm"),
     "decaying counts raise Flashback": ("flashback+decay", "flashback"),
     "decaying counts and replay raise Flashback": ("flashback+decay+replay", "flashback"),
@@ -134,7 +135,7 @@ EXHIBITS = (
             for sentence, arms in {
                 "the order of recording takes accuracy from FedAvg": ("fedavg+everything", "fedavg"),
                 "WSM raises FedAvg": ("fedavg+wsm", "fedavg"),
-                "WSM over all classes so far raises WSM over those of now": ("fedavg+wsm+seen", "fedavg+wsm"),
+                ALL_SO_FAR: ("fedavg+wsm+seen", "fedavg+wsm"),
                 "replay raises FedAvg": ("fedavg+replay", "fedavg"),
                 "replay raises FedAvg with WSM": ("fedavg+wsm+replay", "fedavg+wsm"),
             }.items()
