@@ -165,11 +165,14 @@ def _judged(published: list[Published]) -> list[str]:
             for one in shown
             if any(claim["verdict"] == NO_VERDICT[0] for claim in one.claims)
         ]
-        lines += [f"{NO_VERDICT[0].capitalize()}: {', '.join(untrained)}."] * bool(untrained)
         short = [f"`{one.exhibit}` ({one.scale}: {count})" for one in shown if (count := _untested(one))]
-        lines += [f"Not tested, as runs are missing or too short, or no method got there: {', '.join(short)}."] * bool(short)
         absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
-        lines += [f"Not run yet: {', '.join(absent)}."] * bool(absent)
+        without = {
+            NO_VERDICT[0].capitalize(): untrained,
+            "Not tested, as runs are missing or too short, or no method got there": short,
+            "Not run yet": absent,
+        }
+        lines += [f"{reason}: {', '.join(names)}." for reason, names in without.items() if names]
     return ["## The claims, paper by paper", _tally(published), *lines]
 
 
