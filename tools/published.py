@@ -8,9 +8,12 @@ said about a difference and which claims the README shows is in results/notes.to
 import json
 import sys
 from collections import Counter
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from eunoe.papers import all_exhibits, find_exhibit
+from eunoe.papers.exhibit import SCALES
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row
 from eunoe.papers.setting import in_words
@@ -51,10 +54,11 @@ speaks of a mean. Over seeds it has a mean and a 95% interval (Student's t, pair
   network has when all data are in one place ([trained.py](../src/eunoe/papers/trained.py)), and twice that
   of guessing. Where there is no such run on smaller images, what the network has on whole ones counts,
   which is stricter; where there is none at all, a third of 100%. What FedAvg reaches (column *accuracy*) is
-  the median of the last third of its tested rounds in the seeds that are judged, at its best learning rate
-  and norm (which may not be those that a claim compares), and where the clients are varied, in the setting
-  where it is least; where there is no FedAvg, the median one of the lines counts. Where a claim is about the
-  first rounds only, what FedAvg reaches by then is given too: it may be little.
+  the median of the last third of its tested rounds, in the lines and seeds that the claim compares, at the
+  best of their learning rates and norms, and where the clients are varied, in the setting where it is least.
+  Where a claim compares other methods only, FedAvg's lines of these seeds count, and where there are none,
+  the median one of the lines. Where a claim is about a number of first rounds, what FedAvg reaches by then
+  is given too: it may be little.
 - Below full scale a run counts only if it has all of its rounds.
 - Intervals from three seeds are fragile. Two forgetting claims of LeNet were seen on three seeds, with
   intervals of 4 and 5 points, and were not on seven others (`wsm-table5` at small scale has the numbers).
@@ -75,15 +79,16 @@ speaks of a mean. Over seeds it has a mean and a 95% interval (Student's t, pair
 - About equal: the interval of the difference lies within the margin that the claim names.
 - If a setting that the paper leaves open was chosen on a seed, or a claim was added after that seed had been
   seen, it is left out of the verdict (the numbers further down show all); where there is no other, the
-  verdict says "calibrated on it".
+  verdict says "calibrated".
 - How much results differ between seeds is compared by their distances from the median over seeds, paired by
   seed, with five seeds at least.
 - "Compared" and "not compared" behind a claim say which of the methods that it speaks of the verdict is on;
   others may have run in some seeds, which the numbers further down show.
-- Scale: *full* has the paper's data and network, clients and planned rounds, except that names with `-lenet`
-  put LeNet in place of ResNet-18 (and 30 clients, in `wsm-fig4-lenet` and what uses its runs); *medium* and
-  *small* are shorter runs of the same algorithm with narrower networks, fewer or smaller images. `stream-`
-  names are settings of ours. A run of fewer rounds than planned is shown with both numbers.
+- Scale: *full* has the paper's data and network, clients and planned rounds, and where it has not, a line
+  "Here:" says so: above all, names with `-lenet` have LeNet in place of ResNet-18, and 30 clients those of
+  `wsm-fig4-lenet`'s runs. `stream-`, `central-bounds`, `fednova-identity` and `wsm-table3-ahead` are settings
+  of ours. *Medium* and *small* are shorter runs of the same algorithm with narrower networks, fewer or
+  smaller images. A run of fewer rounds than planned is shown with both numbers.
 - Where a paper gives no number for what it says, the measure and its threshold are ours, such as the 5 points
   of a round of FedAvg, or how many learning rates come within 2, 3 and 5 points, which the TCE paper counts
   and the WSM paper puts in words.
@@ -142,7 +147,7 @@ def _claims(shown: Published) -> list[list[str]]:
             shown.scale,
             claim["rounds"],
             "; ".join(dict.fromkeys(claim["reached"])),
-            "; ".join(shown.networks),
+            "; ".join(claim["networks"]),
             f"`{shown.exhibit}`",
         ]
         for claim in shown.claims
@@ -160,49 +165,49 @@ def _judged(published: list[Published]) -> list[str]:
         rows = sorted((row for one in shown for row in _claims(one)), key=lambda row: int(row[3]) < 2)
         lines.append(f"### {paper.title}")
         lines += [Table(CLAIM_COLUMNS, rows).markdown()] * bool(rows)
-        untrained = [
-            f"`{one.exhibit}` ({one.scale})"
-            for one in shown
-            if any(claim["verdict"] == NO_VERDICT[0] for claim in one.claims)
-        ]
-        short = [f"`{one.exhibit}` ({one.scale}: {count})" for one in shown if (count := _untested(one))]
         absent = [f"`{exhibit}`" for exhibit in mine if exhibit not in [one.exhibit for one in shown]]
         without = {
-            NO_VERDICT[0].capitalize(): untrained,
-            "Not tested, as runs are missing or too short, or no method got there": short,
+            "Untrained: no verdict": _counts(shown, lambda claim: claim["verdict"] == NO_VERDICT[0]),
+            "Not tested, as no method got there": _counts(shown, lambda claim: bool(claim["nobody"])),
+            "Not tested, as runs are missing or too short": _counts(
+                shown, lambda claim: claim["verdict"] == NO_VERDICT[1] and not claim["nobody"]
+            ),
             "Not run yet": absent,
         }
         lines += [f"{reason}: {', '.join(names)}." for reason, names in without.items() if names]
     return ["## The claims, paper by paper", _tally(published), *lines]
 
 
-def _untested(shown: Published) -> str:
-    """How many claims of an exhibit are not tested; empty if all are."""
-    count = sum(claim["verdict"] == "not tested" for claim in shown.claims)
-    return f"{count} of {len(shown.claims)}" * bool(count)
+def _counts(published: list[Published], has: Callable[[Mapping[str, Any]], bool]) -> list[str]:
+    """The exhibits some of whose claims have a property, with how many of them do."""
+    found = [(one, sum(map(has, one.claims))) for one in published]
+    return [f"`{one.exhibit}` ({one.scale}: {n} of {len(one.claims)})" for one, n in found if n]
 
 
 def _tally(published: list[Published]) -> str:
-    """How many claims of the papers have which verdict; questions of our own are not counted."""
+    """How many claims of the papers have which verdict.
+
+    Questions of our own are not counted, nor verdicts on seeds on which something was chosen.
+    """
     theirs = [
-        (one, claim, judged["verdict"])
+        (one, claim.sentence, judged["verdict"])
         for one in published
         for claim, judged in zip(find_exhibit(one.exhibit).claims, one.claims, strict=True)
-        if judged["seeds"] >= 3 and judged["verdict"] not in NO_VERDICT and not judged["own"]
+        if judged["seeds"] >= 3 and judged["verdict"] in WITH_INTERVAL and not judged["own"]
     ]
-    claims = {(one.exhibit, claim.sentence) for one, claim, _ in theirs}
-    trained = [verdict for one, _, verdict in theirs if find_exhibit(one.exhibit).needs_training]
-    scales = Counter(one.scale for one, _, verdict in theirs if verdict == "seen")
-    seen_at = ", ".join(f"{count} at {scale} scale" for scale, count in scales.items())
-    sets = Counter(find_exhibit(one.exhibit).owner for one, _, _ in theirs)
     every = _counted([verdict for _, _, verdict in theirs])
+    trained = [verdict for one, _, verdict in theirs if find_exhibit(one.exhibit).needs_training]
+    claims = {(one.exhibit, sentence) for one, sentence, _ in theirs}
+    seen = Counter(one.scale for one, _, verdict in theirs if verdict == "seen")
+    at = ", ".join(f"{seen[scale]} at {scale} scale" for scale in SCALES)
+    sets = Counter(find_exhibit(one.exhibit).owner for one, _, _ in theirs)
+    most = max(sets.values(), default=0)
     return (
         f"Verdicts on claims of the papers, on three seeds or more: {every}; of these, on trained networks: "
-        f"{_counted(trained)}. They are on {len(claims)} claims, some at two scales; of those seen, "
-        f"{seen_at or 'none'}. They rest on {len(sets)} sets of runs, of which "
-        f"one gives {max(sets.values(), default=0)} verdicts and some repeat others' partitions; of "
-        f"{len(theirs)} intervals of 95% about {len(theirs) / 40:.0f} would lie above zero by chance if no "
-        "claim were true."
+        f"{_counted(trained)}. They are on {len(claims)} claims, since one that is judged at two scales has "
+        f"two. The verdicts that say seen: {at}. The runs come in {len(sets)} sets, some of which share a "
+        f"partition, and one of them gives {most} verdicts. Of {len(theirs)} intervals of 95% about "
+        f"{len(theirs) / 40:.0f} would lie above zero by chance if no claim were true."
     )
 
 

@@ -46,7 +46,6 @@ class Published(BaseModel):
     exhibit: str
     source: str
     scale: Scale
-    networks: list[str]
     shortened: list[str]
     rows: list[Row]
     claims: list[dict[str, Any]]

@@ -8,8 +8,9 @@ from eunoe.config.merging import merge
 from eunoe.papers.claims import Claim, Verdict
 from eunoe.papers.comparisons import highest, lowest, mean_gain
 from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale, Variant
-from eunoe.papers.keys import key
-from eunoe.papers.measures import Outcome, at_end, at_planned_end, rounds_to
+from eunoe.papers.judging import Judged
+from eunoe.papers.keys import Key, key
+from eunoe.papers.measures import Outcome, at_end, at_planned_end, height, rounds_to
 from eunoe.papers.results import rows_and_verdicts
 from tests.papers.made_up import COMMON, FEDAVG, WSM, tiny
 
@@ -145,34 +146,89 @@ def test_what_a_stopped_run_leaves_open_is_no_success() -> None:
     assert by_seed({3: 0.1}, {3: 0.1}) == ()
 
 
-def test_rounds_and_accuracy_are_those_of_what_is_judged() -> None:
-    claim = Claim("WSM is faster", lowest(WSM, (FEDAVG, FEDPROX)), "rounds", chosen_on={"full": (0,)})
-    more = (*tiny().variants, Variant(FEDPROX, {"method": {"name": "fedprox", "mu": 0.1}}))
-    long = merge(COMMON, {"rounds": 9})
-    exhibit = Exhibit("wsm-table3", long, more, {"": rounds_to(0.5)}, (claim,), {})
-    # Seed 0 is the one that a setting was chosen on, and has a longer FedAvg and another rival.
-    rounds = {
-        (0, FEDAVG): 8,
-        (0, WSM): 3,
-        (0, FEDPROX): 2,
-        (1, FEDAVG): 6,
-        (1, WSM): 4,
-        (2, FEDAVG): 5,
-        (2, WSM): 4,
-    }
+LONG = merge(COMMON, {"rounds": 9})
+THREE = (*tiny().variants, Variant(FEDPROX, {"method": {"name": "fedprox", "mu": 0.1}}))
+FASTER = Claim("WSM is faster", lowest(WSM, (FEDAVG,)), "rounds", chosen_on={"full": (0,)})
+
+
+def judged(exhibit: Exhibit, accuracy: dict[tuple[int, Key], dict[int, float]]) -> Judged:
     outcomes = [
-        (run, Outcome(run.values, {"accuracy": {rounds[run.seed, run.key]: 0.9 - 0.1 * run.seed}}))
+        (run, Outcome(run.values, {"accuracy": accuracy[run.seed, run.key]}))
         for run in exhibit.plan("full", [0, 1, 2])
-        if (run.seed, run.key) in rounds
+        if (run.seed, run.key) in accuracy
     ]
-    (judged,) = rows_and_verdicts(exhibit, "full", outcomes).judged
-    assert judged.verdict.by_seed == (2, 1)
-    assert judged.rounds == "4 to 6 of 9"
-    assert [one.text() for one in judged.reached] == ["FedAvg 75%"]
+    (found,) = rows_and_verdicts(exhibit, "full", outcomes).judged
+    return found
+
+
+def test_rounds_and_accuracy_are_those_of_what_is_judged() -> None:
+    exhibit = Exhibit("wsm-table3", LONG, THREE, {"": rounds_to(0.5)}, (FASTER,), {})
+    rounds = {
+        # On seed 0 a setting was chosen.
+        **{(0, FEDAVG): 8, (0, WSM): 3},
+        **{(1, FEDAVG): 6, (1, WSM): 4},
+        **{(2, FEDAVG): 5, (2, WSM): 4},
+        # The claim does not speak of it.
+        **{(seed, FEDPROX): 2 for seed in range(3)},
+    }
+    found = judged(exhibit, {line: {last: 0.9 - 0.1 * line[0]} for line, last in rounds.items()})
+    assert found.verdict.by_seed == (2, 1)
+    assert found.rounds == "4 to 6 of 9"
+    assert [one.text() for one in found.reached] == ["FedAvg 75%"]
+    assert found.networks == ("digits, logistic",)
+
+
+def test_a_claim_without_fedavg_is_told_what_fedavg_reaches_in_its_seeds() -> None:
+    claim = Claim("WSM is faster", lowest(WSM, (FEDPROX,)), "rounds")
+    exhibit = Exhibit("wsm-table3", LONG, THREE, {"": rounds_to(0.5)}, (claim,), {})
+    found = judged(exhibit, {(0, FEDPROX): {9: 0.9}, (0, WSM): {8: 0.9}, (0, FEDAVG): {3: 0.6}})
+    assert found.rounds == "8 to 9 of 9"
+    assert [one.text() for one in found.reached] == ["FedAvg 60%"]
+
+
+def test_only_a_run_that_was_cut_short_is_shown_with_what_was_planned() -> None:
+    until = merge(LONG, {"stop": {"test_target": 0.6}})
+    exhibit = Exhibit("wsm-table3", until, THREE, {"": rounds_to(0.5)}, (FASTER,), {})
+    assert judged(exhibit, {(1, FEDAVG): {7: 0.6}, (1, WSM): {5: 0.7}}).rounds == "5 to 7"
+    assert judged(exhibit, {(1, FEDAVG): {7: 0.5}, (1, WSM): {5: 0.7}}).rounds == "5 to 7 of 9"
+
+
+def test_a_diverged_run_has_no_length() -> None:
+    claim = Claim("WSM ends higher", mean_gain("fedavg+wsm", "fedavg"))
+    exhibit = Exhibit("wsm-table3", LONG, tiny().variants, {"": at_end("accuracy")}, (claim,), {})
+    fedavg, wsm = exhibit.plan("full", [0])
+    runs = [(fedavg, Outcome(LONG, {"accuracy": {4: 0.5}})), (wsm, Outcome(LONG, {}, diverged=True))]
+    (found,) = rows_and_verdicts(exhibit, "full", runs).judged
+    assert (found.verdict.diverged, found.rounds) == (1, "4 of 9")
+
+
+def test_the_first_rounds_are_those_of_the_claim() -> None:
+    measures = {"": at_end("accuracy"), "early": height("accuracy", last=2)}
+    early = Claim("early", mean_gain("fedavg+wsm", "fedavg", "early"))
+    late = Claim("late", mean_gain("fedavg+wsm", "fedavg"))
+    exhibit = Exhibit("wsm-table3", COMMON, tiny().variants, measures, (early, late), {})
+    runs = [
+        (run, Outcome(run.values, {"accuracy": {1: 0.1, 2: 0.2, 3: 0.6}}))
+        for run in exhibit.plan("full", [0])
+    ]
+    first, second = rows_and_verdicts(exhibit, "full", runs).judged
+    assert [one.text() for one in first.reached] == ["FedAvg 60% (20% by round 2)"]
+    assert [one.text() for one in second.reached] == ["FedAvg 60%"]
+
+
+def test_what_was_chosen_on_all_seeds_is_marked() -> None:
+    claim = Claim("WSM is better", mean_gain("fedavg+wsm", "fedavg"), chosen_on={"full": (0, 1, 2)})
+    exhibit = replace(tiny(), claims=(claim,))
+    runs = [
+        (run, Outcome(run.values, {"accuracy": {3: 0.5 + 0.1 * (run.key == WSM)}}))
+        for run in exhibit.plan("full", [0, 1, 2])
+    ]
+    (verdict,) = rows_and_verdicts(exhibit, "full", runs).verdicts
+    assert verdict.word == "seen, calibrated on these seeds"
 
 
 def test_below_full_scale_a_run_that_is_too_short_gives_no_length() -> None:
     exhibit = tiny()
     outcomes = [(run, Outcome(run.values, {"accuracy": {1: 0.5}})) for run in exhibit.plan("small", [0])]
-    (judged,) = rows_and_verdicts(exhibit, "small", outcomes).judged
-    assert (judged.verdict.word, judged.rounds, judged.reached) == ("not tested", "", ())
+    (found,) = rows_and_verdicts(exhibit, "small", outcomes).judged
+    assert (found.verdict.word, found.rounds, found.reached) == ("not tested", "", ())

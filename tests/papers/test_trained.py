@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from eunoe.papers import find_exhibit
+from eunoe.papers.exhibit import PlannedRun
 from eunoe.papers.measures import Outcome
 from eunoe.papers.results import rows_and_verdicts
 from eunoe.papers.store import load
@@ -48,25 +49,28 @@ def test_fedavg_decides_in_its_best_line_and_else_the_median_line() -> None:
     lines = {run.line: run for run in TABLE.plan("full", [0, 1])}
 
     def reason(**accuracy: float) -> str:
-        return untrained(
-            TABLE, [(lines[line], Outcome({}, {"accuracy": {9: value}})) for line, value in accuracy.items()]
-        )
+        runs = [(lines[line], Outcome({}, {"accuracy": {9: value}})) for line, value in accuracy.items()]
+        return untrained(what_is_reached(runs))
 
     assert reason(fedavg=0.4, flashback=0.1) == ""
     assert reason(fedavg=0.19, flashback=0.6).startswith("FedAvg reaches 19.0% on cifar10, and ")
     assert reason(flashback=0.6, fedntd=0.12).startswith("the median line reaches 12.0%")
     assert reason(flashback=0.6, fedntd=0.12, fedprox=0.5) == ""
     diverged = [(lines["fedavg"], Outcome({}, {}, diverged=True))]
-    assert untrained(TABLE, diverged) == ""
+    assert untrained(what_is_reached(diverged)) == ""
+
+
+def at_round_nine(runs: list[tuple[PlannedRun, float]]) -> list[tuple[PlannedRun, Outcome]]:
+    return [(run, Outcome({}, {"accuracy": {9: value}})) for run, value in runs]
 
 
 def test_the_best_learning_rate_counts_and_the_worst_setting() -> None:
     rates = find_exhibit("wsm-table5")
     runs = [(run, 0.1 + run.key.has(lr=0.05) * 0.2) for run in rates.plan("small", [0])]
-    assert untrained(rates, [(run, Outcome({}, {"accuracy": {9: value}})) for run, value in runs]) == ""
+    assert untrained(what_is_reached(at_round_nine(runs))) == ""
     shares = find_exhibit("wsm-fig6-lenet")
     runs = [(run, 0.3 - run.key.has(alpha=0.01) * 0.18) for run in shares.plan("small", [0])]
-    reason = untrained(shares, [(run, Outcome({}, {"accuracy": {9: value}})) for run, value in runs])
+    reason = untrained(what_is_reached(at_round_nine(runs)))
     assert reason.startswith("FedAvg reaches 12.0%")
 
 

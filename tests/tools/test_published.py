@@ -83,8 +83,9 @@ def test_claims_that_no_paper_makes_are_not_counted(tmp_path: Path) -> None:
     # Curves that rise as high in their first rounds and end alike make the three of the figure.
     assert "on three seeds or more: 1 seen, 3 no difference;" in tally
     assert "They are on 4 claims" in tally
-    assert "of those seen, 1 at small scale" in tally
-    assert "rest on 1 sets of runs, of which one gives 4 verdicts" in tally
+    assert "The verdicts that say seen: 0 at full scale, 0 at medium scale, 1 at small scale." in tally
+    assert "in 1 sets" in tally
+    assert "one of them gives 4 verdicts" in tally
 
 
 def test_without_results_the_readme_says_so(tmp_path: Path) -> None:

@@ -79,8 +79,8 @@ class Verdict:
     """The verdict on a claim: the mean of its statistic over seeds with a 95% interval, paired by seed.
 
     `untrained` states why the networks are too little trained for a verdict; it is empty if they are not.
-    `calibrated` is true if a setting was chosen on the only seed that there is, `nobody` if a target was
-    reached in no seed.
+    `calibrated` is true if a setting or the claim was chosen on all of the seeds that there are, `nobody` if
+    a target was reached in no seed.
     """
 
     claim: Claim
@@ -139,10 +139,12 @@ class Verdict:
             held = "holds in one seed" if low > 0 else "does not hold in one seed"
             return held + ", calibrated on it" * self.calibrated
         if not self.diverged and not any(self.by_seed) and self.claim.within is None:
-            return "no difference"
-        if low > 0 and not self.diverged:
-            return "seen"
-        return "contradicted" if high < 0 or not self.by_seed else "undecided"
+            found = "no difference"
+        elif low > 0 and not self.diverged:
+            found = "seen"
+        else:
+            found = "contradicted" if high < 0 or not self.by_seed else "undecided"
+        return found + ", calibrated on these seeds" * self.calibrated
 
     def _margins(self) -> tuple[float, float]:
         """The least and the most by which the claim may hold; of one seed, what it says."""

@@ -110,7 +110,7 @@ def above_all(method: str) -> Statistic:
         found = []
         for mine in (cell for cell in values if cell.has(method=method, measure="")):
             row = mine.but(method="")
-            others = [v for cell, v in values.items() if cell != mine and cell.but(method="") == row]
+            others = [values[cell] for cell in values if cell != mine and cell.but(method="") == row]
             if others:
                 found.append(apart(values[mine], of_converged(max, others)))
         return least(found)
@@ -118,26 +118,28 @@ def above_all(method: str) -> Statistic:
     return statistic
 
 
-def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
-    """How far one value is below the least of the others that were run.
+def saved(mine: float, nearest: float) -> float | None:
+    """How many rounds one needs less than another.
 
     A tie if no run reached the target; none if one that stopped early leaves the winner open.
     """
+    if isinstance(mine, AtLeast) or (isinstance(nearest, AtLeast) and nearest <= mine):
+        return None
+    if isinstance(nearest, NotReached) and isinstance(mine, NotReached):
+        return Tie()
+    if math.isnan(nearest) and not math.isnan(mine):
+        return None
+    open_ended = isinstance(nearest, NotReached) or isinstance(mine, NotReached)
+    return Censored(nearest - mine) if open_ended else nearest - mine
+
+
+def lowest(mine: Key, others: Iterable[Key]) -> Statistic:
+    """How far one value is below the least of the others that were run."""
     others = tuple(others)
 
     def statistic(values: Values) -> float | None:
         rest = [values[other] for other in others if other in values]
-        if mine not in values or not rest or isinstance(values[mine], AtLeast):
-            return None
-        nearest = of_converged(min, rest)
-        if isinstance(nearest, AtLeast) and nearest <= values[mine]:
-            return None
-        if math.isnan(nearest) and not math.isnan(values[mine]):
-            return None
-        if isinstance(nearest, NotReached) and isinstance(values[mine], NotReached):
-            return Tie()
-        open_ended = isinstance(nearest, NotReached) or isinstance(values[mine], NotReached)
-        return Censored(nearest - values[mine]) if open_ended else nearest - values[mine]
+        return saved(values[mine], of_converged(min, rest)) if mine in values and rest else None
 
     return statistic
 

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from eunoe.papers.claims import Verdict
-from eunoe.papers.exhibit import Exhibit, Scale
+from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
 from eunoe.papers.found import FoundRun
-from eunoe.papers.judging import Judged, Reading, Run, judged_claims
+from eunoe.papers.judging import Judged, Reading, judged_claims
 from eunoe.papers.keys import Key
+from eunoe.papers.measures import Outcome
 from eunoe.papers.outcomes import outcome_of
-from eunoe.papers.trained import network
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Results:
-    """All cells of an exhibit, the verdicts on its claims, and the data and networks of its runs."""
+    """All cells of an exhibit, and the verdicts on its claims."""
 
     exhibit: Exhibit
     scale: Scale
     rows: tuple[Row, ...]
     judged: tuple[Judged, ...]
-    networks: tuple[str, ...] = ()
 
     @property
     def verdicts(self) -> list[Verdict]:
@@ -76,7 +75,6 @@ class Results:
             "exhibit": self.exhibit.name,
             "source": f"{self.exhibit.source.paper}, {self.exhibit.source.where}",
             "scale": self.scale,
-            "networks": list(self.networks),
             "shortened": self.shortened,
             "rows": [{**asdict(row), "seeds": list(row.seeds)} for row in self.rows],
             "claims": [
@@ -89,7 +87,10 @@ class Results:
                     "not_reached": one.verdict.not_reached,
                     "own": own or one.verdict.claim.own,
                     "seeds": one.verdict.seeds,
+                    "calibrated": one.verdict.calibrated,
+                    "nobody": one.verdict.nobody,
                     "rounds": one.rounds,
+                    "networks": list(one.networks),
                     "reached": [reached.text() for reached in one.reached],
                     "text": one.verdict.text(),
                 }
@@ -104,7 +105,9 @@ def collect(exhibit: Exhibit, scale: Scale, found: Sequence[FoundRun]) -> Result
     return rows_and_verdicts(exhibit, scale, [(p, o) for p, o in outcomes if o.diverged or o.series])
 
 
-def rows_and_verdicts(exhibit: Exhibit, scale: Scale, outcomes: Sequence[Run]) -> Results:
+def rows_and_verdicts(
+    exhibit: Exhibit, scale: Scale, outcomes: Sequence[tuple[PlannedRun, Outcome]]
+) -> Results:
     """Rows and verdicts from the records of the runs."""
     cells: dict[Key, list[Reading]] = {}
     for planned, outcome in outcomes:
@@ -125,9 +128,7 @@ def rows_and_verdicts(exhibit: Exhibit, scale: Scale, outcomes: Sequence[Run]) -
             and (converged := [r.value for r in readings if not math.isnan(r.value)])
         }
         rows += [Row(label, _derived(exhibit, label), text) for label, text in exhibit.derive(means).items()]
-    networks = dict.fromkeys(", ".join(network(planned.values)) for planned, _ in outcomes)
-    judged = judged_claims(exhibit, scale, outcomes, cells)
-    return Results(exhibit, scale, tuple(rows), judged, tuple(networks))
+    return Results(exhibit, scale, tuple(rows), judged_claims(exhibit, scale, cells))
 
 
 def _measured(readings: Sequence[Reading]) -> bool:

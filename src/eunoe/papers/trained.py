@@ -1,10 +1,10 @@
-"""Whether the networks of an exhibit have learned enough for a verdict on its claims.
+"""Whether the networks of some runs have learned enough for a verdict on a claim about them.
 
-They have if FedAvg, of that exhibit and scale, reaches a third of the accuracy that the same network reaches
+They have if FedAvg reaches a third of the accuracy that the same network reaches
 when it is trained in one place on all data, and twice that of guessing. What FedAvg reaches is the median of
 the test accuracies of the last third of its rounds, averaged over seeds, at its best learning rate and norm;
-where clients, shares or epochs are varied, in the setting where it reaches least. Where an exhibit has no
-FedAvg, the median one of its lines counts. Runs that diverged do not count.
+where clients, shares or epochs are varied, in the setting where it reaches least. Where there is no FedAvg,
+the median one of the lines counts. Runs that diverged do not count.
 """
 
 import math
@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from eunoe.data.specs import SPECS
-from eunoe.papers.exhibit import Exhibit, PlannedRun
+from eunoe.papers.exhibit import PlannedRun
 from eunoe.papers.keys import Key
 from eunoe.papers.measures import Outcome
 
@@ -95,7 +95,7 @@ def _what_is_reached(
         if not outcome.diverged:
             lines = by_network.setdefault(network(planned.values), {})
             lines.setdefault(planned.key, []).append(reached(outcome, until))
-            plain |= {planned.key} if _is_fedavg(planned) else set()
+            plain |= {planned.key} if is_fedavg(planned) else set()
     found = []
     for which, lines in by_network.items():
         means = {line: statistics.fmean(values) for line, values in lines.items()}
@@ -110,9 +110,9 @@ def _what_is_reached(
     return found
 
 
-def untrained(exhibit: Exhibit, outcomes: Sequence[tuple[PlannedRun, Outcome]]) -> str:
-    """Why the networks of these runs are too little trained for a verdict; empty if they are not."""
-    for one in what_is_reached(outcomes) if exhibit.needs_training else ():
+def untrained(reached: Sequence[Reached]) -> str:
+    """Why networks that reached this are too little trained for a verdict; empty if they are not."""
+    for one in reached:
         if one.accuracy < one.needed:
             return (
                 f"{one.who} reaches {one.accuracy:.1%} on {one.network[0]}, and {one.needed:.1%} are needed"
@@ -120,7 +120,8 @@ def untrained(exhibit: Exhibit, outcomes: Sequence[tuple[PlannedRun, Outcome]]) 
     return ""
 
 
-def _is_fedavg(planned: PlannedRun) -> bool:
+def is_fedavg(planned: PlannedRun) -> bool:
+    """Whether a run is of FedAvg as it is, without another loss, server or other addition."""
     values = planned.values
     server = values.get("server_optimizer", {"name": "sgd"})["name"]
     plain = (values["method"]["name"], values["loss"]["name"], server) == ("fedavg", "ce", "sgd")

@@ -1,8 +1,10 @@
 """The FedCurv paper: table 1 and figures 1 and 2, and the search for its penalty weight."""
 
+from collections.abc import Mapping
+
 from eunoe.config.merging import merge
-from eunoe.papers.claims import Claim, NotReached, Tie, Values, of_converged
-from eunoe.papers.comparisons import above, lowest
+from eunoe.papers.claims import Claim, Values, of_converged
+from eunoe.papers.comparisons import above, lowest, saved
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import FEDCURV
 from eunoe.papers.keys import Key, key
@@ -11,13 +13,14 @@ from eunoe.papers.measures import at_planned_end, height, rounds_to
 # The weight depends on the scale of the Fisher information, which the paper does not define. Its grid has
 # steps of 10 and then of 2 around the best.
 WEIGHTS = (0.1, 0.5, 1.0, 2.0, 10.0)
-# With 50 local epochs the last of these turned out best, so that the grid went on.
+# With 50 local epochs 10 is the best of these; a grid has to go on beyond its best.
 MORE_WEIGHTS = (*WEIGHTS, 20.0, 100.0)
 # Steps of 10 from the paper's weight for FedProx with 10 local epochs.
 PROXIMAL = (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)
 # The paper counts to the first three; half is what a small run reaches.
 ROUNDS_TO = {f"{target:.2f}": rounds_to(target) for target in (0.95, 0.9, 0.85, 0.5)}
 OWN_TARGET = "0.50"
+NO_SEEDS: Mapping[str, tuple[int, ...]] = {}
 
 
 def small(rounds: int) -> Config:
@@ -45,7 +48,11 @@ def cell(method: str, measure: str) -> Key:
     return key(method=method, measure=measure)
 
 
-def least_inside(target: str, weights: tuple[float, ...] = WEIGHTS) -> Claim:
+def least_inside(
+    target: str,
+    weights: tuple[float, ...] = WEIGHTS,
+    chosen_on: Mapping[str, tuple[int, ...]] = NO_SEEDS,
+) -> Claim:
     """The claim that the best weight is none of the ends of the grid, by the rounds that it saves."""
 
     cells = [key(weight=weight, measure=target) for weight in weights]
@@ -54,13 +61,11 @@ def least_inside(target: str, weights: tuple[float, ...] = WEIGHTS) -> Claim:
         by_weight = [values[cell] for cell in cells if cell in values]
         if len(by_weight) < len(cells):
             return None
-        if all(isinstance(value, NotReached) for value in by_weight):
-            return Tie()
         ends, inside = (by_weight[0], by_weight[-1]), by_weight[1:-1]
-        return of_converged(min, ends) - of_converged(min, inside)
+        return saved(of_converged(min, inside), of_converged(min, ends))
 
     sentence = f"the weight with the fewest rounds to {float(target):.0%} is inside the grid, not at an end"
-    return Claim(sentence, statistic, "rounds", own=target == OWN_TARGET)
+    return Claim(sentence, statistic, "rounds", own=target == OWN_TARGET, chosen_on=chosen_on)
 
 
 def searched(name: str, epochs: int, lines: tuple[Variant, ...], claim: Claim, what: str) -> Exhibit:
@@ -107,7 +112,7 @@ def both(epochs: int, figure: str) -> tuple[Exhibit, Exhibit]:
             f"with {epochs} local epochs FedProx reaches {float(target):.0%} in {count} rounds than FedAvg",
             lowest(cell(first, target), (cell(second, target),)),
             "rounds",
-            # Written down after seed 0 of the one with 10 epochs had been seen.
+            # With 10 epochs these runs had been seen.
             chosen_on={"full": (0,)} if epochs == 10 else {},
         )
         for target, count, first, second in (
@@ -155,7 +160,8 @@ EXHIBITS = (
         "fedcurv-table1-e50-weight",
         50,
         weighted(MORE_WEIGHTS),
-        least_inside("0.50", MORE_WEIGHTS),
+        # The grid went on because of these seeds.
+        least_inside("0.50", MORE_WEIGHTS, {"small": (0, 1, 2)}),
         "FedCurv's weight",
     ),
     searched(
