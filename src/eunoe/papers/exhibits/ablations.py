@@ -35,6 +35,23 @@ def settings(epochs: bool) -> dict[Key, Config]:
     )
 
 
+def spoken(column: str) -> str:
+    """A column in the words of a claim."""
+    method = next(word for word in column.split() if word.startswith("fedavg"))
+    norm = column.replace(method, "").strip()
+    return (method.partition("+")[2].upper() or "FedAvg") + f" with {norm} norm" * bool(norm)
+
+
+def in_words(setting: Key) -> str:
+    """A setting in the words of a claim."""
+    ((name, value),) = setting.parts
+    return {
+        "alpha": f"alpha {value}",
+        "share": f"{float(value):.0%} of the clients a round",
+        "epochs": f"{value} local epochs",
+    }[name]
+
+
 def gap(first: Key, second: Key, base: str, better: str) -> Claim:
     """The claim that the gain is larger in the first setting than in the second."""
     cells = [setting.but(method=method) for setting in (first, second) for method in (better, base)]
@@ -45,13 +62,16 @@ def gap(first: Key, second: Key, base: str, better: str) -> Claim:
         first_high, first_low, second_high, second_low = (values[cell] for cell in cells)
         return (first_high - first_low) - (second_high - second_low)
 
-    return Claim(f"{better} gains more on {base} at {first.label} than at {second.label}", statistic)
+    sentence = (
+        f"{spoken(better)} gains more on {spoken(base)} at {in_words(first)} than at {in_words(second)}"
+    )
+    return Claim(sentence, statistic)
 
 
 def drops_with_epochs(method: str) -> Claim:
     """The claim that longer local training makes a method worse."""
     few, many = (key(epochs=count, method=method) for count in (3, 10))
-    return Claim(f"{method} is worse with 10 local epochs than with 3", above(few, many))
+    return Claim(f"{spoken(method)} is worse with 10 local epochs than with 3", above(few, many))
 
 
 def exhibit(
