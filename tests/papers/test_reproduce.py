@@ -139,6 +139,9 @@ def test_runs_that_diverge_or_do_not_arrive() -> None:
         (runs[1], Outcome(runs[1].values, {"accuracy": {2: 0.4}})),
     ]
     assert rows_and_verdicts(reached, "full", half).rows[0].ours == "2 (1 of 2 not reached)"
+    ended = replace(exhibit, measures={"": at_planned_end("accuracy")})
+    one = [(runs[0], Outcome(runs[0].values, {"accuracy": {3: 0.6}})), half[1]]
+    assert rows_and_verdicts(ended, "full", one).rows[0].ours == "0.600 (1 of 2 too short)"
 
 
 def test_a_run_that_ends_at_its_target_did_not_stop_early() -> None:

@@ -148,7 +148,8 @@ def _row(exhibit: Exhibit, scale: Scale, cell: Key, readings: Sequence[Reading])
     if all(math.isinf(value) for value in values) and rounds < length and not diverged:
         ours = f"more than {rounds}"
     if finite and len(finite) < len(values):
-        ours += f" ({len(values) - len(finite)} of {len(values)} {'NC' if diverged else 'not reached'})"
+        why = "NC" if diverged else "not reached" if any(map(math.isinf, values)) else "too short"
+        ours += f" ({len(values) - len(finite)} of {len(values)} {why})"
     row = Row(
         label,
         "" if planned.stand_in else _paper(exhibit, cell),
