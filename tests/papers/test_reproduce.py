@@ -10,7 +10,7 @@ from eunoe.errors import InputError
 from eunoe.papers.drawing import draw
 from eunoe.papers.exhibit import Exhibit
 from eunoe.papers.found import in_folders, in_store
-from eunoe.papers.measures import Outcome, rounds_to
+from eunoe.papers.measures import Outcome, at_planned_end, rounds_to
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.part import part
 from eunoe.papers.reproduce import Limits, missing, ready, reproduce, results_in_folders, to_run
