@@ -4,8 +4,8 @@
     contradicted                it is below zero
     undecided                   neither
     no difference               what is compared is equal in every seed
-    holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed;
-                                calibrated on it: an open setting or the claim was chosen on it
+    holds in one seed           there is one seed only, and so no interval; or: does not hold in one seed
+    ..., calibrated             an open setting or the claim was chosen on all of these seeds
     untrained: no verdict       the networks had not learned enough (trained.py)
     not tested                  what is compared was not run, or not for long enough, or nobody got there
 

@@ -21,6 +21,16 @@ def above(high: Key, low: Key) -> Statistic:
     return lambda values: apart(values[high], values[low]) if high in values and low in values else None
 
 
+def gains_more(first: tuple[Key, Key], second: tuple[Key, Key]) -> Statistic:
+    """How much further apart two values are, high and low, than two others."""
+
+    def statistic(values: Values) -> float | None:
+        many, few = above(*first)(values), above(*second)(values)
+        return None if many is None or few is None else many - few
+
+    return statistic
+
+
 def exceeds(cell: Key, bound: float = 0.0) -> Statistic:
     """How far a value is above a bound."""
     return lambda values: values[cell] - bound if cell in values else None

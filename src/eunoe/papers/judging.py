@@ -59,9 +59,9 @@ class Judged:
     """A verdict, and of the runs that it compares the rounds, the networks and what FedAvg reaches."""
 
     verdict: Verdict
-    rounds: str = ""
-    networks: tuple[str, ...] = ()
-    reached: tuple[Reached, ...] = ()
+    rounds: str
+    networks: tuple[str, ...]
+    reached: tuple[Reached, ...]
 
 
 class _Read(Mapping[Key, float]):

@@ -1,10 +1,10 @@
 """Whether the networks of some runs have learned enough for a verdict on a claim about them.
 
-They have if FedAvg reaches a third of the accuracy that the same network reaches
-when it is trained in one place on all data, and twice that of guessing. What FedAvg reaches is the median of
-the test accuracies of the last third of its rounds, averaged over seeds, at its best learning rate and norm;
-where clients, shares or epochs are varied, in the setting where it reaches least. Where there is no FedAvg,
-the median one of the lines counts. Runs that diverged do not count.
+They have if FedAvg reaches a third of the accuracy that the same network reaches when it is trained in one
+place on all data, and twice that of guessing. What FedAvg reaches is the median of the test accuracies of the
+last third of its rounds, averaged over seeds, at its best learning rate and norm; where clients, shares or
+epochs are varied, in the setting where it reaches least. Where there is no FedAvg, the median one of the
+lines counts. Runs that diverged do not count.
 """
 
 import math

@@ -3,8 +3,8 @@
 The texts name the values of alpha and the range of the share of clients; the other values are chosen here."""
 
 from eunoe.config.merging import merge
-from eunoe.papers.claims import Claim, Values
-from eunoe.papers.comparisons import above
+from eunoe.papers.claims import Claim
+from eunoe.papers.comparisons import above, gains_more
 from eunoe.papers.exhibit import Config, Exhibit, Variant
 from eunoe.papers.exhibits.common import (
     BOTH_NORMS,
@@ -54,18 +54,11 @@ def in_words(setting: Key) -> str:
 
 def gap(first: Key, second: Key, base: str, better: str) -> Claim:
     """The claim that the gain is larger in the first setting than in the second."""
-    cells = [setting.but(method=method) for setting in (first, second) for method in (better, base)]
-
-    def statistic(values: Values) -> float | None:
-        if not all(cell in values for cell in cells):
-            return None
-        first_high, first_low, second_high, second_low = (values[cell] for cell in cells)
-        return (first_high - first_low) - (second_high - second_low)
-
+    pairs = [(setting.but(method=better), setting.but(method=base)) for setting in (first, second)]
     sentence = (
         f"{spoken(better)} gains more on {spoken(base)} at {in_words(first)} than at {in_words(second)}"
     )
-    return Claim(sentence, statistic)
+    return Claim(sentence, gains_more(*pairs))
 
 
 def drops_with_epochs(method: str) -> Claim:
