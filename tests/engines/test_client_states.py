@@ -68,9 +68,39 @@ def test_files_go_when_no_kept_checkpoint_needs_them(states: ClientStates) -> No
 def test_strays_of_an_interrupted_run_are_removed(states: ClientStates) -> None:
     states.save(3, 1, value(1))
     states.save(2500, 2, value(2))
-    (states.folder / "0" / "7-9.part").write_text("half")
+    (states.folder / "0" / "7-9.safetensors.123.part").write_text("half")
     states.restore({2500: 2}, {2500: b""})
     assert files(states) == {"2500-2.safetensors"}
+
+
+def test_what_is_not_ours_is_left_alone(states: ClientStates) -> None:
+    states.save(3, 1, value(1))
+    others = [states.folder / "0" / name for name in ("notes.txt", "7-9.part", "3-1.safetensors.bak")]
+    for path in others:
+        path.write_text("not ours")
+    (states.folder / "0" / "4-1.safetensors").mkdir()
+    (states.folder / "0" / "4-1.safetensors" / "5-1.safetensors").write_text("not ours")
+    (states.folder / "0" / "6-1.safetensors").symlink_to(others[0])
+    states.restore({}, {})
+    assert files(states) == {path.name for path in others} | {"5-1.safetensors", "6-1.safetensors"}
+
+
+@pytest.mark.parametrize("linked", ["states", "states/0"])
+def test_nothing_is_removed_through_a_link(states: ClientStates, tmp_path: Path, linked: str) -> None:
+    link = tmp_path / linked
+    link.parent.mkdir(exist_ok=True)
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    link.symlink_to(elsewhere)
+    for round in (1, 2, 3):
+        states.save(3, round, value(round))
+        states.accept(3, round)
+    states.discard(3, 3)
+    states.prune([3])
+    states.remove_older(3, 3, None)
+    states.restore({}, {})
+    names = {f"3-{round}.safetensors" for round in (1, 2, 3)}
+    assert {path.name for path in elsewhere.rglob("*.safetensors")} == names
 
 
 def test_what_an_older_checkpoint_needs_stays_until_it_goes(states: ClientStates) -> None:

@@ -286,3 +286,20 @@ def test_a_broken_newest_checkpoint_is_reported_and_the_run_ends_with_the_same_b
     assert len(messages) == 1
     assert "cannot be read" in messages[0]
     assert bits(done.folder) == bits(whole.folder)
+
+
+def test_a_resumed_run_removes_nothing_behind_a_link(tmp_path: Path) -> None:
+    values = {**NAMED, "method": "scaffold"}
+    run(values, out=tmp_path / "run")
+    precious = tmp_path / "home" / "letters" / "3-1.safetensors"
+    precious.parent.mkdir(parents=True)
+    precious.write_text("dear")
+    (precious.parent / "deep").mkdir()
+    (precious.parent / "deep" / "file").write_text("sir")
+    (tmp_path / "run/states").rename(tmp_path / "states")
+    (tmp_path / "run/states").symlink_to(tmp_path / "home")
+    for folder in (tmp_path / "states").iterdir():
+        folder.rename(tmp_path / "home" / folder.name)
+    resume(tmp_path / "run", rounds=values["rounds"] + 1)
+    assert precious.read_text() == "dear"
+    assert (precious.parent / "deep" / "file").read_text() == "sir"

@@ -7,6 +7,7 @@ removed.
 
 import hashlib
 import os
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from torch import Tensor
 from eunoe.errors import Damaged
 from eunoe.system.files import reading, remove, replacing, sync_to_disk, writing
 from eunoe.system.tensor_files import read_tensors
+
+_NAME = re.compile(r"\d+-\d+\.safetensors(\.\d+\.part)?")
 
 
 class ClientStates:
@@ -61,7 +64,7 @@ class ClientStates:
 
     def discard(self, client: int, round: int) -> None:
         """Discard a state whose update was refused."""
-        remove(self.path(client, round))
+        self._remove(self.path(client, round))
 
     def sync(self) -> None:
         """Make current states durable and compute the digests of those that are new."""
@@ -105,9 +108,9 @@ class ClientStates:
         }
         self._replaced = sorted(replaced)
         wanted = {self.path(*entry) for entry in self.accepted.items()} | {path for *_, path in replaced}
-        for path in self.folder.glob("*/*"):
+        for path in self._files():
             if path not in wanted:
-                remove(path)
+                self._remove(path)
 
     def prune(self, kept: Sequence[int]) -> None:
         """Remove replaced states that the checkpoints of no kept round refer to."""
@@ -117,8 +120,21 @@ class ClientStates:
             if any(since <= round < until for round in kept):
                 needed.append(entry)
             else:
-                remove(path)
+                self._remove(path)
         self._replaced = needed
+
+    def remove_older(self, client: int, round: int, start: int | None) -> None:
+        """Remove a client's states from before this round, except that of the round it started from."""
+        for path in self._files(f"{client // 1000}/{client}-*"):
+            if (older := int(path.name.partition("-")[2].partition(".")[0])) < round and older != start:
+                self._remove(path)
+
+    def _files(self, pattern: str = "*/*") -> list[Path]:
+        """The files that look like states, or like states that were not completely written."""
+        return [path for path in self.folder.glob(pattern) if _NAME.fullmatch(path.name)]
+
+    def _remove(self, path: Path) -> None:
+        remove(path, self.folder, path.parent)
 
     def path(self, client: int, round: int) -> Path:
         return Path(self._name(client, round))

@@ -64,12 +64,8 @@ def train_and_keep(config: Config, node: NodeOptions, content: RecordDict) -> Tr
         raise InputError(f"client {client} {NO_STATE} {order.start} in {states.folder}") from None
     update, new = train_client(simulation, client, broadcast, state)
     states.save(client, broadcast.round, new)
-    for path in states.path(client, broadcast.round).parent.glob(f"{client}-*"):
-        round = int(path.name.partition("-")[2].partition(".")[0])
-        # A newer state belongs to a later message, whose process was faster than this one.
-        if round < broadcast.round and round != order.start:
-            # Another process may have removed it, if a message was sent twice.
-            path.unlink(missing_ok=True)
+    # A newer state belongs to a later message, whose process was faster than this one.
+    states.remove_older(client, broadcast.round, order.start)
     return Trained(simulation, broadcast, update, bool(new))
 
 

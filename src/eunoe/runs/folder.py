@@ -42,6 +42,7 @@ from eunoe.runs.line_file import LineFile
 from eunoe.runs.state import RunState
 from eunoe.system.files import (
     each_line,
+    partial_files,
     plain,
     read_json,
     remove,
@@ -152,7 +153,7 @@ class RunFolder:
         good = [round for round in paths if self._health.get(round)]
         kept = sorted({*list(paths)[-_KEPT:], *good[-1:]})
         for round in paths.keys() - set(kept):
-            paths[round].unlink()
+            self._remove_checkpoint(paths[round])
             self._health.pop(round, None)
         states.prune(kept)
 
@@ -177,12 +178,12 @@ class RunFolder:
         older = []
         for path in checkpoints(self.path):
             if found is None or int(path.stem) > found.round:
-                remove(path)
+                self._remove_checkpoint(path)
             elif int(path.stem) < found.round:
                 try:
                     older.append(read_checkpoint(path))
                 except Damaged:
-                    remove(path)
+                    self._remove_checkpoint(path)
         if found is None:
             states.restore({}, {})
             if warnings:
@@ -195,9 +196,14 @@ class RunFolder:
         for file in self._files:
             file.cut_back(None if found is None else found.manifest.files[file.path.name])
         # A killed process leaves partial files.
-        for path in (*self.path.glob("*.part"), *self.path.glob("checkpoints/*.part")):
+        for path in partial_files(self.path):
             remove(path)
+        for path in partial_files(self.path / "checkpoints"):
+            self._remove_checkpoint(path)
         return warnings
+
+    def _remove_checkpoint(self, path: Path) -> None:
+        remove(path, path.parent)
 
     def go_back(self) -> str:
         """The command that goes back to the last healthy checkpoint before the newest, if there is one."""

@@ -8,10 +8,11 @@ import hashlib
 import json
 import math
 import os
-import shutil
+import re
+import stat
 import tomllib
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
@@ -24,6 +25,8 @@ from eunoe.text import printable
 # No file of text, or line of one, that a run or a user writes is larger; a larger one is something else.
 MOST_TEXT = 1 << 30
 _BLOCK = 1 << 20
+# The temporary name of a file that is being written, with the writer's process id.
+_PARTIAL = re.compile(r".+\.\d+\.part")
 
 
 @contextmanager
@@ -63,13 +66,16 @@ def sync_to_disk(path: Path) -> None:
         os.close(file)
 
 
-def remove(path: Path) -> None:
-    """Remove a file, or whatever is in its place, if it is there."""
-    with writing(path):
-        if path.is_dir():
-            shutil.rmtree(path)
-        else:
-            path.unlink(missing_ok=True)
+def remove(path: Path, *folders: Path) -> None:
+    """Remove a regular file, unless one of these folders is a link; leave anything else alone."""
+    with writing(path), suppress(FileNotFoundError, NotADirectoryError):
+        if stat.S_ISREG(path.lstat().st_mode) and not any(folder.is_symlink() for folder in folders):
+            path.unlink()
+
+
+def partial_files(folder: Path) -> list[Path]:
+    """Files that a killed process was writing when it ended."""
+    return [path for path in folder.glob("*.part") if _PARTIAL.fullmatch(path.name)]
 
 
 def write_text(path: Path, text: str) -> None:
