@@ -149,6 +149,9 @@ class Queue:
         command = [*core, "nice", "-n", "19", "env", f"--chdir={job.folder}", *THREADS, *words]
         with open(self.folder / "logs" / f"{job.name}.log", "ab") as log:
             process = Popen(command, stdin=DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        # Linux may schedule sessions as groups; `nice` ranks processes only within their group.
+        with suppress(OSError):
+            Path(f"/proc/{process.pid}/autogroup").write_text("19")
         status = self.statuses[job.name]
         status.state, status.pid, status.born = "running", process.pid, stat(process.pid)[19]
         self.save()

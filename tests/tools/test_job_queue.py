@@ -7,18 +7,19 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tools import job_queue as queue
 
+from tests.waiting import PATIENCE, until
+
 # Real jobs with real pauses and kills, which need a machine that is not busy.
 pytestmark = pytest.mark.slow
 
 TOOL = Path(queue.__file__)
-PATIENCE = 60
 
 
 class Fixture:
@@ -67,14 +68,6 @@ def made(tmp_path: Path) -> Iterator[Fixture]:
         process.wait(PATIENCE)
 
 
-def until(holds: Callable[[], bool]) -> None:
-    """Wait for something that takes as long as the machine is busy."""
-    end = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.05)
-
-
 def ticking(name: str) -> str:
     """A job that says that it began, and then writes on without end."""
     return f"echo began >> {name}.starts; while true; do echo tick >> {name}; sleep 0.05; done"
@@ -87,13 +80,15 @@ def leader(pid: int) -> str:
 
 def test_jobs_run_in_order_in_two_lanes_and_are_done_once(made: Fixture) -> None:
     until_both = "while [ $(cat both | wc -l) -lt 2 ]; do sleep 0.05; done"
-    says = "echo $OMP_NUM_THREADS $(nice) $(nproc) >> order; taskset -pc $$ >> cores"
+    says = "echo $OMP_NUM_THREADS $(nice) $(nproc) >> order; taskset -pc $$ >> cores; "
+    says += "cat /proc/$$/autogroup >> groups"
     together = f"echo x >> both; {until_both}; {says}"
     made.jobs(first=together, second=together, third=["sh", "-c", "echo third >> order"])
     assert made.start().wait(PATIENCE) == 0
     assert made.lines("order") == ["1 19 1", "1 19 1", "third"]
     cores = {line.rpartition(" ")[2] for line in made.lines("cores")}
     assert len(cores) == min(2, len(os.sched_getaffinity(0)))
+    assert all(line.endswith(" nice 19") for line in made.lines("groups"))
     assert {made.state(name)["state"] for name in ("first", "second", "third")} == {"done"}
     assert made.start().wait(PATIENCE) == 0
     assert len(made.lines("order")) == 3
