@@ -2,6 +2,8 @@
 
 import os
 import signal
+from collections import Counter
+from collections.abc import Generator
 
 import hypothesis
 import pytest
@@ -17,15 +19,21 @@ torch.set_num_threads(1)
 # A shell lets what it starts in the background ignore Ctrl-C, and so would every run that a test interrupts.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
-skipped: list[str] = []
+skipped: Counter[str] = Counter()
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     if report.skipped and not hasattr(report, "wasxfail"):
-        skipped.append(report.nodeid)
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else str(report.longrepr)
+        skipped[reason.removeprefix("Skipped: ")] += 1
 
 
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    if os.environ.get("CI") and skipped:
-        print(f"\nskipped in CI, which counts as a failure: {', '.join(skipped)}")
-        session.exitstatus = 1
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish(session: pytest.Session) -> Generator[None]:
+    """Print after everything else which tests were skipped and why; in CI that is a failure."""
+    yield
+    if skipped and not hasattr(session.config, "workerinput"):
+        print(*(f"{count} tests skipped: {reason}" for reason, count in skipped.items()), sep="\n")
+        if os.environ.get("CI"):
+            print("skipped tests count as failures in CI")
+            session.exitstatus = 1

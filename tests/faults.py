@@ -3,7 +3,6 @@
 import os
 import signal
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.runs.checkpoints import newest_checkpoint
 from eunoe.runs.run import Run
+from tests.waiting import until
 
 # Faults of a client that the server must refuse; they come again whenever the client trains again.
 EXCLUDING = ("nan", "inf", "wrong size")
@@ -36,6 +36,7 @@ class Faulty(Method):
     faults: dict[str, str] = Field({}, description="What happens to a client: 'round/client' to kind.")
     marks: str = Field("", description="Folder in which a fault that happens once leaves a mark.")
     pause: float = Field(0.0, description="Seconds that every client takes on top.")
+    allowed: str = Field("", description="File with the last round that clients may begin.")
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
         return {"memory": context.parameters}
@@ -45,6 +46,8 @@ class Faulty(Method):
 
     def begin(self, client: ClientContext) -> None:
         time.sleep(self.pause)
+        if self.allowed:
+            until(lambda: client.context.round <= int(Path(self.allowed).read_text() or 0))
         match self.faults.get(f"{client.context.round}/{client.id}"):
             case "kill" if self._first(client):
                 os.kill(os.getpid(), signal.SIGKILL)
@@ -108,11 +111,3 @@ def alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except OSError:
         return False
-
-
-def until(condition: Callable[[], Any], seconds: float = 20.0) -> None:
-    """Wait for something that must happen."""
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it takes too long"
-        time.sleep(0.01)

@@ -5,15 +5,20 @@ import shutil
 import socket
 import ssl
 import subprocess
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from http.client import HTTPSConnection
 from pathlib import Path
 
+import pytest
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 
+from tests.waiting import PATIENCE, until
+
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin")
+NEEDS_NGINX = pytest.mark.skipif(
+    NGINX is None, reason="nginx is not installed; install it with: apt-get install nginx-light"
+)
 
 
 def free_ports(count: int) -> int:
@@ -42,22 +47,17 @@ def proxy(folder: Path, port: int) -> Iterator[subprocess.Popen]:
     with open(folder / "proxy" / "errors.log", "ab") as errors:
         process = subprocess.Popen(command, stderr=errors)
     try:
-        listening(port, process)
+        until(lambda: process.poll() is not None or is_listening(port))
+        assert process.poll() is None
         yield process
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(PATIENCE)
 
 
-def listening(port: int, process: subprocess.Popen, seconds: float = 120.0) -> None:
-    end = time.monotonic() + seconds
-    while True:
-        assert process.poll() is None
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert time.monotonic() < end
-        time.sleep(0.05)
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 class Outsider:
@@ -68,7 +68,7 @@ class Outsider:
 
     def ask(self, path: str, body: bytes = b"", method: str = "POST", **headers: str) -> tuple[int, bytes]:
         """The status and the answer to a request whose path is sent as it is."""
-        connection = HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=60)
+        connection = HTTPSConnection("127.0.0.1", self.port, context=self.context, timeout=PATIENCE)
         try:
             connection.putrequest(method, path, skip_accept_encoding=True)
             for name, value in {"Content-Type": PROTOBUF_MEDIA_TYPE, **headers}.items():

@@ -8,12 +8,10 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
 import textwrap
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,10 +25,11 @@ from eunoe.data.sources.npz import write_npz
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.init import init
 from eunoe.runs.run import Run
-from tests.attacks.proxy import NGINX, Outsider, free_ports
+from tests.attacks.proxy import NEEDS_NGINX, NGINX, Outsider, free_ports, is_listening
+from tests.waiting import PATIENCE, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(NGINX is None, reason="there is no nginx here")]
-NODES, ROUNDS, PATIENCE, MB = 2, 2, 600.0, 1_000_000
+pytestmark = [pytest.mark.slow, NEEDS_NGINX]
+NODES, ROUNDS, MB = 2, 2, 1_000_000
 ROOT = Path(__file__).parents[2]
 CONFIG = {
     "rounds": ROUNDS,
@@ -137,16 +136,6 @@ def _end(process: subprocess.Popen) -> None:
     process.wait()
 
 
-def wait_for(port: int) -> None:
-    end = time.monotonic() + PATIENCE
-    while True:
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", port)) == 0:
-                return
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
 @pytest.fixture(scope="module", name="deployed")
 def _deployed(tmp_path_factory):
     place = tmp_path_factory.mktemp("deployment")
@@ -164,7 +153,7 @@ def _deployed(tmp_path_factory):
         deployed.shell(deployed.command("eunoe flower sign"), deployed.server)
         shutil.move(deployed.server / "operator", deployed.operator)
         deployed.start("server", deployed.command("flower-superlink"), deployed.server)
-        wait_for(deployed.port + 1)
+        until(lambda: is_listening(deployed.port + 1))
         deployed.shell(deployed.command("flwr run").partition("flwr run")[0], deployed.server)
         for node, machine in enumerate(deployed.machines):
             _, run = blocks((machine / "README.md").read_text())

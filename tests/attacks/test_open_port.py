@@ -12,9 +12,9 @@ from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
 from eunoe.flower.init import init
 from eunoe.flower.proxy import PATHS
-from tests.attacks.proxy import NGINX, Outsider, free_ports, proxy
+from tests.attacks.proxy import NEEDS_NGINX, Outsider, free_ports, proxy
 
-pytestmark = pytest.mark.skipif(NGINX is None, reason="there is no nginx here")
+pytestmark = NEEDS_NGINX
 MB = 1_000_000
 
 

@@ -17,6 +17,7 @@ from eunoe.runs.assembly import UserObjects
 from eunoe.runs.running import resume, run
 from tests.faults import Faulty
 from tests.helpers import Net, blobs
+from tests.waiting import until
 
 CLIENTS, PARTICIPANTS = 8, 6
 INTERRUPTED, FAILED = 130, 3
@@ -34,6 +35,8 @@ def sit(folder: Path, plan: dict[str, Any]) -> int:
 
     def on_round(record: dict[str, Any]) -> None:
         progress(folder).write_text(str(record["round"]))
+        if allowed(folder).exists():
+            until(lambda: record["round"] <= int(allowed(folder).read_text() or 0))
         if "full" in plan and record["round"] >= plan["full"]["after"]:
             # Either the next line of the metrics is cut short, or no file can be written at all.
             size = (folder / "metrics.jsonl").stat().st_size + 50 if plan["full"]["torn"] else 100
@@ -80,6 +83,11 @@ def sit_and_leave(folder: Path, plan: dict[str, Any]) -> None:
 def progress(folder: Path) -> Path:
     """The file that holds the last round of the current sitting."""
     return folder.with_name("progress")
+
+
+def allowed(folder: Path) -> Path:
+    """The file that holds the round after which sittings wait."""
+    return folder.with_name("allowed")
 
 
 def said(folder: Path) -> Path:

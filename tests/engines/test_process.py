@@ -21,8 +21,9 @@ from eunoe.methods.client_context import ClientContext
 from eunoe.runs.run import Run
 from eunoe.runs.running import run
 from eunoe.training.client import Broadcast
-from tests.faults import Faulty, OwnError, alive, children, results, until
+from tests.faults import Faulty, OwnError, alive, children, results
 from tests.helpers import Net, blobs, make_simulation
+from tests.waiting import PATIENCE, until
 
 
 def run_with(engine: str, out: Path, workers: int = 2, **method: Any) -> Run:
@@ -147,7 +148,7 @@ def test_workers_end_when_the_main_process_is_killed(tmp_path: Path) -> None:
     workers = children(main.pid)
     assert workers
     os.kill(main.pid or 0, signal.SIGKILL)
-    main.join(10)
+    main.join(PATIENCE)
     # Even the one in the middle of a long task, which would otherwise hold the folder's lock.
     until(lambda: not any(alive(pid) for pid in workers))
 

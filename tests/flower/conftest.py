@@ -1,5 +1,6 @@
-"""What the tests of the federation share: a small data set, and Flower believing that an app runs here."""
+"""Shared by the tests of federations: a small data set, a fake clock, and a fake Flower task."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -7,16 +8,32 @@ import pytest
 pytest.importorskip("flwr")
 
 
+class FakeTime:
+    """The part of `time` that the server uses; time passes only while the server sleeps."""
+
+    strftime = staticmethod(time.strftime)
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
 @pytest.fixture
 def server_process(monkeypatch):
-    """Let messages be made here as in a ServerApp, and polls follow each other at once."""
+    """Let messages be made here as in a ServerApp, with a clock that does not depend on the machine."""
     from flwr.supercore.task_identity import TaskIdentity
 
     from eunoe.flower import roster
 
     for name in ("task_id", "run_id", "node_id"):
         monkeypatch.setattr(TaskIdentity, f"_{name}", 1)
-    monkeypatch.setattr(roster, "POLL_SECONDS", 0.01)
+    monkeypatch.setattr(roster, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(roster, "time", FakeTime())
 
 
 @pytest.fixture(scope="session")

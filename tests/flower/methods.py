@@ -1,12 +1,14 @@
 """A method and a model whose bits depend on everything that may travel or be kept."""
 
-import time
+from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import Field
 from torch import nn
 
 from eunoe.methods.base import Finished, Method, Upload
+from tests.waiting import until
 
 
 class Remembers(Method):
@@ -36,11 +38,16 @@ class Remembers(Method):
         return super().merge(server, aggregate, context)
 
 
-class Slow(Remembers):
-    """The same, in time for a kill."""
+class Held(Remembers):
+    """Like Remembers, but some clients wait in a round until a file exists."""
+
+    gate: str = Field(description="The file.")
+    held: list[int] = Field(description="The clients.")
+    round: int = 1
 
     def begin(self, client: Any) -> None:
-        time.sleep(4)
+        if client.id in self.held and client.context.round == self.round:
+            until(Path(self.gate).exists)
 
 
 class Normed(nn.Sequential):
@@ -49,10 +56,3 @@ class Normed(nn.Sequential):
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         inputs = int(torch.tensor(shape).prod())
         super().__init__(nn.Flatten(), nn.Linear(inputs, 16), nn.BatchNorm1d(16), nn.Linear(16, classes))
-
-
-class FirstIsLast(Remembers):
-    """The same; client 0 takes its time, so that others may be lost while the server waits for it."""
-
-    def begin(self, client: Any) -> None:
-        time.sleep(45 if client.id == 0 else 4)

@@ -31,7 +31,8 @@ from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
 from eunoe.flower.template import LEARNS
 from eunoe.runs.assembly import UserObjects, build_simulation
-from tests.faults import alive, until
+from tests.faults import alive
+from tests.waiting import until
 
 
 @pytest.fixture(name="folder")

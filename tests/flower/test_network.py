@@ -9,7 +9,6 @@ import os
 import shutil
 import signal
 import socket
-import time
 from pathlib import Path
 
 import pytest
@@ -23,9 +22,10 @@ from eunoe.flower.init import init
 from eunoe.flower.loopback import Loopback
 from eunoe.runs.run import Run
 from eunoe.runs.running import run
+from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow
-NODES, ROUNDS, PATIENCE = 3, 3, 600.0
+NODES, ROUNDS = 3, 3
 ROOT = Path(__file__).parents[2]
 METHODS = {
     "fedavg": {"method": "fedavg", "loss": "ce"},
@@ -96,12 +96,12 @@ class Submitted:
             self.process = here.submit(str(folder), settings, output)
 
     def until(self, condition, revive: bool = False) -> None:
-        end = time.monotonic() + PATIENCE
-        while not condition():
-            assert time.monotonic() < end, self.output.read_text()[-3000:]
+        def holds() -> bool:
             if revive:
                 self.here.revive()
-            time.sleep(0.2)
+            return condition()
+
+        until(holds, lambda: self.output.read_text()[-3000:])
 
     def rounds(self) -> int:
         path = self.folder / "metrics.jsonl"
@@ -138,7 +138,7 @@ def test_an_unregistered_node_is_refused(here):
     stranger = here.start_node(NODES)
     del here.nodes[NODES]
     try:
-        assert stranger.wait(120) != 0
+        assert stranger.wait(PATIENCE) != 0
     finally:
         # What it has started may outlive it.
         with contextlib.suppress(ProcessLookupError):
@@ -148,31 +148,36 @@ def test_an_unregistered_node_is_refused(here):
     assert "SuperNode ID" not in log
 
 
-SLOW = {"method": "tests.flower.methods:Slow", "loss": "wsm"}
-
-
 @pytest.fixture(scope="module", name="calm")
 def _calm(tmp_path_factory):
-    calm = {**SLOW, "method": "tests.flower.methods:Remembers"}
-    return run(values(**calm), out=tmp_path_factory.mktemp("calm") / "run")
+    calm = values(method="tests.flower.methods:Remembers", loss="wsm")
+    return run(calm, out=tmp_path_factory.mktemp("calm") / "run")
 
 
-def test_a_node_killed_in_mid_round_comes_back_and_the_run_goes_on(here, calm):
+def held(gate: Path, *clients: int) -> dict:
+    """A run whose clients wait in round 2 until a file exists."""
+    method = {"name": "tests.flower.methods:Held", "gate": str(gate), "held": list(clients), "round": 2}
+    return values(method=method, loss="wsm")
+
+
+def test_a_node_killed_in_mid_round_comes_back_and_the_run_goes_on(here, calm, tmp_path):
     before = in_training(here, 1)
-    running = Submitted(here, app(here, "killed-node", values(**SLOW)))
+    running = Submitted(here, app(here, "killed-node", held(tmp_path / "gate", 1)))
     running.until(lambda: in_training(here, 1) > before + 1)  # in its second round
     here.nodes[1].kill()
     here.nodes[1].wait()
+    (tmp_path / "gate").touch()
     assert_same(running.wait(revive=True), calm)
 
 
-def test_a_killed_server_goes_on_where_it_was(here, calm):
-    folder = app(here, "killed-server", values(**SLOW))
+def test_a_killed_server_goes_on_where_it_was(here, calm, tmp_path):
+    folder = app(here, "killed-server", held(tmp_path / "gate", *range(NODES)))
     running, before = Submitted(here, folder), in_training(here, 0)
     running.until(lambda: running.rounds() == 1 and in_training(here, 0) == before + 2)
     here.link.kill()
     here.link.wait()
     running.until(lambda: running.process.poll() is not None)
     assert running.rounds() == 1
+    (tmp_path / "gate").touch()
     here.start_link()
     assert_same(Submitted(here, folder).wait(revive=True), calm)

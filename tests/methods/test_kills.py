@@ -1,16 +1,12 @@
 """Methods with state at the server or at clients, killed for real in the midst of a run and resumed."""
 
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import torch
 
 from eunoe.runs.running import resume, run
+from tests.waiting import run_until_killed
 
 SETTING = {
     "rounds": 8,
@@ -35,16 +31,9 @@ METHODS = {
 def test_killed_and_resumed_is_undisturbed(tmp_path: Path, method: str) -> None:
     setting = {**SETTING, "method": METHODS[method]}
     calm = run(setting, out=tmp_path / "calm")
-    code = f"from eunoe.runs.running import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
-    metrics, limit = tmp_path / "killed/metrics.jsonl", time.monotonic() + 120
-    while process.poll() is None and (not metrics.exists() or metrics.read_text().count("\n") < 3):
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-    os.kill(process.pid, signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
+    run_until_killed(setting, tmp_path / "killed", 3)
     resumed = resume(tmp_path / "killed")
-    assert metrics.read_text() == (calm.folder / "metrics.jsonl").read_text()
+    assert (resumed.folder / "metrics.jsonl").read_text() == (calm.folder / "metrics.jsonl").read_text()
     # Without a global model, that of the first client that trained.
     client = calm.records[0]["clients"][0] if method == "local" else None
     assert torch.equal(resumed.weights(client=client).parameters, calm.weights(client=client).parameters)

@@ -1,9 +1,5 @@
 """Metrics of a user's own: named in a config, recorded, found, tracked, killed and resumed."""
 
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +11,9 @@ from eunoe.errors import InputError
 from eunoe.metrics import Place, Predictions, Snapshot
 from eunoe.runs.running import resume, run
 from eunoe.trackers import scalars
-from tests.faults import until
 from tests.helpers import blobs
 from tests.metrics.own_metric import Brier, WorstClass
+from tests.waiting import run_until_killed
 
 OWN = "tests.metrics.own_metric"
 CONFIG: dict[str, Any] = {
@@ -62,18 +58,9 @@ def test_every_engine_gives_it_the_logits(tmp_path: Path, engine: str) -> None:
 
 def test_killed_and_resumed_it_goes_on_where_it_was(tmp_path: Path) -> None:
     calm = run(CONFIG, out=tmp_path / "calm")
-    code = f"from eunoe.runs.running import run; run({CONFIG!r}, out={str(tmp_path / 'killed')!r})"
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])}
-    )
-    metrics = tmp_path / "killed/metrics.jsonl"
-    until(
-        lambda: process.poll() is not None or (metrics.exists() and metrics.read_text().count("\n") >= 3), 120
-    )
-    process.send_signal(signal.SIGKILL)
-    assert process.wait() == -signal.SIGKILL
-    resume(tmp_path / "killed")
-    assert metrics.read_bytes() == (calm.folder / "metrics.jsonl").read_bytes()
+    run_until_killed(CONFIG, tmp_path / "killed", 3)
+    resumed = resume(tmp_path / "killed")
+    assert (resumed.folder / "metrics.jsonl").read_bytes() == (calm.folder / "metrics.jsonl").read_bytes()
 
 
 def test_a_metric_that_joins_later_begins_there(tmp_path: Path) -> None:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.waiting import PATIENCE
+
 SETTINGS = (
     "rounds=1",
     "participation=3",
@@ -25,7 +27,9 @@ def test_probes_have_the_same_bits_with_one_thread_and_with_four(tmp_path: Path)
         settings = [part for setting in SETTINGS for part in ("--set", setting)]
         command = ["run", "--engine", "serial", "--no-report", "--out", str(out), *settings]
         environment = {**os.environ, "OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads}
-        subprocess.run([sys.executable, "-m", "eunoe", *command], env=environment, check=True, timeout=300)
+        subprocess.run(
+            [sys.executable, "-m", "eunoe", *command], env=environment, check=True, timeout=PATIENCE
+        )
         found.append((out / "probes.jsonl").read_bytes())
     assert found[0] == found[1]
     assert found[0].count(b"\n") == 2

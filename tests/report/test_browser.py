@@ -10,6 +10,7 @@ import pytest
 
 from eunoe.report.html import report_html
 from tests.report.made_up import made_up_run
+from tests.waiting import PATIENCE
 
 CHROMIUM = shutil.which("chromium")
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -72,13 +73,15 @@ def visit(folder, width):
         [CHROMIUM, *flags.split(), (folder / "report.html").as_uri()],
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=PATIENCE,
     )
     console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
     return json.loads(unescape(re.search(r'<pre id="seen">(.*?)</pre>', done.stdout)[1])), console
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium here")
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="chromium is not installed; install it with: apt-get install chromium"
+)
 @pytest.mark.parametrize("width", [1280, 500])
 def test_the_report_in_a_browser(tmp_path, width):
     seen, console = visit(tmp_path, width)

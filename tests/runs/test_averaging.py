@@ -1,10 +1,6 @@
 """Runs whose evaluated model is the mean of the global models."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +9,10 @@ import torch
 
 from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
-from eunoe.runs.checkpoints import checkpoints
 from eunoe.runs.run import Run
 from eunoe.runs.running import resume, run
-from tests.faults import until
 from tests.runs.small_runs import FAST, Stopped, bits, stop_after
+from tests.waiting import run_until_killed
 
 SMALL: dict[str, Any] = {**FAST, "model": {"name": "mlp", "hidden": [4]}}
 BATCH_NORM: dict[str, Any] = {**SMALL, "model": {"name": "tests.runs.test_averaging:normalized"}}
@@ -97,11 +92,7 @@ def test_it_goes_on_with_the_same_bits(tmp_path: Path, averaging: dict[str, Any]
 def test_killed_and_resumed_it_has_the_same_bits(tmp_path: Path) -> None:
     setting = {**SMALL, "rounds": 12, "averaging": {"decay": 0.9}}
     run(setting, out=tmp_path / "calm")
-    code = f"from eunoe.runs.running import run; run({setting!r}, out={str(tmp_path / 'killed')!r})"
-    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
-    until(lambda: len(checkpoints(tmp_path / "killed")) > 1 or process.poll() is not None, 120)
-    os.kill(process.pid, signal.SIGKILL)
-    process.wait()
+    run_until_killed(setting, tmp_path / "killed", 3)
     resume(tmp_path / "killed")
     assert bits(tmp_path / "killed") == bits(tmp_path / "calm")
 

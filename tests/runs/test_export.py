@@ -22,14 +22,11 @@ from eunoe.runs.running import resume, run
 from tests.helpers import blobs, make_simulation
 from tests.runs.small_runs import FAST, NAMED, bits
 
-# No path to Eunoe: only the files, PyTorch and NumPy.
+# Eunoe cannot be imported: only the files, PyTorch and NumPy.
 BEFORE = """
 import json, sys
 import numpy as np, torch
 from safetensors.torch import load_file
-for place in list(sys.path):
-    if "eunoe" in place or place.endswith("src"):
-        sys.path.remove(place)
 class NoEunoe:
     def find_spec(self, name, *_):
         if name.split(".")[0] == "eunoe":

@@ -19,9 +19,9 @@ from eunoe.runs.checkpoints import checkpoints, newest_checkpoint
 from eunoe.runs.folder import RunFolder, check_new
 from eunoe.runs.state import RunState, start_state
 from eunoe.system.files import plain
-from tests.faults import until
 from tests.helpers import make_simulation
 from tests.runs.made_folders import everything, lines, restored, state_at, weights, write_rounds
+from tests.waiting import PATIENCE, until
 
 
 def test_a_run_state_comes_back_from_its_checkpoint_bit_for_bit(begun: Path) -> None:
@@ -219,9 +219,11 @@ def test_two_cannot_write_to_one_folder(tmp_path: Path) -> None:
 
 def test_a_forked_process_does_not_hold_the_lock(tmp_path: Path) -> None:
     with RunFolder(tmp_path):
-        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,), daemon=True)
+        child = multiprocessing.get_context("fork").Process(
+            target=time.sleep, args=(2 * PATIENCE,), daemon=True
+        )
         child.start()
-    until(lambda: not is_locked(tmp_path), 10)
+    until(lambda: not is_locked(tmp_path))
     assert child.is_alive()
     child.kill()
     child.join()

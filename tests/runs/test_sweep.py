@@ -12,8 +12,9 @@ from eunoe.errors import InputError, RunFailed
 from eunoe.runs.folder import RunFolder
 from eunoe.runs.run import Run
 from eunoe.runs.sweep import Planned, execute, folder_name, plan, sweep
-from tests.faults import alive, children, until
+from tests.faults import alive, children
 from tests.runs.small_runs import BRIEF
+from tests.waiting import PATIENCE, until
 
 
 class Seen:
@@ -249,11 +250,11 @@ def test_no_run_is_left_behind_when_the_sweep_is_ended(tmp_path: Path, number: i
     values = {**BRIEF, "method": {"name": "tests.faults:Faulty", "pause": 600.0}}
     main = multiprocessing.get_context("fork").Process(target=sweep, args=(values, {}, [0, 1], tmp_path, 2))
     main.start()
-    until(lambda: len(list(tmp_path.rglob("status.json"))) == 2, 120)
+    until(lambda: len(list(tmp_path.rglob("status.json"))) == 2)
     runs = children(main.pid)
     assert len(runs) == 2
     os.kill(main.pid or 0, number)
-    main.join(60)
+    main.join(PATIENCE)
     assert main.exitcode is not None
     until(lambda: not any(alive(pid) for pid in runs))
 

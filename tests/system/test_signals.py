@@ -8,6 +8,7 @@ import threading
 import pytest
 
 from eunoe.system.signals import interruptible, uninterrupted
+from tests.waiting import PATIENCE
 
 
 def test_sigterm_is_a_keyboard_interrupt_inside_only() -> None:
@@ -81,5 +82,5 @@ def test_a_worker_does_not_outlive_its_parent() -> None:
         "    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     # The worker holds the other end of the pipe, which ends when both processes have.
-    outcome = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=120)
+    outcome = subprocess.run([sys.executable, "-c", code], stdout=subprocess.PIPE, timeout=PATIENCE)
     assert outcome.returncode == -signal.SIGKILL

@@ -24,10 +24,11 @@ from eunoe.errors import InputError
 from eunoe.runs.run import Run
 from eunoe.runs.running import run
 from eunoe.training.client import Broadcast
-from tests.faults import EXCLUDING, OwnError, children, results, until
+from tests.faults import EXCLUDING, OwnError, children, results
 from tests.helpers import Net, blobs, make_simulation
 from tests.other_tasks import federation as other_task
 from tests.runs.small_runs import bits
+from tests.waiting import PATIENCE, until
 
 ray = pytest.importorskip("ray")
 
@@ -115,7 +116,7 @@ def test_workers_that_were_lost_together_are_one_loss(
     simulation = make_simulation()
     broadcast = Broadcast(1, simulation.model.weights.copy())
     with Ray(simulation, ClientStates(tmp_path), workers=2) as engine:
-        until(lambda: list(engine.train([0], broadcast)) and len(engine.cluster._workers) == 2, 60)
+        until(lambda: list(engine.train([0], broadcast)) and len(engine.cluster._workers) == 2)
         for worker in engine.cluster._workers:
             ray.kill(worker.actor)
         (update,) = engine.train([1], broadcast)
@@ -265,7 +266,7 @@ def test_it_starts_and_ends_a_ray_of_its_own_and_knows_classes_of_the_users_scri
     done = subprocess.run(
         [sys.executable, script, tmp_path],
         env={**os.environ, "PYTHONPATH": os.pathsep.join(["src", "."])},
-        capture_output=True, text=True, timeout=180, check=False,
+        capture_output=True, text=True, timeout=PATIENCE, check=False,
     )  # fmt: skip
     assert done.stdout.endswith("alike\n"), done.stderr
 
@@ -300,7 +301,7 @@ def test_a_node_killed_in_a_round_is_not_missed_and_one_that_joins_is_used(
     def lose_a_node() -> None:
         # The client waits for ten minutes: without a kill this round does not end.
         mark = tmp_path / f"2-{chosen[1][0]}"
-        until(lambda: mark.exists() and mark.read_text(), 120)
+        until(lambda: mark.exists() and mark.read_text())
         node = next(n for n in cluster.worker_nodes if raylet(n) == parent(mark))
         os.kill(raylet(node), signal.SIGKILL)
         cluster.remove_node(node, allow_graceful=False)
@@ -311,7 +312,7 @@ def test_a_node_killed_in_a_round_is_not_missed_and_one_that_joins_is_used(
             joined.append(cluster.add_node(num_cpus=1))
         if record["round"] == 4:
             # It has got a worker, which takes some seconds to start.
-            until(lambda: any(is_ready(pid) for pid in children(raylet(joined[0]))), 60)
+            until(lambda: any(is_ready(pid) for pid in children(raylet(joined[0]))))
 
     joined: list[Any] = []
     killer = threading.Thread(target=lose_a_node)

@@ -5,7 +5,6 @@ A killed node stays dead until its run has ended; then it is started again for t
 
 import os
 import re
-import time
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,6 @@ SETTINGS = {
     "model": {"name": "mlp", "hidden": [16]},
     "training": {"epochs": 1, "batch_size": 32},
     "loss": "wsm",
-    "method": "tests.flower.methods:FirstIsLast",
     "engine": {"name": "serial"},
     "secure_aggregation": {"threshold": 3},
     "probes": [],
@@ -56,10 +54,13 @@ def _here(tmp_path_factory):
 class SecureRun:
     """A run of one round, and what its nodes have received and sent in it."""
 
-    def __init__(self, here: Loopback, name: str, settings: dict[str, Any] | None = None) -> None:
-        self.here = here
+    def __init__(self, here: Loopback, name: str, held: list[int], **settings: Any) -> None:
+        """Clients in `held` wait in their training until the run is released."""
+        self.here, self.gate = here, here.folder.parent / f"{name}.gate"
+        method = {"name": "tests.flower.methods:Held", "gate": str(self.gate), "held": held}
+        self.settings = {**SETTINGS, "method": method, **settings}
         self.before = {node: len(self._log(node)) for node in range(NODES)}
-        self.submitted = Submitted(here, app(here, name, settings or SETTINGS), TIMEOUT)
+        self.submitted = Submitted(here, app(here, name, self.settings), TIMEOUT)
 
     def _log(self, node: int) -> str:
         return (self.here.folder / "logs" / f"node-{node}.log").read_text()
@@ -77,42 +78,52 @@ class SecureRun:
         for node in nodes:
             self.wait_for(node, "Receiving: train.masked")
 
+    def sent(self, node: int, what: str) -> bool:
+        """Whether a reply of a node has arrived."""
+        return (
+            "Sent successfully"
+            in self._log(node)[self.before[node] :].partition(f"Sending: {what} message")[2]
+        )
+
+    def release(self) -> None:
+        self.gate.touch()
+
     def kill(self, node: int) -> None:
         self.here.nodes[node].kill()
         self.here.nodes[node].wait()
 
 
 def test_a_node_killed_after_its_vector_arrived_is_in_the_sum(here, tmp_path):
-    running = SecureRun(here, "after")
+    running = SecureRun(here, "after", [0])
     running.training([VICTIM])
-    running.wait_for(VICTIM, "Sending: train.masked")
-    # The vector arrives within a moment; client 0 still trains.
-    time.sleep(5)
+    running.submitted.until(lambda: running.sent(VICTIM, "train.masked"))
     running.kill(VICTIM)
     assert not running.seen(0, "Sending: train.masked")
+    running.release()
     done = running.submitted.wait()
     assert not running.seen(VICTIM, "Receiving: query.unmask")
     assert records(done)[0]["dropped"] == []
-    assert_same(done, run(SETTINGS, out=tmp_path / "with"))
+    assert_same(done, run(running.settings, out=tmp_path / "with"))
 
 
 def test_a_node_killed_before_its_vector_arrived_is_not_in_the_sum(here, tmp_path):
     # Nodes help to unmask a vector for one sum only, whatever the run is called.
-    settings = {**SETTINGS, "seed": 1}
-    running = SecureRun(here, "before", settings)
+    running = SecureRun(here, "before", [0, VICTIM], seed=1)
     running.training([VICTIM])
     running.kill(VICTIM)
+    running.release()
     done = running.submitted.wait()
     assert not running.seen(VICTIM, "Sending: train.masked")
     assert records(done)[0]["dropped"] == [VICTIM]
-    assert_same(done, run({**settings, "engine": without(VICTIM, 1)}, out=tmp_path / "without"))
+    assert_same(done, run({**running.settings, "engine": without(VICTIM, 1)}, out=tmp_path / "without"))
 
 
 def test_fewer_than_the_threshold_end_the_run_and_nothing_is_unmasked(here):
-    running = SecureRun(here, "too-few", {**SETTINGS, "seed": 2})
+    running = SecureRun(here, "too-few", list(range(NODES)), seed=2)
     running.training([1, 2, VICTIM])
     for node in (1, 2, VICTIM):
         running.kill(node)
+    running.release()
     running.submitted.until(lambda: running.submitted.process.poll() is not None)
     output = running.submitted.output.read_text()
     assert re.search(
