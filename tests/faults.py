@@ -36,7 +36,7 @@ class Faulty(Method):
     faults: dict[str, str] = Field({}, description="What happens to a client: 'round/client' to kind.")
     marks: str = Field("", description="Folder in which a fault that happens once leaves a mark.")
     pause: float = Field(0.0, description="Seconds that every client takes on top.")
-    allowed: str = Field("", description="File with the last round that clients may begin.")
+    last_round: str = Field("", description="File with the last round that clients may begin.")
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
         return {"memory": context.parameters}
@@ -46,8 +46,8 @@ class Faulty(Method):
 
     def begin(self, client: ClientContext) -> None:
         time.sleep(self.pause)
-        if self.allowed:
-            until(lambda: client.context.round <= int(Path(self.allowed).read_text() or 0))
+        if self.last_round:
+            until(lambda: client.context.round <= int(Path(self.last_round).read_text() or 0))
         match self.faults.get(f"{client.context.round}/{client.id}"):
             case "kill" if self._first(client):
                 os.kill(os.getpid(), signal.SIGKILL)

@@ -24,7 +24,7 @@ from tests.chaos.sitting import (
     FAILED,
     INTERRUPTED,
     PARTICIPANTS,
-    allowed,
+    last_round,
     progress,
     said,
     sit,
@@ -172,7 +172,7 @@ class Scenario:
 
     def _allow(self, round: int) -> None:
         """Let sittings go on until after this round."""
-        allowed(self.folder).write_text(str(round))
+        last_round(self.folder).write_text(str(round))
 
     def _disturb(self, kind: str, sitting: Sitting) -> None:
         if kind == "node kill":

@@ -35,8 +35,8 @@ def sit(folder: Path, plan: dict[str, Any]) -> int:
 
     def on_round(record: dict[str, Any]) -> None:
         progress(folder).write_text(str(record["round"]))
-        if allowed(folder).exists():
-            until(lambda: record["round"] <= int(allowed(folder).read_text() or 0))
+        if last_round(folder).exists():
+            until(lambda: record["round"] <= int(last_round(folder).read_text() or 0))
         if "full" in plan and record["round"] >= plan["full"]["after"]:
             # Either the next line of the metrics is cut short, or no file can be written at all.
             size = (folder / "metrics.jsonl").stat().st_size + 50 if plan["full"]["torn"] else 100
@@ -85,9 +85,9 @@ def progress(folder: Path) -> Path:
     return folder.with_name("progress")
 
 
-def allowed(folder: Path) -> Path:
+def last_round(folder: Path) -> Path:
     """The file that holds the round after which sittings wait."""
-    return folder.with_name("allowed")
+    return folder.with_name("last_round")
 
 
 def said(folder: Path) -> Path:

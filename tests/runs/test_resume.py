@@ -33,7 +33,7 @@ SETTINGS = [
 def start(folder: Path, engine: str) -> subprocess.Popen[str]:
     """Begin a run, or go on with it if it has begun."""
     begun = (folder / "config.toml").exists()
-    settings = [*SETTINGS, f"method.allowed={folder.with_name('allowed')}"]
+    settings = [*SETTINGS, f"method.last_round={folder.with_name('last_round')}"]
     set_all = [part for setting in settings for part in ("--set", setting)]
     arguments = ["--resume", folder] if begun else ["--out", folder, "--engine", engine, *set_all]
     return subprocess.Popen(
@@ -56,7 +56,7 @@ def finish(folder: Path, engine: str) -> str:
 
 def allow(folder: Path, rounds: int) -> None:
     """Let clients begin rounds up to this one, and wait before the next."""
-    folder.with_name("allowed").write_text(str(rounds))
+    folder.with_name("last_round").write_text(str(rounds))
 
 
 def rounds_done(folder: Path) -> int:

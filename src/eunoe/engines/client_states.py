@@ -16,10 +16,10 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from eunoe.errors import Damaged
-from eunoe.system.files import reading, remove, replacing, sync_to_disk, writing
+from eunoe.system.files import PARTIAL_SUFFIX, reading, remove, replacing, sync_to_disk, writing
 from eunoe.system.tensor_files import read_tensors
 
-_NAME = re.compile(r"\d+-\d+\.safetensors(\.\d+\.part)?")
+_NAME = re.compile(rf"\d+-\d+\.safetensors({PARTIAL_SUFFIX})?")
 
 
 class ClientStates:

@@ -25,8 +25,8 @@ from eunoe.text import printable
 # No file of text, or line of one, that a run or a user writes is larger; a larger one is something else.
 MOST_TEXT = 1 << 30
 _BLOCK = 1 << 20
-# The temporary name of a file that is being written, with the writer's process id.
-_PARTIAL = re.compile(r".+\.\d+\.part")
+# What `replacing` adds to the name of a file that is being written: the writer's process id.
+PARTIAL_SUFFIX = r"\.\d+\.part"
 
 
 @contextmanager
@@ -75,7 +75,7 @@ def remove(path: Path, *folders: Path) -> None:
 
 def partial_files(folder: Path) -> list[Path]:
     """Files that a killed process was writing when it ended."""
-    return [path for path in folder.glob("*.part") if _PARTIAL.fullmatch(path.name)]
+    return [path for path in folder.glob("*.part") if re.search(f"{PARTIAL_SUFFIX}$", path.name)]
 
 
 def write_text(path: Path, text: str) -> None:
