@@ -14,6 +14,7 @@ import numpy as np
 from scale_page import DOCS, put
 from simulations import mlp, points, simulation_of
 
+from eunoe.analysis.tables import Table
 from eunoe.config.data_options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
@@ -21,14 +22,13 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
+from eunoe.engines.simulation import Simulation
 from eunoe.models.cnn import CNN
-from eunoe.records.tables import Table
 from eunoe.report.export import as_svg
 from eunoe.report.theme import config, table
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
 from eunoe.system.machine import cores
-from eunoe.training.simulation import Simulation
 
 CORES = cores()
 NODE_CLIENTS = 60

@@ -15,8 +15,8 @@ from typing import Any
 
 from eunoe.config.schema import Named
 from eunoe.data.builtin import path_of
-from eunoe.runs.assembly import load_data
-from eunoe.runs.running import run
+from eunoe.simulation.build import load_data
+from eunoe.simulation.running import run
 
 SETTINGS: dict[str, dict[str, Any]] = {
     "mnist": {"model": "mnist_cnn", "training": {"epochs": 1, "batch_size": 32, "lr": 0.05}},

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.config.settings import apply_settings
-from eunoe.records.reader import read_run
-from eunoe.runs.diagnosis import diagnose
-from eunoe.runs.run import Run
-from eunoe.runs.sweep import Planned, execute
+from eunoe.search.diagnosis import diagnose
+from eunoe.search.sweep import Planned, execute
+from eunoe.simulation.run import Run
+from eunoe.store.reader import read_run
 
 DIGITS: dict[str, Any] = {
     "data": "digits",

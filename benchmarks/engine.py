@@ -25,6 +25,8 @@ from eunoe.config.data_options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
@@ -32,13 +34,11 @@ from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.models.lenet import LeNet
 from eunoe.models.mlp import MLP
 from eunoe.models.small_cnn import SmallCNN
-from eunoe.runs.folder import RunFolder
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
+from eunoe.simulation.loop import one_round
+from eunoe.store.folder import RunFolder
+from eunoe.store.state import start_state
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.tensor_files import digest
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast
 
 torch.set_num_threads(1)
 

@@ -16,7 +16,7 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
 from eunoe.report.html import write_report
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 
 
 def report() -> None:

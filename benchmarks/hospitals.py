@@ -16,11 +16,11 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.records.groups import find_folders
-from eunoe.records.paired import difference
-from eunoe.records.statistics import mean_std
-from eunoe.records.tables import Table
-from eunoe.runs.run import Run
+from eunoe.analysis.paired import difference
+from eunoe.analysis.statistics import mean_std
+from eunoe.analysis.tables import Table
+from eunoe.simulation.run import Run
+from eunoe.store.groups import find_folders
 
 Found = dict[str, dict[int, list[float]]]
 

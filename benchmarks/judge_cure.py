@@ -20,8 +20,8 @@ from typing import Any
 
 from eunoe.config.merging import merge
 from eunoe.errors import InputError
-from eunoe.runs.cure import cure
-from eunoe.runs.running import run
+from eunoe.search.cure import cure
+from eunoe.simulation.running import run
 from eunoe.system.files import read_lines
 
 TABLE = Path(__file__).parents[1] / "results" / "judging.jsonl"

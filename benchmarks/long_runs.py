@@ -19,10 +19,10 @@ from pathlib import Path
 
 from scale_page import put
 
+from eunoe.analysis.tables import Table
 from eunoe.config.toml import to_toml
-from eunoe.records.reader import read_run_config
-from eunoe.records.tables import Table
-from eunoe.runs.running import resume, run
+from eunoe.simulation.running import resume, run
+from eunoe.store.reader import read_run_config
 
 TINY = {
     "data": "digits",

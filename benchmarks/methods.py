@@ -27,9 +27,9 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
 
 HEAD = {"name": "cnn", "head": True}
 CLIP = {"clip": 10.0}

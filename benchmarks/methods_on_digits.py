@@ -10,10 +10,10 @@ import json
 import time
 from pathlib import Path
 
+from eunoe.analysis.comparison import Comparison, Row
 from eunoe.config import registry
 from eunoe.config.settings import read_config
-from eunoe.records.comparison import Comparison, Row
-from eunoe.runs.sweep import execute, plan
+from eunoe.search.sweep import execute, plan
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs/measured/methods-on-digits.json"

@@ -8,11 +8,11 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from eunoe.analysis.comparison import Comparison
+from eunoe.analysis.statistics import mean_std
 from eunoe.config.settings import apply_settings, read_config
 from eunoe.papers.claims import interval
-from eunoe.records.comparison import Comparison
-from eunoe.records.statistics import mean_std
-from eunoe.runs.sweep import Planned, execute, folder_name
+from eunoe.search.sweep import Planned, execute, folder_name
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs/measured/options-on-digits.json"

@@ -13,8 +13,8 @@ import torch
 
 import eunoe
 from eunoe.config.settings import read_config
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 
 CONFIG = Path(__file__).parents[1] / "examples" / "people.toml"
 SEEDS = (0, 1, 2)

@@ -25,17 +25,17 @@ from typing import Any
 
 import numpy as np
 
+from eunoe.analysis.statistics import mean_std
 from eunoe.config.privacy_options import Privacy
 from eunoe.config.schema import make_config
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.records.statistics import mean_std
-from eunoe.runs.assembly import assemble
-from eunoe.runs.loop import one_round
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
-from eunoe.runs.state import start_state
 from eunoe.server.accounting import Accountant
+from eunoe.simulation.build import assemble
+from eunoe.simulation.loop import one_round
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
+from eunoe.store.state import start_state
 
 MEASURED = Path(__file__).parent.parent / "docs/measured"
 HEADINGS = ("accuracy", "worst class", "forgetting", "forgetting, worst class", "lost per round")

@@ -16,12 +16,12 @@ from ray.cluster_utils import Cluster
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.selection import select_clients
-from eunoe.runs.state import start_state
-from eunoe.training.client import Broadcast
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.selection import select_clients
+from eunoe.store.state import start_state
 
 CLIENTS, SIZE, PARTICIPANTS, ROUNDS = 100, 448, 10, 5
 WANTED = 1.7

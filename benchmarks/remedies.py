@@ -26,9 +26,9 @@ from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.errors import EunoeError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
-from eunoe.runs.assembly import build_federation
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.build import build_federation
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from eunoe.system.files import read_lines
 
 TABLE = Path(__file__).parents[1] / "results" / "remedies.jsonl"

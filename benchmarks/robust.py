@@ -23,9 +23,9 @@ from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.errors import RunFailed
 from eunoe.metrics.base import Rows
 from eunoe.metrics.forgetting import fedntd_score, per_class_accuracy
-from eunoe.runs.assembly import assemble
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
+from eunoe.simulation.build import assemble
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
 
 torch.set_num_threads(1)
 

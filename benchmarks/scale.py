@@ -22,14 +22,14 @@ from timing import interleaved, report
 from eunoe.core.flat_model import Weights
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.models.lenet import LeNet
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast, Update
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
 
 torch.set_num_threads(1)
 

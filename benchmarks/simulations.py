@@ -10,8 +10,8 @@ from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.training.simulation import Simulation
+from eunoe.engines.simulation import Simulation
+from eunoe.simulation.build import UserObjects, assemble
 
 
 def images(clients: int, size: int, classes: int = 10) -> Federation:

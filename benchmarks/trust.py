@@ -21,15 +21,15 @@ from torch import Tensor
 
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import FlatModel
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.secure_sum import encoded
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.flower.secure.protocol import Participant, Secrets, Session, as_words, unmasked
-from eunoe.runs.assembly import assemble
-from eunoe.runs.loop import one_round, select_clients
-from eunoe.runs.state import start_state
-from eunoe.training.client import Broadcast
-from eunoe.training.secure_sum import encoded
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.build import assemble
+from eunoe.simulation.loop import one_round, select_clients
+from eunoe.store.state import start_state
 
 torch.set_num_threads(1)
 
@@ -201,7 +201,7 @@ def federation(rounds: int) -> None:
     from eunoe.config.toml import to_toml
     from eunoe.flower.init import init
     from eunoe.flower.loopback import Loopback
-    from eunoe.runs.run import Run
+    from eunoe.simulation.run import Run
 
     values = {
         "rounds": rounds,

@@ -15,9 +15,9 @@ from textwrap import dedent
 
 from tools.summaries import method_rows
 
+from eunoe.analysis.tables import Table
 from eunoe.config import registry
 from eunoe.methods.base import Method
-from eunoe.records.tables import Table
 from eunoe.server.optimizers import ServerOptimizer
 
 HERE = Path(__file__).parent

@@ -14,8 +14,8 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.runs.checkpoints import newest_checkpoint
-from eunoe.runs.run import Run
+from eunoe.simulation.run import Run
+from eunoe.store.checkpoints import newest_checkpoint
 from tests.waiting import until
 
 # Faults of a client that the server must refuse; they come again whenever the client trains again.

@@ -8,8 +8,8 @@ from torch import nn
 
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.training.simulation import Simulation
+from eunoe.engines.simulation import Simulation
+from eunoe.simulation.build import UserObjects, assemble
 
 
 def blobs(

@@ -13,10 +13,10 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.loop import Record, one_round
-from eunoe.runs.state import start_state
-from eunoe.training.simulation import Simulation
+from eunoe.engines.simulation import Simulation
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.loop import Record, one_round
+from eunoe.store.state import start_state
 
 CLASSES, INPUTS = 3, 4
 

@@ -24,7 +24,7 @@ def run_until_killed(values: dict[str, Any], out: Path, rounds: int) -> None:
     """Start a run in a process of its own that is killed with SIGKILL after a number of rounds."""
     code = (
         "import os, signal\n"
-        "from eunoe.runs.running import run\n"
+        "from eunoe.simulation.running import run\n"
         "def kill(record):\n"
         f"    if record['round'] == {rounds}:\n"
         "        os.kill(os.getpid(), signal.SIGKILL)\n"

@@ -12,12 +12,12 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from eunoe.analysis.tables import Table
 from eunoe.papers import all_exhibits, find_exhibit
 from eunoe.papers.exhibit import SCALES
 from eunoe.papers.library import Paper, library
 from eunoe.papers.results import Row
 from eunoe.papers.setting import in_words
-from eunoe.records.tables import Table
 from tools.summaries import OUT, Published, add, read_notes, read_published, refresh
 
 ROOT = OUT.parent

@@ -16,11 +16,11 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
 
 
 def simulation_of(work: Workload) -> Simulation:

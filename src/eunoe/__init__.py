@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from eunoe.errors import InputError as InputError
     from eunoe.losses.base import client_loss as client_loss
     from eunoe.methods.base import Method as Method
-    from eunoe.report.observer import Forgetting as Forgetting
-    from eunoe.runs.cure import cure as cure
-    from eunoe.runs.run import Run as Run
-    from eunoe.runs.running import resume as resume
-    from eunoe.runs.running import run as run
-    from eunoe.runs.views import compare as compare
-    from eunoe.runs.views import diagnose as diagnose
-    from eunoe.runs.views import figures as figures
-    from eunoe.runs.views import write_report as write_report
+    from eunoe.metrics.observer import Forgetting as Forgetting
+    from eunoe.search.cure import cure as cure
+    from eunoe.simulation.run import Run as Run
+    from eunoe.simulation.running import resume as resume
+    from eunoe.simulation.running import run as run
+    from eunoe.views import compare as compare
+    from eunoe.views import diagnose as diagnose
+    from eunoe.views import figures as figures
+    from eunoe.views import write_report as write_report
 
 __version__ = "0.1.0"
 
@@ -27,18 +27,18 @@ _PUBLIC = {
     "Config": "eunoe.config.schema",
     "EunoeError": "eunoe.errors",
     "Federation": "eunoe.data.federation",
-    "Forgetting": "eunoe.report.observer",
+    "Forgetting": "eunoe.metrics.observer",
     "InputError": "eunoe.errors",
     "Method": "eunoe.methods.base",
-    "Run": "eunoe.runs.run",
+    "Run": "eunoe.simulation.run",
     "client_loss": "eunoe.losses.base",
-    "compare": "eunoe.runs.views",
-    "cure": "eunoe.runs.cure",
-    "diagnose": "eunoe.runs.views",
-    "figures": "eunoe.runs.views",
-    "resume": "eunoe.runs.running",
-    "run": "eunoe.runs.running",
-    "write_report": "eunoe.runs.views",
+    "compare": "eunoe.views",
+    "cure": "eunoe.search.cure",
+    "diagnose": "eunoe.views",
+    "figures": "eunoe.views",
+    "resume": "eunoe.simulation.running",
+    "run": "eunoe.simulation.running",
+    "write_report": "eunoe.views",
 }
 
 # Packages with public names of their own, which `import eunoe` alone gives too.

@@ -38,7 +38,7 @@ import numpy as np
 
 from eunoe.errors import EunoeError
 from eunoe.report.html import write_report
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from eunoe.text import unprintable
 from tests.attacks.fuzz_configs import BASE
 

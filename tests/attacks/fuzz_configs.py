@@ -15,7 +15,7 @@ from eunoe.config.messages import sections_of
 from eunoe.config.schema import Config, Named, make_config
 from eunoe.config.settings import apply_settings, read_config
 from eunoe.data import builtin
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 
 BASE: dict[str, Any] = {
     "rounds": 1,

@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.records.comparison import Comparison
-from eunoe.records.reader import read_run
+from eunoe.analysis.comparison import Comparison
 from eunoe.report.html import write_report
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
+from eunoe.store.reader import read_run
 from tests.attacks.damage import BINARY, TEXT
 from tests.attacks.fuzz_configs import BASE
-from tests.runs.small_runs import bits
+from tests.small_runs import bits
 
 BEGUN: dict[str, Any] = {
     **BASE,

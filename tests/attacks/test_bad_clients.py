@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from eunoe.methods import ClientContext, Finished, Method
-from eunoe.runs.running import run
-from tests.runs.small_runs import FAST
+from eunoe.simulation.running import run
+from tests.small_runs import FAST
 
 HONEST: dict[str, Any] = {
     **FAST,

@@ -24,7 +24,7 @@ from eunoe.data.loading import load
 from eunoe.data.sources.npz import write_npz
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.init import init
-from eunoe.runs.run import Run
+from eunoe.simulation.run import Run
 from tests.attacks.proxy import NEEDS_NGINX, NGINX, Outsider, free_ports, is_listening
 from tests.waiting import PATIENCE, until
 

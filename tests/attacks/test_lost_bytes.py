@@ -11,16 +11,16 @@ import pytest
 import torch
 from PIL import Image
 
+from eunoe.analysis.comparison import Comparison
 from eunoe.core.flat_model import load_state
 from eunoe.data import builtin
 from eunoe.data.loading import load
 from eunoe.data.sources.npz import read_npz, write_npz
 from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
-from eunoe.records.comparison import Comparison
-from eunoe.records.reader import read_run
-from eunoe.runs.running import resume, run
-from tests.runs.small_runs import NAMED, bits, everything
+from eunoe.simulation.running import resume, run
+from eunoe.store.reader import read_run
+from tests.small_runs import NAMED, bits, everything
 
 
 @pytest.fixture

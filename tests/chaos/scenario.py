@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 
 from eunoe.config.schema import make_config
-from eunoe.runs.assembly import assemble
-from eunoe.runs.checkpoints import checkpoints
-from eunoe.runs.run import Run
-from eunoe.runs.selection import select_clients
+from eunoe.simulation.build import assemble
+from eunoe.simulation.run import Run
+from eunoe.simulation.selection import select_clients
+from eunoe.store.checkpoints import checkpoints
 from tests.chaos.sitting import (
     FAILED,
     INTERRUPTED,

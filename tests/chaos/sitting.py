@@ -13,8 +13,8 @@ from typing import Any
 import torch
 
 from eunoe.errors import RunFailed
-from eunoe.runs.assembly import UserObjects
-from eunoe.runs.running import resume, run
+from eunoe.simulation.build import UserObjects
+from eunoe.simulation.running import resume, run
 from tests.faults import Faulty
 from tests.helpers import Net, blobs
 from tests.waiting import until

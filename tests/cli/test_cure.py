@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.cli.command import eunoe
-from tests.runs.test_cure import LARGER, SLOW, tries
+from tests.search.test_cure import LARGER, SLOW, tries
 
 
 def test_a_cure_from_the_run_to_its_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.cli.command import eunoe
 
 SETTING = {

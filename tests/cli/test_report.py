@@ -5,9 +5,9 @@ import json
 import pytest
 from typer.testing import CliRunner
 
+from eunoe.analysis.summary import summarize
 from eunoe.cli.app import app
-from eunoe.records.groups import read_runs
-from eunoe.records.summary import summarize
+from eunoe.store.groups import read_runs
 from tests.cli.command import eunoe
 
 

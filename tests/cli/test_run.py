@@ -15,8 +15,8 @@ import pytest
 
 import eunoe as package
 from eunoe.cli.run import new_folder
-from eunoe.runs.folder import RunFolder
-from eunoe.runs.run import Run
+from eunoe.simulation.run import Run
+from eunoe.store.folder import RunFolder
 from tests.cli.command import Outcome, eunoe
 
 CONFIG = """

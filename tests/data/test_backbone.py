@@ -14,12 +14,12 @@ from eunoe.core.fields import Fields, gather
 from eunoe.data.backbone import Backbone, encoded, encoded_by
 from eunoe.data.description import describe
 from eunoe.errors import InputError
-from eunoe.runs.export import export_model
-from eunoe.runs.running import run
+from eunoe.simulation.export import export_model
+from eunoe.simulation.running import run
 from tests.field_inputs import FieldNet, field_federation
 from tests.helpers import blobs
 from tests.models.tiny_hf import tiny_values
-from tests.runs.small_runs import FAST, bits
+from tests.small_runs import FAST, bits
 
 
 class Doubled(nn.Module):

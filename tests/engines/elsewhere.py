@@ -16,8 +16,8 @@ from torch import Tensor
 from torch.utils import _pytree as tree
 from torch.utils.backend_registration import _setup_privateuseone_for_python_backend
 
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
 
 NAME = "elsewhere"
 # Copying goes from one device to another, and indices may be on the CPU.

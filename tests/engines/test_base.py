@@ -11,13 +11,13 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.engines import ClientStates, Engine, LocalEvaluator, SerialTrainer
 from eunoe.engines.base import make_engine
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.errors import InputError
-from eunoe.runs.running import resume, run
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.running import resume, run
 from tests.faults import results
 from tests.helpers import blobs, make_simulation
 

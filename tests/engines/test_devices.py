@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 import torch
 
+from eunoe.engines.client import Broadcast, train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Place, bound, expand
 from eunoe.engines.workers import Workers
 from eunoe.errors import InputError
-from eunoe.runs.running import run
-from eunoe.runs.state import start_state
-from eunoe.training.client import Broadcast, train_client
+from eunoe.simulation.running import run
+from eunoe.store.state import start_state
 from tests.helpers import blobs, make_simulation
 
 SETTING: dict[str, Any] = {

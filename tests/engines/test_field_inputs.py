@@ -13,11 +13,11 @@ from eunoe.config.data_options import FeatureShift
 from eunoe.core.fields import Fields, gather
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.runs.export import export_model
-from eunoe.runs.running import resume, run
+from eunoe.simulation.export import export_model
+from eunoe.simulation.running import resume, run
 from tests.field_inputs import columns, field_federation, field_net
 from tests.helpers import Net, blobs
-from tests.runs.small_runs import FAST, Stopped, bits, stop_after
+from tests.small_runs import FAST, Stopped, bits, stop_after
 
 CONFIG: dict[str, Any] = {**FAST, "rounds": 3, "participation": 4, "training": {"epochs": 2, "lr": 0.1}}
 

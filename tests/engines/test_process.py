@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from eunoe.engines import workers as pool
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.errors import RunFailed
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import ClientContext
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
-from eunoe.training.client import Broadcast
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from tests.faults import Faulty, OwnError, alive, children, results
 from tests.helpers import Net, blobs, make_simulation
 from tests.waiting import PATIENCE, until

@@ -8,8 +8,8 @@ import pytest
 
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.runs.running import resume, run
-from tests.runs.small_runs import FAST, Stopped, bits, stop_after
+from eunoe.simulation.running import resume, run
+from tests.small_runs import FAST, Stopped, bits, stop_after
 
 
 def ids() -> Federation:

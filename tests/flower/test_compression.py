@@ -14,13 +14,13 @@ from flwr.app import Message, RecordDict
 
 from eunoe.config.compression_options import Compression
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client import Update
 from eunoe.flower.client import train
 from eunoe.flower.node import node_options
 from eunoe.flower.parts import Parts
 from eunoe.flower.wire import update_in, update_out, vectors_out
-from eunoe.runs.running import run
 from eunoe.server.aggregate import Upload
-from eunoe.training.client import Update
+from eunoe.simulation.running import run
 from tests.flower import test_federation
 from tests.flower.grid import traveled
 from tests.flower.test_federation import Federation, assert_same, values

@@ -25,9 +25,9 @@ from eunoe.flower import roster
 from eunoe.flower.client import node_options, train
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
-from eunoe.runs.assembly import build_federation
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
+from eunoe.simulation.build import build_federation
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
 from eunoe.system.log_lines import log_lines
 from tests.field_inputs import columns
 from tests.flower.grid import FakeGrid, Silence

@@ -15,7 +15,7 @@ from eunoe.data.sources.npz import write_npz
 from eunoe.errors import InputError
 from eunoe.flower.own_data import Facts, client_federation
 from eunoe.flower.server import RunOptions, check_growing, serve
-from eunoe.runs.run import Run
+from eunoe.simulation.run import Run
 from tests.flower.grid import FakeGrid
 
 pytestmark = pytest.mark.usefixtures("server_process")

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.flower.test_federation import Federation, assert_same, values
 from tests.models.tiny_hf import tiny_values
 

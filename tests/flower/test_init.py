@@ -30,7 +30,7 @@ from eunoe.flower.init import fitted, init
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
 from eunoe.flower.template import LEARNS
-from eunoe.runs.assembly import UserObjects, build_simulation
+from eunoe.simulation.build import UserObjects, build_simulation
 from tests.faults import alive
 from tests.waiting import until
 

@@ -20,8 +20,8 @@ from eunoe.config.toml import to_toml
 from eunoe.flower.credentials import make_node_key
 from eunoe.flower.init import init
 from eunoe.flower.loopback import Loopback
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from tests.waiting import PATIENCE, until
 
 pytestmark = pytest.mark.slow

@@ -21,8 +21,8 @@ from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import join, node_options
 from eunoe.flower.own_data import Facts, client_federation, own_data
 from eunoe.flower.server import RunOptions, serve
-from eunoe.runs.assembly import build_federation
-from eunoe.runs.running import run
+from eunoe.simulation.build import build_federation
+from eunoe.simulation.running import run
 from eunoe.system.log_lines import log_lines
 from tests.field_inputs import columns
 from tests.flower.grid import FakeGrid, Silence

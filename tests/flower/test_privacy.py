@@ -9,7 +9,7 @@ import torch
 
 pytest.importorskip("flwr")
 
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.flower import test_federation
 from tests.flower.test_federation import CLIENTS, Federation, values
 

@@ -7,6 +7,7 @@ import torch
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client import SKIPPED, Broadcast, Update
 from eunoe.flower.parts import Parts
 from eunoe.flower.wire import (
     LONGEST,
@@ -20,7 +21,6 @@ from eunoe.flower.wire import (
     vectors_out,
 )
 from eunoe.server.aggregate import Upload
-from eunoe.training.client import SKIPPED, Broadcast, Update
 
 START = Weights(torch.zeros(3), torch.zeros(2), torch.zeros(1, dtype=torch.int64))
 UPLOADS = {"control": Upload("sum", 3)}

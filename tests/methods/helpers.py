@@ -12,14 +12,14 @@ from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
+from eunoe.engines.client import Broadcast, Update, train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.loop import one_round
-from eunoe.runs.state import start_state
 from eunoe.server.optimizers import ServerOptimizer
-from eunoe.training.client import Broadcast, Update, train_client
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
 
 
 class Direct(nn.Module):

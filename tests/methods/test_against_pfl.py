@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.engines.client import Broadcast, train_client
 from eunoe.methods.base import Method
 from eunoe.methods.fedprox import FedProx
 from eunoe.methods.scaffold import Scaffold
-from eunoe.training.client import Broadcast, train_client
 from tests.methods.helpers import Direct, Trial, random_parts
 
 pytestmark = pytest.mark.slow

@@ -5,8 +5,8 @@ from dataclasses import replace
 import torch
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client import Broadcast, begin_client
 from eunoe.methods.client_context import Batch, ClientContext
-from eunoe.training.client import Broadcast, begin_client
 from tests.helpers import blobs, make_simulation
 from tests.methods.helpers import Normed
 

@@ -14,9 +14,9 @@ from eunoe.config import registry
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.methods.base import Method, Neutral
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
 from eunoe.server.optimizers import ServerOptimizer
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
 
 METHODS = registry.names("method")
 # What the default of an option would make long.

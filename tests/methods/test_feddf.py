@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from eunoe.data.samples import Samples
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Broadcast
 from eunoe.errors import InputError
 from eunoe.methods.feddf import FedDF
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast
 from tests.methods.helpers import Normed
 from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_simulation
 

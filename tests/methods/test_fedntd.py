@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
+from eunoe.engines.client import begin_client
 from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedntd import FedNTD
-from eunoe.training.client import begin_client
 from tests.methods.helpers import Direct, Trial, random_parts
 
 ONE = [([[1.0]], [0])]

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from eunoe.engines.client import begin_client
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedreg import FedReg
-from eunoe.training.client import begin_client
 from tests.methods.helpers import Direct, Normed, Trial, random_parts, softmax_gradient
 
 PARTS = random_parts([8, 6], 3, 4)

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from eunoe.engines.client import Broadcast, begin_client
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence, trust
 from eunoe.methods.client_context import Batch
 from eunoe.methods.flashback import Flashback
 from eunoe.server.trainer import PositionLoss, ServerTrainer
-from eunoe.training.client import Broadcast, begin_client
 from tests.methods.helpers import Trial
 from tests.public_helpers import Rounds, after, blobs, federation, make_simulation
 

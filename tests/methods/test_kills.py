@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from eunoe.runs.running import resume, run
+from eunoe.simulation.running import resume, run
 from tests.waiting import run_until_killed
 
 SETTING = {

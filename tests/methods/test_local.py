@@ -12,8 +12,8 @@ from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
 from eunoe.methods import Weights
 from eunoe.methods.local import Local
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from tests.methods.helpers import Direct, Trial, random_parts, softmax_gradient
 
 LR = 0.5

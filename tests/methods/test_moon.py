@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client import begin_client, train_client
 from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.moon import Moon
-from eunoe.training.client import begin_client, train_client
 from tests.methods.helpers import Normed, Trial, random_parts
 
 

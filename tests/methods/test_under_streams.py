@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from eunoe.config import registry
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
 from tests.methods.test_every_method import SMALL, models, trains_clients
-from tests.runs.small_runs import Stopped, bits, stop_after
+from tests.small_runs import Stopped, bits, stop_after
 
 METHODS = [name for name in registry.names("method") if trains_clients(name)]
 DRIFTING: dict[str, Any] = {

@@ -9,8 +9,8 @@ import pytest
 from eunoe.errors import InputError
 from eunoe.metrics import Place, Predictions
 from eunoe.metrics.classification import AUROC, BalancedAccuracy, CalibrationError, MacroF1
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from eunoe.trackers import scalars
 from tests.helpers import blobs
 

@@ -8,10 +8,10 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.metrics import Metric, Place, PlaceMetric, Rows, Snapshot
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.named import round_metrics
-from eunoe.training.simulation import Simulation
 from tests.helpers import Same, make_simulation
 
 

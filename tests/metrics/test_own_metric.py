@@ -9,7 +9,7 @@ import torch
 
 from eunoe.errors import InputError
 from eunoe.metrics import Place, Predictions, Snapshot
-from eunoe.runs.running import resume, run
+from eunoe.simulation.running import resume, run
 from eunoe.trackers import scalars
 from tests.helpers import blobs
 from tests.metrics.own_metric import Brier, WorstClass

@@ -18,12 +18,12 @@ from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.personal import Personal, personal_rows
-from eunoe.runs.running import run
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.running import run
 from tests.helpers import Same, blobs, make_simulation
 
 

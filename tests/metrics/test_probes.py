@@ -12,7 +12,7 @@ from eunoe.engines.serial import Serial
 from eunoe.metrics import Metric
 from eunoe.metrics.balanced_part import balanced_part
 from eunoe.metrics.probes import ProbedRound, Prober
-from eunoe.runs.running import resume, run
+from eunoe.simulation.running import resume, run
 from tests.helpers import Net, blobs, make_simulation
 
 METRICS = ("client_matrix", "local_per_class", "drift", "probability")

@@ -10,8 +10,8 @@ from eunoe.errors import InputError
 from eunoe.models.classifier import SCALE, SimplexETF, fix_classifier
 from eunoe.models.logistic import Logistic
 from eunoe.models.mlp import MLP
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
 from tests.helpers import blobs, make_simulation
 
 

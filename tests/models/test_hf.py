@@ -16,11 +16,11 @@ from eunoe.data.loading import load
 from eunoe.data.sources.tokenizer import Tokenizer
 from eunoe.errors import InputError
 from eunoe.models.hf import BIDIRECTIONAL, HF, Lora
-from eunoe.runs.export import export_model
-from eunoe.runs.folder import checkpoints
-from eunoe.runs.running import resume, run
+from eunoe.simulation.export import export_model
+from eunoe.simulation.running import resume, run
+from eunoe.store.folder import checkpoints
 from tests.models.tiny_hf import tiny_folder, tiny_texts, tiny_values
-from tests.runs.small_runs import Stopped, bits, stop_after
+from tests.small_runs import Stopped, bits, stop_after
 
 # Of both layers' query and value, 2 x 16 each way, and a classifier of 3 classes.
 TRAINED = 2 * 2 * (2 * 16 + 16 * 2) + 3 * 17

@@ -10,8 +10,8 @@ from eunoe.errors import InputError
 from eunoe.papers import find_exhibit
 from eunoe.papers.found import FoundRun, check_config
 from eunoe.papers.store import StoredRun, key_of
-from eunoe.records.run_records import RunRecords
-from eunoe.runs.streams import with_streams
+from eunoe.simulation.streams import with_streams
+from eunoe.store.run_records import RunRecords
 
 
 def test_a_run_whose_stream_was_settled_by_its_rounds_is_that_of_the_plan() -> None:

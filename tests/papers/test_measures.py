@@ -18,7 +18,7 @@ from eunoe.papers.measures import (
     rounds_to,
 )
 from eunoe.papers.outcomes import series_of
-from eunoe.records.run_records import RunRecords
+from eunoe.store.run_records import RunRecords
 
 RUN = Outcome({"rounds": 4, "evaluation": {"last": 2}}, {"accuracy": {1: 0.1, 3: 0.3, 2: 0.5, 4: math.nan}})
 

@@ -15,8 +15,8 @@ from eunoe.papers import find_exhibit
 from eunoe.papers.exhibit import PlannedRun
 from eunoe.papers.found import count, in_folders, in_store, store_runs
 from eunoe.papers.store import load, load_keys, path_of, read_folder, save, without_single_clients
-from eunoe.records.reader import read_run
-from eunoe.records.run_records import RunRecords
+from eunoe.store.reader import read_run
+from eunoe.store.run_records import RunRecords
 from tests.papers.made_up import store, write_run
 
 EXHIBIT = find_exhibit("fednova-identity")

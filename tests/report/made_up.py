@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords
+from eunoe.store.run_records import RunRecords
 from eunoe.system.files import plain
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from tests.helpers import blobs
 
 BAD = "<script>alert(1)</script>\"'&"

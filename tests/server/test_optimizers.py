@@ -8,14 +8,14 @@ import torch
 from eunoe.config.schema import make_config
 from eunoe.config.training_options import Training
 from eunoe.core.flat_model import Weights
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Update
 from eunoe.errors import InputError
 from eunoe.methods.context import RoundContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fednova import FedNova
 from eunoe.methods.scaffold import Scaffold
 from eunoe.server.optimizers import SGD, Adagrad, Adam, Momentum, ServerOptimizer, Yogi
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Update
 from tests.methods.helpers import Trial, random_parts
 
 D = torch.tensor([0.5, -2.0], dtype=torch.float64)

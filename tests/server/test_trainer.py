@@ -20,8 +20,8 @@ from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
-from eunoe.runs.running import resume, run
 from eunoe.server.trainer import ServerTrainer, SoftTargets, Stopping, public_trainer
+from eunoe.simulation.running import resume, run
 from tests.public_helpers import CLASSES, INPUTS, blobs, federation
 
 

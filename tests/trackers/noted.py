@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from eunoe.errors import Outcome
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from eunoe.trackers.base import TrackedRun, Tracker
 from tests.helpers import blobs
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from eunoe.errors import Diverged
-from eunoe.runs.running import resume, run
+from eunoe.simulation.running import resume, run
 from tests.helpers import blobs
 from tests.trackers.noted import SMALL, failing, tracked
 

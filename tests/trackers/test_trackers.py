@@ -9,8 +9,8 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.errors import Diverged, InputError, RunFailed
-from eunoe.runs.run import Run
-from eunoe.runs.running import resume, run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import resume, run
 from eunoe.trackers import scalars
 from tests.helpers import blobs
 from tests.trackers.noted import OWN, SMALL, Noted, failing, tracked

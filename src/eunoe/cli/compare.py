@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from eunoe.records.tables import Table
+    from eunoe.analysis.tables import Table
 
 
 class By(StrEnum):
@@ -61,11 +61,11 @@ def compare(
     The terminal table shows accuracy and forgetting, and all columns with --all; the other formats
     always have all columns.
     """
+    from eunoe.analysis.comparison import MAIN, Comparison
     from eunoe.cli.tables import show
     from eunoe.errors import InputError
-    from eunoe.records.comparison import MAIN, Comparison
-    from eunoe.records.groups import find_folders
-    from eunoe.records.reader import read_run
+    from eunoe.store.groups import find_folders
+    from eunoe.store.reader import read_run
 
     found = Comparison([read_run(folder, begun=False) for folder in find_folders(runs)])
     if by is not None:

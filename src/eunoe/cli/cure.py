@@ -26,9 +26,9 @@ def cure(
     above zero, or the run forgets little, it is to stay as it is. The budget is the time that the command
     takes at most; the same command goes on with what was cut off.
     """
+    from eunoe.analysis.statistics import mean_std
     from eunoe.cli.tables import show
-    from eunoe.records.statistics import mean_std
-    from eunoe.runs.cure import cure as find
+    from eunoe.search.cure import cure as find
 
     found = find(run, budget=budget, seeds=seeds, jobs=jobs, out=out, progress=True)
     if found.search:
@@ -46,10 +46,10 @@ def cure(
     if found.config:
         print(f"config: eunoe run {found.config}")
     if report and found.runs:
-        from eunoe.records.groups import find_folders
-        from eunoe.records.reader import read_run
         from eunoe.report.figures.search import search_figures
         from eunoe.report.html import write_report
+        from eunoe.store.groups import find_folders
+        from eunoe.store.reader import read_run
 
         places = find_folders([found.folder / "search"]) if found.search else []
         searched = [read_run(place, begun=False) for place in places]

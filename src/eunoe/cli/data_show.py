@@ -36,7 +36,7 @@ def show(
     from eunoe.errors import InputError
     from eunoe.report.partition_figure import partition_figure
     from eunoe.report.partition_report import number_lines, partition_report, size_lines
-    from eunoe.runs.assembly import build_federation
+    from eunoe.simulation.build import build_federation
 
     values = apply_settings(read_config(config) if config else {}, set_ or [])
     lines, panels, chosen, notes, class_names = {}, {}, client or [], "", None

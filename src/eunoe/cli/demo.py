@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from eunoe.records.comparison import Row
-    from eunoe.runs.run import Run
+    from eunoe.analysis.comparison import Row
+    from eunoe.simulation.run import Run
 
 # Config and arms were chosen on seeds 100 to 107.
 CONFIG: dict[str, Any] = {
@@ -49,14 +49,14 @@ def demo(
     jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
 ) -> None:
     """Train on handwritten digits in four ways and show what each forgets, reaches and costs."""
+    from eunoe.analysis.comparison import Comparison
+    from eunoe.analysis.statistics import mean_std
     from eunoe.cli.tables import show
-    from eunoe.records.comparison import Comparison
-    from eunoe.records.groups import read_runs
-    from eunoe.records.statistics import mean_std
     from eunoe.report.html import write_report
-    from eunoe.runs.progress import Bars
-    from eunoe.runs.sweep import Planned, execute, folder_name
-    from eunoe.runs.verdict import gained
+    from eunoe.search.sweep import Planned, execute, folder_name
+    from eunoe.search.verdict import gained
+    from eunoe.simulation.progress import Bars
+    from eunoe.store.groups import read_runs
 
     planned = [
         Planned(
@@ -93,7 +93,7 @@ def demo(
 
 def findings(rows: Sequence["Row"]) -> list[str]:
     """What forgetting costs FedAvg, and what each cure gains on the same seeds."""
-    from eunoe.records.statistics import mean_std
+    from eunoe.analysis.statistics import mean_std
 
     plain, *cures = rows
     lost = plain.mean("forgetting")

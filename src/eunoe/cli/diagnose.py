@@ -8,8 +8,8 @@ import typer
 
 def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
     """Explain what was forgotten and in which step, and suggest what to try next as ready-to-run commands."""
-    from eunoe.records.reader import read_run
-    from eunoe.runs.diagnosis import diagnose as find
+    from eunoe.search.diagnosis import diagnose as find
+    from eunoe.store.reader import read_run
 
     records = read_run(run)
     found = find(records)

@@ -25,9 +25,9 @@ def export(
     It is a state_dict in safetensors or, with --raw, a program for torch.export.load. A model 'hf' becomes a
     folder for the transformers library.
     """
-    from eunoe.runs.export import export_model
-    from eunoe.runs.run import Run
-    from eunoe.runs.saved_model import Which
+    from eunoe.simulation.export import export_model
+    from eunoe.simulation.run import Run
+    from eunoe.simulation.saved_model import Which
 
     which: Which = "best" if best else "last"
     whose = "" if client is None else f" of client {client}"

@@ -24,7 +24,7 @@ def init(
 ) -> None:
     """Write a commented config for your own data; what is not passed is asked for in a terminal."""
     from eunoe.errors import InputError
-    from eunoe.runs.starter import columns_of, starter_config
+    from eunoe.simulation.starter import columns_of, starter_config
     from eunoe.system.files import write_text
 
     if data is not None and not Path(data).expanduser().exists():

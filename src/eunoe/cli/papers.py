@@ -100,7 +100,7 @@ def _run(
 ) -> None:
     from eunoe.papers import reproduce as running
     from eunoe.papers.drawing import draw
-    from eunoe.runs.progress import Bars
+    from eunoe.simulation.progress import Bars
 
     seconds = limits.seconds(running.to_run(planned, limits))
     if seconds > LONG and not yes:
@@ -230,11 +230,11 @@ def _show_cells(source: "Source", title: str | None = None) -> None:
 
 
 def _show_results(results: "Results") -> None:
+    from eunoe.analysis.tables import Table
     from eunoe.cli.tables import show
     from eunoe.papers.exhibit import MARKS
     from eunoe.papers.library import library
     from eunoe.papers.setting import in_words
-    from eunoe.records.tables import Table
 
     exhibit, source = results.exhibit, results.exhibit.source
     full = results.scale == "full"

@@ -21,8 +21,8 @@ def report(
     runs: Runs, out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html")
 ) -> None:
     """Write a report of what runs forgot: one self-contained HTML file."""
-    from eunoe.records.groups import find_folders, read_runs
     from eunoe.report.html import write_report
+    from eunoe.store.groups import find_folders, read_runs
 
     print(f"report: {write_report(read_runs(find_folders(runs)), out).resolve().as_uri()}")
 
@@ -33,8 +33,8 @@ def figures(
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.pdf,
 ) -> None:
     """Write every figure of the runs as a file, sized for the columns of a paper."""
-    from eunoe.records.groups import find_folders, read_runs
     from eunoe.report.export import write_figures
+    from eunoe.store.groups import find_folders, read_runs
 
     for path in write_figures(read_runs(find_folders(runs)), out, format.value):
         print(path)

@@ -26,14 +26,14 @@ def run(
     ] = True,
 ) -> None:
     """Train a federation. `eunoe options` shows the options of a config file."""
+    from eunoe.analysis.comparison import MAIN, Comparison
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
-    from eunoe.records.comparison import MAIN, Comparison
-    from eunoe.records.reader import read_run_config
-    from eunoe.runs import running as runs
-    from eunoe.runs.progress import Bars
+    from eunoe.simulation import running as runs
+    from eunoe.simulation.progress import Bars
+    from eunoe.store.reader import read_run_config
 
     chosen = [
         f"engine.{key}={value}"
@@ -83,7 +83,7 @@ def run(
 
 def new_folder(title: str, seed: int) -> Path:
     """The path of a new folder in runs/."""
-    from eunoe.runs.sweep import folder_name
+    from eunoe.search.sweep import folder_name
 
     base = Path("runs") / f"{folder_name(title)}-seed-{seed}"
     folder, number = base, 2

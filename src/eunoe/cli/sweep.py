@@ -20,12 +20,12 @@ def sweep(
     jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,
 ) -> None:
     """Run the product of settings; finished runs are skipped, unfinished ones are resumed."""
+    from eunoe.analysis.comparison import MAIN, Comparison
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
-    from eunoe.records.comparison import MAIN, Comparison
-    from eunoe.runs import sweep as sweeping
-    from eunoe.runs.progress import Bars
+    from eunoe.search import sweep as sweeping
+    from eunoe.simulation.progress import Bars
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)

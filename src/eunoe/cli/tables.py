@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.table import Table as Grid
 from rich.text import Text
 
-from eunoe.records.tables import Table
+from eunoe.analysis.tables import Table
 
 # Extra width per column: a border line and a space on either side.
 BORDER = 3

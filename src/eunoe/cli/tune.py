@@ -33,15 +33,15 @@ def tune(
     All trials run a quarter of the rounds, the better half of them goes on to half of the rounds, the better
     half of those to the end. The same command goes on with a search that was cut off.
     """
+    from eunoe.analysis.statistics import mean_std
     from eunoe.cli.sweep import read_over, read_seeds
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
-    from eunoe.records.statistics import mean_std
-    from eunoe.runs import tuning
-    from eunoe.runs.budget import read_budget
-    from eunoe.runs.halving import Watching
-    from eunoe.runs.progress import StageBars
+    from eunoe.search import tuning
+    from eunoe.search.budget import read_budget
+    from eunoe.search.halving import Watching
+    from eunoe.simulation.progress import StageBars
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)

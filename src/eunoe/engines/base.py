@@ -15,15 +15,15 @@ from eunoe.config import registry
 from eunoe.config.schema import Config
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
+from eunoe.engines.aggregation import Aggregator, Settled
+from eunoe.engines.attacks import attacked
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.secure_sum import SecureSum
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.transfers import Transfers
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.base import Evaluator, Predictions, Rows
-from eunoe.training.aggregation import Aggregator, Settled
-from eunoe.training.attacks import attacked
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.secure_sum import SecureSum
-from eunoe.training.simulation import Simulation
 
 
 class Trainer(Protocol):

@@ -17,10 +17,10 @@ from eunoe.core.fields import leaves
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
 from eunoe.data.samples import Samples
+from eunoe.engines.client import Broadcast
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError, first_line
-from eunoe.training.client import Broadcast
-from eunoe.training.simulation import Simulation
 
 
 def expand(pattern: str) -> list[str]:

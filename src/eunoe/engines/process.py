@@ -11,15 +11,15 @@ from pydantic import Field
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, chunks, joined
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import bound, expand
 from eunoe.engines.room import FORKED, check_room
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.workers import Evaluation, Participation, Workers
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
 from eunoe.system.machine import cores
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.simulation import Simulation
 
 
 class ProcessTrainer:

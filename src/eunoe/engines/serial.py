@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, chunks, evaluate_chunk, joined
+from eunoe.engines.client import Broadcast, Update, train_client
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.simulation import Simulation
 from eunoe.metrics.base import Predictions, Rows
-from eunoe.training.client import Broadcast, Update, train_client
-from eunoe.training.simulation import Simulation
 
 
 @contextmanager

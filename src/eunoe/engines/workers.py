@@ -19,18 +19,18 @@ import torch
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import evaluate_chunk
+from eunoe.engines.client import Broadcast, without_vectors
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Place
 from eunoe.engines.portable import portable
 from eunoe.engines.serial import train_and_keep
 from eunoe.engines.shared import SharedVectors, layout_of
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.transfers import Transfers
 from eunoe.errors import RunFailed
 from eunoe.metrics.base import Rows
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.signals import end_with_the_parent
-from eunoe.training.client import Broadcast, without_vectors
-from eunoe.training.simulation import Simulation
 
 # A task that kills this many workers (out of memory, for example) would kill the next one too.
 _DEATHS_ALLOWED = 3

@@ -11,8 +11,10 @@ from flwr.app import ConfigRecord, Message, RecordDict
 from eunoe.core.flat_model import Weights
 from eunoe.core.tasks import Task
 from eunoe.engines.base import Engine
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import LocalEvaluator
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
 from eunoe.flower.own_data import Facts, Scattered, facts_out
 from eunoe.flower.parts import Parts
@@ -30,8 +32,6 @@ from eunoe.flower.wire import (
 )
 from eunoe.metrics.forgetting import spread
 from eunoe.metrics.sums import Sums, checked_sums, numbers_of, score_of
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ from eunoe.config.toml import to_toml
 from eunoe.core.calling import call
 from eunoe.core.fields import as_input
 from eunoe.errors import InputError
-from eunoe.report.observer import Batches, Forgetting, is_pair
+from eunoe.metrics.observer import Batches, Forgetting, is_pair
 from eunoe.system.files import write_text
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]

@@ -12,13 +12,13 @@ from pydantic import Field
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
+from eunoe.engines.client import Broadcast, Update, train_client
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
 from eunoe.flower.own_data import client_simulation, facts_in
 from eunoe.flower.wire import NO_STATE, order_in
-from eunoe.runs.assembly import UserObjects, build_simulation
-from eunoe.training.client import Broadcast, Update, train_client
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.build import UserObjects, build_simulation
 
 
 class NodeOptions(Options):

@@ -26,11 +26,11 @@ from eunoe.data.federation import Federation, Integers, Part
 from eunoe.data.field_arrays import input_of, unpacked
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.flower.growing import split_by_content
 from eunoe.flower.roster import MOST_SAMPLES
-from eunoe.runs.assembly import UserObjects, build_simulation, features_of, load_data
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.build import UserObjects, build_simulation, features_of, load_data
 
 
 class Facts(Options):

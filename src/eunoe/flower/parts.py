@@ -12,9 +12,9 @@ import torch
 from eunoe.config.compression_options import Compression
 from eunoe.core.compression import INDEX, part_sizes, scattered, support, unpacked
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.engines.client import Update
+from eunoe.engines.compression import CHANGE, compressed_uploads
 from eunoe.server.aggregate import Upload
-from eunoe.training.client import Update
-from eunoe.training.compression import CHANGE, compressed_uploads
 
 # Types that a number may have.
 FLOATS = ("float32", "float64")

@@ -22,6 +22,7 @@ from eunoe.config.options import Finite, Options
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
 from eunoe.data.federation import Integers
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.credentials import read_node_key
 from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
@@ -29,18 +30,17 @@ from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
 from eunoe.flower.own_data import Facts, facts_out, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemote
-from eunoe.records.main_metric import main_number
-from eunoe.runs.assembly import UserObjects, assemble, build_method, load_data
-from eunoe.runs.folder import check_new
-from eunoe.runs.loop import Record
-from eunoe.runs.resuming import check_config, check_data
-from eunoe.runs.run import Run
-from eunoe.runs.running import execute
-from eunoe.runs.stored_config import resolved, with_loss
-from eunoe.runs.streams import with_streams
+from eunoe.simulation.build import UserObjects, assemble, build_method, load_data
+from eunoe.simulation.loop import Record
+from eunoe.simulation.resuming import check_config, check_data
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import execute
+from eunoe.simulation.stored_config import resolved, with_loss
+from eunoe.simulation.streams import with_streams
+from eunoe.store.folder import check_new
+from eunoe.store.main_metric import main_number
 from eunoe.system.files import write_text
 from eunoe.system.log_lines import log_lines
-from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 

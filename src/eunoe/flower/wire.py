@@ -13,10 +13,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client import SKIPPED, Broadcast, Update
 from eunoe.flower.parts import Form as Form
 from eunoe.flower.parts import Parts, parts_of
 from eunoe.server.aggregate import Upload
-from eunoe.training.client import SKIPPED, Broadcast, Update
 
 # Characters of another party's text that are shown.
 LONGEST = 500

@@ -23,8 +23,8 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from eunoe.analysis.statistics import deviation
 from eunoe.papers.keys import Key
-from eunoe.records.statistics import deviation
 
 # The value of each cell of an exhibit for one seed.
 Values = Mapping[Key, float]

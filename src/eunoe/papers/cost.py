@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.runs.sweep import Planned
+from eunoe.search.sweep import Planned
 
 # Training samples, those of the public set and of the clients' validation parts included.
 SIZES = {

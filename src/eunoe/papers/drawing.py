@@ -12,10 +12,10 @@ from eunoe.papers.exhibit import MARKS, Exhibit
 from eunoe.papers.found import FoundRun
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.results import Results
-from eunoe.records.run_records import relabeled
 from eunoe.report.export import as_svg, printed
 from eunoe.report.figures import KINDS
 from eunoe.report.theme import PICTURE_FONT, config
+from eunoe.store.run_records import relabeled
 
 # Characters per line below a title: about the width of a chart.
 WIDE = 70

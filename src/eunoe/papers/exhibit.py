@@ -12,8 +12,8 @@ from eunoe.papers.claims import Claim
 from eunoe.papers.keys import Key
 from eunoe.papers.library import Cell, Source, library
 from eunoe.papers.measures import Measure
-from eunoe.runs.run import Run
-from eunoe.runs.sweep import Planned
+from eunoe.search.sweep import Planned
+from eunoe.simulation.run import Run
 
 Config = dict[str, Any]
 Scale = Literal["full", "medium", "small"]

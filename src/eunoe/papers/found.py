@@ -9,8 +9,8 @@ from eunoe.config.schema import RESUMABLE
 from eunoe.errors import InputError
 from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale
 from eunoe.papers.store import RunKey, StoredRun, key_of, load, load_keys, path_of, read_folder, save
-from eunoe.runs.stored_config import resolved
-from eunoe.runs.streams import with_streams
+from eunoe.simulation.stored_config import resolved
+from eunoe.simulation.streams import with_streams
 from eunoe.system.files import plain
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from eunoe.records.statistics import mean_std
+from eunoe.analysis.statistics import mean_std
 
 # Descriptions of the quantities that runs record.
 QUANTITIES = {

@@ -8,7 +8,7 @@ import numpy as np
 from eunoe.metrics import forgetting
 from eunoe.papers.found import FoundRun
 from eunoe.papers.measures import Outcome
-from eunoe.records.run_records import Array, RunRecords, numbers
+from eunoe.store.run_records import Array, RunRecords, numbers
 
 
 def outcome_of(found: FoundRun) -> Outcome:

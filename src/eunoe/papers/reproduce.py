@@ -11,8 +11,8 @@ from eunoe.papers.cost import core_seconds
 from eunoe.papers.exhibit import STAND_INS, Exhibit, PlannedRun, Scale, data_sets
 from eunoe.papers.found import FoundRun, in_folders
 from eunoe.papers.results import Results, collect
-from eunoe.runs.run import Run
-from eunoe.runs.sweep import OnSweepRound, Planned, done, execute
+from eunoe.search.sweep import OnSweepRound, Planned, done, execute
+from eunoe.simulation.run import Run
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ of a run:
     round                          of metrics, probes and timings
     values                         the record, as JSON
 
-Rows hold what `eunoe.records.reader` reads from a run folder, without the numbers of each single client,
+Rows hold what `eunoe.store.reader` reads from a run folder, without the numbers of each single client,
 which no table or figure shows and which would be half of it. Checkpoints and clients' states are not stored,
 so a stored run can be shown but not resumed.
 """
@@ -24,8 +24,8 @@ from pyarrow import parquet
 
 from eunoe.config.schema import make_config
 from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Scale
-from eunoe.records.reader import read_run
-from eunoe.records.run_records import RunRecords, numbers
+from eunoe.store.reader import read_run
+from eunoe.store.run_records import RunRecords, numbers
 from eunoe.system.files import replacing
 
 SCHEMA = pa.schema(

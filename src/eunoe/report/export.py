@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from eunoe.errors import InputError
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import config
+from eunoe.store.run_records import RunRecords
 
 Format = Literal["pdf", "svg", "png"]
 

@@ -6,15 +6,15 @@ from typing import get_args
 
 import numpy as np
 
+from eunoe.analysis.by_client import ByClient, ClientMetric
+from eunoe.analysis.statistics import mean_std
+from eunoe.analysis.summary import Summary, summarize
 from eunoe.core.tasks import Classification
 from eunoe.errors import InputError
 from eunoe.metrics import forgetting
-from eunoe.records.by_client import ByClient, ClientMetric
-from eunoe.records.run_records import RunRecords
-from eunoe.records.statistics import mean_std
-from eunoe.records.summary import Summary, summarize
 from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import curve
+from eunoe.store.run_records import RunRecords
 
 SHARES = (0.5, 0.75, 0.95)
 NUMBERS = (

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.errors import InputError
-from eunoe.records.run_records import RunRecords
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
 from eunoe.report.figures.common import by_label
 from eunoe.report.findings import card, clients_table, comparison, rounds_table
+from eunoe.store.run_records import RunRecords
 
 # Nothing may be fetched; Vega compiles its expressions, which needs unsafe-eval.
 POLICY = (

@@ -7,8 +7,8 @@ from threading import Lock
 from typing import Any
 
 from eunoe.errors import EunoeError, InputError
-from eunoe.records.groups import find_folders, read_runs
 from eunoe.report.html import report_html
+from eunoe.store.groups import find_folders, read_runs
 
 
 class LiveReport:

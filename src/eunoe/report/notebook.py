@@ -4,11 +4,11 @@ import base64
 from html import escape
 from pathlib import Path
 
-from eunoe.records.comparison import Comparison
-from eunoe.records.run_records import RunRecords
+from eunoe.analysis.comparison import Comparison
 from eunoe.report.export import draw
 from eunoe.report.figures import all_figures
 from eunoe.report.theme import Figure
+from eunoe.store.run_records import RunRecords
 
 SHOWN = ("accuracy", "round-forgetting")
 

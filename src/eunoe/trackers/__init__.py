@@ -14,7 +14,7 @@ from typing import Any
 from eunoe.config import registry
 from eunoe.config.schema import Named
 from eunoe.errors import InputError, Outcome, outcome_of
-from eunoe.records.reader import read_run, read_run_config
+from eunoe.store.reader import read_run, read_run_config
 from eunoe.system.files import write_text
 from eunoe.trackers.base import TrackedRun as TrackedRun
 from eunoe.trackers.base import Tracker as Tracker

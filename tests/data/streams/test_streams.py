@@ -17,7 +17,7 @@ from eunoe.data.streams import Timeline
 from eunoe.data.streams.arrival import Arrival
 from eunoe.data.streams.classes import ClassPhases
 from eunoe.errors import InputError
-from eunoe.runs.assembly import assemble
+from eunoe.simulation.build import assemble
 
 SETTING: dict[str, Any] = {
     "rounds": 30,

@@ -16,18 +16,18 @@ import pytest
 import torch
 
 from eunoe.config import registry
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.packing import packed
 from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
-from eunoe.training.client import Broadcast
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from tests.faults import EXCLUDING, OwnError, children, results
 from tests.helpers import Net, blobs, make_simulation
 from tests.other_tasks import federation as other_task
-from tests.runs.small_runs import bits
+from tests.small_runs import bits
 from tests.waiting import PATIENCE, until
 
 ray = pytest.importorskip("ray")
@@ -231,7 +231,7 @@ def test_a_workers_results_are_those_of_their_tasks_whichever_is_there_first(
 OWN_SCRIPT = """
 import sys, torch
 from eunoe.methods.base import Method
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.faults import results
 from tests.helpers import blobs
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.models.tiny_hf import tiny_values
-from tests.runs.small_runs import bits
+from tests.small_runs import bits
 
 
 @pytest.mark.slow

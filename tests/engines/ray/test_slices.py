@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.client import Update
 from eunoe.engines.ray.packing import unpacked
 from eunoe.engines.ray.slices import cut, joined_sums, sent, sliced
 from eunoe.methods.base import Method
 from eunoe.methods.fednova import FedNova
 from eunoe.server.aggregate import Sums
-from eunoe.training.client import Update
 
 
 def weights(*values: float) -> Weights:

@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import nn
 
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.summing import Summing
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from tests.faults import EXCLUDING, results
 from tests.helpers import blobs, make_simulation
 

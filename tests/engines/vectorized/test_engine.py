@@ -13,18 +13,18 @@ from eunoe.config.builtin import PRESETS
 from eunoe.config.data_options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized, cohort_of
 from eunoe.losses.wsm import WSM
 from eunoe.methods.base import Finished, Method
-from eunoe.runs.assembly import UserObjects, assemble
-from eunoe.runs.running import resume, run
-from eunoe.runs.selection import select_clients
-from eunoe.runs.state import start_state
-from eunoe.training.aggregation import Aggregator
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.simulation import Simulation
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.running import resume, run
+from eunoe.simulation.selection import select_clients
+from eunoe.store.state import start_state
 from tests.helpers import Net, blobs, make_simulation
 from tests.other_tasks import federation as other_task
 

@@ -25,8 +25,8 @@ from eunoe.flower.secure.messages import keys_in, keys_out
 from eunoe.flower.secure.protocol import Secrets, Session
 from eunoe.flower.server import RunOptions, serve
 from eunoe.flower.wire import absent
-from eunoe.runs.run import Run
-from eunoe.runs.running import run
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
 from eunoe.system.log_lines import log_lines
 from tests.flower.grid import FakeGrid, Silence
 

@@ -14,7 +14,7 @@ pytest.importorskip("flwr")
 
 from eunoe.flower.init import init
 from eunoe.flower.loopback import Loopback
-from eunoe.runs.running import run
+from eunoe.simulation.running import run
 from tests.flower.secure.test_federation import assert_same, records, without
 from tests.flower.test_network import ROOT, Submitted, app, free_port
 

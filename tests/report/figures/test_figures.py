@@ -9,8 +9,7 @@ import re
 import pytest
 import vl_convert
 
-from eunoe.records.run_records import RunRecords
-from eunoe.records.summary import summarize
+from eunoe.analysis.summary import summarize
 from eunoe.report.figures import (
     KINDS,
     accuracy,
@@ -23,6 +22,7 @@ from eunoe.report.figures import (
 )
 from eunoe.report.figures.common import of_run
 from eunoe.report.theme import config, table
+from eunoe.store.run_records import RunRecords
 from tests.report.made_up import made_up_run
 
 RUNS = [made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)]

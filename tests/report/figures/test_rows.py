@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures import (
     accuracy,
     client_matrices,
@@ -21,6 +20,7 @@ from eunoe.report.figures import (
 )
 from eunoe.report.figures.phase_strip import phase_strip
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS, thinned
+from eunoe.store.run_records import RunRecords
 from tests.report.made_up import made_up_run
 
 

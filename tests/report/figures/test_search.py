@@ -2,8 +2,8 @@
 
 from dataclasses import replace
 
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.search import both_models, front, search_figures
+from eunoe.store.run_records import RunRecords
 
 
 def made_up(name: str, accuracies: list[float], seed: int = 0) -> RunRecords:

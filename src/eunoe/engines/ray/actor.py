@@ -5,18 +5,18 @@ from typing import Any
 
 import torch
 
+from eunoe.engines.aggregation import Aggregator, Examined
+from eunoe.engines.attacks import attacked
 from eunoe.engines.base import evaluate_chunk
+from eunoe.engines.client import Broadcast, Update, train_client, without_vectors
 from eunoe.engines.devices import Place
 from eunoe.engines.portable import portable
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.engines.ray.slices import sent, sliced
 from eunoe.engines.serial import noting
+from eunoe.engines.simulation import Simulation
 from eunoe.metrics.base import Rows
 from eunoe.system.memory import keep_freed_memory
-from eunoe.training.aggregation import Aggregator, Examined
-from eunoe.training.attacks import attacked
-from eunoe.training.client import Broadcast, Update, train_client, without_vectors
-from eunoe.training.simulation import Simulation
 
 
 class Actor:

@@ -16,9 +16,9 @@ from typing import Any
 from eunoe.engines.ray.actor import Actor
 from eunoe.engines.ray.connection import connect
 from eunoe.engines.ray.packing import Packed, packed, unpacked
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError, RunFailed
-from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 

@@ -10,16 +10,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from eunoe.core.flat_model import Weights
+from eunoe.engines.aggregation import Aggregator, Settled
 from eunoe.engines.base import Engine, chunks, joined
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.cluster import Cluster
 from eunoe.engines.ray.packing import packed
 from eunoe.engines.ray.summing import Summing
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
-from eunoe.training.aggregation import Aggregator, Settled
-from eunoe.training.client import Broadcast, Update
-from eunoe.training.simulation import Simulation
 
 # A round is cut into at least this many tasks per core, so that all cores finish at about the same time;
 # and no task returns more than these bytes, unless a single client does.

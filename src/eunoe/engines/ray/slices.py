@@ -12,10 +12,10 @@ import torch
 from torch import Tensor
 
 from eunoe.core.flat_model import Vectors, Weights
+from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.ray.packing import Packed, packed, unpacked
 from eunoe.methods.base import Method
 from eunoe.server.aggregate import Sums, weight_of
-from eunoe.training.client import Broadcast, Update
 
 _ALIGNED = 64
 

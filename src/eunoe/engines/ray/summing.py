@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eunoe.engines.aggregation import Aggregator, Examined, Settled
+from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.cluster import Cluster
 from eunoe.engines.ray.packing import packed, unpacked
 from eunoe.engines.ray.slices import Summer, joined_sums
 from eunoe.errors import RunFailed
-from eunoe.training.aggregation import Aggregator, Examined, Settled
-from eunoe.training.client import Broadcast
 
 logger = logging.getLogger(__name__)
 

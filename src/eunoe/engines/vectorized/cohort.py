@@ -17,9 +17,9 @@ from torch import Tensor
 from eunoe.core.batches import level, plan_steps
 from eunoe.core.fields import Fields, Input
 from eunoe.core.rng import generator, torch_generator
+from eunoe.engines.simulation import Simulation
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
-from eunoe.training.simulation import Simulation
 
 Integers = NDArray[np.int64]
 

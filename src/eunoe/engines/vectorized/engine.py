@@ -12,8 +12,8 @@ from pydantic import Field
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import LocalEvaluator
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.trainer import CohortTrainer
-from eunoe.training.simulation import Simulation
 
 # The most parameters of a cohort's models together, and the most clients, from the engine benchmark.
 _PARAMETERS, _CLIENTS = 2_000_000, 256

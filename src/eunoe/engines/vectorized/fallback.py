@@ -2,8 +2,8 @@
 
 from torch import nn
 
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import NotVectorizable, first_line
-from eunoe.training.simulation import Simulation
 
 # Messages of torch's transforms for unsupported operations, raised as plain RuntimeError.
 _TRANSFORMS = ("vmap", "functorch", "BatchedTensor", "doesn't have storage", "During a grad")

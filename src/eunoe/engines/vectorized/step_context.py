@@ -13,11 +13,11 @@ from torch.func import grad_and_value
 
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.inputs import Common, Own, StepNumbers
 from eunoe.errors import NotVectorizable
 from eunoe.methods.client_context import Batch, ClientContext, Frozen
 from eunoe.methods.context import RoundContext
-from eunoe.training.simulation import Simulation
 
 
 @dataclass

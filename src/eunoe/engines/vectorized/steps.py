@@ -9,6 +9,7 @@ from torch import Tensor
 
 from eunoe.core.flat_model import Vectors
 from eunoe.core.optimizer import descend
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.cohort import Cohort
 from eunoe.engines.vectorized.inputs import CohortStep, Common, Inputs, Own, Step, StepNumbers
 from eunoe.engines.vectorized.recording import Recorder
@@ -16,7 +17,6 @@ from eunoe.engines.vectorized.step_context import NoMoments, StepContext, make_s
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
-from eunoe.training.simulation import Simulation
 
 # Above this many parameters arithmetic dominates, so no work is spent on keeping shapes constant.
 _SMALL = 100_000

@@ -10,8 +10,11 @@ from torch import Tensor
 
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.rng import global_stream
+from eunoe.engines.client import Broadcast, Update, as_sent, make_client_context
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.recall import Recalled, kept, recalled
 from eunoe.engines.serial import noting, train_and_keep
+from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.cohort import Cohort
 from eunoe.engines.vectorized.fallback import declared_reason, reason_of
 from eunoe.engines.vectorized.inputs import Common, Inputs, Own, prepared_by
@@ -20,9 +23,6 @@ from eunoe.errors import NotVectorizable
 from eunoe.methods.base import Finished, Method
 from eunoe.methods.client_context import ClientContext
 from eunoe.methods.context import RoundContext
-from eunoe.training.client import Broadcast, Update, as_sent, make_client_context
-from eunoe.training.recall import Recalled, kept, recalled
-from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,8 @@ import torch
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.config.schema import Config
+from eunoe.engines.secure_sum import encoded
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.flower.node import NodeOptions, train_and_keep
 from eunoe.flower.own_data import Scattered
@@ -21,8 +23,6 @@ from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Sessi
 from eunoe.flower.secure.signatures import is_signed, signed
 from eunoe.flower.wire import vectors_out
 from eunoe.server.fixed_point import OutOfBound
-from eunoe.training.secure_sum import encoded
-from eunoe.training.simulation import Simulation
 
 logger = logging.getLogger(__name__)
 Stage = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]

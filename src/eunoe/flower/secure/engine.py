@@ -11,6 +11,9 @@ import numpy as np
 import torch
 from flwr.app import RecordDict
 
+from eunoe.engines.client import Broadcast
+from eunoe.engines.secure_sum import SecureSum, enough
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
 from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
 from eunoe.flower.own_data import facts_out
@@ -25,9 +28,6 @@ from eunoe.flower.secure.messages import (
 from eunoe.flower.secure.primitives import BadShares
 from eunoe.flower.secure.protocol import PublicKeys, Session, as_words, unmasked
 from eunoe.flower.wire import Form, Order, broadcast_out, declared_in, one_line, order_out
-from eunoe.training.client import Broadcast
-from eunoe.training.secure_sum import SecureSum, enough
-from eunoe.training.simulation import Simulation
 
 T = TypeVar("T")
 

@@ -11,7 +11,7 @@ from eunoe.papers.exhibits.common import FLASHBACK, LENET, reweighting
 from eunoe.papers.exhibits.flashback import DATA
 from eunoe.papers.keys import key
 from eunoe.papers.measures import at_end
-from eunoe.runs.run import Run
+from eunoe.simulation.run import Run
 
 ONE_STEP: Config = {
     "rounds": 1,

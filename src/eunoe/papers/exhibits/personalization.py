@@ -12,7 +12,7 @@ from eunoe.papers.exhibit import Exhibit, Variant
 from eunoe.papers.exhibits.common import BATCH, LENET, SMALL_RESNET, WITH_LENET, WSM, reweighting
 from eunoe.papers.keys import key
 from eunoe.papers.measures import at_end
-from eunoe.runs.run import Run
+from eunoe.simulation.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from eunoe.records.main_metric import common_task
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures import (
     accuracy,
     client_matrices,
@@ -29,6 +27,8 @@ from eunoe.report.figures import (
 from eunoe.report.figures.common import ROUNDS, SETTING, WHO, by_label, slider_rounds
 from eunoe.report.theme import Figure, colored_alike
 from eunoe.report.wording import reworded
+from eunoe.store.main_metric import common_task
+from eunoe.store.run_records import RunRecords
 
 KINDS = (
     accuracy.FIGURE,

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from eunoe.core.tasks import Regression
-from eunoe.records.main_metric import common_task
-from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, band, band_and_line
 from eunoe.report.theme import Row, described
+from eunoe.store.main_metric import common_task
+from eunoe.store.run_records import Array, RunRecords
 
 
 def series(run: RunRecords) -> tuple[Sequence[int], Array]:

@@ -8,7 +8,6 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import (
     WHO,
     Kind,
@@ -23,6 +22,7 @@ from eunoe.report.figures.common import (
     slider_start,
 )
 from eunoe.report.theme import MOST_CLIENTS, PANEL, Row, described, table
+from eunoe.store.run_records import RunRecords, numbers
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

@@ -7,9 +7,9 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import WHO, Kind, always, by_label, in_points, later, round_axis, run_labels
 from eunoe.report.theme import MOST_PROBES, Row, described, run_color, table, thinned
+from eunoe.store.run_records import RunRecords, numbers
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

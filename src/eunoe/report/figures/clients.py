@@ -5,12 +5,12 @@ from typing import Any
 
 import altair as alt
 
+from eunoe.analysis.by_client import ByClient
+from eunoe.analysis.statistics import mean
 from eunoe.errors import InputError
-from eunoe.records.by_client import ByClient
-from eunoe.records.run_records import RunRecords
-from eunoe.records.statistics import mean
 from eunoe.report.figures.common import ACCURACY, SETTING, Kind, by_label, run_labels
 from eunoe.report.theme import PANEL, Row, described, run_color, table
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

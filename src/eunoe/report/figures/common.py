@@ -8,9 +8,8 @@ import altair as alt
 import numpy as np
 from numpy.typing import NDArray
 
+from eunoe.analysis.data_changes import phase_starts
 from eunoe.metrics import forgetting
-from eunoe.records.data_changes import phase_starts
-from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.phase_strip import phase_strip
 from eunoe.report.theme import (
     MOST_CLASSES,
@@ -21,6 +20,7 @@ from eunoe.report.theme import (
     table,
     thinned,
 )
+from eunoe.store.run_records import Array, RunRecords
 
 ROUNDS = "Over the rounds"
 OWN = "Your own metrics"

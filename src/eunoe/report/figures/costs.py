@@ -6,10 +6,10 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.records.columns import RecordColumns
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, by_label, in_panels, run_labels
 from eunoe.report.theme import PANEL, Row, described
+from eunoe.store.columns import RecordColumns
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

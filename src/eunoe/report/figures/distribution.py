@@ -7,9 +7,9 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, by_label, hover_points, run_labels
 from eunoe.report.theme import MOST_POINTS, Row, described, run_color, table, thinned
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

@@ -6,7 +6,6 @@ from typing import Any
 import altair as alt
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import (
     SETTING,
     Kind,
@@ -18,6 +17,7 @@ from eunoe.report.figures.common import (
     run_labels,
 )
 from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
+from eunoe.store.run_records import RunRecords, numbers
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

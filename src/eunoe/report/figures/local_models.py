@@ -5,7 +5,6 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import (
     ACCURACY,
     WHICH,
@@ -21,6 +20,7 @@ from eunoe.report.figures.common import (
     run_labels,
 )
 from eunoe.report.theme import MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL, Row, described
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

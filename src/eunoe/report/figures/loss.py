@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from eunoe.core.tasks import Classification
-from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, band, band_and_line
 from eunoe.report.theme import Row, described
+from eunoe.store.run_records import Array, RunRecords
 
 
 def series(run: RunRecords) -> tuple[Sequence[int], Array]:

@@ -6,9 +6,9 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import ACCURACY, WHICH, Kind, accuracy_key, class_names, kept_classes
 from eunoe.report.theme import MOST_PROBES, PALETTE, PANEL, Row, described, table, thinned
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import OWN, Kind, always, band, band_and_line, run_labels
 from eunoe.report.theme import Row, described
+from eunoe.store.run_records import Array, RunRecords
 
 
 def rows(metric: str, runs: Sequence[RunRecords]) -> list[Row]:

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from eunoe.core.tasks import Regression
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, by_label
 from eunoe.report.partition_figure import partition_figure
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, Row
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

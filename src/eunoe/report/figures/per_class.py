@@ -6,7 +6,6 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.records.run_records import RunRecords
 from eunoe.report.figures.common import (
     ACCURACY,
     WHICH,
@@ -21,6 +20,7 @@ from eunoe.report.figures.common import (
     whole_rounds,
 )
 from eunoe.report.theme import MOST_CELLS, MOST_POINTS, PANEL, Row, described, thinned
+from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

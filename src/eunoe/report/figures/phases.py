@@ -6,9 +6,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.records.data_changes import phase_starts
-from eunoe.records.run_records import RunRecords
-from eunoe.records.statistics import deviation, mean
+from eunoe.analysis.data_changes import phase_starts
+from eunoe.analysis.statistics import deviation, mean
 from eunoe.report.figures.common import (
     ACCURACY,
     ROUNDS,
@@ -20,6 +19,7 @@ from eunoe.report.figures.common import (
     run_labels,
 )
 from eunoe.report.theme import PANEL, Row, described
+from eunoe.store.run_records import RunRecords
 
 # Of a stream of classes; of any other.
 BY_CLASS = {

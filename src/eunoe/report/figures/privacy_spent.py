@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any
 
-from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import SETTING, Kind, always, band, band_and_line
 from eunoe.report.theme import Row, described
+from eunoe.store.run_records import Array, RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

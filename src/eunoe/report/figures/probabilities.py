@@ -7,7 +7,6 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import SETTING, Kind, by_label, run_labels
 from eunoe.report.theme import (
     HEIGHT,
@@ -21,6 +20,7 @@ from eunoe.report.theme import (
     table,
     thinned,
 )
+from eunoe.store.run_records import RunRecords, numbers
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

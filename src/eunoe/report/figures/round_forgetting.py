@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import Array, RunRecords
 from eunoe.report.figures.common import ROUNDS, Kind, always, band, band_and_line, in_points, run_labels
 from eunoe.report.theme import Row, described
+from eunoe.store.run_records import Array, RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:

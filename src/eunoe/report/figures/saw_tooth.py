@@ -7,7 +7,6 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import Record, RunRecords, numbers
 from eunoe.report.figures.common import (
     STEP,
     Kind,
@@ -19,6 +18,7 @@ from eunoe.report.figures.common import (
     run_labels,
 )
 from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
+from eunoe.store.run_records import Record, RunRecords, numbers
 
 START, LOCAL, MERGED = "start model", "local models, mean", "merged model"
 

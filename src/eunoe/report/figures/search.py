@@ -5,11 +5,11 @@ from collections.abc import Sequence
 import altair as alt
 import numpy as np
 
-from eunoe.records.main_metric import common_task
-from eunoe.records.run_records import RunRecords, by_newest_model, relabeled, with_averaging
 from eunoe.report.figures.accuracy import series as accuracy
 from eunoe.report.figures.common import band, by_label, hover_points, round_axis
 from eunoe.report.theme import HEIGHT, PALETTE, WIDTH, Figure, Row, described, table
+from eunoe.store.main_metric import common_task
+from eunoe.store.run_records import RunRecords, by_newest_model, relabeled, with_averaging
 
 SECTION = "The search"
 GRAY = "#8c8c8c"

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.records.run_records import RunRecords, numbers
 from eunoe.report.figures.common import by_label, later
 from eunoe.report.theme import MOST_POINTS, Row, thinned
+from eunoe.store.run_records import RunRecords, numbers
 
 
 def parts(runs: Sequence[RunRecords]) -> list[Row]:

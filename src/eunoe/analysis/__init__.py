@@ -1,0 +1,1 @@
+"""What the records of runs say: summaries, comparisons, diagnosis."""

@@ -1,0 +1,157 @@
+"""Summary of a run's records, as numbers and in plain words."""
+
+from typing import Any
+
+import numpy as np
+
+from eunoe.analysis.data_changes import data_changes
+from eunoe.analysis.divergence import divergence, warning
+from eunoe.metrics import forgetting
+from eunoe.store.run_records import RunRecords, numbers
+from eunoe.system.files import plain
+
+
+class Summary(dict[str, Any]):
+    """The numbers of a run; as text, a few sentences. What was not measured is NaN and not mentioned."""
+
+    def sentences(self) -> list[str]:
+        """The numbers in words; differences of accuracy (or what a task has) are in points (hundredths)."""
+        title, what, unit = self["metric"], self["known"], self["unit"]
+        known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
+        lines = [self["trouble"]] if self["trouble"] else []
+        if "accuracy" in known:
+            last = min(self["last"], self["rounds"])
+            end = "at the end" if last == 1 else f"over the last {last}"
+            best = f" in round {self['best_round']}" if self["best_round"] else ""
+            lines.append(
+                f"{self['rounds']} rounds, {title} {self['accuracy']:.1%} {end} "
+                f"(best {self['best_accuracy']:.1%}{best})."
+            )
+        if "round_forgetting" in known:
+            below = self["fedntd"]
+            end = "no lower than" if _none(below) or below < 0 else f"{_points(below)} below"
+            lines.append(
+                f"A round takes {_points(self['round_forgetting'])} of {what} from a {unit}, gains not "
+                f"counted; a {unit} ends {end} its best."
+            )
+        if self["changes"]:
+            lines.append(self["changes"])
+        if "sent_forgetting" in known:
+            lines.append(
+                f"That is the mean of the global models; the newest one, which clients receive, has {title} "
+                f"{self['sent_accuracy']:.1%}, and a round takes {_points(self['sent_forgetting'])} from a "
+                f"{unit} of it."
+            )
+        if "lost_locally" in known:
+            lines.append(
+                f"Local training loses {_points(self['lost_locally'])} that the start model had; the merge "
+                f"loses {_points(self['lost_in_merge'])} that the best client had."
+            )
+            lines.append(
+                f"In sum, local training {_change(self['local_change'])} "
+                f"and the merge {_change(self['merge_change'])}."
+            )
+        if "client_forgetting" in known:
+            cost = self["client_forgetting"]
+            word = "costs" if cost >= 0 else "adds"
+            own = "labels that are right" if unit == "label" else what
+            lines.append(
+                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of {own}."
+            )
+        if "epsilon" in known:
+            lines.append(
+                f"Private at the level of clients with epsilon = {self['epsilon']:.3g} and delta = "
+                f"{self['delta']:g} (replacing one client), but for numbers on clients' own samples."
+            )
+        drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
+        worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
+        if worst:
+            named = ", ".join(f"{self['class_names'][label]} ({_points(drops[label])})" for label in worst)
+            lines.append(f"{'Labels' if unit == 'label' else 'Classes'} that lose most per round: {named}.")
+        return lines
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self['name']}: {' '.join(self.sentences()[:1])}", *self.sentences()[1:]])
+
+    __repr__ = __str__
+
+
+def summarize(run: RunRecords) -> Summary:
+    """Means over rounds of what one run forgot, and in which step.
+
+    The first round is left out where there are others: it starts from a model that has learned nothing, so
+    what it loses is not knowledge.
+    """
+    later = [probe for probe in run.probes if probe["round"] > 1] or list(run.probes)
+    steps = [
+        (numbers(probe["start"]), numbers(probe["local"]), numbers(probe["merged"]))
+        for probe in later
+        if probe["probe"] == "local_per_class"
+    ]
+    lost = [forgetting.knowledge_lost(*step) for step in steps]
+    parts = [forgetting.accounting(*step) for step in steps]
+    matrices = [
+        forgetting.client_forgetting(
+            numbers(probe["start"]), numbers(probe["after"]), probe["models"], probe["data"]
+        )
+        for probe in later
+        if probe["probe"] == "client_matrix"
+    ]
+    curve, history, diverged = run.curve(run.task.metric), run.per_class, divergence(run)
+    best = int(np.nanargmax(curve)) if np.isfinite(curve).any() else None
+    changes = data_changes(run)
+    return Summary(
+        name=run.label,
+        metric=run.task.title,
+        known=run.task.known,
+        unit=run.task.unit,
+        diverged=bool(diverged),
+        changes="" if changes is None else changes.sentence,
+        lost_by_changes=float("nan") if changes is None else changes.lost,
+        trouble=f"The run diverged: {diverged}." if diverged else _warning(run),
+        rounds=int(run.metrics[-1]["round"]),
+        last=run.last,
+        accuracy=forgetting.mean_at_end(curve, run.rounds, run.last),
+        best_accuracy=float(curve[best]) if best is not None else float("nan"),
+        best_round=run.rounds[best] if best is not None else 0,
+        area_under_curve=forgetting.area_under_curve(curve, run.rounds),
+        round_forgetting=forgetting.mean_over_rounds(run.forgetting("round"), run.rounds),
+        fedntd=forgetting.mean_at_end(run.forgetting("fedntd"), run.rounds, run.last),
+        sent_accuracy=_sent_accuracy(run),
+        sent_forgetting=run.sent_forgetting,
+        lost_locally=forgetting.known_mean([one.local for one in lost]),
+        lost_in_merge=forgetting.known_mean([one.merge for one in lost]),
+        local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
+        merge_change=forgetting.known_mean([forgetting.known_mean(part.merge) for part in parts]),
+        client_forgetting=forgetting.known_mean([forgetting.known_mean(one.by_model) for one in matrices]),
+        epsilon=run.latest("privacy.epsilon"),
+        delta=run.latest("privacy.delta"),
+        lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),
+        class_names=run.names(history.shape[1]),
+    )
+
+
+def _sent_accuracy(run: RunRecords) -> float:
+    rounds, values = run.series(f"sent.{run.part}.{run.task.metric}")
+    return forgetting.mean_at_end(values, rounds, run.last)
+
+
+def _warning(run: RunRecords) -> str:
+    """What makes all other numbers of a run worth little, as a sentence; empty if nothing does."""
+    words = warning(run)
+    return f"{words[:1].upper()}{words[1:]}." if words else ""
+
+
+def _points(share: float) -> str:
+    return f"{100 * share:.1f} points"
+
+
+def _none(share: float) -> bool:
+    """Whether it would be formatted as 0.0 points."""
+    return float(f"{100 * share:.1f}") == 0
+
+
+def _change(lost: float) -> str:
+    if _none(lost):
+        return "changes nothing"
+    return f"takes {_points(lost)} away" if lost > 0 else f"gives {_points(-lost)} back"

@@ -1,0 +1,89 @@
+"""A table: headings and rows of text, formatted as plain text, HTML, Markdown, CSV or LaTeX."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from html import escape
+
+from eunoe.analysis.statistics import NONE, is_number
+
+_LATEX = {character: f"\\{character}" for character in "&%$#_{}"} | {
+    "±": "$\\pm$",
+    NONE: "--",
+    "·": "$\\cdot$",
+    "\\": "\\textbackslash{}",
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    """Headings, rows of as many cells, and a note that explains the numbers."""
+
+    headings: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+    def numeric(self, column: int) -> bool:
+        """Whether every cell of a column is a number."""
+        return column > 0 and all(is_number(row[column]) for row in self.rows)
+
+    def pick(self, columns: Sequence[int]) -> "Table":
+        """A table of the selected columns."""
+        rows = [[row[column] for column in columns] for row in self.rows]
+        return Table([self.headings[column] for column in columns], rows, self.note)
+
+    def filled(self) -> "Table":
+        """A table without the columns that have no entry."""
+        return self.pick([at for at in range(len(self.headings)) if any(row[at] for row in self.rows)])
+
+    def text(self) -> str:
+        """Plain text in columns, numbers right-aligned."""
+        widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if self.numeric(at) else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in (self.headings, ["-" * width for width in widths], *self.rows)
+        ]
+        return "\n".join(lines)
+
+    def html(self) -> str:
+        """An HTML table."""
+        head = "".join(f"<th>{escape(heading)}</th>" for heading in self.headings)
+        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+
+    def markdown(self) -> str:
+        """A Markdown table."""
+        lines = [self.headings, ["---"] * len(self.headings), *self.rows]
+        return "\n".join(
+            "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
+        )
+
+    def csv(self) -> str:
+        """Comma-separated values, one number in a cell: deviations over seeds have columns of their own."""
+        columns = []
+        for heading, *cells in zip(self.headings, *self.rows, strict=True):
+            # Names may contain ±, so only a number and its deviation are split.
+            halves = [cell.partition(" ± ") if is_number(cell) else (cell, "", "") for cell in cells]
+            columns.append([heading, *("" if mean == NONE else mean for mean, _, _ in halves)])
+            if any(sign for _, sign, _ in halves):
+                columns.append([f"{heading} ±", *(spread for _, _, spread in halves)])
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
+        return text.getvalue().rstrip("\n")
+
+    def latex(self) -> str:
+        """A LaTeX tabular."""
+
+        def line(cells: Sequence[str]) -> str:
+            return " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in cells) + r" \\"
+
+        body = "\n".join(line(row) for row in self.rows)
+        spec = "l" + "r" * (len(self.headings) - 1)
+        head = f"\\begin{{tabular}}{{{spec}}}\n\\hline\n{line(self.headings)}\n\\hline"
+        return f"{head}\n{body}\n\\hline\n\\end{{tabular}}"

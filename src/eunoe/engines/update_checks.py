@@ -1,0 +1,214 @@
+"""What an update must be before it is added: of the right form, within the legal ranges, of a usual norm.
+
+The norm of the change, of the float and integer buffers' change and of uploads that ask for it is held to
+what is usual. With m the median norm and s the median number of steps of clients (those with norm 0 left
+out), a client of K steps may have a norm of FACTOR * m * max(1, K / s). Of the two medians that there are,
+over the others of its round and over the last rounds, the larger one counts, but the round's no more than
+FACTOR times the last rounds'. A change no larger than the model itself always passes, and so does an upload
+no larger than what the method explains by the change (`Method.explained_norms`). Without any median, as
+for a single client in round 1, the change may be FACTOR times the norm of the model plus that of a vector of
+ones, and uploads are not bounded.
+
+This stops what would end a federation, such as parameters of 1e30. It does not stop a client that stays
+within FACTOR: that is what the merges of server/robust.py are for.
+"""
+
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from statistics import median
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.engines.client import Update
+from eunoe.server.aggregate import Upload
+
+# How many times the usual norm an update may have; honest clients with batch norm and few samples exceed 20.
+FACTOR = 100.0
+# Rounds whose medians say what is usual.
+REMEMBERED = 10
+# An upload in float32 may exceed its range by rounding.
+_ROUNDING = 1e-5
+
+
+class Usual(NamedTuple):
+    """The median norm of some clients' vectors and their median number of steps."""
+
+    norm: float
+    steps: float
+
+
+class Floor(NamedTuple):
+    """A norm up to which anything passes, and, for a vector of the model, that of as many ones."""
+
+    norm: float
+    ones: float | None = None
+
+
+def floors_of(start: Weights) -> dict[str, Floor]:
+    """What changes of a model's vectors are compared with besides other clients' changes."""
+    vectors = {"change": start.parameters, "float_buffers": start.float_buffers}
+    return {name: Floor(_norm(v.double()), math.sqrt(v.numel())) for name, v in vectors.items()}
+
+
+def usual(found: Iterable[tuple[float, float]]) -> Usual | None:
+    """What is usual among norms with their numbers of steps; None if no norm is above 0."""
+    moved = [(norm, steps) for norm, steps in found if norm > 0]
+    if not moved:
+        return None
+    return Usual(median(norm for norm, _ in moved), median(steps for _, steps in moved))
+
+
+class Others:
+    """What is usual among clients, each time without one of them."""
+
+    def __init__(self, found: Iterable[tuple[float, float]]) -> None:
+        moved = [(norm, steps) for norm, steps in found if norm > 0]
+        self._norms, self._steps = sorted(norm for norm, _ in moved), sorted(steps for _, steps in moved)
+
+    def without(self, norm: float, steps: float) -> Usual | None:
+        """What is usual without the client of this norm and steps."""
+        if not norm > 0:
+            return Usual(median(self._norms), median(self._steps)) if self._norms else None
+        if len(self._norms) < 2:
+            return None
+        return Usual(_median_without(self._norms, norm), _median_without(self._steps, steps))
+
+
+def largest_norm(
+    steps: int, others: Usual | None, past: Usual | None, factor: float = FACTOR
+) -> float | None:
+    """The largest norm of a client with so many steps; None if nothing is known to be usual."""
+    limits = [
+        known and factor * known.norm * max(1.0, steps / max(known.steps, 1.0)) for known in (others, past)
+    ]
+    by_round, by_past = limits
+    if by_round is None or by_past is None:
+        return by_past if by_round is None else by_round
+    return max(by_past, min(by_round, factor * by_past))
+
+
+def change_of(new: Tensor, start: Tensor) -> Tensor:
+    """The difference to a vector in float64, in memory of its own and no more."""
+    return new.to(torch.float64, copy=True).sub_(start)
+
+
+def moved_norms(update: Update, start: Vectors, uploads: Mapping[str, Upload]) -> dict[str, float]:
+    """The norms that are held to what is usual, by vector; `start` has the weights in float64."""
+    vectors = update.weights.vectors().items()
+    norms = {
+        "change" if name == "parameters" else name: _norm(change_of(new, start[name]))
+        for name, new in vectors
+        if new.numel()
+    }
+    bounded = (name for name, upload in uploads.items() if upload.factor is not None)
+    return norms | {name: _norm(update.uploads[name].double()) for name in bounded}
+
+
+def form_problem(
+    update: Update,
+    start: Weights,
+    uploads: Mapping[str, Upload],
+    size: int | None,
+    steps: int | None,
+    labels: int | None = None,
+) -> str | None:
+    """Why an update is not what was asked for, or None; its declared size and most steps may be unknown.
+
+    `labels` is how many samples its label counts can be of, by default its size.
+    """
+    weights = update.weights
+    if (
+        weights.parameters.shape != start.parameters.shape
+        or weights.float_buffers.shape != start.float_buffers.shape
+        or weights.int_buffers.shape != start.int_buffers.shape
+    ):
+        return f"its update has {weights.parameters.numel()} parameters, not {start.parameters.numel()}"
+    for name, upload in uploads.items():
+        if name not in update.uploads or update.uploads[name].shape != (upload.size,):
+            return f"its upload {name!r} is missing or has the wrong shape"
+        if upload.entries is not None and int(update.uploads[name].count_nonzero()) > upload.entries:
+            return f"its upload {name!r} has more values than the {upload.entries} that are declared"
+    for value in (weights.parameters, weights.float_buffers, *update.uploads.values()):
+        if not all_finite(value):
+            return "its update is not finite"
+    if size is not None and update.size != size:
+        return f"it trained on {update.size} samples, not on its {size}"
+    if steps is not None and update.steps > steps:
+        return f"it took {update.steps} steps, more than the {steps} that its data allow"
+    units = {"client": 1, "sample": size if labels is None else labels, "step": steps}
+    for name, upload in uploads.items():
+        if (problem := range_problem(update.uploads[name], upload, units[upload.per])) is not None:
+            return f"its upload {name!r} {problem}"
+    return None
+
+
+def range_problem(value: Tensor, upload: Upload, units: int | None) -> str | None:
+    """Why an upload's values are not legal, or None; without `units` the largest is unknown."""
+    slack = _ROUNDING
+    if upload.lowest is not None and float(value.min()) < upload.lowest - slack * abs(upload.lowest):
+        return f"has a value of {float(value.min()):g}, below {upload.lowest:g}"
+    if upload.highest is not None and units is not None:
+        highest = upload.highest * units
+        if float(value.max()) > highest + slack * abs(highest):
+            return f"has a value of {float(value.max()):g}, above {highest:g}"
+    if upload.whole and not bool((value == value.round()).all()):
+        return "has values that are not whole numbers"
+    return None
+
+
+def norm_problem(
+    norms: Mapping[str, float],
+    steps: int,
+    others: Mapping[str, Usual | None],
+    past: Mapping[str, Usual | None],
+    floors: Mapping[str, Floor],
+    uploads: Mapping[str, Upload],
+) -> str | None:
+    """Why a client's norms are not usual, or None."""
+    for name, norm in norms.items():
+        factor = (uploads[name].factor if name in uploads else None) or FACTOR
+        limit = largest_norm(steps, others.get(name), past.get(name), factor)
+        if name in floors:
+            floor = floors[name]
+            if limit is None and floor.ones is not None:
+                limit = factor * (floor.norm + floor.ones)
+            limit = limit and max(limit, floor.norm)
+        if limit is not None and norm > limit:
+            what = f"upload {name!r}" if name in uploads else name.replace("_", " ")
+            return f"its {what} has a norm of {norm:.3g}, above the limit of {limit:.3g}"
+    return None
+
+
+def remembered(
+    past: Mapping[str, Sequence[Usual]], new: Mapping[str, Usual | None]
+) -> dict[str, list[Usual]]:
+    """The medians of the last rounds, with those of one more."""
+    names = {**past, **new}
+    rounds = {name: [*past.get(name, ()), *filter(None, [new.get(name)])] for name in names}
+    return {name: found[-REMEMBERED:] for name, found in rounds.items() if found}
+
+
+def not_finite(weights: Weights, server: Vectors) -> str | None:
+    """The first of the server's vectors that has a number that is not finite, or None."""
+    vectors = {"model": weights.parameters, "float buffers": weights.float_buffers, **server}
+    return next((name for name, value in vectors.items() if not all_finite(value)), None)
+
+
+def all_finite(value: Tensor) -> bool:
+    """Whether no value is infinite or NaN, which both pass on to the least and the largest."""
+    return not value.numel() or all(math.isfinite(end) for end in torch.aminmax(value))
+
+
+def _norm(value: Tensor) -> float:
+    return float(torch.linalg.vector_norm(value))
+
+
+def _median_without(ordered: Sequence[float], value: float) -> float:
+    """The median of sorted numbers without one of them, in time that does not grow with their number."""
+    place, count = bisect_left(ordered, value), len(ordered) - 1
+    low, high = ((k if k < place else k + 1) for k in ((count - 1) // 2, count // 2))
+    return (ordered[low] + ordered[high]) / 2

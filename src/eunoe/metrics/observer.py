@@ -1,0 +1,193 @@
+"""Measures forgetting in any PyTorch training loop from the start, local and merged models."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeGuard
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from eunoe.core.calling import call
+from eunoe.core.fields import Input, as_input, split
+from eunoe.errors import InputError
+from eunoe.metrics.base import Metric, Place, Predictions, Role, Snapshot
+from eunoe.metrics.client_matrix import ClientMatrix
+from eunoe.metrics.drift import Drift
+from eunoe.metrics.evaluation import record_of
+from eunoe.metrics.global_forgetting import GlobalForgetting
+from eunoe.metrics.local_per_class import LocalPerClass
+from eunoe.metrics.named import round_metrics
+from eunoe.system.files import plain
+
+if TYPE_CHECKING:
+    from eunoe.analysis.summary import Summary
+    from eunoe.store.run_records import RunRecords
+
+# Inputs may be tensors, or tuples or dicts of tensors.
+Batches = tuple[Any, Tensor] | Iterable[tuple[Any, Tensor]]
+Record = dict[str, Any]
+
+
+class Forgetting:
+    """Observes a federated loop and measures what it forgets: which class, by local training or by the merge.
+
+    `data` is the test set: a pair of tensors (x, y), or a loader of such batches; x may also be a tuple or
+    dict of tensors. Each round, call `local` once per client after its training and `merged` once with the
+    new global model; call `start` before the first round (and again only if the global model changes between
+    rounds). Models are left unchanged and no random number is drawn. `metrics` are additional ones, your own
+    or by name.
+    """
+
+    def __init__(
+        self,
+        data: Batches,
+        classes: int,
+        *,
+        name: str = "run",
+        class_names: Sequence[str] | None = None,
+        batch_size: int = 512,
+        metrics: Sequence[str | Metric] = (),
+    ) -> None:
+        if class_names is not None and len(class_names) != classes:
+            raise InputError(f"there are {len(class_names)} class names for {classes} classes")
+        self.data, self.classes, self.name, self.batch_size = data, classes, name, batch_size
+        self.class_names = list(class_names) if class_names is not None else None
+        self.metrics: list[Record] = []
+        self.probes: list[Record] = []
+        # Every merged model is observed: a gap consists of rounds that left the model unchanged.
+        self._global = round_metrics(metrics) | {"forgetting": GlobalForgetting(over_gaps=True)}
+        self._of_clients = {
+            "local_per_class": LocalPerClass(),
+            "client_matrix": ClientMatrix(),
+            "drift": Drift(),
+        }
+        used = [*self._global.values(), *self._of_clients.values()]
+        self._logits = any("logits" in metric.needs for metric in used)
+        self._started = False
+        self._clients: list[int] = []
+        self._hidden: list[int] = []
+
+    def start(self, model: nn.Module) -> None:
+        """The model that the clients of the next round start from."""
+        self._begin_from(self._snapshot("start", model))
+
+    def local(self, client: int, model: nn.Module, label_counts: ArrayLike | None = None) -> None:
+        """A client's trained model; with its train label counts [classes], also client forgetting."""
+        if not self._started:
+            raise InputError("call start(model) with the model the clients start from before local(...)")
+        if client in self._clients:
+            raise InputError(
+                f"client {client} was shown twice in one round; call merged(model) between rounds"
+            )
+        self._clients.append(client)
+        counts = None if label_counts is None else np.asarray(label_counts, np.float64)
+        self._show(self._snapshot("local", model, client, counts))
+
+    def hidden(self, client: int) -> None:
+        """A client that took part but whose model is not visible, as under secure aggregation.
+
+        A round of hidden clients has round forgetting only: local training and merge cannot be separated.
+        """
+        self._hidden.append(client)
+
+    def merged(self, model: nn.Module, round: int | None = None) -> None:
+        """The new global model: ends the round; the next round starts from it.
+
+        Rounds are counted from 1; pass `round` if the caller has a number, so that a round without a merge
+        leaves a gap.
+        """
+        if not self._started or not (self._clients or self._hidden):
+            raise InputError("call start(model), then local(client, model) per client, before merged(model)")
+        number = round or self._next_round
+        merged = replace(self._snapshot("merged", model), round=number)
+        record = {"schema": 1, "round": number, "clients": self._clients + self._hidden, "dropped": []}
+        self.metrics.append(plain(record | record_of(self._global, merged)))
+        self._show(merged)
+        for name, metric in self._of_clients.items() if self._clients else ():
+            if found := metric.compute():
+                self.probes.append(plain({"schema": 1, "round": number, "probe": name, **found}))
+        self._begin_from(replace(merged, role="start", round=self._next_round))
+
+    @property
+    def records(self) -> "RunRecords":
+        """All measurements, in the form that figures and the report use."""
+        if not self.metrics:
+            raise InputError("there is nothing to show yet: no round has ended with merged(model)")
+        from eunoe.store.run_records import RunRecords
+
+        return RunRecords(self.name, self.metrics, self.probes, class_names=self.class_names)
+
+    def summary(self) -> "Summary":
+        """The numbers so far as a dict, which prints in plain words."""
+        from eunoe.analysis.summary import summarize
+
+        return summarize(self.records)
+
+    def report(self, path: str | Path) -> Path:
+        """Write the report with all figures of this loop as one self-contained HTML file."""
+        from eunoe.report.html import write_report
+
+        return write_report([self.records], path)
+
+    @property
+    def _next_round(self) -> int:
+        return int(self.metrics[-1]["round"]) + 1 if self.metrics else 1
+
+    def _begin_from(self, start: Snapshot) -> None:
+        self._started, self._clients, self._hidden = True, [], []
+        for metric in self._of_clients.values():
+            metric.reset()
+        self._show(start)
+
+    def _show(self, model: Snapshot) -> None:
+        for metric in self._of_clients.values():
+            if model.role in metric.sees:
+                metric.update(model)
+
+    def _snapshot(
+        self, role: Role, model: nn.Module, client: int | None = None, counts: Any = None
+    ) -> Snapshot:
+        """A snapshot of a model for metrics, evaluated here so that the model need not be kept."""
+        places = {"test": self._evaluate(model)}
+        parameters = torch.cat([p.detach().reshape(-1).double().cpu() for p in model.parameters()])
+        return Snapshot(self._next_round, role, places, parameters, client, counts)
+
+    def _evaluate(self, model: nn.Module) -> Place:
+        """The model's predictions on the test set; the model is left unchanged."""
+        training = [module for module in model.modules() if module.training]
+        device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
+        outputs, truth = [], []
+        model.eval()
+        try:
+            # Merely iterating a DataLoader draws from the global generator.
+            with torch.inference_mode(), torch.random.fork_rng(devices=[]):
+                for x, y in self._batches():
+                    outputs.append(call(model, x.to(device)).cpu().double())
+                    truth.append(y.cpu())
+        finally:
+            for module in training:
+                module.training = True
+        if not truth:
+            raise InputError("the test data are empty")
+        logits, labels = torch.cat(outputs), torch.cat(truth)
+        if int(labels.max()) >= self.classes:
+            raise InputError(f"the test data have label {int(labels.max())}, but classes={self.classes}")
+        losses = nn.functional.cross_entropy(logits, labels, reduction="none").numpy()
+        kept = logits.numpy() if self._logits else None
+        probability = logits.softmax(1).sum(0).numpy()
+        predictions = Predictions(logits.argmax(1).numpy(), losses, probability, kept)
+        return Place(predictions, labels.numpy(), self.classes)
+
+    def _batches(self) -> Iterable[tuple[Input, Tensor]]:
+        if is_pair(self.data):
+            x, y = self.data
+            return zip(split(as_input(x), self.batch_size), torch.split(y, self.batch_size), strict=True)
+        return ((as_input(x), y) for x, y in self.data)
+
+
+def is_pair(data: Batches) -> TypeGuard[tuple[Any, Tensor]]:
+    """Whether test data are inputs and labels, rather than batches of them."""
+    return isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor)

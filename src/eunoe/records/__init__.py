@@ -1,1 +1,0 @@
-"""Records of runs: reading, comparing, tables."""

@@ -1,1 +1,0 @@
-"""Running, resuming and sweeping."""

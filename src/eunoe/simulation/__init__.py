@@ -1,0 +1,1 @@
+"""Building a simulation from a config, and running its rounds."""

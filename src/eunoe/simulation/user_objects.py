@@ -1,0 +1,67 @@
+"""Separates user-provided objects from names and sections among keyword arguments, and checks them."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from eunoe.data.federation import Federation
+from eunoe.errors import InputError
+from eunoe.losses.base import Loss
+from eunoe.methods.base import Method
+from eunoe.server.optimizers import ServerOptimizer
+from eunoe.simulation.build import UserObjects
+
+KINDS: Mapping[str, tuple[type, str]] = {
+    "model": (nn.Module, "a torch.nn.Module"),
+    "method": (Method, "a method derived from eunoe.Method"),
+    "loss": (Loss, "a loss derived from eunoe.losses.Loss"),
+    "server_optimizer": (ServerOptimizer, "one derived from eunoe.server.ServerOptimizer"),
+}
+
+
+def split_user_objects(federation: Any, values: Mapping[str, Any]) -> tuple[UserObjects, dict[str, Any]]:
+    """Split keyword arguments into objects and config values, with a placeholder for each object."""
+    objects = {key: values[key] for key, (kind, _) in KINDS.items() if isinstance(values.get(key), kind)}
+    for key in KINDS.keys() & values.keys() - objects.keys():
+        _check(key, values[key])
+    plain = {**values, **{key: {"name": f"given:{type(it).__name__}"} for key, it in objects.items()}}
+    if federation is not None:
+        _check_federation(federation)
+        for key in ("data", "partition", "split", "public", "shift"):
+            if key in values:
+                raise InputError(f"{key} is part of the federation that was passed; leave one of them out")
+        plain |= {"data": {"name": "given"}, "partition": {"name": "given"}}
+    return UserObjects(federation=federation, **objects), plain
+
+
+def _check(key: str, value: Any) -> None:
+    """Refuse a value that is neither a name, nor a section, nor an object of the right type."""
+    kind, wanted = KINDS[key]
+    if isinstance(value, type) and issubclass(value, kind):
+        raise InputError(
+            f"{key} is the class {value.__name__}: pass an instance, as in {value.__name__}(...)"
+        )
+    if key == "loss" and isinstance(value, nn.Module):
+        raise InputError(
+            f"loss is PyTorch's {type(value).__name__}: loss 'ce' is cross-entropy; for a loss of your own "
+            "derive from eunoe.losses.Loss"
+        )
+    if callable(value):
+        raise InputError(
+            f"{key} is a {type(value).__name__}: pass a name, a section with a name, or {wanted}"
+        )
+
+
+def _check_federation(federation: Any) -> None:
+    if isinstance(federation, str | Path):
+        raise InputError(
+            f"federation is the path {str(federation)!r}: load data by data={str(federation)!r}, or "
+            "build a federation from arrays by eunoe.Federation.from_arrays(x, y)"
+        )
+    if not isinstance(federation, Federation):
+        raise InputError(
+            f"federation is a {type(federation).__name__}: build one by eunoe.Federation.from_arrays(x, y) "
+            "or eunoe.Federation.from_torch(dataset)"
+        )

@@ -1,0 +1,186 @@
+"""Checkpoints: a run state in one file, with a manifest of all that it needs.
+
+A checkpoint is a safetensors file. Its metadata hold `facts`, the values that are no tensors, and `sha256`,
+the digest of facts and tensors. The manifest is in both: length, lines and digest of the record files are
+among the facts, the round and digest of every client's state among the tensors.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.engines.update_checks import Usual
+from eunoe.errors import Damaged, InputError
+from eunoe.store.line_file import Mark
+from eunoe.store.state import RunState
+from eunoe.system.files import parsed_json, replacing, writing
+from eunoe.system.tensor_files import digest, read_tensors
+
+_KEYS = {"best_accuracy", "config", "files", "healthy", "metrics", "norms", "round", "seconds"}
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a checkpoint needs besides itself."""
+
+    # The configuration, as TOML.
+    config: str
+    files: Mapping[str, Mark]
+    # Each client's current state: the round that wrote it and the digest of its file.
+    accepted: Mapping[int, int]
+    digests: Mapping[int, bytes]
+    # Whether the model was not seen to have diverged.
+    healthy: bool = True
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A checkpoint as it was read; its digest is right."""
+
+    path: Path
+    vectors: Vectors
+    facts: Mapping[str, Any]
+    manifest: Manifest
+
+    @property
+    def round(self) -> int:
+        return int(self.facts["round"])
+
+    def load(self, run_state: RunState) -> None:
+        """Give a run state the values of this checkpoint."""
+        saved, best = self._group("weights"), self._group("best")
+        mine, theirs = run_state.weights.parameters.numel(), saved["parameters"].numel()
+        if mine != theirs:
+            folder = self.path.parent.parent
+            raise InputError(f"the model of {folder} has {theirs} parameters and the one passed has {mine}")
+        run_state.weights = Weights.from_vectors(saved)
+        run_state.server, run_state.average = self._group("server"), self._group("average")
+        run_state.best = Weights.from_vectors(best) if best else None
+        for name in ("round", "best_accuracy", "seconds"):
+            setattr(run_state, name, self.facts[name])
+        run_state.recorded = run_state.round
+        run_state.norms = {
+            name: [Usual(*pair) for pair in found] for name, found in self.facts["norms"].items()
+        }
+        run_state.metrics = {
+            name: {**values, **self._group(f"metric {name}")}
+            for name, values in self.facts["metrics"].items()
+        }
+
+    def _group(self, group: str) -> Vectors:
+        """The vectors of one group, stored as `group/name`."""
+        parts = ((name.split("/", 1), value) for name, value in self.vectors.items())
+        return {name: value for (found, name), value in parts if found == group}
+
+
+def checkpoints(folder: Path) -> list[Path]:
+    """The checkpoints in a run folder, oldest first."""
+    return sorted(path for path in (folder / "checkpoints").glob("*.safetensors") if path.stem.isdigit())
+
+
+def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> None:
+    """Write a run state; all that the manifest names must be on the disk."""
+    groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
+    groups["average"] = run_state.average
+    if run_state.best is not None:
+        # A copy, since the last model is often the best one and safetensors refuses shared tensors.
+        groups["best"] = run_state.best.copy().vectors()
+    tensors, remembered = _parted(run_state.metrics)
+    groups |= tensors
+    facts = {
+        "round": run_state.round,
+        "best_accuracy": run_state.best_accuracy,
+        "metrics": remembered,
+        "seconds": run_state.seconds,
+        "norms": run_state.norms,
+    }
+    vectors = {
+        f"{group}/{name}": value.cpu().contiguous()
+        for group, members in groups.items()
+        for name, value in members.items()
+    }
+    place = folder / "checkpoints"
+    with writing(place):
+        place.mkdir(exist_ok=True)
+    save(place / checkpoint_name(run_state.round), vectors, facts, manifest)
+
+
+def save(path: Path, vectors: Vectors, facts: Mapping[str, Any], manifest: Manifest) -> None:
+    """Write a checkpoint's vectors and facts with its manifest and digest."""
+    accepted = sorted(manifest.accepted.items())
+    known = [list(manifest.digests.get(client, b"")) for client, _ in accepted]
+    vectors = {
+        **vectors,
+        "clients/accepted": torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2),
+        "clients/digests": torch.tensor(known, dtype=torch.uint8).reshape(len(known), -1 if known else 0),
+    }
+    rest = {"config": manifest.config, "files": manifest.files, "healthy": manifest.healthy}
+    text = json.dumps({**facts, **rest})
+    with replacing(path) as partial:
+        save_file(vectors, partial, {"facts": text, "sha256": digest(vectors, text)})
+
+
+def read_checkpoint(path: Path) -> Checkpoint:
+    """Read a checkpoint and verify its digest; one that is not what was written raises `Damaged`."""
+    try:
+        vectors, metadata = read_tensors(path)
+    except FileNotFoundError:
+        raise Damaged(f"{path} is missing") from None
+    if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
+        raise Damaged(f"{path} cannot be read: it is not what was written")
+    facts = parsed_json(metadata["facts"], path)
+    if facts.keys() != _KEYS:
+        raise Damaged(f"{path} is of another version")
+    accepted, known = (vectors[f"clients/{name}"].tolist() for name in ("accepted", "digests"))
+    manifest = Manifest(
+        facts["config"],
+        facts["files"],
+        dict(accepted),
+        {client: bytes(value) for (client, _), value in zip(accepted, known, strict=True)},
+        facts["healthy"],
+    )
+    return Checkpoint(path, vectors, facts, manifest)
+
+
+def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest checkpoint that is what was written, and why later ones are not used."""
+    warnings = list[str]()
+    for path in reversed(checkpoints(folder)):
+        try:
+            return read_checkpoint(path), warnings
+        except Damaged as error:
+            warnings.append(not_used(path, error))
+    return None, warnings
+
+
+def not_used(path: Path, error: Damaged) -> str:
+    """Why a checkpoint is passed over."""
+    why = "" if str(path) in str(error) else f"{path} is not used: "
+    return f"{why}{error}; the one before it is used"
+
+
+def checkpoint_name(round: int) -> str:
+    return f"{round:08d}.safetensors"
+
+
+def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
+    """The state of metrics: groups of tensors, and the other values, which must be JSON-serializable."""
+    tensors, rest = dict[str, Vectors](), dict[str, Any]()
+    for name, state in metrics.items():
+        # A copy, since two metrics may hold the same tensor and safetensors refuses shared tensors.
+        own = {key: value.clone() for key, value in state.items() if isinstance(value, torch.Tensor)}
+        tensors[f"metric {name}"] = own
+        rest[name] = {key: value for key, value in state.items() if key not in own}
+        try:
+            json.dumps(rest[name])
+        except (TypeError, ValueError) as error:
+            raise InputError(
+                f"metric {name!r}: state() must return tensors or JSON-serializable values: {error}"
+            ) from None
+    return tensors, rest

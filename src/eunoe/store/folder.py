@@ -1,0 +1,251 @@
+"""The run folder: everything needed to repeat, resume and inspect a run.
+
+    config.toml         the resolved configuration
+    environment.json    versions, CPU, git commit, hashes of data and partition
+    partition.safetensors, partition.json
+                        the rows of each client, and its label counts
+    metrics.jsonl       one line per round (schema in docs/run-folder.md); the same bits for the same config
+    timings.jsonl       one line per round: seconds
+    probes.jsonl        one line per probe (schema in records/reader.py)
+    status.json         running, finished, interrupted, diverged or failed, and why
+    privacy.json        in a federation with privacy: how many merges have drawn noise
+    checkpoints/        the last two, and the last before the run diverged
+    states/             client states kept between rounds
+    track/              files of trackers, if any are configured
+
+Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
+moment leaves a folder that can be resumed. What a checkpoint refers to is on the disk before it is, and is
+compared with the checkpoint's digests on resume.
+"""
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+from eunoe.config.toml import to_toml
+from eunoe.data.federation import Federation
+from eunoe.engines.client_states import ClientStates
+from eunoe.errors import Damaged, InputError
+from eunoe.store.checkpoints import (
+    Checkpoint,
+    Manifest,
+    checkpoints,
+    not_used,
+    read_checkpoint,
+    write_checkpoint,
+)
+from eunoe.store.line_file import LineFile
+from eunoe.store.state import RunState
+from eunoe.system.files import (
+    each_line,
+    partial_files,
+    plain,
+    read_json,
+    remove,
+    replacing,
+    sync_to_disk,
+    write_text,
+    writing,
+)
+
+_KEPT = 2
+_CELLS_SHOWN = 1_000_000
+_LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
+
+
+def check_new(path: Path) -> None:
+    """Refuse to start a run in a folder that holds another, or anything else."""
+    if (path / "config.toml").exists():
+        raise InputError(f"{path} holds a run already; resume it, or name another folder")
+    # A process killed during the very first write leaves no more than these.
+    nothing = {path / ".lock", *path.glob("config.toml.*.part")}
+    if path.is_dir() and set(path.iterdir()) - nothing:
+        raise InputError(f"{path} holds other files and no run; name a new folder or an empty one")
+
+
+class RunFolder:
+    """The folder of a run, locked by the one process that writes to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # The round of the newest checkpoint, from which the run would resume.
+        self._saved = 0
+        # Which checkpoints hold a model that was not seen to have diverged, by round.
+        self._health: dict[int, bool] = {}
+        self._config = ""
+        self._files = [LineFile(path / name) for name in _LINES]
+        # What hooks add to status.json.
+        self.facts: dict[str, Any] = {}
+        try:
+            path.mkdir(parents=True, exist_ok=True)
+            self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
+        except OSError as error:
+            raise InputError(f"cannot write to the folder {path}: {error.strerror}") from None
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._lock.close()
+            raise InputError(f"another process is running in {path}") from None
+        _open.add(self)
+
+    def __enter__(self) -> "RunFolder":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.close()
+
+    def records(self) -> Iterator[dict[str, Any]]:
+        """The record of every round so far, one after the other."""
+        return each_line(self.path / "metrics.jsonl")
+
+    def last_record(self) -> dict[str, Any]:
+        """The record of the last round; empty before the first."""
+        return self._files[0].last()
+
+    def write_config(self, values: Mapping[str, Any]) -> None:
+        self._config = to_toml(values)
+        write_text(self.path / "config.toml", self._config)
+
+    def write_environment(self, values: Mapping[str, Any]) -> None:
+        write_text(self.path / "environment.json", json.dumps(values, indent=2) + "\n")
+
+    def write_partition(self, federation: Federation) -> None:
+        """Write the rows of each client and, unless there are too many clients, their label counts."""
+        with replacing(self.path / "partition.safetensors") as partial:
+            federation.save(partial)
+        if len(federation) * federation.classes <= _CELLS_SHOWN:
+            counts, names = federation.all_counts().tolist(), federation.data.class_names
+            values = {"schema": 1, "label_counts": counts, "class_names": names}
+            values["client_names"] = federation.client_names
+            write_text(self.path / "partition.json", json.dumps(values) + "\n")
+
+    def write_status(self, state: str, reason: str = "", seconds: float = 0.0) -> None:
+        values = {"state": state, "round": self._saved, "reason": reason, "seconds": seconds, **self.facts}
+        write_text(self.path / "status.json", json.dumps(plain(values)) + "\n")
+
+    def record(
+        self, record: Mapping[str, Any], timing: Mapping[str, Any], probes: Sequence[Mapping[str, Any]] = ()
+    ) -> None:
+        """Append a round's lines to the metrics, timings and probes."""
+        for file, lines in zip(self._files, ([record], [timing], probes), strict=True):
+            file.append(lines)
+
+    def checkpoint(self, run_state: RunState, states: ClientStates, healthy: bool = True) -> None:
+        """Save the run state, then remove files that are no longer needed.
+
+        The last two checkpoints are kept, and the last healthy one.
+        """
+        # All that the checkpoint refers to is on the disk before the checkpoint is.
+        files = {file.path.name: file.sync() for file in self._files}
+        states.sync()
+        with writing(self.path):
+            sync_to_disk(self.path)
+        manifest = Manifest(self._config, files, states.accepted, states.digests, healthy)
+        write_checkpoint(self.path, run_state, manifest)
+        self._saved = run_state.round
+        self._health[run_state.round] = healthy
+        self.write_status("running", "", run_state.seconds)
+        paths = {int(path.stem): path for path in checkpoints(self.path)}
+        good = [round for round in paths if self._health.get(round)]
+        kept = sorted({*list(paths)[-_KEPT:], *good[-1:]})
+        for round in paths.keys() - set(kept):
+            self._remove_checkpoint(paths[round])
+            self._health.pop(round, None)
+        states.prune(kept)
+
+    def restore(self, run_state: RunState, states: ClientStates, from_round: int | None = None) -> list[str]:
+        """Restore a run state from the newest checkpoint that is whole with all it needs; return warnings.
+
+        With `from_round` it is the checkpoint of that round. Nothing is changed before everything is
+        verified; then records are truncated to the checkpoint's round, and files written after it are
+        removed. A run that had a checkpoint and has none that can be used is refused, so that its records
+        stay.
+        """
+        found, warnings = self._verified(states, from_round)
+        if found is None and self._had_checkpoint():
+            why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
+            raise InputError(
+                f"{self.path} holds the records of a run but no readable checkpoint{why}, so it cannot be "
+                "resumed; restore its files, or name another folder to run it again"
+            )
+        if found is not None:
+            # Refuses another model, before anything is changed.
+            found.load(run_state)
+        older = []
+        for path in checkpoints(self.path):
+            if found is None or int(path.stem) > found.round:
+                self._remove_checkpoint(path)
+            elif int(path.stem) < found.round:
+                try:
+                    older.append(read_checkpoint(path))
+                except Damaged:
+                    self._remove_checkpoint(path)
+        if found is None:
+            states.restore({}, {})
+            if warnings:
+                warnings.append("no checkpoint can be read: the run starts over")
+        else:
+            known = found.manifest
+            states.restore(known.accepted, known.digests, [one.manifest.accepted for one in older])
+            self._health = {one.round: one.manifest.healthy for one in (*older, found)}
+        self._saved = run_state.round
+        for file in self._files:
+            file.cut_back(None if found is None else found.manifest.files[file.path.name])
+        # A killed process leaves partial files.
+        for path in partial_files(self.path):
+            remove(path)
+        for path in partial_files(self.path / "checkpoints"):
+            self._remove_checkpoint(path)
+        return warnings
+
+    def _remove_checkpoint(self, path: Path) -> None:
+        remove(path, path.parent)
+
+    def go_back(self) -> str:
+        """The command that goes back to the last healthy checkpoint before the newest, if there is one."""
+        good = [round for round, healthy in self._health.items() if healthy and round < self._saved]
+        return f"eunoe run --resume {self.path} --from-round {max(good)}" if good else ""
+
+    def _verified(self, states: ClientStates, from_round: int | None) -> tuple[Checkpoint | None, list[str]]:
+        """The newest checkpoint that is whole with all it needs, or that of a round; and warnings."""
+        warnings = list[str]()
+        paths = {int(path.stem): path for path in checkpoints(self.path)}
+        if from_round is not None:
+            if from_round not in paths:
+                there = ", ".join(map(str, paths)) or "none"
+                raise InputError(f"{self.path} has no checkpoint of round {from_round}; there are: {there}")
+            paths = {from_round: paths[from_round]}
+        for path in reversed(paths.values()):
+            try:
+                found = read_checkpoint(path)
+                for file in self._files:
+                    file.check(found.manifest.files[file.path.name])
+                states.check(found.manifest.accepted, found.manifest.digests)
+            except Damaged as error:
+                warnings.append(not_used(path, error))
+            else:
+                return found, warnings
+        return None, warnings
+
+    def _had_checkpoint(self) -> bool:
+        """Whether something would be lost if the run started over."""
+        status = read_json(self.path / "status.json")
+        later = any(int(path.stem) > 0 for path in checkpoints(self.path))
+        recorded = not status and any(file.path.exists() for file in self._files)
+        return later or recorded or status.get("round", 0) != 0
+
+
+# Forked workers must not hold the lock: they may briefly outlive a run that is killed.
+_open: WeakSet[RunFolder] = WeakSet()
+
+
+def _leave_locks() -> None:
+    for folder in _open:
+        folder._lock.close()
+
+
+os.register_at_fork(after_in_child=_leave_locks)

@@ -1,0 +1,43 @@
+"""The state of a run between rounds."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from eunoe.core.flat_model import Vectors, Weights
+from eunoe.engines.simulation import Simulation
+from eunoe.engines.update_checks import Usual
+from eunoe.server.averaging import averaged
+
+
+@dataclass
+class RunState:
+    """All that the next round depends on."""
+
+    weights: Weights
+    server: Vectors
+    round: int = 0
+    # The last round whose records are written; while it is `round`, the state is whole.
+    recorded: int = 0
+    # What the mean of the global models is computed from, if it is.
+    average: Vectors = field(default_factory=dict)
+    best: Weights | None = None
+    # Or what the task has in its place.
+    best_accuracy: float = -1.0
+    # The state of each metric, by name: tensors and JSON values.
+    metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
+    seconds: float = 0.0
+    # The usual norms of the last rounds' updates, by vector.
+    norms: dict[str, list[Usual]] = field(default_factory=dict)
+
+
+def start_state(simulation: Simulation) -> RunState:
+    """The state before the first round; the server's vectors are on the CPU, whatever the device."""
+    weights = simulation.model.weights.copy().to("cpu")
+    server = simulation.method.start(weights, simulation.context)
+    return RunState(weights, {**server, **simulation.context.server_optimizer.start(weights.parameters)})
+
+
+def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
+    """The model that is evaluated and exported: the one that the method reports, or the mean of those."""
+    reported = simulation.method.reported(run_state.server, run_state.weights)
+    return averaged(simulation.averaging, run_state.average, reported)

@@ -1,1 +1,0 @@
-"""One client's participation in a round, and the aggregation of all."""

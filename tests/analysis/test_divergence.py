@@ -1,0 +1,162 @@
+"""When a run has diverged: the rule by hand, and where it shows."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from eunoe.analysis.comparison import MAIN, Comparison
+from eunoe.analysis.divergence import (
+    GUESSED_NUMBERS,
+    Health,
+    divergence,
+    guess_of,
+    never_learned,
+    outlier,
+    why_diverged,
+)
+from eunoe.analysis.summary import summarize
+from eunoe.config.schema import make_config
+from eunoe.report.findings import comparison
+from eunoe.store.run_records import RunRecords
+
+# Ten classes: chance is .1, up to .12 counts as chance, clearly above is .19, and a loss explodes at 23.03.
+FINE = [1.0] * 20
+
+
+@pytest.mark.parametrize(
+    ("accuracy", "loss", "why"),
+    [
+        ([0.5, 0.6, 0.7], [1.0, 0.9, 0.8], ""),
+        # The loss exploded, the accuracy is at chance: over the last three rounds, not over the last two.
+        ([0.5, 0.6, 0.1, 0.1, 0.1], [1.0, 1.0, 4e26, 4e26, 4e26], "its loss ended at 4e+26"),
+        ([0.5, 0.6, 0.6, 0.1, 0.1], [1.0, 1.0, 1.0, 4e26, 4e26], ""),
+        # Below half of the best (.6) is dead too; a large loss alone is not.
+        ([0.6, 0.29, 0.29, 0.29], [1.0, 24.0, 24.0, 24.0], "its loss ended at 24"),
+        ([0.6, 0.31, 0.31, 0.31], [1.0, 24.0, 24.0, 24.0], ""),
+        ([0.6, 0.29, 0.29, 0.29], [1.0, 23.0, 23.0, 23.0], ""),
+        ([0.6, 0.6, 0.6], [math.inf] * 3, "its loss is no longer finite"),
+        ([0.1], [1e9], "its loss ended at 1e+09"),
+        # A loss that was not measured says nothing.
+        ([0.1, 0.1, 0.1], [math.nan] * 3, ""),
+        # Ten rounds at chance after a round clearly above it; not nine, and not after a round just above.
+        ([0.19] + [0.12] * 10, FINE[:11], "its accuracy fell from 19.0% to chance"),
+        ([0.18] + [0.12] * 10, FINE[:11], ""),
+        ([0.7] * 3 + [0.1] * 9, FINE[:12], ""),
+        ([0.7] * 3 + [0.1] * 9 + [0.13], FINE[:13], ""),
+        ([], [], ""),
+    ],
+)
+def test_the_rule_with_ten_classes(accuracy: list[float], loss: list[float], why: str) -> None:
+    found = why_diverged(accuracy, loss, guess_of(10))
+    assert found.startswith(why)
+    assert bool(found) == bool(why)
+
+
+def test_chance_and_clearly_above_with_other_numbers_of_classes() -> None:
+    assert never_learned([0.52] * 10, guess_of(2))
+    assert not never_learned([0.53] * 10, guess_of(2))
+    assert never_learned([0.012] * 10, guess_of(100))
+    assert not never_learned([0.013] * 10, guess_of(100))
+    # With 100 classes .03 is clearly above chance, with two .55.
+    assert why_diverged([0.03] + [0.01] * 10, FINE[:11], guess_of(100))
+    assert why_diverged([0.55] + [0.5] * 10, FINE[:11], guess_of(2))
+    assert not why_diverged([0.54] + [0.5] * 10, FINE[:11], guess_of(2))
+    assert not why_diverged([1.0] + [1.0] * 10, [1e9] * 11, guess_of(1))
+
+
+def test_a_run_that_was_never_above_chance_did_not_diverge() -> None:
+    assert never_learned([0.1] * 10, guess_of(10))
+    assert not never_learned([0.1] * 9, guess_of(10))
+    assert not never_learned([0.1] * 9 + [0.13], guess_of(10))
+    assert not why_diverged([0.1] * 30, [2.3] * 30, guess_of(10))
+
+
+def made_up(label: str, accuracy: float, loss: float | None, forgetting: float) -> RunRecords:
+    lines = [
+        {
+            "round": round,
+            "test": {"accuracy": accuracy, "loss": loss, "per_class": [accuracy] * 10},
+            "forgetting": {"round": forgetting, "fedntd": 0.0},
+        }
+        for round in (1, 2, 3, 4)
+    ]
+    return RunRecords(label, lines, config=make_config({"name": label}).model_dump(mode="json"))
+
+
+def test_a_dead_model_is_never_said_to_forget_least() -> None:
+    good, better = made_up("good", 0.6, 1.0, 0.1), made_up("better", 0.7, 1.0, 0.05)
+    # In a file a loss that is not finite is null.
+    dead = made_up("dead", 0.1, None, 0.0)
+    assert divergence(dead) == "its loss is no longer finite"
+    said = comparison({"good": [good], "better": [better], "dead": [dead]})
+    assert "better</strong> forgets least per round: 5.0 points (good 10.0)" in said
+    assert "<strong>dead</strong> diverged." in said
+    assert Comparison([good, dead]).table(MAIN).rows == [
+        ["good", "1", "0.600", "0.1000"],
+        ["dead", "1", "NC", "NC"],
+    ]
+    assert summarize(dead).sentences()[0] == "The run diverged: its loss is no longer finite."
+    assert "diverged" not in " ".join(summarize(good).sentences())
+
+
+def test_the_status_has_the_last_word() -> None:
+    run = made_up("run", 0.6, 1.0, 0.1)
+    ended = replace(run, status={"state": "diverged", "round": 4, "reason": "not finite"})
+    assert (divergence(run), divergence(ended)) == ("", "not finite")
+
+
+def record(accuracy: float, loss: float | None = 1.0) -> dict[str, Any]:
+    return {"test": {"accuracy": accuracy, "loss": loss, "per_class": [accuracy] * 10}}
+
+
+@pytest.mark.parametrize(
+    ("records", "good"),
+    [
+        ([], True),
+        ([record(0.1), record(0.1)], True),
+        ([record(0.1), record(0.9)], True),
+        ([record(0.9), record(0.1)], False),
+        ([record(0.9), record(0.1), {"round": 3}], False),
+        ([record(0.9), record(0.1), record(0.8)], True),
+        ([record(0.9), record(0.9, None)], False),
+        ([record(0.9), record(0.4, 25.0)], False),
+        ([record(0.9), record(0.5, 25.0)], True),
+    ],
+)
+def test_whether_the_last_evaluated_round_looks_well(records: list[dict[str, Any]], good: bool) -> None:
+    assert Health(records).good is good
+
+
+def test_the_client_with_the_outlying_norm_is_named() -> None:
+    records = [
+        {"round": 1, "clients": [4, 5, 6], "update_norms": [1.0, 2.0, 3.0]},
+        {"round": 2, "clients": [7, 5, 6], "update_norms": [2.0, 1000.0, 4.0]},
+        {"round": 3, "clients": [4, 8, 6], "update_norms": [2.0, 50.0, 4.0]},
+        {"round": 4, "clients": [9], "update_norms": [1e9]},
+    ]
+    assert outlier(records) == (
+        "client 5's change in round 2 stands out: its norm of 1e+03 is 250 times the round's median"
+    )
+    assert outlier(records[:1]) == outlier(records[3:]) == ""
+
+
+def test_numbers_are_judged_by_what_their_mean_explains() -> None:
+    assert never_learned([0.02] * 10, GUESSED_NUMBERS)
+    assert not never_learned([0.02] * 9 + [0.03], GUESSED_NUMBERS)
+    assert why_diverged([0.3, -20.0, -20.0, -20.0], [0.7, 21.0, 21.0, 21.0], GUESSED_NUMBERS)
+    assert not why_diverged([0.3, -5.0, -5.0, -5.0], [0.7, 6.0, 6.0, 6.0], GUESSED_NUMBERS)
+    fell = why_diverged([0.1] + [0.0] * 10, FINE[:11], GUESSED_NUMBERS)
+    assert fell == "its R² fell from 10.0% to chance and stayed there"
+
+
+def test_labels_are_judged_by_balanced_accuracy() -> None:
+    def run(balanced: float, loss: float | None) -> RunRecords:
+        test = {"f1": 0.4, "loss": loss, "per_class": [balanced, balanced, None]}
+        return RunRecords("a", [{"round": number, "clients": [0], "test": test} for number in range(1, 12)])
+
+    assert summarize(run(0.5, 0.7))["trouble"] == "Its accuracy never rose above chance."
+    assert summarize(run(0.6, 0.7))["trouble"] == ""
+    assert divergence(run(0.5, 7.0)) == "its loss ended at 7, more than 10 times that of a uniform guess"
+    assert divergence(run(0.8, None)) == "its loss is no longer finite"

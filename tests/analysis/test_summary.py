@@ -1,0 +1,64 @@
+"""What the records of a run say as numbers: means over rounds that were not all measured."""
+
+from dataclasses import replace
+
+import pytest
+
+from eunoe.analysis.summary import summarize
+from eunoe.report.figures import common
+from eunoe.report.findings import over_seeds
+from eunoe.store.run_records import RunRecords
+
+
+def sparse() -> RunRecords:
+    """Rounds measured in pairs: class 1 loses in single rounds, class 0 only in the gap between pairs."""
+    metrics = [
+        {
+            "round": round,
+            "test": {"accuracy": sum(per_class) / 2, "loss": 1.0, "per_class": per_class},
+            "forgetting": {"round": lost, "fedntd": 0.0},
+        }
+        for round, per_class, lost in (
+            (9, [0.5, 0.5], None),
+            (10, [0.5, 0.4], 0.05),
+            (19, [0.1, 0.9], None),
+            (20, [0.1, 0.8], 0.05),
+            (21, [0.1, 0.65], 0.075),
+        )
+    ]
+    return RunRecords("sparse", metrics)
+
+
+def test_what_a_class_loses_in_a_round_is_not_what_went_in_a_gap() -> None:
+    found = summarize(sparse())
+    assert found["lost_per_class"] == pytest.approx([0.0, (0.1 + 0.1 + 0.15) / 3])
+    assert "Classes that lose most per round: 1 (11.7 points)." in found.sentences()
+
+
+def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(common, "MOST_CLASSES", 1)
+    assert common.kept_classes([sparse()], sparse()) == [1]
+
+
+def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> None:
+    assert summarize(sparse())["round_forgetting"] == pytest.approx((19 * 0.05 + 0.075) / 20)
+
+
+def test_without_per_class_accuracy_nothing_is_said_of_classes() -> None:
+    run = RunRecords("bare", [{"round": t, "test": {"accuracy": 0.5, "loss": 1.0}} for t in (1, 2, 3)])
+    assert summarize(run)["lost_per_class"] == []
+
+
+def test_the_end_of_a_run_is_as_long_as_its_settings_say() -> None:
+    run = replace(sparse(), config={"evaluation": {"last": 2}})
+    found = summarize(run)
+    assert found["accuracy"] == pytest.approx((0.45 + 0.375) / 2)
+    assert found.sentences()[0] == "21 rounds, accuracy 41.2% over the last 2 (best 50.0% in round 9)."
+
+
+def test_the_best_round_of_one_seed_is_not_said_of_several() -> None:
+    assert over_seeds([summarize(sparse()), summarize(sparse())]).sentences()[0] == (
+        "21 rounds, accuracy 37.5% at the end (best 50.0%)."
+    )

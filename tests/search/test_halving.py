@@ -1,0 +1,158 @@
+"""Successive halving: who goes on, from where, and where the plan ends."""
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from eunoe.config.schema import make_config
+from eunoe.errors import InputError
+from eunoe.search.budget import Clock
+from eunoe.search.halving import Halving, Trial, Watching, accuracy_at, result, rungs_of, search_values
+from eunoe.search.journal import Journal
+from eunoe.search.sweep import Planned
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
+from tests.small_runs import NAMED
+
+VALUES = search_values({**NAMED, "rounds": 8}, make_config({**NAMED, "rounds": 8}))
+# The larger the rate, up to 0.3, the better after 8 rounds.
+RATES = (0.0001, 0.3, 0.001, 0.01)
+
+
+def trials() -> list[Trial]:
+    return [
+        Trial(number, f"lr {lr}", {**VALUES, "training": {"epochs": 1, "lr": lr}})
+        for number, lr in enumerate(RATES)
+    ]
+
+
+class Seen:
+    def __init__(self, stop: int | None = None) -> None:
+        self.stages: list[tuple[str, int]] = []
+        self.rounds: list[tuple[str, int]] = []
+        self.stop = stop
+
+    def stage(self, title: str, rounds: int) -> None:
+        self.stages.append((title, rounds))
+
+    def round(self, planned: Planned, record: dict[str, Any] | None) -> None:
+        if record is not None:
+            self.rounds.append((planned.label, record["round"]))
+            if len(self.rounds) == self.stop:
+                raise KeyboardInterrupt
+
+
+def halving(folder: Path, seen: Seen, budget: float | None = None) -> Halving:
+    journal = Journal(folder / "journal.jsonl", {"plan": "this"})
+    watching = Watching(seen.stage, seen.round)
+    return Halving(folder, [0], rungs_of(8), 1, journal, Clock(budget, journal.spent), watching)
+
+
+def test_the_better_half_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
+    seen, plan = Seen(), trials()
+    made = halving(tmp_path, seen)
+    assert rungs_of(8) == [2, 4, 8]
+    assert made.run(plan)
+    assert [rounds for _, rounds in seen.stages] == [8, 4, 4]
+    best, rounds = made.best(plan)
+    assert (best.number, rounds) == (1, 8)
+    # No round was trained twice, and the one that survived has the bits of a run without a stop.
+    assert len(set(seen.rounds)) == len(seen.rounds) == 16
+    whole = run(best.planned(tmp_path, 0, 8).config, out=tmp_path / "whole")
+    halved = Run(best.planned(tmp_path, 0, 8).folder)
+    assert halved.weights().parameters.equal(whole.weights().parameters)
+    assert not any("test" in record for record in halved.records)
+
+
+def test_a_trial_that_is_kept_goes_on_beside_the_best(tmp_path: Path) -> None:
+    made = replace(halving(tmp_path, Seen()), kept=0)
+    assert made.run(trials())
+    # It is the worst of four, and takes the place of the second best.
+    assert {number for number, rounds in made.journal.results if rounds == 4} == {0, 1}
+    assert {number for number, rounds in made.journal.results if rounds == 8} == {0, 1}
+
+
+@pytest.mark.parametrize("stop", [1, 7, 11, 15])
+def test_one_that_was_killed_goes_on_with_the_same_plan(tmp_path: Path, stop: int) -> None:
+    whole = halving(tmp_path / "whole", Seen())
+    whole.run(trials())
+    with pytest.raises(KeyboardInterrupt):
+        halving(tmp_path / "cut", Seen(stop)).run(trials())
+    seen = Seen()
+    again = halving(tmp_path / "cut", seen)
+    assert again.run(trials())
+    assert {key: it.accuracy for key, it in again.journal.results.items()} == {
+        key: it.accuracy for key, it in whole.journal.results.items()
+    }
+    assert len(seen.rounds) <= 16 - stop + 1
+
+
+def test_the_budget_ends_the_plan_and_more_of_it_goes_on(tmp_path: Path) -> None:
+    made = halving(tmp_path, Seen(), budget=1e-9)
+    assert not made.run(trials())
+    with pytest.raises(InputError, match="the budget ended before a first result"):
+        made.best(trials())
+    made = halving(tmp_path, Seen(), budget=1e9)
+    assert made.run(trials())
+    spent = halving(tmp_path, Seen(), budget=1e-9)
+    assert spent.run(trials())
+    assert spent.best(trials())[0].number == 1
+
+
+def test_a_stage_that_is_cut_short_promotes_nobody(tmp_path: Path) -> None:
+    first = halving(tmp_path, Seen())
+    assert first._stage(trials(), 2)
+
+    class Late(Clock):
+        calls = 0
+
+        @property
+        def over(self) -> bool:
+            # After the first of the two survivors has come to its fourth round.
+            self.calls += 1
+            return self.calls > 5
+
+    journal = Journal(tmp_path / "journal.jsonl", {"plan": "this"})
+    made = Halving(tmp_path, [0], [2, 4, 8], 1, journal, Late(None))
+    assert not made.run(trials())
+    assert {rounds for _, rounds in journal.results} == {2}
+    assert made.best(trials())[1] == 2
+
+
+def test_one_that_diverges_comes_last(tmp_path: Path) -> None:
+    plan = [Trial(0, "wild", {**VALUES, "training": {"lr": 1e38}}), Trial(1, "tame", VALUES)]
+    made = halving(tmp_path, Seen())
+    made.run(plan)
+    assert made.journal.results[0, 2].accuracy == 0
+    assert made.best(plan)[0].number == 1
+
+
+def test_the_accuracy_at_a_round_is_that_of_the_last_rounds_before_it(tmp_path: Path) -> None:
+    done = run({**NAMED, "rounds": 8}, out=tmp_path / "run")
+    values = done.series("validation.accuracy")[1]
+    assert accuracy_at(done.read, 4) == pytest.approx(values[3])
+    assert accuracy_at(done.read, 8) == pytest.approx(values[6:8].mean())
+
+
+def test_a_run_that_averages_shows_what_its_newest_model_reached_too(tmp_path: Path) -> None:
+    plain = run({**NAMED, "rounds": 4}, out=tmp_path / "plain")
+    averaged = run({**NAMED, "rounds": 4, "averaging": {"decay": 0.5}}, out=tmp_path / "averaged")
+    alone, both = (result([done.read], 4) for done in (plain, averaged))
+    assert (both.newest_accuracy, both.newest_forgetting) == (alone.accuracy, alone.forgetting)
+    assert both.accuracy != both.newest_accuracy
+    assert both.best == max(both.accuracy, both.newest_accuracy)
+    assert math.isnan(alone.newest_accuracy)
+    assert alone.best == alone.accuracy
+
+
+def test_searched_runs_do_not_see_the_test_set() -> None:
+    values = {**NAMED, "stop": {"test_target": 0.9}, "evaluation": {"last": 0, "every": 5, "personal": 3}}
+    config = make_config(search_values(values, make_config(values)))
+    assert not config.evaluation.test
+    assert config.evaluation.validation
+    assert (config.evaluation.every, config.evaluation.last, config.evaluation.personal) == (0, 1, 0)
+    assert config.stop.test_target is None
+    assert config.probes == ()

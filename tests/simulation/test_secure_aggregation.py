@@ -1,0 +1,176 @@
+"""Runs whose server sees nothing but sums, without masks; the masks are tested with the federation."""
+
+import json
+
+import pytest
+import torch
+
+from eunoe.config.schema import make_config
+from eunoe.errors import InputError, RunFailed
+from eunoe.simulation.build import assemble
+from eunoe.simulation.run import Run
+from eunoe.simulation.running import run
+from eunoe.views import diagnose
+
+METHODS = {
+    **{name: {"method": name} for name in ("fedavg", "fedprox", "scaffold", "fednova", "feddyn", "fedcurv")},
+    "fedcm": {"method": "fedcm"},
+    "labelwise": {"method": "labelwise"},
+    "gma": {"server_optimizer": {"name": "adam", "gma": 0.6}},
+    "fedexp": {"server_optimizer": "fedexp"},
+    "batch norm": {"model": "tests.flower.methods:Normed"},
+    "stream": {"stream": "domain", "shift": {"kind": "contrast", "strength": 1.0}},
+}
+
+
+def values(**more):
+    return {
+        "seed": 4,
+        "rounds": 2,
+        "participation": 4,
+        "partition": {"name": "dirichlet", "clients": 6, "alpha": 0.3},
+        "model": {"name": "mlp", "hidden": [8]},
+        "training": {"epochs": 1, "batch_size": 64},
+        "evaluation": {"every": 0, "last": 1},
+        "loss": "wsm",
+        "engine": {"name": "serial"},
+        "probes": [],
+        **more,
+    }
+
+
+def secure(**more):
+    return values(secure_aggregation=more.pop("secure_aggregation", {}), **more)
+
+
+def records(done: Run) -> list[dict]:
+    return [json.loads(line) for line in (done.folder / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_the_sums_are_those_of_the_plain_run_but_for_rounding(tmp_path, name):
+    plain, summed = (run(make(**METHODS[name]), out=tmp_path / make.__name__) for make in (values, secure))
+    for lane in ("parameters", "float_buffers"):
+        torch.testing.assert_close(getattr(plain.weights(), lane), getattr(summed.weights(), lane))
+
+
+def test_the_process_engine_has_the_bits_of_the_serial_one(tmp_path):
+    serial, process = (
+        run(secure(method="scaffold", engine={"name": name}), out=tmp_path / name)
+        for name in ("serial", "process")
+    )
+    assert torch.equal(serial.weights().parameters, process.weights().parameters)
+    assert records(serial) == records(process)
+
+
+def test_the_record_has_means_and_no_number_of_a_single_client(tmp_path):
+    plain, summed = (records(run(make(), out=tmp_path / make.__name__))[0] for make in (values, secure))
+    means = summed["means"]
+    for mean, each in (("size", "sizes"), ("steps", "steps"), ("update_norm", "update_norms")):
+        assert summed[each] == []
+        assert means[mean] == pytest.approx(sum(plain[each]) / 4, rel=1e-9)
+    for loss in ("loss_before", "loss_after"):
+        assert summed[loss] == []
+        assert means[loss] == pytest.approx(sum(plain[loss]) / 4, rel=1e-6)
+    assert summed["clients"] == plain["clients"]
+    assert (summed["forwards"], summed["backwards"]) == (plain["forwards"], plain["backwards"])
+    # 8 bytes for each parameter and for each of nine numbers.
+    parameters = plain["bytes_down"] // 4 // 4
+    assert summed["bytes_up"] == 4 * 8 * (parameters + 9)
+
+
+def test_integer_buffers_stay_as_they_were(tmp_path):
+    done = run(secure(**METHODS["batch norm"]), out=tmp_path / "run")
+    assert done.weights().int_buffers.tolist() == [0] * len(done.weights().int_buffers)
+
+
+def test_a_client_beyond_the_bound_leaves_the_round_and_too_few_end_it(tmp_path):
+    attack = {"name": "nan", "share": 0.2}
+    done = run(secure(participation=6, attack=attack), out=tmp_path / "one")
+    first = records(done)[0]
+    (bad,) = first["dropped"]
+    assert bad["reason"] == "its update is not finite"
+    assert sorted([*first["clients"], bad["client"]]) == list(range(6))
+    with pytest.raises(RunFailed) as failed:
+        run(secure(secure_aggregation={"bound": 1e-9, "bounds": {}}), out=tmp_path / "all")
+    message = str(failed.value)
+    assert message.startswith("secure aggregation: 0 of 4 clients are left in round 1, fewer than the thresh")
+    assert "beyond the bound of 1e-09" in message
+    assert "\n" not in message
+
+
+def test_probes_are_left_out_with_a_warning(tmp_path):
+    settings = secure(evaluation={"every": 1})
+    del settings["probes"]
+    _, warnings = assemble(make_config(settings))
+    assert any("only round forgetting and what clients measure themselves is shown" in w for w in warnings)
+    done = run(settings, out=tmp_path / "run")
+    path = done.folder / "probes.jsonl"
+    assert not path.exists() or not path.read_text()
+    assert "Secure aggregation hides clients' models, so only what a round forgets is known" in str(
+        diagnose(done)
+    )
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        ({"method": "flashback", "public": {"share": 0.1}}, "'flashback' needs every client's model"),
+        ({"method": "feddf", "public": {"share": 0.1}}, "'feddf' needs every client's model"),
+        ({"method": "central", "loss": "ce"}, "'central' trains no client"),
+        ({"merge": "median"}, "merge 'median' compares clients' changes"),
+        ({"training": {"single_class": "skip"}}, "tells the server who has one class only"),
+        ({"participation": 2}, "2 take part in a round: raise participation to 3"),
+        (
+            {"secure_aggregation": {"threshold": 2}},
+            "threshold = 2 is 2 of 4 clients: it must be more than half of them, 3 to 4",
+        ),
+        ({"secure_aggregation": {"threshold": 0.5}}, "threshold = 0.5 is 2 of 4 clients"),
+        ({"secure_aggregation": {"threshold": 5}}, "threshold = 5 is 5 of 4 clients"),
+        ({"secure_aggregation": {"bounds": {"chang": 1.0}}}, "did you mean 'change'"),
+        ({"secure_aggregation": {"bounds": {"change": 0.0}}}, "change = 0 must be above 0"),
+        ({"secure_aggregation": {"most_samples": 10}}, "most_samples = 10, and a client has"),
+        ({"stream": {"name": "arrival", "day": 4}}, "stream 'arrival' keeps clients away"),
+        (
+            {"stream": ["label_drift", "classes"], "secure_aggregation": {"most_samples": 1797}},
+            "stream 'classes' keeps clients away",
+        ),
+        ({"stream": "label_drift"}, r"set secure_aggregation\.most_samples to more than any ever has"),
+        ({"probes": [{"metric": "drift", "every": 1}]}, r"set probes = \[\]"),
+    ],
+)
+def test_what_does_not_fit_is_refused_before_round_1(more, message):
+    with pytest.raises(InputError, match=message):
+        assemble(make_config(secure(**more)))
+
+
+def test_clients_that_grow_by_label_drift_stay(tmp_path):
+    more = {
+        "partition": {"name": "quantity", "clients": 6, "alpha": 1.0},
+        "participation": 6,
+        "method": "fednova",
+        "stream": {"name": "label_drift", "mode": "sudden", "start": 2},
+        "replay": {"memory": 400},
+    }
+    done = run(secure(secure_aggregation={"most_samples": 1797}, **more), out=tmp_path / "run")
+    before, after = done.simulation.federation.sizes, done.simulation.in_round(2).federation
+    assert max(after.size(client) for client in range(6)) > before.max()
+    assert [record["dropped"] for record in records(done)] == [[], []]
+
+
+def test_the_bound_on_work_counts_the_samples_that_clients_keep():
+    drift = {"stream": "label_drift", "method": "fednova"}
+    limit = {"most_samples": 1000}
+    bounds = [
+        assemble(make_config(secure(secure_aggregation=limit, **drift, **more)))[0]
+        .fixed_point.entries["work"]
+        .bound
+        for more in ({}, {"replay": {"memory": 1000}})
+    ]
+    # 16 and 32 batches of 64.
+    assert bounds[1] == 2 * bounds[0]
+
+
+def test_thresholds():
+    options = make_config(secure()).secure_aggregation
+    assert [options.least(count) for count in (3, 4, 5, 10, 100)] == [2, 3, 3, 6, 60]

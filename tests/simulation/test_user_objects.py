@@ -1,0 +1,52 @@
+"""User-provided objects: separated from names, and mistakes reported in one line."""
+
+from typing import Any
+
+import pytest
+import torch
+
+import eunoe
+from eunoe.errors import InputError
+from eunoe.losses.cross_entropy import CrossEntropy
+from eunoe.simulation.user_objects import split_user_objects
+from tests.helpers import blobs
+
+
+def test_objects_are_separated_from_names() -> None:
+    loss, federation = CrossEntropy(), blobs()
+    objects, plain = split_user_objects(federation, {"loss": loss, "method": "fedprox", "rounds": 3})
+    assert (objects.loss, objects.federation, objects.method) == (loss, federation, None)
+    assert plain == {
+        "loss": {"name": "given:CrossEntropy"},
+        "method": "fedprox",
+        "rounds": 3,
+        "data": {"name": "given"},
+        "partition": {"name": "given"},
+    }
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({"federation": "x.npz"}, r"federation is the path 'x.npz': load data by data='x.npz'"),
+        ({"federation": [1]}, r"federation is a list: build one by eunoe.Federation.from_arrays"),
+        (
+            {"loss": torch.nn.CrossEntropyLoss()},
+            r"loss 'ce' is cross-entropy; .* derive from eunoe.losses.Loss",
+        ),
+        (
+            {"loss": CrossEntropy},
+            r"loss is the class CrossEntropy: pass an instance, as in CrossEntropy\(...\)",
+        ),
+        (
+            {"loss": lambda logits, y: 0.0},
+            r"loss is a function: pass a name, a section",
+        ),
+        ({"model": torch.nn.Linear}, r"model is the class Linear: pass an instance"),
+        ({"method": print}, r"method is a builtin_function_or_method: pass a name"),
+    ],
+)
+def test_mistakes_are_one_line(values: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says) as caught:
+        eunoe.run(rounds=1, **values)
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,66 @@
+"""Run folders as records: labels, missing numbers, files still being written."""
+
+import json
+import math
+
+import numpy as np
+import pytest
+
+from eunoe.errors import InputError
+from eunoe.store.reader import read_run
+from eunoe.store.run_records import numbers
+from eunoe.system.files import plain
+
+LINES = [
+    {"schema": 1, "round": 1, "test": {"accuracy": 0.5, "loss": 1.0, "per_class": [0.5, None]}},
+    {"schema": 1, "round": 2, "forgetting": {"round": None, "fedntd": None}},
+    {
+        "schema": 1,
+        "round": 3,
+        "test": {"accuracy": 0.4, "loss": 0.9, "per_class": [0.4, None]},
+        "forgetting": {"round": 0.1, "fedntd": 0.1},
+    },
+]
+
+
+def write(folder, config='[data]\nname = "digits"\n', lines=LINES, tail=""):
+    folder.mkdir()
+    (folder / "config.toml").write_text(config)
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines) + tail)
+    return folder
+
+
+def test_numbers_and_back():
+    assert plain(numbers([[1, None], [0.5, 2]])) == [[1.0, None], [0.5, 2.0]]
+    assert plain(math.nan) is None
+
+
+def test_a_folder_gives_arrays_of_the_measured_rounds(tmp_path):
+    run = read_run(write(tmp_path / "a", tail='{"schema": 1, "rou'))
+    assert run.rounds == [1, 3]
+    np.testing.assert_array_equal(run.curve("accuracy"), [0.5, 0.4])
+    np.testing.assert_array_equal(run.per_class, [[0.5, np.nan], [0.4, np.nan]])
+    np.testing.assert_array_equal(run.forgetting("round"), [np.nan, 0.1])
+    assert run.part == "test"
+    assert run.names(2) == ["0", "1"]
+
+
+def test_validation_stands_in_for_a_missing_test_set(tmp_path):
+    lines = [{"schema": 1, "round": 1, "validation": {"accuracy": 0.7, "loss": 1.0}, "test": None}]
+    run = read_run(write(tmp_path / "a", lines=lines))
+    assert run.part == "validation"
+    assert run.curve("accuracy").tolist() == [0.7]
+    assert run.per_class.size == 0
+
+
+@pytest.mark.parametrize(
+    ("lines", "tail", "message"),
+    [
+        ([], "", "no finished round"),
+        (LINES[:1], "nonsense\n{}\n", "line 2 .* is not JSON"),
+        ([{"schema": 9, "round": 1}], "", "schema 9; this version reads 1"),
+    ],
+)
+def test_a_folder_that_cannot_be_read_is_explained(tmp_path, lines, tail, message):
+    with pytest.raises(InputError, match=message):
+        read_run(write(tmp_path / "a", lines=lines, tail=tail))
