@@ -96,7 +96,7 @@ def table(partition: str, attack: str, scale: float, names: list[str], rounds: i
     for name in names:
         columns = []
         for share in SHARES:
-            own = {"partition": PARTITIONS[partition], "merge": merges(round(10 * share))[name]}
+            own = {"partition": PARTITIONS[partition], "aggregation": merges(round(10 * share))[name]}
             if share:
                 own["attack"] = {"name": attack, "share": share, "scale": scale}
             columns.append([outcome({**own, "seed": seed}, rounds) for seed in seeds])

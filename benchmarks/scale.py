@@ -1,6 +1,6 @@
 """What many rounds, many clients and large models take: memory and page faults, and time as a ratio.
 
-    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [merge] [cohorts] [nodes]
+    python benchmarks/scale.py [memory] [faults] [clients] [arrival] [aggregation] [cohorts] [nodes]
 
 Without a name, all of them run.
 """
@@ -115,7 +115,7 @@ def merge() -> None:
         aggregator.add(
             Update(client, 10, Weights(torch.full((size,), float(client)), empty, empty.long()), {})
         )
-    simulation.method.merge({}, aggregator.aggregate, simulation.context)
+    simulation.method.aggregate({}, aggregator.aggregate, simulation.context)
     used = (peak() - before) / (size * 4 / 1e6)
     print(f"merging 1,000 updates: memory of {used:.0f} models")
 

@@ -92,7 +92,7 @@ def results(run: Run) -> dict[str, Any]:
     assert saved is not None
     states.accepted = dict(saved.manifest.accepted)
     # Where nothing is merged, the models are the clients' states.
-    vectors = run.weights().vectors().values() if run.simulation.method.merges else ()
+    vectors = run.weights().vectors().values() if run.simulation.method.aggregates else ()
     return {
         "metrics": (run.folder / "metrics.jsonl").read_bytes(),
         "weights": [value.numpy().tobytes() for value in vectors],

@@ -31,8 +31,8 @@ PACKAGES = {
     "eunoe.flower.loopback": "start",
     "eunoe.flower.server": "server_app",
     "eunoe.losses": "Loss client_loss",
-    "eunoe.methods": "Aggregate Batch ClientContext Cost Finished Merged Method Neutral RoundContext Upload "
-    "Vectors Weights",
+    "eunoe.methods": "Aggregate Batch ClientContext Cost Finished Method Neutral RoundContext ServerUpdate "
+    "Upload Vectors Weights",
     "eunoe.metrics": "Metric Place PlaceMetric Predictions Rows Snapshot",
     "eunoe.models": "Classifier",
     "eunoe.server": "Aggregate ServerOptimizer",

@@ -57,7 +57,7 @@ KINDS = {
     "loss": "loss",
     "method": "method",
     "server_optimizer": "server_optimizer",
-    "merge": "merge",
+    "aggregation": "aggregation",
     "engine": "engine",
 }
 

@@ -82,5 +82,5 @@ def test_no_sentence_has_a_negative_number(run):
     (run / "probes.jsonl").write_text(json.dumps(probe | kept) + "\n")
     text = str(summarize(read_runs([run])[0]))
     assert "a class ends no lower than its best" in text
-    assert "the merge changes nothing" in text
+    assert "aggregation changes nothing" in text
     assert "-" not in text

@@ -204,7 +204,7 @@ def test_a_folder_in_which_another_process_runs(here: Path) -> None:
 def test_a_run_that_diverges_is_no_bad_input(here: Path) -> None:
     outcome = eunoe("run", "c.toml", "--set", "training.lr=1e38", "--out", "run")
     assert outcome.code == 1
-    assert "error: every client of round" in outcome.error or "error: the merged model" in outcome.error
+    assert "error: every client of round" in outcome.error or "error: the global model" in outcome.error
     assert Run(here / "run").status["state"] == "diverged"
 
 

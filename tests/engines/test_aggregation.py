@@ -46,7 +46,7 @@ def test_identical_models_merge_to_that_model_exactly():
     aggregate = sums_of(
         Method(), Weights(start, empty, empty.long()), [Update(k, k + 1, model, {}) for k in range(7)]
     )
-    merged = Method().merge({}, aggregate, simulation.context).weights
+    merged = Method().aggregate({}, aggregate, simulation.context).weights
     assert torch.equal(merged.parameters, other)
 
 

@@ -166,7 +166,7 @@ def test_lies_in_uploads_are_dropped(
 
 @pytest.mark.parametrize("name", ["label_flip", "sign_flip", "noise", "upload_lie"])
 def test_engines_agree_under_attack_and_a_robust_merge(tmp_path: Path, name: str) -> None:
-    values = {"method": "scaffold", "merge": "median", "attack": {"name": name, "share": 0.2}}
+    values = {"method": "scaffold", "aggregation": "median", "attack": {"name": name, "share": 0.2}}
     (one, first), (two, second) = (
         run_of(ten(**values), tmp_path / kind.__name__, 2, kind) for kind in (Serial, Process)
     )

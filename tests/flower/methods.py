@@ -33,9 +33,9 @@ class Remembers(Method):
         total = client.state["sum"] + client.weights - client.start.parameters
         return Finished({"sum": total}, {"sum": total})
 
-    def merge(self, server: Any, aggregate: Any, context: Any) -> Any:
+    def aggregate(self, server: Any, aggregate: Any, context: Any) -> Any:
         server = {**server, "mean": aggregate.mean("sum").float()}
-        return super().merge(server, aggregate, context)
+        return super().aggregate(server, aggregate, context)
 
 
 class Held(Remembers):

@@ -153,7 +153,7 @@ def test_a_sample_stays_in_its_part(tmp_path: Path, position: str) -> None:
     ("options", "more", "words"),
     [
         ({"data": "partition"}, {}, "growing = true is for clients' own data"),
-        ({"data": "own"}, {"secure_aggregation": {"most_samples": 9}}, "which secure_aggregation hides"),
+        ({"data": "own"}, {"secure_aggregation": {"max_samples": 9}}, "which secure_aggregation hides"),
     ],
 )
 def test_where_data_cannot_grow(options: dict[str, Any], more: dict[str, Any], words: str) -> None:

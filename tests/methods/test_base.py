@@ -20,7 +20,7 @@ def merged(method: Method, **changes: object) -> tuple[list[float], dict[str, to
     for client, (size, model) in enumerate(((3, weights(2.0, 1.0)), (1, weights(1.0, 5.0)))):
         aggregate.add(client, size, model, model.parameters.double() - 1, {})
     server = context.server_optimizer.start(aggregate.start.parameters)
-    after = method.merge(server, aggregate, context)
+    after = method.aggregate(server, aggregate, context)
     return after.weights.parameters.tolist(), after.server
 
 

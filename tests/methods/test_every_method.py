@@ -88,13 +88,13 @@ def trains_clients(method: str) -> bool:
     return getattr(registry.find("method", method), "trains_clients", True)
 
 
-def merges(method: str) -> bool:
-    return getattr(registry.find("method", method), "merges", True)
+def aggregates(method: str) -> bool:
+    return getattr(registry.find("method", method), "aggregates", True)
 
 
 def models(run: Run) -> list[Weights]:
     """The model of a run, or that of each client where there is no global one."""
-    if run.simulation.method.merges:
+    if run.simulation.method.aggregates:
         return [run.weights()]
     trained = sorted({client for record in run.records for client in record["clients"]})
     return [run.weights(which, client) for client in trained for which in ("last", "best")]
@@ -125,9 +125,9 @@ client_methods = pytest.mark.parametrize("method", [name for name in METHODS if 
 def test_it_trains(method: str, loss: str, tmp_path: Path) -> None:
     training = {"steps": 5, "batch_size": 8, "lr": 0.1}
     trained = small_run(tmp_path / "run", method, loss, rounds=10, participation=5, training=training)
-    place = "test" if merges(method) else "validation"
+    place = "test" if aggregates(method) else "validation"
     assert trained.records[-1][place]["accuracy"] > 0.5  # Chance is 0.25.
-    assert (trained.records[-1]["bytes_up"] > 0) == (trains_clients(method) and merges(method))
+    assert (trained.records[-1]["bytes_up"] > 0) == (trains_clients(method) and aggregates(method))
 
 
 @neutral_methods
@@ -181,8 +181,8 @@ def test_client_that_is_not_finite_is_dropped(method: str, loss: str, tmp_path: 
 def test_batch_normalization_stays_sane(method: str, loss: str, tmp_path: Path) -> None:
     name = f"{__name__}:Normed"
     finished = small_run(tmp_path / "run", method, loss, model={"name": name})
-    model = finished.model(client=None if merges(method) else finished.records[0]["clients"][0])
+    model = finished.model(client=None if aggregates(method) else finished.records[0]["clients"][0])
     norm = model.get_submodule("body.1")
     assert bool((norm.running_var > 0).all())
     assert float((norm.running_var - 1).abs().max()) > 0.01
-    assert int(norm.num_batches_tracked) >= (4 if merges(method) else 3)
+    assert int(norm.num_batches_tracked) >= (4 if aggregates(method) else 3)

@@ -1,4 +1,4 @@
-"""FedNova: closed forms of a client's work, and the merged model by hand."""
+"""FedNova: closed forms of a client's work, and the global model by hand."""
 
 import math
 from pathlib import Path

@@ -130,7 +130,7 @@ def test_the_whole_is_compared_by_the_same_steps(tmp_path: Path) -> None:
         ({"probes": [{"metric": "drift", "every": 1}]}, "which probes is about"),
         ({"stop": {"test_target": 0.9}}, "name stop.target"),
         ({"server_optimizer": "momentum"}, "leave server_optimizer out"),
-        ({"merge": "median"}, "leave merge out"),
+        ({"aggregation": "median"}, "leave aggregation out"),
     ],
 )
 def test_what_needs_a_global_model_is_refused(tmp_path: Path, change: dict[str, Any], says: str) -> None:

@@ -143,7 +143,7 @@ def test_knowledge_lost_is_never_negative_and_bounds_the_round(start, local, mer
     assert np.isnan(lost.local) or 0 <= lost.local <= 1
     assert np.isnan(lost.merge) or 0 <= lost.merge <= 1
     if not np.isnan([*start[0], *local.ravel(), *merged[0]]).any():
-        # What a round lost was lost locally or in the merge.
+        # What a round lost was lost locally or in aggregation.
         assert forgetting.round_forgetting(start[0], merged[0]) <= lost.local + lost.merge + 1e-12
 
 

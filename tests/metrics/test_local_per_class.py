@@ -1,4 +1,4 @@
-"""What local training and the merge did to each class, by hand."""
+"""What local training and aggregation did to each class, by hand."""
 
 from dataclasses import replace
 

@@ -84,11 +84,11 @@ def test_summary_in_words():
     assert summary["rounds"] == 2
     assert summary["round_forgetting"] == 0.25
     assert summary["lost_locally"] == 0.5  # round 2 only: class 0 went from 1 to 0, class 1 stayed
-    assert summary["lost_in_merge"] == 0.0
-    assert summary["merge_change"] == -0.25
+    assert summary["lost_in_aggregation"] == 0.0
+    assert summary["aggregation_change"] == -0.25
     text = str(summary)
     assert text.startswith("toy: 2 rounds, accuracy 75.0% at the end (best 100.0% in round 1).")
-    assert "the merge gives 25.0 points back" in text
+    assert "aggregation gives 25.0 points back" in text
     assert "cat (50.0 points)" in text
     assert "eel" not in text
 
@@ -140,7 +140,7 @@ def test_the_same_model_forgets_nothing():
         "round_forgetting",
         "fedntd",
         "lost_locally",
-        "lost_in_merge",
+        "lost_in_aggregation",
         "local_change",
         "client_forgetting",
     ]
@@ -177,9 +177,9 @@ def test_the_example_is_short_and_shows_forgetting(capsys):
     summary, printed = watch.summary(), capsys.readouterr().out
     assert printed.strip() == str(summary)
     assert summary["accuracy"] > 0.5
-    # Clients with two classes forget locally what the merge brings back.
+    # Clients with two classes forget locally what aggregation brings back.
     assert summary["client_forgetting"] > 0.1
-    assert summary["local_change"] > 0 > summary["merge_change"]
+    assert summary["local_change"] > 0 > summary["aggregation_change"]
 
 
 def test_hidden_clients_leave_round_forgetting_only():

@@ -47,7 +47,7 @@ def records(start, local, merged, counts, before=None, **config):
 @pytest.mark.parametrize(
     ("found", "kind", "first"),
     [
-        # Local models forget 40 points each; the merge loses none that a client still had.
+        # Local models forget 40 points each; aggregation loses none that a client still had.
         (records(0.9, [0.5, 0.5], 0.8, MANY), "local", "averaging.decay=0.9"),
         (records(0.9, [0.5, 0.5], 0.8, FEW), "local", "averaging.decay=0.9"),
         # The same loss of knowledge where all clients have the same classes.
@@ -93,16 +93,16 @@ def test_remedies_come_in_the_order_of_what_helped(counts):
 
 
 def test_both_losses_are_named_and_the_larger_one_is_said_to_be():
-    # The start has .9 of every class, each client .6, the merge .55: L is 30 points and G 5.
+    # The start has .9 of every class, each client .6, aggregation .55: L is 30 points and G 5.
     (last,) = diagnose(records(0.9, [0.6, 0.6], 0.55, FEW)).sentences[-1:]
     assert last.startswith(
-        "Local training loses 30.0 points, more than the merge (5.0 points): a client has 2.0"
+        "Local training loses 30.0 points, more than aggregation (5.0 points): a client has 2.0"
     )
-    # Now the best client has kept all but L is 15 on average, and the merge loses 25 from it.
+    # Now the best client has kept all but L is 15 on average, and aggregation loses 25 from it.
     (last,) = diagnose(records(0.9, [0.9, 0.6], 0.65, FEW)).sentences[-1:]
-    assert last.startswith("The merge loses 25.0 points, more than local training (15.0 points)")
+    assert last.startswith("aggregation loses 25.0 points, more than local training (15.0 points)")
     (last,) = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).sentences[-1:]
-    assert last.startswith("Most is lost in the merge, gains not counted: 30.0 points, against 1.0 points")
+    assert last.startswith("Most is lost in aggregation, gains not counted: 30.0 points, against 1.0 points")
 
 
 def test_of_a_diverged_run_it_says_so_and_proposes_a_smaller_learning_rate_first():

@@ -52,7 +52,7 @@ def test_sums_do_not_depend_on_order_and_are_as_exact_as_the_rounding(values, ra
         (float("nan"), 1, "its a vector is not finite"),
         (float("-inf"), 1, "its a vector is not finite"),
         (-8.5, 1, "has a value of 8.5, beyond the bound of 8 of secure_aggregation"),
-        (1.0, 3, "it has 3 samples, more than secure_aggregation.most_samples = 2"),
+        (1.0, 3, "it has 3 samples, more than secure_aggregation.max_samples = 2"),
     ],
 )
 def test_a_client_does_not_send_what_would_spoil_the_sum(value, samples, message):

@@ -38,7 +38,7 @@ def merged(step: ServerOptimizer, changes: list[list[float]], sizes: list[int]) 
         weights = Weights(torch.tensor(change, dtype=torch.float64), empty, counters)
         aggregator.add(Update(client, size, weights, {}))
     server = step.start(start.parameters)
-    return FedAvg().merge(server, aggregator.aggregate, context).weights.parameters
+    return FedAvg().aggregate(server, aggregator.aggregate, context).weights.parameters
 
 
 def test_average_and_its_rate() -> None:

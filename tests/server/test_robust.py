@@ -9,7 +9,7 @@ import torch
 from eunoe.config import registry
 from eunoe.errors import InputError
 from eunoe.server.aggregate import Aggregate, Upload
-from eunoe.server.robust import Merge, krum_scores
+from eunoe.server.robust import Aggregation, krum_scores
 from tests.helpers import blobs, make_simulation
 from tests.server.test_aggregate import weights
 
@@ -18,14 +18,14 @@ ROWS = torch.tensor([[1.0, 1.0], [1.0, 2.0], [2.0, 1.0], [0.0, 1.0], [-90.0, 120
 SIZES = torch.tensor([1.0, 2.0, 1.0, 3.0, 9.0], dtype=torch.float64)
 
 
-def made(name: str, **options: Any) -> Merge:
-    merge = registry.build("merge", name, options)
-    assert isinstance(merge, Merge)
-    return merge
+def made(name: str, **options: Any) -> Aggregation:
+    aggregation = registry.build("aggregation", name, options)
+    assert isinstance(aggregation, Aggregation)
+    return aggregation
 
 
 @pytest.mark.parametrize(
-    ("merge", "expected"),
+    ("aggregation", "expected"),
     [
         (made("mean"), [(1 + 2 + 2 - 810) / 16, (1 + 4 + 1 + 3 + 1080) / 16]),
         (made("median"), [1.0, 1.0]),
@@ -35,8 +35,8 @@ def made(name: str, **options: Any) -> Merge:
         (made("multi_krum", bad=1, keep=2), [1.0, (1 + 4) / 3]),
     ],
 )
-def test_five_clients_by_hand(merge: Merge, expected: list[float]) -> None:
-    found = merge.combine(ROWS, ROWS, SIZES)
+def test_five_clients_by_hand(aggregation: Aggregation, expected: list[float]) -> None:
+    found = aggregation.combine(ROWS, ROWS, SIZES)
     assert found.tolist() == pytest.approx(expected, abs=1e-12)
 
 
@@ -77,7 +77,7 @@ def test_flower_gives_the_same(clients: int, seed: int) -> None:
     results = [(one, int(size)) for one, size in zip(layers, sizes, strict=True)]
     rows = torch.from_numpy(np.stack([np.concatenate([part.ravel() for part in one]) for one in layers]))
     weighted = torch.from_numpy(sizes).double()
-    for merge, theirs in (
+    for aggregation, theirs in (
         (made("mean"), aggregate.aggregate(results)),
         (made("median"), aggregate.aggregate_median(results)),
         (made("trimmed_mean", share=0.25), aggregate.aggregate_trimmed_avg(results, 0.25)),
@@ -85,7 +85,9 @@ def test_flower_gives_the_same(clients: int, seed: int) -> None:
         (made("multi_krum", bad=1, keep=3), aggregate.aggregate_krum(results, 1, 3)),
     ):
         flat = np.concatenate([part.ravel() for part in theirs])
-        assert merge.combine(rows, rows, weighted).numpy() == pytest.approx(flat, abs=1e-12), merge
+        assert aggregation.combine(rows, rows, weighted).numpy() == pytest.approx(flat, abs=1e-12), (
+            aggregation
+        )
 
 
 def test_scores_of_krum_are_sums_of_squared_distances_to_the_nearest() -> None:
@@ -93,9 +95,11 @@ def test_scores_of_krum_are_sums_of_squared_distances_to_the_nearest() -> None:
     assert krum_scores(rows, 1).tolist() == [1 + 9, 1 + 4, 4 + 9, 1 + 49, 1 + 64]
 
 
-def filled(merge: Merge) -> Aggregate:
+def filled(aggregation: Aggregation) -> Aggregate:
     start = weights(0.0, 0.0, buffers=(1.0,), counters=(0,))
-    aggregate = Aggregate(start, uploads={"c": Upload("sum", 1), "n": Upload("uniform", 1)}, merge=merge)
+    aggregate = Aggregate(
+        start, uploads={"c": Upload("sum", 1), "n": Upload("uniform", 1)}, aggregation=aggregation
+    )
     for client, (row, buffer) in enumerate(zip(ROWS, (2.0, 2.0, 3.0, 5.0, 999.0), strict=True)):
         model = weights(*row.tolist(), buffers=(buffer,), counters=(1,))
         uploads = {"c": torch.tensor([float(client)]), "n": torch.tensor([float(client)])}
@@ -121,14 +125,14 @@ def test_krum_takes_buffers_and_sums_of_the_client_whose_change_it_takes() -> No
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"merge": {"name": "krum", "bad": 2}}, "needs at least 7 clients a round, and 5 take part"),
-        ({"merge": {"name": "multi_krum", "keep": 5}}, "keeps bad ones too: set it to at most 4"),
-        ({"merge": {"name": "trimmed_mean", "share": 0.1}}, "leaves none out: set it to 0.2 or more"),
-        ({"merge": "median", "method": "fedcurv"}, "cannot protect: leave merge out"),
-        ({"merge": "median", "method": "labelwise"}, "cannot protect: leave merge out"),
-        ({"merge": "median", "method": "gma"}, "needs means over all clients"),
-        ({"merge": "median", "method": "fedexp"}, "needs means over all clients"),
-        ({"merge": "medan"}, "did you mean 'median'?"),
+        ({"aggregation": {"name": "krum", "bad": 2}}, "needs at least 7 clients a round, and 5 take part"),
+        ({"aggregation": {"name": "multi_krum", "keep": 5}}, "keeps bad ones too: set it to at most 4"),
+        ({"aggregation": {"name": "trimmed_mean", "share": 0.1}}, "leaves none out: set it to 0.2 or more"),
+        ({"aggregation": "median", "method": "fedcurv"}, "cannot protect: leave aggregation out"),
+        ({"aggregation": "median", "method": "labelwise"}, "cannot protect: leave aggregation out"),
+        ({"aggregation": "median", "method": "gma"}, "needs means over all clients"),
+        ({"aggregation": "median", "method": "fedexp"}, "needs means over all clients"),
+        ({"aggregation": "medan"}, "did you mean 'median'?"),
     ],
 )
 def test_what_a_merge_cannot_protect_is_refused(values: dict[str, Any], message: str) -> None:
@@ -140,5 +144,5 @@ def test_what_a_merge_cannot_protect_is_refused(values: dict[str, Any], message:
     "method", ["fedavg", "fedprox", "fednova", "scaffold", "feddyn", "fedcm", "fedacg", "fedadam"]
 )
 def test_methods_that_merge_by_the_mean_change_take_any_merge(method: str) -> None:
-    for merge in registry.names("merge"):
-        make_simulation(blobs(clients=5), participation=5, method=method, merge=merge)
+    for aggregation in registry.names("aggregation"):
+        make_simulation(blobs(clients=5), participation=5, method=method, aggregation=aggregation)

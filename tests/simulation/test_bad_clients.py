@@ -9,7 +9,7 @@ import torch
 
 import eunoe
 from eunoe.errors import Diverged
-from eunoe.methods.base import Merged, Method
+from eunoe.methods.base import Method, ServerUpdate
 from eunoe.store.checkpoints import checkpoints
 from tests.small_runs import NAMED, Stopped, bits, stop_after
 
@@ -17,7 +17,7 @@ BAD: dict[str, Any] = {
     **NAMED,
     "participation": 6,
     "method": "scaffold",
-    "merge": {"name": "trimmed_mean", "share": 0.2},
+    "aggregation": {"name": "trimmed_mean", "share": 0.2},
     "attack": {"name": "scaled", "share": 0.2, "scale": 1e6},
 }
 
@@ -37,10 +37,10 @@ def test_a_run_that_was_stopped_goes_on_with_the_same_bits_and_drops_the_same(tm
 class Overflows(Method):
     """The server's state is not finite after round 3; the model is."""
 
-    def merge(self, server: Any, aggregate: Any, context: Any) -> Merged:
-        merged = super().merge(server, aggregate, context)
+    def aggregate(self, server: Any, aggregate: Any, context: Any) -> ServerUpdate:
+        merged = super().aggregate(server, aggregate, context)
         state = torch.full((1,), torch.inf if context.round == 3 else 0.0)
-        return Merged(merged.weights, {**merged.server, "state": state})
+        return ServerUpdate(merged.weights, {**merged.server, "state": state})
 
 
 def test_after_a_divergence_the_client_is_named_and_the_last_checkpoint_stays(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_after_a_divergence_the_client_is_named_and_the_last_checkpoint_stays(tm
 def test_a_run_cannot_change_its_merge_or_attack(tmp_path: Path) -> None:
     with pytest.raises(Stopped):
         eunoe.run(**BAD, out=tmp_path / "run", on_round=stop_after(1))
-    with pytest.raises(eunoe.InputError, match=r"merge.* cannot become"):
-        eunoe.resume(tmp_path / "run", merge={"name": "median"})
+    with pytest.raises(eunoe.InputError, match=r"aggregation.* cannot become"):
+        eunoe.resume(tmp_path / "run", aggregation={"name": "median"})
     with pytest.raises(eunoe.InputError, match=r"attack.* cannot become"):
         eunoe.resume(tmp_path / "run", attack={"scale": 2.0})

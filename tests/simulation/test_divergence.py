@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eunoe.analysis.comparison import MAIN, Comparison
-from eunoe.methods import Aggregate, Merged, Method, RoundContext, Vectors, Weights
+from eunoe.methods import Aggregate, Method, RoundContext, ServerUpdate, Vectors, Weights
 from eunoe.search.sweep import Planned, done
 from eunoe.simulation.running import resume, run
 from eunoe.trackers import Tracking
@@ -24,13 +24,15 @@ class Dies(Method):
     since: int = 2
     surely: float = 0.0
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        merged = super().merge(server, aggregate, context)
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        update = super().aggregate(server, aggregate, context)
         if context.round < self.since:
-            return merged
-        dead = torch.zeros_like(merged.weights.parameters)
+            return update
+        dead = torch.zeros_like(update.weights.parameters)
         dead[-1] = self.surely
-        return Merged(Weights(dead, merged.weights.float_buffers, merged.weights.int_buffers), merged.server)
+        return ServerUpdate(
+            Weights(dead, update.weights.float_buffers, update.weights.int_buffers), update.server
+        )
 
 
 def test_a_run_whose_loss_exploded_is_diverged_wherever_it_is_shown(

@@ -246,7 +246,7 @@ def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path
         [client for client in select_clients(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
     ):
         aggregator.add(update)
-    merged = simulation.method.merge({}, aggregator.aggregate, simulation.context_in(1))
+    merged = simulation.method.aggregate({}, aggregator.aggregate, simulation.context_in(1))
     assert torch.equal(with_drop.weights.parameters, merged.weights.parameters)
 
 

@@ -93,7 +93,7 @@ def test_methods_train(tmp_path: Path, task: str, method: str) -> None:
     "more",
     [
         {"averaging": {"decay": 0.5}},
-        {"merge": "median"},
+        {"aggregation": "median"},
         {"compress": {"name": "topk", "share": 0.1}},
         {"secure_aggregation": {}},
         {

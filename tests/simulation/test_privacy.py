@@ -106,7 +106,7 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
         ({"method": {"name": "fednova", "weighting": "uniform"}}, "needs the upload 'work' as it is"),
         ({"method": "fedcurv"}, "method 'fedcurv' needs what clients send as it is"),
         ({"method": "central", "public": {"share": 0.1}}, "merges nothing of clients"),
-        ({"method": UNIFORM, "merge": "median"}, "merge 'median' does not make"),
+        ({"method": UNIFORM, "aggregation": "median"}, "merge 'median' does not make"),
         ({"method": UNIFORM, "server_optimizer": {"name": "sgd", "gma": 0.5}}, "which are not clipped"),
         ({"method": UNIFORM, "probes": [{"metric": "drift", "every": 1}]}, "set probes = \\[\\]"),
         ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients = 0.25"),
@@ -197,7 +197,7 @@ def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
         spending.before_run()
         assert folder.facts["privacy"] == {"epsilon": accountant.epsilon(50), "delta": 0.01, "merges": 50}
         assert "notes 0 merges and 50 rounds are done" in caplog.text
-        spending.before_merge(51)
+        spending.before_aggregation(51)
         assert json.loads(ledger.read_text()) == {"merges": 51}
         for text, says in (('{"mer', "is not JSON"), ("[3]", "holds no JSON object"), ("{}", "does not say")):
             ledger.write_text(text)

@@ -118,7 +118,7 @@ def test_probes_are_left_out_with_a_warning(tmp_path):
         ({"method": "flashback", "public": {"share": 0.1}}, "'flashback' needs every client's model"),
         ({"method": "feddf", "public": {"share": 0.1}}, "'feddf' needs every client's model"),
         ({"method": "central", "loss": "ce"}, "'central' trains no client"),
-        ({"merge": "median"}, "merge 'median' compares clients' changes"),
+        ({"aggregation": "median"}, "merge 'median' compares clients' changes"),
         ({"training": {"single_class": "skip"}}, "tells the server who has one class only"),
         ({"participation": 2}, "2 take part in a round: raise participation to 3"),
         (
@@ -129,13 +129,13 @@ def test_probes_are_left_out_with_a_warning(tmp_path):
         ({"secure_aggregation": {"threshold": 5}}, "threshold = 5 is 5 of 4 clients"),
         ({"secure_aggregation": {"bounds": {"chang": 1.0}}}, "did you mean 'change'"),
         ({"secure_aggregation": {"bounds": {"change": 0.0}}}, "change = 0 must be above 0"),
-        ({"secure_aggregation": {"most_samples": 10}}, "most_samples = 10, and a client has"),
+        ({"secure_aggregation": {"max_samples": 10}}, "max_samples = 10, and a client has"),
         ({"stream": {"name": "arrival", "day": 4}}, "stream 'arrival' keeps clients away"),
         (
-            {"stream": ["label_drift", "classes"], "secure_aggregation": {"most_samples": 1797}},
+            {"stream": ["label_drift", "classes"], "secure_aggregation": {"max_samples": 1797}},
             "stream 'classes' keeps clients away",
         ),
-        ({"stream": "label_drift"}, r"set secure_aggregation\.most_samples to more than any ever has"),
+        ({"stream": "label_drift"}, r"set secure_aggregation\.max_samples to more than any ever has"),
         ({"probes": [{"metric": "drift", "every": 1}]}, r"set probes = \[\]"),
     ],
 )
@@ -152,7 +152,7 @@ def test_clients_that_grow_by_label_drift_stay(tmp_path):
         "stream": {"name": "label_drift", "mode": "sudden", "start": 2},
         "replay": {"memory": 400},
     }
-    done = run(secure(secure_aggregation={"most_samples": 1797}, **more), out=tmp_path / "run")
+    done = run(secure(secure_aggregation={"max_samples": 1797}, **more), out=tmp_path / "run")
     before, after = done.simulation.federation.sizes, done.simulation.in_round(2).federation
     assert max(after.size(client) for client in range(6)) > before.max()
     assert [record["dropped"] for record in records(done)] == [[], []]
@@ -160,7 +160,7 @@ def test_clients_that_grow_by_label_drift_stay(tmp_path):
 
 def test_the_bound_on_work_counts_the_samples_that_clients_keep():
     drift = {"stream": "label_drift", "method": "fednova"}
-    limit = {"most_samples": 1000}
+    limit = {"max_samples": 1000}
     bounds = [
         assemble(make_config(secure(secure_aggregation=limit, **drift, **more)))[0]
         .fixed_point.entries["work"]

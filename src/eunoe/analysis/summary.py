@@ -44,12 +44,12 @@ class Summary(dict[str, Any]):
             )
         if "lost_locally" in known:
             lines.append(
-                f"Local training loses {_points(self['lost_locally'])} that the start model had; the merge "
-                f"loses {_points(self['lost_in_merge'])} that the best client had."
+                f"Local training loses {_points(self['lost_locally'])} that the start model had; aggregation "
+                f"loses {_points(self['lost_in_aggregation'])} that the best client had."
             )
             lines.append(
                 f"In sum, local training {_change(self['local_change'])} "
-                f"and the merge {_change(self['merge_change'])}."
+                f"and aggregation {_change(self['aggregation_change'])}."
             )
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
@@ -120,9 +120,9 @@ def summarize(run: RunRecords) -> Summary:
         sent_accuracy=_sent_accuracy(run),
         sent_forgetting=run.sent_forgetting,
         lost_locally=forgetting.known_mean([one.local for one in lost]),
-        lost_in_merge=forgetting.known_mean([one.merge for one in lost]),
+        lost_in_aggregation=forgetting.known_mean([one.merge for one in lost]),
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
-        merge_change=forgetting.known_mean([forgetting.known_mean(part.merge) for part in parts]),
+        aggregation_change=forgetting.known_mean([forgetting.known_mean(part.merge) for part in parts]),
         client_forgetting=forgetting.known_mean([forgetting.known_mean(one.by_model) for one in matrices]),
         epsilon=run.latest("privacy.epsilon"),
         delta=run.latest("privacy.delta"),

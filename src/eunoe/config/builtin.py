@@ -93,10 +93,10 @@ _ALL = (
         base="eunoe.server:ServerOptimizer",
     ),
     Kind(
-        "merge",
-        "merge",
-        "merge",
-        "merges",
+        "aggregation",
+        "aggregation",
+        "aggregation",
+        "aggregations",
         {
             "geometric_median": "eunoe.server.robust:GeometricMedian",
             "krum": "eunoe.server.robust:Krum",
@@ -106,7 +106,7 @@ _ALL = (
             "norm_clip": "eunoe.server.robust:NormClip",
             "trimmed_mean": "eunoe.server.robust:TrimmedMean",
         },
-        base="eunoe.server:Merge",
+        base="eunoe.server:Aggregation",
     ),
     Kind(
         "model",

@@ -5,6 +5,7 @@ from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from eunoe.config.renamed import RENAMED
 from eunoe.errors import nearest
 
 # What pydantic adds to the location of an error if a field may be one of several types.
@@ -39,6 +40,8 @@ def explain_in(model: type[BaseModel], error: ValidationError) -> str:
     if unknown is None:
         return explain(error)
     *parents, key = (str(part) for part in unknown["loc"])
+    if (new := RENAMED.get(".".join([*parents, key]))) is not None:
+        return f"{'.'.join([*parents, key])!r} is now {'.'.join([*parents, new])!r}"
     section = model
     for parent in parents:
         # A number is an index in a list.

@@ -1,4 +1,4 @@
-"""Registry of named components: methods, losses, merges, models, data sets, engines, metrics and so on.
+"""Registry of named components: methods, losses, aggregations, models, data sets, engines, metrics and so on.
 
 A component is a class whose keyword parameters are its options; a model, a data set or a partition may also
 be a function. A config names it by a built-in name, by an installed entry point of the group

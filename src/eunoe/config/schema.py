@@ -79,7 +79,7 @@ class PublicPart(Public):
 
 
 class Evaluation(Options):
-    """When and on what the merged model is evaluated."""
+    """When and on what the global model is evaluated."""
 
     every: int = Field(
         1,
@@ -176,7 +176,9 @@ class Config(Options):
     averaging: Averaging | None = Field(
         None, description="Evaluate and export the mean of the global models; off by default."
     )
-    merge: Named = Field(Named(name="mean"), description="How the changes of a round's clients become one.")
+    aggregation: Named = Field(
+        Named(name="mean"), description="How the changes of a round's clients become one."
+    )
     secure_aggregation: SecureAggregation | None = Field(
         None, description="Let the server see only sums over a round's clients; off by default."
     )
@@ -187,7 +189,7 @@ class Config(Options):
         None, description="Send a part of each change, or all of it in few bits; off by default."
     )
     attack: Attack | None = Field(None, description="Malicious clients of a simulation; none by default.")
-    evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the merged model.")
+    evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the global model.")
     metrics: tuple[Named, ...] = Field(
         (), description="Metrics of evaluated models besides accuracy, loss and forgetting."
     )
@@ -205,7 +207,15 @@ class Config(Options):
         return registry.expand_preset(values) if isinstance(values, Mapping) else values
 
     @field_validator(
-        "data", "partition", "model", "loss", "method", "server_optimizer", "merge", "engine", mode="before"
+        "data",
+        "partition",
+        "model",
+        "loss",
+        "method",
+        "server_optimizer",
+        "aggregation",
+        "engine",
+        mode="before",
     )
     @classmethod
     def _complete(cls, value: Any, info: ValidationInfo) -> Any:
@@ -260,11 +270,11 @@ class Config(Options):
         """The run's name, or its method and loss."""
         step = "" if self.server_optimizer.name == "sgd" else f" + {self.server_optimizer.name}"
         mask = "" if self.server_optimizer.options.get("gma") is None else " + gma"
-        merge = "" if self.merge.name == "mean" else f" + {self.merge.name}"
+        combined = "" if self.aggregation.name == "mean" else f" + {self.aggregation.name}"
         mean = "" if self.averaging is None else " + averaging"
         noise = "" if self.privacy is None else " + privacy"
         less = "" if self.compress is None else f" + {self.compress.name}"
-        return self.name or f"{self.method.name}{step}{mask}{merge}{mean}{noise}{less} · {self.loss.name}"
+        return self.name or f"{self.method.name}{step}{mask}{combined}{mean}{noise}{less} · {self.loss.name}"
 
 
 # Options that may change when a run is resumed: none of them affects what a round computes.

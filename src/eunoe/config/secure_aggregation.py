@@ -20,7 +20,7 @@ class SecureAggregation(Options):
         1e4, gt=0, description="Largest absolute value of anything that is summed; beyond it a client leaves."
     )
     bounds: dict[str, Finite] = Field({}, description="Other bounds, by what is summed.")
-    most_samples: int | None = Field(
+    max_samples: int | None = Field(
         None, ge=1, description="Most samples of any client; by default those of the partition's largest."
     )
 

@@ -1,4 +1,4 @@
-"""Aggregation of a round: each update is checked, then added to the sums that the server merges.
+"""Aggregation of a round: each update is checked, then added to the sums that the server aggregates.
 
 Updates are added in the order in which they come. One whose norm is usual by the last rounds is added at
 once; another one is held, and all that come after it, until the norms of its round are known: at the end,
@@ -183,4 +183,4 @@ def empty_aggregate(method: Method, start: Weights, context: RoundContext) -> Ag
         normal = system_normal if context.secret else seeded_normal(context.seed, context.round)
         return PrivateAggregate(start, uploads, privacy, context.participants, normal)
     derived = context.server_optimizer.derived()
-    return Aggregate(start, method.weighting, uploads, derived, method.keeps_models, context.merge)
+    return Aggregate(start, method.weighting, uploads, derived, method.keeps_models, context.aggregation)

@@ -1,6 +1,6 @@
 """What the server learns of a round under secure aggregation: the sum of its clients' vectors, in integers.
 
-A client's vector holds all that the server merges (its change times its samples, the change of its float
+A client's vector holds all that the server aggregates (its change times its samples, the change of its float
 buffers, the method's uploads, what the server optimizer derives) and the numbers of its training (samples,
 steps, losses, norm). A simulation adds the same integers that a federation masks, so both have the same
 bits. Integer buffers are not sent.
@@ -36,7 +36,7 @@ NORM = "norm of the change"
 
 
 def fixed_point(
-    options: SecureAggregation, method: Method, context: RoundContext, most_samples: int, memory: int = 0
+    options: SecureAggregation, method: Method, context: RoundContext, max_samples: int, memory: int = 0
 ) -> FixedPoint:
     """How the vectors of this run's clients are summed, given how many earlier samples each trains on too."""
     change = torch.zeros(context.parameters, dtype=torch.float64)
@@ -45,9 +45,9 @@ def fixed_point(
     for name, derive in context.server_optimizer.derived().items():
         entries[name] = Entry(derive(change).numel(), by, options.bound)
     entries["float_buffers"] = Entry(context.float_buffers, "samples", options.bound)
-    steps = most_steps(most_samples + memory, context.training)
+    steps = most_steps(max_samples + memory, context.training)
     for name, upload in method.uploads(context).items():
-        bound = _bound(upload, options.bound, most_samples, steps)
+        bound = _bound(upload, options.bound, max_samples, steps)
         entries[name] = Entry(upload.size, _multiplied(upload.combine), bound)
     for name in options.bounds:
         if name not in entries:
@@ -56,13 +56,13 @@ def fixed_point(
                 f"{nearest(name, entries)}"
             )
     entries |= {name: entries[name]._replace(bound=bound) for name, bound in options.bounds.items()}
-    whole: dict[str, float] = {SAMPLES: most_samples, CLIENTS: 1, LOSSES: 1}
+    whole: dict[str, float] = {SAMPLES: max_samples, CLIENTS: 1, LOSSES: 1}
     whole |= dict.fromkeys((STEPS, FORWARDS, BACKWARDS), _MOST_PASSES)
     real = {LOSS_BEFORE: options.bound, LOSS_AFTER: options.bound}
     real[NORM] = options.bound * math.sqrt(context.parameters)
     entries |= {name: Entry(1, "one", bound, True) for name, bound in whole.items()}
     entries |= {name: Entry(1, "one", bound) for name, bound in real.items()}
-    return FixedPoint(entries, most_samples, context.participants)
+    return FixedPoint(entries, max_samples, context.participants)
 
 
 def _multiplied(combine: str) -> Multiplied:

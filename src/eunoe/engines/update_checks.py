@@ -10,7 +10,7 @@ for a single client in round 1, the change may be FACTOR times the norm of the m
 ones, and uploads are not bounded.
 
 This stops what would end a federation, such as parameters of 1e30. It does not stop a client that stays
-within FACTOR: that is what the merges of server/robust.py are for.
+within FACTOR: that is what the aggregations of server/robust.py are for.
 """
 
 import math

@@ -57,13 +57,13 @@ def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     size, secure = 0, config.secure_aggregation
     if (facts := facts_in(content)) is not None:
         size = len(client_federation(config, facts, own_path(node), node.client).rows(node.client))
-        if secure is not None and secure.most_samples is not None:
-            if size > secure.most_samples:
+        if secure is not None and secure.max_samples is not None:
+            if size > secure.max_samples:
                 raise InputError(
-                    f"client {node.client} has more samples than secure_aggregation.most_samples = "
-                    f"{secure.most_samples}"
+                    f"client {node.client} has more samples than secure_aggregation.max_samples = "
+                    f"{secure.max_samples}"
                 )
-            size = secure.most_samples
+            size = secure.max_samples
     numbers = {"client": node.client, "size": size, "validates": int(node.validates)}
     return RecordDict({"numbers": MetricRecord(dict(numbers))})
 

@@ -4,7 +4,7 @@
     strategy.start(grid, initial_arrays, num_rounds=50)
     print(strategy.forgetting.summary())
 
-The model sent, every client's model and the merged model pass through the strategy's own methods, where they
+The model sent, every client's model and the global model pass through the strategy's own methods, where they
 are evaluated. Both of Flower's interfaces work: the one on messages (configure_train and
 aggregate_train) and the older one (configure_fit and aggregate_fit).
 """
@@ -173,7 +173,7 @@ class _Recorder:
             metrics.touch()
 
     def hide(self, reason: str) -> None:
-        """From now on evaluate merged models only."""
+        """From now on evaluate global models only."""
         if not self.hidden:
             log.warning(
                 "eunoe measures round forgetting only, not local and aggregation forgetting: %s", reason

@@ -143,10 +143,10 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
 def check_hidden_sizes(config: Config) -> None:
     """Refuse what needs the sizes of clients that keep them to themselves."""
     assert config.secure_aggregation is not None
-    if config.secure_aggregation.most_samples is None:
+    if config.secure_aggregation.max_samples is None:
         raise InputError(
             "with data = 'own' clients keep their numbers of samples to themselves under secure_aggregation: "
-            "set secure_aggregation.most_samples to more than any has"
+            "set secure_aggregation.max_samples to more than any has"
         )
     if build_method(config).needs_mean_size:
         raise InputError(
@@ -193,7 +193,7 @@ def assemble_for(
 ) -> tuple[Simulation, list[str]]:
     """The simulation of a federation's server, and warnings."""
     simulation, warnings = assemble(config, objects)
-    if not simulation.method.merges:
+    if not simulation.method.aggregates:
         raise InputError(f"method {config.method.name!r} needs no federation: run it as a simulation")
     if len(simulation.federation) != options.clients:
         raise InputError(

@@ -3,9 +3,9 @@
 from eunoe.core.flat_model import Vectors as Vectors
 from eunoe.core.flat_model import Weights as Weights
 from eunoe.methods.base import Finished as Finished
-from eunoe.methods.base import Merged as Merged
 from eunoe.methods.base import Method as Method
 from eunoe.methods.base import Neutral as Neutral
+from eunoe.methods.base import ServerUpdate as ServerUpdate
 from eunoe.methods.client_context import Batch as Batch
 from eunoe.methods.client_context import ClientContext as ClientContext
 from eunoe.methods.context import RoundContext as RoundContext

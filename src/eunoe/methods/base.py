@@ -1,4 +1,4 @@
-"""The contract of a federated method: what travels, what a client minimizes, how the server merges.
+"""The contract of a federated method: what travels, what a client minimizes, how the server aggregates.
 
 `Method` itself is federated averaging; a method overrides only what differs. It is a frozen object
 of its hyper-parameters and keeps no state: the server's state and each client's are named vectors
@@ -42,7 +42,7 @@ class Finished:
 
 
 @dataclass(frozen=True)
-class Merged:
+class ServerUpdate:
     """The server after a round, what it adds to the round's record, and its warnings."""
 
     weights: Weights
@@ -61,16 +61,16 @@ class Method(Options):
     cost: ClassVar[Cost] = Cost()
     # False for a method that computes the new weights itself: it goes with plain averaging only.
     takes_server_optimizer: ClassVar[bool] = True
-    # False for a method that uses uploads or models in ways that no merge but the mean can protect.
-    takes_merge: ClassVar[bool] = True
-    # Whether clients take part at all; without them `merge` only has the weights it started from.
+    # False for a method that uses uploads or models in ways that no aggregation but the mean can protect.
+    takes_aggregation: ClassVar[bool] = True
+    # Whether clients take part at all; without them `aggregate` only has the weights it started from.
     trains_clients: ClassVar[bool] = True
-    # Whether merging needs every client's model, not only their mean.
+    # Whether aggregation needs every client's model, not only their mean.
     keeps_models: ClassVar[bool] = False
     # Whether clients need the mean number of samples of all clients.
     needs_mean_size: ClassVar[bool] = False
     # False for a method without a global model: `own_model` gives each client's from its state.
-    merges: ClassVar[bool] = True
+    aggregates: ClassVar[bool] = True
     # Whether `begin` may change the weights that a client trains from.
     own_start: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
@@ -132,19 +132,19 @@ class Method(Options):
         """The update (float64) that the server optimizer follows; `server` may be changed."""
         return aggregate.mean("change")
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         """The new weights and server state."""
         server = dict(server)
         pseudo_gradient = self.pseudo_gradient(server, aggregate, context)
         parameters = context.server_optimizer.apply(
             aggregate.start.parameters, pseudo_gradient, server, aggregate
         )
-        return Merged(aggregate.with_mean_buffers(parameters), server)
+        return ServerUpdate(aggregate.with_mean_buffers(parameters), server)
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
         """The model that is evaluated and exported."""
         return weights
 
     def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:
-        """A client's own model, its last or its best on validation; for a method that merges none."""
+        """A client's own model, its last or its best on validation; for a method that aggregates none."""
         raise NotImplementedError

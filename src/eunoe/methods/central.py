@@ -18,7 +18,7 @@ from typing import ClassVar, Literal
 import torch
 from pydantic import Field
 
-from eunoe.methods import Aggregate, Cost, Merged, Method, RoundContext, Vectors, Weights
+from eunoe.methods import Aggregate, Cost, Method, RoundContext, ServerUpdate, Vectors, Weights
 from eunoe.server.trainer import ServerTrainer, public_trainer
 
 _MOMENT = "moment "
@@ -31,7 +31,7 @@ class Central(Method):
 
     cost: ClassVar[Cost] = Cost(up="0", down="0", server_extra="all training")
     takes_server_optimizer: ClassVar[bool] = False
-    takes_merge: ClassVar[bool] = False
+    takes_aggregation: ClassVar[bool] = False
     trains_clients: ClassVar[bool] = False
 
     def check(self, context: RoundContext) -> list[str]:
@@ -41,7 +41,7 @@ class Central(Method):
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"steps": torch.zeros(1, dtype=torch.int64)}
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         trainer = self._trainer(context)
         pool = trainer.everything() if self.on == "all" else trainer.public("train")
         moments = {
@@ -60,7 +60,9 @@ class Central(Method):
             steps_taken=int(server["steps"]),
         )
         state = {_MOMENT + name: value for name, value in moments.items()}
-        return Merged(trained.weights, {**state, "steps": server["steps"] + trained.steps}, trained.record)
+        return ServerUpdate(
+            trained.weights, {**state, "steps": server["steps"] + trained.steps}, trained.record
+        )
 
     def _trainer(self, context: RoundContext) -> ServerTrainer:
         if self.on == "public":

@@ -8,7 +8,7 @@ from eunoe.config.privacy_options import Privacy
 from eunoe.config.training_options import Training
 from eunoe.core.tasks import CLASSIFICATION, Task
 from eunoe.server.optimizers import ServerOptimizer
-from eunoe.server.robust import Mean, Merge
+from eunoe.server.robust import Aggregation, Mean
 from eunoe.server.trainer import ServerTrainer
 
 
@@ -26,7 +26,7 @@ class RoundContext:
     training: Training
     server_optimizer: ServerOptimizer
     seed: int
-    merge: Merge = field(default_factory=Mean)
+    aggregation: Aggregation = field(default_factory=Mean)
     privacy: Privacy | None = None
     # Whether, with privacy, clients and noise are drawn from the operating system and not from the seed.
     secret: bool = False

@@ -25,10 +25,10 @@ from eunoe.methods import (
     Aggregate,
     ClientContext,
     Cost,
-    Merged,
     Method,
     Neutral,
     RoundContext,
+    ServerUpdate,
     Vectors,
     Weights,
 )
@@ -57,13 +57,13 @@ class FedACG(Method):
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         return gradient.add_(client.weights - client.start.parameters, alpha=self.beta)
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         sent, change = aggregate.start.parameters, aggregate.mean("change")
         momentum = self.momentum * server["momentum"] + change
         model = sent.double() + change
         lookahead = (model + self.momentum * momentum).to(sent.dtype)
         state = {"momentum": momentum, "model": model.to(sent.dtype)}
-        return Merged(aggregate.with_mean_buffers(lookahead), state)
+        return ServerUpdate(aggregate.with_mean_buffers(lookahead), state)
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
         return Weights(server["model"], weights.float_buffers, weights.int_buffers)

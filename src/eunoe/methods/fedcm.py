@@ -24,10 +24,10 @@ from eunoe.methods import (
     ClientContext,
     Cost,
     Finished,
-    Merged,
     Method,
     Neutral,
     RoundContext,
+    ServerUpdate,
     Upload,
     Vectors,
     Weights,
@@ -69,7 +69,7 @@ class FedCM(Method):
         work = accumulated(client.steps, client.training.momentum)
         return Finished({"work": torch.full((1,), work, dtype=client.weights.dtype)})
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        merged = super().merge(server, aggregate, context)
-        merged.server["step"] = -aggregate.mean("change") / (context.lr * aggregate.mean("work"))
-        return merged
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        update = super().aggregate(server, aggregate, context)
+        update.server["step"] = -aggregate.mean("change") / (context.lr * aggregate.mean("work"))
+        return update

@@ -36,10 +36,10 @@ from eunoe.methods import (
     ClientContext,
     Cost,
     Finished,
-    Merged,
     Method,
     Neutral,
     RoundContext,
+    ServerUpdate,
     Upload,
     Vectors,
     Weights,
@@ -71,7 +71,7 @@ class FedCurv(Method):
 
     cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
     # Its two sums belong together, entry by entry, and a median of each would part them.
-    takes_merge: ClassVar[bool] = False
+    takes_aggregation: ClassVar[bool] = False
     neutral = Neutral({"weight": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:
@@ -129,20 +129,20 @@ class FedCurv(Method):
         round = torch.full((1,), float(client.context.round), dtype=client.weights.dtype)
         return Finished(uploads, {**new, "round": round})
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        merged = super().merge(server, aggregate, context)
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        update = super().aggregate(server, aggregate, context)
         for name, upload in (("u", "fisher"), ("v", "weighted")):
             before = self.decay * server[name] if self.memory == "all" else 0.0
-            merged.server[name] = before + aggregate.sum(upload)
-        merged.server["round"] = torch.full((1,), float(context.round), dtype=torch.float64)
-        stiffness = [context.lr * self.weight * float(state["u"].max()) for state in (server, merged.server)]
+            update.server[name] = before + aggregate.sum(upload)
+        update.server["round"] = torch.full((1,), float(context.round), dtype=torch.float64)
+        stiffness = [context.lr * self.weight * float(state["u"].max()) for state in (server, update.server)]
         if not stiffness[0] < 1 <= stiffness[1]:
-            return merged
+            return update
         warning = (
             f"fedcurv: lr * weight * max(u) is now {stiffness[1]:.3g}; from 1 on training overshoots: "
             "lower method.weight or training.lr"
         )
-        return replace(merged, warnings=(warning,))
+        return replace(update, warnings=(warning,))
 
     def _own_terms(self, client: ClientContext) -> tuple[Tensor, Tensor]:
         """What u and v hold of this client."""
@@ -153,7 +153,7 @@ class FedCurv(Method):
         return (client.state["fisher"] * held, client.state["weighted"] * held)
 
     def _faded(self, client: ClientContext, round: int) -> float:
-        """What the merges up to a round have left of what the client sent."""
+        """What the aggregations up to a round have left of what the client sent."""
         return float(self.decay ** (round - int(client.state["round"])))
 
     def _fisher(self, client: ClientContext) -> Tensor:

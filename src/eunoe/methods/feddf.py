@@ -35,7 +35,7 @@ from torch import Tensor
 from eunoe.config.options import Finite
 from eunoe.config.training_options import Steps, Training
 from eunoe.core.tasks import CLASSES
-from eunoe.methods import Aggregate, Cost, Merged, Method, Neutral, RoundContext, Vectors, Weights
+from eunoe.methods import Aggregate, Cost, Method, Neutral, RoundContext, ServerUpdate, Vectors, Weights
 from eunoe.server.aggregate import Weighting
 from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, public_trainer
 
@@ -73,7 +73,7 @@ class FedDF(Method):
     cost: ClassVar[Cost] = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
     takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
-    takes_merge: ClassVar[bool] = False
+    takes_aggregation: ClassVar[bool] = False
     tasks = CLASSES
     neutral = Neutral({"steps": 0})
 
@@ -83,8 +83,8 @@ class FedDF(Method):
             public_trainer(context.trainer, "feddf", labels=self.least_accuracy > 0, batch=batch)
         return []
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        average = super().merge(server, aggregate, context)
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        average = super().aggregate(server, aggregate, context)
         if not self.steps:
             return average
         trainer = public_trainer(context.trainer, "feddf")
@@ -112,7 +112,7 @@ class FedDF(Method):
             anneal=True,
             freeze_statistics=self.freeze_statistics,
         )
-        return Merged(trained.weights, average.server, {**trained.record, "teachers": len(teachers)})
+        return ServerUpdate(trained.weights, average.server, {**trained.record, "teachers": len(teachers)})
 
     def teachers(self, trainer: ServerTrainer, aggregate: Aggregate, context: RoundContext) -> list[Weights]:
         """The models that teach in this round."""

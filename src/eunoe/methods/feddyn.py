@@ -29,9 +29,9 @@ from eunoe.methods import (
     ClientContext,
     Cost,
     Finished,
-    Merged,
     Method,
     RoundContext,
+    ServerUpdate,
     Vectors,
     Weights,
 )
@@ -75,13 +75,13 @@ class FedDyn(Method):
     def finish(self, client: ClientContext) -> Finished:
         return Finished(state={"moves": client.weights - client.cache["center"]})
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         change = aggregate.mean("change")
         moves = server["moves"] + change * (aggregate.count / context.clients)
         mean = aggregate.start.parameters.double() + change
         dtype = aggregate.start.parameters.dtype
         weights = aggregate.with_mean_buffers((mean + moves).to(dtype))
-        return Merged(weights, {"moves": moves, "mean": mean.to(dtype)})
+        return ServerUpdate(weights, {"moves": moves, "mean": mean.to(dtype)})
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
         return Weights(server["mean"], weights.float_buffers, weights.int_buffers)

@@ -14,7 +14,7 @@ differ in nothing but the loss.
 
 from typing import ClassVar
 
-from eunoe.methods import Aggregate, Cost, Merged, Neutral, RoundContext, Vectors
+from eunoe.methods import Aggregate, Cost, Neutral, RoundContext, ServerUpdate, Vectors
 from eunoe.methods.public_epochs import PublicEpochs
 from eunoe.server.trainer import public_trainer
 
@@ -30,11 +30,11 @@ class FineTune(PublicEpochs):
             public_trainer(context.trainer, "finetune", labels=True, batch=self.server_batch_size)
         return []
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        average = super().merge(server, aggregate, context)
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        average = super().aggregate(server, aggregate, context)
         if not self.server_epochs:
             return average
         trainer = public_trainer(context.trainer, "finetune", labels=True)
         loss = trainer.plain_loss(trainer.public("train"))
         trained = self.train_on_public(trainer, average.weights, loss, context.round)
-        return Merged(trained.weights, average.server, trained.record)
+        return ServerUpdate(trained.weights, average.server, trained.record)

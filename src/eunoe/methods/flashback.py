@@ -49,9 +49,9 @@ from eunoe.methods import (
     ClientContext,
     Cost,
     Finished,
-    Merged,
     Neutral,
     RoundContext,
+    ServerUpdate,
     Upload,
     Vectors,
     Weights,
@@ -87,7 +87,7 @@ class Flashback(PublicEpochs):
     )
     takes_server_optimizer: ClassVar[bool] = False
     keeps_models: ClassVar[bool] = True
-    takes_merge: ClassVar[bool] = False
+    takes_aggregation: ClassVar[bool] = False
     tasks = CLASSES
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 
@@ -136,8 +136,8 @@ class Flashback(PublicEpochs):
     def finish(self, client: ClientContext) -> Finished:
         return Finished({} if self.knowledge == "probabilities" else {"counts": self._own(client)})
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        merged, outputs = super().merge(server, aggregate, context), []
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        update, outputs = super().aggregate(server, aggregate, context), []
         if self.server_epochs or self.knowledge == "probabilities":
             trainer = public_trainer(context.trainer, "flashback", validation=False)
             outputs = [trainer.outputs(model, trainer.public("train")) for model in aggregate.models]
@@ -148,15 +148,17 @@ class Flashback(PublicEpochs):
         if self.server_epochs:
             outputs.append(trainer.outputs(aggregate.start, trainer.public("train")))
             loss = self.server_loss(trainer, outputs, counts, server["pi"])
-            trained = self.train_on_public(trainer, merged.weights, loss, context.round)
-            merged = Merged(trained.weights, merged.server, trained.record)
+            trained = self.train_on_public(trainer, update.weights, loss, context.round)
+            update = ServerUpdate(trained.weights, update.server, trained.record)
         clients, times = torch.tensor(aggregate.clients), server["participations"].clone()
         times[clients] += 1
         # Whole numbers are compared, since gamma * times would miss the last time by rounding.
         most = (math.floor(1 / self.gamma + 1e-9) if self.decay == 1 else math.inf) if self.gamma else 0
         counted = times[clients] <= most
         pi = self.decay * server["pi"] + self.gamma * counts[counted].sum(0)
-        return Merged(merged.weights, {**merged.server, "pi": pi, "participations": times}, merged.record)
+        return ServerUpdate(
+            update.weights, {**update.server, "pi": pi, "participations": times}, update.record
+        )
 
     def server_loss(
         self, trainer: ServerTrainer, outputs: list[Tensor], counts: Tensor, pi: Tensor

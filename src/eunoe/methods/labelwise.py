@@ -41,7 +41,7 @@ class Labelwise(Method):
     cost = Cost(up="1 + C")
     tasks = CLASSES
     # Where few clients have a label, most changes of its row are 0, and so would be their median.
-    takes_merge: ClassVar[bool] = False
+    takes_aggregation: ClassVar[bool] = False
 
     def check(self, context: RoundContext) -> list[str]:
         if not context.has_features:

@@ -1,7 +1,7 @@
 """No federation: every client trains alone. The baseline that says what a client gains by taking part.
 
     client:  w_k <- w_k after [training] on its own samples, from where it stopped; all start from the same w
-    server:  nothing is sent and nothing is merged
+    server:  nothing is sent and nothing is aggregated
 
     best     of its models after each participation, a client keeps the one with the highest accuracy on
              its own validation part, of equals that with the lower loss; without such a part the newest
@@ -27,9 +27,9 @@ from eunoe.methods import (
     ClientContext,
     Cost,
     Finished,
-    Merged,
     Method,
     RoundContext,
+    ServerUpdate,
     Vectors,
     Weights,
 )
@@ -40,8 +40,8 @@ class Local(Method):
 
     cost: ClassVar[Cost] = Cost("2", "0", "0", "+ 1 pass over its validation part", "0")
     takes_server_optimizer: ClassVar[bool] = False
-    takes_merge: ClassVar[bool] = False
-    merges: ClassVar[bool] = False
+    takes_aggregation: ClassVar[bool] = False
+    aggregates: ClassVar[bool] = False
     own_start: ClassVar[bool] = True
 
     def check(self, context: RoundContext) -> list[str]:
@@ -82,8 +82,8 @@ class Local(Method):
             }
         )
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        return Merged(aggregate.start, server)
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        return ServerUpdate(aggregate.start, server)
 
     def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:
         found = Weights.from_vectors(_named(state, "best " if which == "best" else ""))

@@ -13,9 +13,9 @@ https://arxiv.org/abs/1910.06378
 
 Departures: weight decay is part of g_k. With momentum an update adds up more than K gradients, so option II
 divides by their total weight ||a|| (see FedNova) instead of K; the paper has no momentum. Clipping and adam
-break option II and are refused there. A merge other than the mean takes the place of both means: c moves by
-|S| / N times the merged change of the control variates. Option I passes over the un-augmented data once, in
-evaluation mode.
+break option II and are refused there. An aggregation other than the mean replaces both means: c moves by
+|S| / N times the aggregated change of the control variates. Option I passes over the un-augmented data
+once, in evaluation mode.
 
 Where class mixes differ much and local training is long, SCAFFOLD may blow up, and that is the method's own:
 c - c_k is the same in all K steps and pushes the client by up to lr K ||c - c_k||, whatever its loss says by
@@ -39,10 +39,10 @@ from eunoe.methods import (
     ClientContext,
     Cost,
     Finished,
-    Merged,
     Method,
     Neutral,
     RoundContext,
+    ServerUpdate,
     Upload,
     Vectors,
     Weights,
@@ -112,10 +112,10 @@ class Scaffold(Method):
             control = (client.start.parameters - client.weights) / gradients - client.cache["correction"]
         return Finished({"control_change": control - client.state["control"]}, {"control": control})
 
-    def merge(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Merged:
-        merged = super().merge(server, aggregate, context)
-        merged.server["control"] = server["control"] + aggregate.sum("control_change") / context.clients
-        return merged
+    def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
+        update = super().aggregate(server, aggregate, context)
+        update.server["control"] = server["control"] + aggregate.sum("control_change") / context.clients
+        return update
 
     def _gradient_of_all(self, client: ClientContext) -> Tensor:
         client.model.gradient.zero_()

@@ -156,7 +156,7 @@ class Snapshot:
 class Metric(Options, ABC):
     """Base of the metrics: its fields are its options; what it collects is in private attributes.
 
-    In `metrics` of a config it receives the merged model of each evaluated round, and its numbers are
+    In `metrics` of a config it receives the global model of each evaluated round, and its numbers are
     recorded under its name in metrics.jsonl. One that measures clients' models is named in `probes`, with its
     rounds.
     """

@@ -111,7 +111,7 @@ class Accounting(NamedTuple):
 def accounting(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Accounting:
     """Split a round's change of per-class accuracy [C] into local training and merge, exactly.
 
-    start - merged = (start - mean of local) + (mean of local - merged), with local [clients, C]. The merge
+    start - merged = (start - mean of local) + (mean of local - merged), with local [clients, C]. Aggregation
     often gains back what local training lost, so the parts have opposite signs and shares of the total mean
     nothing.
     """
@@ -121,7 +121,7 @@ def accounting(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Account
 
 
 class KnowledgeLost(NamedTuple):
-    """Knowledge that was there and is gone, never negative: by local training (L) and by the merge (G)."""
+    """Knowledge that was there and is gone, never negative: by local training (L) and by aggregation (G)."""
 
     local: float
     merge: float
@@ -131,8 +131,9 @@ def knowledge_lost(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Kno
     """Knowledge lost in a round's two steps, from per-class accuracies.
 
     start and merged are [C], local is [clients, C]. Local training loses what the start model knew and a
-    client's model no longer knows: L is the mean over clients and classes of max(0, start - local). The merge
-    loses what at least one client's model knew: G is the mean over classes of max(0, best local - merged).
+    client's model no longer knows: L is the mean over clients and classes of max(0, start - local).
+    Aggregation loses what at least one client's model knew: G is the mean over classes of
+    max(0, best local - merged).
     """
     local = np.asarray(local, dtype=np.float64)
     forgotten = np.maximum(np.asarray(start, np.float64)[None, :] - local, 0.0)

@@ -12,7 +12,7 @@ from eunoe.metrics.forgetting import fedntd_score, round_forgetting
 
 
 class GlobalForgetting(Metric):
-    """Round forgetting and FedNTD's score of the merged model, on the test set or else on validation.
+    """Round forgetting and FedNTD's score of the global model, on the test set or else on validation.
 
     They are over classes, over labels or, of numbers, over clients: there on the test set only if its samples
     are clients' own.

@@ -1,4 +1,4 @@
-"""What local training and the merge of a round did to each class."""
+"""What local training and aggregation of a round did to each class."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -13,7 +13,7 @@ from eunoe.metrics.base import Metric, Role, Rows, Snapshot
 
 
 class LocalPerClass(Metric):
-    """Accuracy by class and loss before local training, after it at each client, and after the merge."""
+    """Accuracy by class and loss before local training, after it at each client, and after aggregation."""
 
     sees: ClassVar[tuple[Role, ...]] = ("start", "local", "merged")
     tasks = LABELED

@@ -1,4 +1,4 @@
-"""Measures forgetting in any PyTorch training loop from the start, local and merged models."""
+"""Measures forgetting in any PyTorch training loop from the start, local and global models."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -32,7 +32,7 @@ Record = dict[str, Any]
 
 
 class Forgetting:
-    """Observes a federated loop and measures what it forgets: which class, by local training or by the merge.
+    """Measure what a federated loop forgets: which class, in local training or in aggregation.
 
     `data` is the test set: a pair of tensors (x, y), or a loader of such batches; x may also be a tuple or
     dict of tensors. Each round, call `local` once per client after its training and `merged` once with the
@@ -57,7 +57,7 @@ class Forgetting:
         self.class_names = list(class_names) if class_names is not None else None
         self.metrics: list[Record] = []
         self.probes: list[Record] = []
-        # Every merged model is observed: a gap consists of rounds that left the model unchanged.
+        # Every global model is observed: a gap consists of rounds that left the model unchanged.
         self._global = round_metrics(metrics) | {"forgetting": GlobalForgetting(over_gaps=True)}
         self._of_clients = {
             "local_per_class": LocalPerClass(),

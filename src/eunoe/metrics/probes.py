@@ -1,4 +1,4 @@
-"""Measures the models of single rounds: the start model, the local models and the merged model.
+"""Measures the models of single rounds: the start model, the local models and the global model.
 
 A probe draws its random numbers from its own keys and only evaluates, so a run gives the same bits with
 and without probes. Its result is a line in probes.jsonl; the schema is in records/reader.py.

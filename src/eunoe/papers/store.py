@@ -22,6 +22,7 @@ from typing import Any
 import pyarrow as pa
 from pyarrow import parquet
 
+from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import make_config
 from eunoe.papers.exhibit import SCALES, Exhibit, PlannedRun, Scale
 from eunoe.store.reader import read_run
@@ -153,7 +154,7 @@ def _stored(key: RunKey, kinds: Mapping[str, list[Any]]) -> StoredRun:
     def single(kind: str) -> dict[str, Any]:
         return dict(kinds[kind][0]) if kind in kinds else {}
 
-    config, partition = single("config"), single("partition")
+    config, partition = rename_keys(single("config")), single("partition")
     counts = partition.get("label_counts")
     records = RunRecords(
         label=make_config(config).title,

@@ -22,7 +22,7 @@ NUMBERS = (
     ("round_forgetting", "lost per round and {unit}", "points"),
     ("sent_forgetting", "lost by the model that clients receive", "points"),
     ("lost_locally", "lost by local training (L)", "points"),
-    ("lost_in_merge", "lost in the merge (G)", "points"),
+    ("lost_in_aggregation", "lost in aggregation (G)", "points"),
     ("lost_by_changes", "lost by changes of the data", "points"),
 )
 

@@ -116,7 +116,7 @@ def find_cure(
     began = whole.spent
     simulation, _ = assemble(config, given)
     start = whole.spent - began
-    if not simulation.method.merges:
+    if not simulation.method.aggregates:
         raise InputError(
             f"method {config.method.name!r} has no global model that could forget: cure another run"
         )

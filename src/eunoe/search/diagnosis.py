@@ -14,7 +14,7 @@ The rules, in order; each rests on what was measured, not on what the configurat
    drift whatever its cause, then fewer local steps.
 5. The class mixes differ: local training erases classes that a client lacks. The mean of the global models
    costs clients nothing and comes first, then wsm, a softmax that spares the classes a client lacks.
-   Then, if the merge loss G is more than twice L, what some client knows is lost when the models are
+   Then, if aggregation loss G is more than twice L, what some client knows is lost when the models are
    averaged, and the Flashback paper finds that distilling the clients' models into the average keeps it:
    flashback, feddf. Otherwise SCAFFOLD with server momentum, FedNTD and FedProx.
 
@@ -121,7 +121,7 @@ def per_round(run: RunRecords) -> float:
 def _diagnose(run: RunRecords) -> Diagnosis:
     found, config = summarize(run), run.config
     clients, numbers = _label_mixes(run), run.task is Regression
-    local, merge, lost = found["lost_locally"], found["lost_in_merge"], per_round(run)
+    local, merge, lost = found["lost_locally"], found["lost_in_aggregation"], per_round(run)
     facts = [*found.sentences(), *_setting(run, clients)]
     if troubled := _troubled(run, facts):
         return troubled
@@ -160,7 +160,7 @@ def _diagnose(run: RunRecords) -> Diagnosis:
     first, *others = losses(config, clients)
     if merge > 2 * local:
         words = (
-            f"Most is lost in the merge, gains not counted: {_points(merge)}, against {_points(local)} in "
+            f"Most is lost in aggregation, gains not counted: {_points(merge)}, against {_points(local)} in "
             "local training. Single clients still know what the average no longer does."
         )
         remedies = (AVERAGING, first, *distillation(config), *more_clients(run))
@@ -195,9 +195,9 @@ def _cause(local: float, merge: float, clients: PartitionNumbers | None, task: t
     if np.isnan(merge):
         return f"Local training loses {_points(local)}: {why}."
     if local >= merge:
-        return f"Local training loses {_points(local)}, more than the merge ({_points(merge)}): {why}."
+        return f"Local training loses {_points(local)}, more than aggregation ({_points(merge)}): {why}."
     return (
-        f"The merge loses {_points(merge)}, more than local training ({_points(local)}), but not twice as "
+        f"aggregation loses {_points(merge)}, more than local training ({_points(local)}), but not twice as "
         f"much. Both begin in local training: {why}, and the average does not bring all of it back."
     )
 

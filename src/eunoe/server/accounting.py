@@ -14,7 +14,7 @@ from eunoe.errors import InputError
 
 
 class Accountant:
-    """The epsilon of a number of noisy merges."""
+    """The epsilon of a number of noisy aggregations."""
 
     def __init__(self, privacy: Privacy, clients: int, participants: int) -> None:
         try:
@@ -24,17 +24,17 @@ class Accountant:
                 "privacy needs dp-accounting: run pip install '.[privacy]' in a clone of Eunoe"
             ) from None
         self.privacy, self._rdp = privacy, rdp
-        self._orders, self._divergences = _one_merge(privacy.noise, clients, participants)
+        self._orders, self._divergences = _one_aggregation(privacy.noise, clients, participants)
 
     def epsilon(self, releases: int) -> float:
-        """What so many merges have spent."""
+        """What so many aggregations have spent."""
         if not releases:
             return 0.0
         spent, _ = self._rdp.compute_epsilon(self._orders, self._divergences * releases, self.privacy.delta)
         return float(spent)
 
     def affordable(self, most: int) -> int:
-        """How many merges the budget allows, up to `most`."""
+        """How many aggregations the budget allows, up to `most`."""
         budget = self.privacy.epsilon
         if budget is None or self.epsilon(most) <= budget:
             return most
@@ -46,8 +46,8 @@ class Accountant:
 
 
 @cache
-def _one_merge(noise: float, clients: int, participants: int) -> tuple[Any, Any]:
-    """The orders of Rényi divergence and the divergences of one merge, which take most of a second."""
+def _one_aggregation(noise: float, clients: int, participants: int) -> tuple[Any, Any]:
+    """The orders of Rényi divergence and the divergences of one aggregation, which take most of a second."""
     import dp_accounting
     from dp_accounting import rdp
 

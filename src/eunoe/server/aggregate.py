@@ -1,7 +1,7 @@
 """The running sums of a round's updates, in float64, added one by one in an order that never changes.
 
 Sums are kept of n * (y - w) and of n, so that a thousand clients need the memory of a few; only methods
-that ask for it keep every client's model, and only merges other than the mean every client's change.
+that ask for it keep every client's model, and only aggregations other than the mean every client's change.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from eunoe.core.compression import INDEX
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.server.robust import Mean, Merge
+from eunoe.server.robust import Aggregation, Mean
 
 Weighting = Literal["samples", "uniform"]
 
@@ -66,7 +66,7 @@ def weight_of(how: str, size: int) -> float:
 
 
 class Aggregate:
-    """The sums of a round's updates that the server merges."""
+    """The sums of a round's updates that the server aggregates."""
 
     def __init__(
         self,
@@ -75,20 +75,20 @@ class Aggregate:
         uploads: Mapping[str, Upload] | None = None,
         derived: Mapping[str, Callable[[Tensor], Tensor]] | None = None,
         keep_models: bool = False,
-        merge: Merge | None = None,
+        aggregation: Aggregation | None = None,
     ) -> None:
         """`derived` are further functions of each client's update whose means are needed."""
-        self.merge = merge or Mean()
+        self.aggregation = aggregation or Mean()
         self.start, self.weighting = start, weighting
         self.uploads, self.derived, self.keep_models = dict(uploads or {}), dict(derived or {}), keep_models
         self.clients: list[int] = []
         self.models: list[Weights] = []
         self._sums = Sums()
         self._kept: dict[str, list[Tensor]] = {}
-        # For a merge that needs all changes: the rows of each vector and their weights, and what came out.
+        # For an aggregation that needs all changes: the rows of each vector, their weights, and the result.
         self._rows: dict[str, list[Tensor]] = {}
         self._row_weights: dict[str, list[float]] = {}
-        self._merged: Vectors = {}
+        self._aggregated: Vectors = {}
         self._int_buffers = start.int_buffers
 
     def add(
@@ -125,7 +125,7 @@ class Aggregate:
     def summed(self) -> dict[str, str] | None:
         """How each vector is weighted, if sums of vectors are all that is kept of the updates."""
         kept = self.keep_models or any(upload.combine == "keep" for upload in self.uploads.values())
-        if kept or self.merge.needs_all or self.derived:
+        if kept or self.aggregation.needs_all or self.derived:
             return None
         uploads = {name: upload.combine for name, upload in self.uploads.items()}
         return {"change": self.weighting, "float_buffers": "samples", **uploads}
@@ -136,13 +136,13 @@ class Aggregate:
         return len(self.clients)
 
     def mean(self, name: str) -> Tensor:
-        """The mean of an upload, in float64; of "change" and "float_buffers" what the merge makes of them."""
+        """The mean of an upload, in float64; "change" and "float_buffers" are aggregated."""
         if name in self._rows:
             return self._robust(name)
         return self._sums.totals[name] / self._sums.weights[name]
 
     def sum(self, name: str) -> Tensor:
-        """The sum of an upload that is combined by "sum", in float64: the merged one times the clients."""
+        """The sum of an upload that is combined by "sum", in float64."""
         if name in self._rows:
             return self._robust(name) * self.count
         return self._sums.totals[name]
@@ -162,15 +162,15 @@ class Aggregate:
             self._kept.setdefault(name, []).append(value)
             return
         weight = weight_of(how, size)
-        if self.merge.needs_all and (how == "sum" or name in ("change", "float_buffers")):
+        if self.aggregation.needs_all and (how == "sum" or name in ("change", "float_buffers")):
             self._rows.setdefault(name, []).append(value.double())
             self._row_weights.setdefault(name, []).append(weight)
             return
         self._sums.add(name, value, weight)
 
     def _robust(self, name: str) -> Tensor:
-        if name not in self._merged:
+        if name not in self._aggregated:
             changes, values = (torch.stack(self._rows[key]) for key in ("change", name))
             weights = torch.tensor(self._row_weights[name], dtype=torch.float64)
-            self._merged[name] = self.merge.combine(changes, values, weights)
-        return self._merged[name]
+            self._aggregated[name] = self.aggregation.combine(changes, values, weights)
+        return self._aggregated[name]

@@ -41,15 +41,15 @@ class Entry(NamedTuple):
 class FixedPoint:
     """Turns the named vectors of a client into one vector of integers, and the sum of such vectors back."""
 
-    def __init__(self, entries: Mapping[str, Entry], most_samples: int, most_clients: int) -> None:
-        self.entries, self.most_samples, self.most_clients = dict(entries), most_samples, most_clients
+    def __init__(self, entries: Mapping[str, Entry], max_samples: int, most_clients: int) -> None:
+        self.entries, self.max_samples, self.most_clients = dict(entries), max_samples, most_clients
         self.digits = {name: self._digits(name, entry) for name, entry in entries.items()}
         self.size = sum(entry.size for entry in entries.values())
 
     def _digits(self, name: str, entry: Entry) -> int:
         """Binary digits after the point."""
         # Products of doubles may exceed the exact ones by a last bit or two.
-        most = Fraction(entry.bound) * (self.most_samples if entry.by == "samples" else 1)
+        most = Fraction(entry.bound) * (self.max_samples if entry.by == "samples" else 1)
         most *= 1 + Fraction(1, 2**50)
         # A number is rounded by up to 1/2 after it was scaled.
         room = (Fraction(2**63 - 1) / self.most_clients - 1) / most
@@ -59,16 +59,16 @@ class FixedPoint:
         if digits < (0 if entry.whole else LEAST_DIGITS):
             raise InputError(
                 f"secure_aggregation: a bound of {entry.bound:g} for {name!r} with {self.most_clients} "
-                f"clients of up to {self.most_samples} samples leaves 64-bit sums {max(digits, 0)} binary "
+                f"clients of up to {self.max_samples} samples leaves 64-bit sums {max(digits, 0)} binary "
                 f"digits after the point, fewer than {LEAST_DIGITS}: lower the bound"
             )
         return 0 if entry.whole else digits
 
     def encode(self, values: Mapping[str, Tensor], samples: int) -> Tensor:
         """A client's vectors as one vector of integers; OutOfBound if it must not be sent."""
-        if not 1 <= samples <= self.most_samples:
+        if not 1 <= samples <= self.max_samples:
             raise OutOfBound(
-                f"it has {samples} samples, more than secure_aggregation.most_samples = {self.most_samples}"
+                f"it has {samples} samples, more than secure_aggregation.max_samples = {self.max_samples}"
             )
         parts = []
         for name, entry in self.entries.items():

@@ -1,4 +1,4 @@
-"""Differential privacy of a merge: what each client sends is clipped as a whole, and the sums get noise.
+"""Differential privacy: what each client sends is clipped as a whole, and the sums get noise.
 
 With x_k all that client k adds (its contribution to the mean change, and what the method sums besides), C the
 clip, z the noise and n the planned number of clients in a round:

@@ -1,4 +1,4 @@
-"""Merges: how the changes of a round's clients become one, so that a few bad clients cannot own it.
+"""Aggregations: how the changes of a round's clients become one, so that a few bad clients cannot own it.
 
 With x_k = y_k - w the change of client k (or what the method makes of it) and p_k its weight:
 
@@ -16,9 +16,9 @@ https://arxiv.org/abs/1911.07963), with the bound taken from the round. geometri
 (2022, https://arxiv.org/abs/1912.13445), unweighted and not smoothed.
 
 The mean, norm_clip and multi_krum weight clients as the method does; the others count each client once, so
-that a client gains nothing from a size that it made up. Float buffers (normalization statistics) are merged
-in the same way, and so is what a method sums over clients. All but the mean keep every change of a round in
-float64: participants x parameters x 8 bytes.
+that a client gains nothing from a size that it made up. Float buffers (normalization statistics) are
+aggregated in the same way, and so is what a method sums over clients. All but the mean keep every change of
+a round in float64: participants x parameters x 8 bytes.
 """
 
 from abc import ABC, abstractmethod
@@ -36,8 +36,8 @@ from eunoe.errors import InputError
 _BLOCK = 4_000_000
 
 
-class Merge(Options, ABC):
-    """Base of the merges: rows of numbers, one per client, become one row."""
+class Aggregation(Options, ABC):
+    """Base of the aggregations: rows of numbers, one per client, become one row."""
 
     # False for one that needs nothing but weighted sums, which are kept while updates come.
     needs_all: ClassVar[bool] = True
@@ -47,10 +47,10 @@ class Merge(Options, ABC):
 
     @abstractmethod
     def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        """One row from `values`, given the clients' changes and weights; the changes are merged as values."""
+        """One row from `values`, given the clients' changes and weights; changes are values too."""
 
 
-class Mean(Merge):
+class Mean(Aggregation):
     """The weighted mean; one client can move it anywhere."""
 
     needs_all: ClassVar[bool] = False
@@ -59,14 +59,14 @@ class Mean(Merge):
         return weighted_mean(values, weights)
 
 
-class Median(Merge):
+class Median(Aggregation):
     """The median of each coordinate; it stands up to fewer than half of the clients."""
 
     def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
         return middle_mean(values, (len(values) - 1) // 2)
 
 
-class TrimmedMean(Merge):
+class TrimmedMean(Aggregation):
     """The mean of each coordinate without its largest and smallest values."""
 
     share: float = Field(
@@ -76,7 +76,7 @@ class TrimmedMean(Merge):
     def check(self, participants: int) -> None:
         if not int(self.share * participants):
             raise InputError(
-                f"merge.share = {self.share:g} of {participants} clients a round leaves none out: "
+                f"aggregation.share = {self.share:g} of {participants} clients a round leaves none out: "
                 f"set it to {1 / participants:.3g} or more, or let more clients take part"
             )
 
@@ -84,7 +84,7 @@ class TrimmedMean(Merge):
         return middle_mean(values, int(self.share * len(values)))
 
 
-class Krum(Merge):
+class Krum(Aggregation):
     """The one change that is nearest to its neighbors."""
 
     bad: int = Field(1, ge=0, description="Number of bad clients in a round to stand up to.")
@@ -92,7 +92,7 @@ class Krum(Merge):
     def check(self, participants: int) -> None:
         if participants < 2 * self.bad + 3:
             raise InputError(
-                f"merge.bad = {self.bad} needs at least {2 * self.bad + 3} clients a round, and "
+                f"aggregation.bad = {self.bad} needs at least {2 * self.bad + 3} clients a round, and "
                 f"{participants} take part: lower it or raise participation"
             )
 
@@ -109,7 +109,7 @@ class MultiKrum(Krum):
         super().check(participants)
         if self.keep > participants - self.bad:
             raise InputError(
-                f"merge.keep = {self.keep} of {participants} clients a round keeps bad ones too: "
+                f"aggregation.keep = {self.keep} of {participants} clients a round keeps bad ones too: "
                 f"set it to at most {participants - self.bad}"
             )
 
@@ -118,7 +118,7 @@ class MultiKrum(Krum):
         return weighted_mean(values[best], weights[best])
 
 
-class NormClip(Merge):
+class NormClip(Aggregation):
     """The weighted mean of changes whose norms are clipped to a multiple of their median."""
 
     factor: float = Field(
@@ -132,7 +132,7 @@ class NormClip(Merge):
         return weighted_mean(values * scale[:, None], weights)
 
 
-class GeometricMedian(Merge):
+class GeometricMedian(Aggregation):
     """The point whose distances to all changes have the least sum."""
 
     iterations: int = Field(100, ge=1, le=10_000, description="Most steps of Weiszfeld's iteration.")

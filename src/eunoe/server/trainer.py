@@ -1,4 +1,4 @@
-"""Training at the server: distillation into the merged model, fine-tuning, central training.
+"""Training at the server: distillation into the global model, fine-tuning, central training.
 
 The server trains in the process that runs the rounds, on one thread, with random numbers from (seed,
 purpose, round), so the result is the same whichever engine trained the clients. Losses are the task's plain

@@ -25,7 +25,7 @@ from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
 from eunoe.models.base import remove_bias
 from eunoe.server.optimizers import SGD, ServerOptimizer
-from eunoe.server.robust import Merge
+from eunoe.server.robust import Aggregation
 from eunoe.server.trainer import ServerTrainer
 from eunoe.simulation.compatibility import check_own_models, refuse
 from eunoe.simulation.model_check import takes_fields, takes_ids, try_model
@@ -105,7 +105,7 @@ def build_simulation(config: Config, objects: UserObjects) -> Simulation:
         mean_size=float(federation.sizes.mean()),
         training=config.training,
         server_optimizer=step,
-        merge=_build("merge", config.merge, Merge),
+        aggregation=_build("aggregation", config.aggregation, Aggregation),
         privacy=config.privacy,
         seed=config.seed,
         dtype=dtype,

@@ -15,7 +15,7 @@ MOST_PERSONAL = 100_000_000
 
 def refuse(config: Config, simulation: Simulation) -> None:
     """Raise InputError if options do not go together."""
-    check_merge(config, simulation)
+    check_aggregation(config, simulation)
     check_attack(simulation)
     check_stream(config, simulation)
     check_precision(config)
@@ -23,27 +23,27 @@ def refuse(config: Config, simulation: Simulation) -> None:
     check_effects(config, simulation)
 
 
-def check_merge(config: Config, simulation: Simulation) -> None:
-    """Refuse a merge that cannot protect this run."""
-    context, merge = simulation.context, simulation.context.merge
-    if not merge.needs_all:
+def check_aggregation(config: Config, simulation: Simulation) -> None:
+    """Refuse an aggregation that cannot protect this run."""
+    context, aggregation = simulation.context, simulation.context.aggregation
+    if not aggregation.needs_all:
         return
-    if not simulation.method.takes_merge:
+    if not simulation.method.takes_aggregation:
         raise InputError(
-            f"method {config.method.name!r} uses what clients send in ways that merge {config.merge.name!r} "
-            "cannot protect: leave merge out"
+            f"method {config.method.name!r} uses what clients send in ways that aggregation "
+            f"{config.aggregation.name!r} cannot protect: leave aggregation out"
         )
     if context.server_optimizer.derived():
         raise InputError(
             f"server_optimizer {config.server_optimizer.name!r} (or its gma) needs means over all clients, "
-            f"which merge {config.merge.name!r} does not protect: leave one of them out"
+            f"which aggregation {config.aggregation.name!r} does not protect: leave one of them out"
         )
-    merge.check(context.participants)
+    aggregation.check(context.participants)
 
 
 def check_own_models(config: Config, simulation: Simulation) -> list[str]:
     """Refuse what needs a global model where each client keeps its own; return warnings."""
-    if simulation.method.merges:
+    if simulation.method.aggregates:
         return []
     name, evaluation, federation = config.method.name, config.evaluation, simulation.federation
     wanted = {
@@ -72,7 +72,7 @@ def check_stream(config: Config, simulation: Simulation) -> None:
     names = [section.name for section in config.stream]
     if "label_drift" in names and config.attack is not None and config.attack.name == "label_flip":
         raise InputError("attack: flipped labels would drift to other clients; name another attack or stream")
-    if "domain" in names and not simulation.method.merges:
+    if "domain" in names and not simulation.method.aggregates:
         raise InputError(
             f"stream: method {config.method.name!r} selects by accuracies that a growing shift changes; "
             "name another stream"
@@ -124,17 +124,17 @@ def check_compression(config: Config, simulation: Simulation) -> None:
     compression, context = config.compress, simulation.context
     if compression is None:
         return
-    if not (simulation.method.trains_clients and simulation.method.merges):
+    if not (simulation.method.trains_clients and simulation.method.aggregates):
         raise InputError(f"compress: method {config.method.name!r} sends no update: leave it out")
     if config.secure_aggregation is not None:
         raise InputError(
             "compress: sums under secure_aggregation have an entry for every parameter of every client: "
             "leave one of them out"
         )
-    if context.merge.needs_all:
+    if context.aggregation.needs_all:
         raise InputError(
-            f"compress: merge {config.merge.name!r} compares changes entry by entry, most of which would be "
-            "0: leave one of them out"
+            f"compress: aggregation {config.aggregation.name!r} compares changes entry by entry, most of "
+            "which would be 0: leave one of them out"
         )
     if context.server_optimizer.derived():
         raise InputError(

@@ -36,7 +36,7 @@ def standard_hooks(
 ) -> list[Hook]:
     """The hooks of a run in a folder, in calling order."""
     federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
-    own = None if simulation.method.merges else own_evaluator(simulation, engine)
+    own = None if simulation.method.aggregates else own_evaluator(simulation, engine)
     named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)], federation.task)
     if own is not None:
         # It is a global model that forgets.
@@ -52,7 +52,7 @@ def standard_hooks(
     # A mean forgets little by construction, so the model that clients receive is measured beside it.
     sent = [] if config.averaging is None else [EvaluateSent(simulation, config, engine, run_state)]
     private = config.privacy is not None
-    # A probe compares clients' models with the merged one.
+    # A probe compares clients' models with the global one.
     prober = Prober(federation, seed, shown_probes(config) if own is None else (), config.rounds)
     return [
         Evaluate(config, engine, run_state, metrics, own),
@@ -176,7 +176,7 @@ class Probing(Hook):
         if self.seen:
             with done.timed("probe"):
                 # What a round does to a model is not seen in the mean of several rounds.
-                done.probes += self.prober.measure(self.engine, self.seen, done.merged)
+                done.probes += self.prober.measure(self.engine, self.seen, done.global_model)
             remember(self.prober.metrics, self.run_state)
         # Frees the models before the next round.
         self.seen = None

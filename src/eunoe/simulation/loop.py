@@ -15,7 +15,7 @@ from eunoe.engines.client import Broadcast, Update, without_vectors
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.update_checks import Usual, not_finite, remembered
 from eunoe.errors import Diverged, RunFailed
-from eunoe.methods.base import Merged
+from eunoe.methods.base import ServerUpdate
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate
 from eunoe.server.averaging import updated
@@ -38,7 +38,7 @@ class Round:
     # The model that is evaluated, which need not be the one broadcast to clients.
     model: Weights
     # The model that the method reports after this round alone: the same unless models are averaged.
-    merged: Weights
+    global_model: Weights
     record: Record
     probes: list[Record] = field(default_factory=list)
     seconds: dict[str, float] = field(default_factory=lambda: {"train": 0.0, "evaluate": 0.0, "probe": 0.0})
@@ -70,7 +70,7 @@ class Hook:
     def after_client(self, update: Update) -> None:
         """Called after an update was added to the aggregate; its vectors are dropped after this."""
 
-    def before_merge(self, round: int) -> None:
+    def before_aggregation(self, round: int) -> None:
         """Called when the updates of a round are summed and before anything is made of the sums."""
 
     def after_round(self, done: Round) -> None:
@@ -124,15 +124,15 @@ def one_round(
         cohort = train_and_sum(simulation, engine, clients, broadcast)
     # 5. Update the server.
     for hook in hooks:
-        hook.before_merge(round)
+        hook.before_aggregation(round)
     if cohort.aggregate.clients or not method.trains_clients or context.privacy is not None:
-        merged = method.merge(run_state.server, cohort.aggregate, context)
+        update = method.aggregate(run_state.server, cohort.aggregate, context)
     else:
         # No client was there, or every one was skipped: there is nothing to aggregate.
-        merged = Merged(run_state.weights, run_state.server)
-    if (vector := not_finite(merged.weights, merged.server)) is not None:
+        update = ServerUpdate(run_state.weights, run_state.server)
+    if (vector := not_finite(update.weights, update.server)) is not None:
         raise Diverged(
-            f"the merged model of round {round} is not finite ({vector}){cohort.largest()}; "
+            f"the global model of round {round} is not finite ({vector}){cohort.largest()}; "
             "a smaller learning rate may help"
         )
     # From here to the end of the hooks an interrupt waits, so that it meets a state that can be saved.
@@ -144,10 +144,10 @@ def one_round(
             "lr": context.lr,
             **(cohort.record() if context.privacy is None else private_record(clients, context)),
             **traffic(simulation, broadcast, len(clients), sent),
-            **({"server": merged.record} if merged.record else {}),
-            **({"warnings": list(merged.warnings)} if merged.warnings else {}),
+            **({"server": update.record} if update.record else {}),
+            **({"warnings": list(update.warnings)} if update.warnings else {}),
         }
-        done = update_state(simulation, engine, run_state, cohort, merged, record)
+        done = update_state(simulation, engine, run_state, cohort, update, record)
         done.seconds["train"] = time.monotonic() - clock
         for hook in hooks:
             hook.after_round(done)
@@ -160,7 +160,7 @@ def update_state(
     engine: Engine,
     run_state: RunState,
     cohort: "Cohort | SummedCohort",
-    merged: Merged,
+    update: ServerUpdate,
     record: Record,
 ) -> Round:
     """Take what a round has made into the run state."""
@@ -168,7 +168,7 @@ def update_state(
     run_state.round = round = record["round"]
     for client in cohort.aggregate.clients:
         engine.states.accept(client, round)
-    run_state.weights, run_state.server = merged.weights, merged.server
+    run_state.weights, run_state.server = update.weights, update.server
     run_state.norms = remembered(run_state.norms, cohort.usual)
     reported = simulation.method.reported(run_state.server, run_state.weights)
     if simulation.averaging is not None:

@@ -1,8 +1,8 @@
 """Differential privacy in a run: what is refused before round 1, and what the rounds spend.
 
 In a simulation noise comes from the seed, so a round that is repeated after a crash is the same one and
-counts once. A federation's server draws fresh noise: every merge is noted in privacy.json before its noise is
-drawn, and one that is repeated counts twice.
+counts once. A federation's server draws fresh noise: every aggregation is noted in privacy.json before
+its noise is drawn, and one that is repeated counts twice.
 """
 
 import json
@@ -66,15 +66,15 @@ def check_privacy(config: Config, simulation: Simulation) -> list[str]:
 
 
 def _check_method(config: Config, simulation: Simulation) -> None:
-    """Refuse a method, optimizer or merge that uses more than clipped sums."""
+    """Refuse a method, optimizer or aggregation that uses more than clipped sums."""
     method, context, name = simulation.method, simulation.context, config.method.name
-    if not (method.trains_clients and method.merges):
+    if not (method.trains_clients and method.aggregates):
         raise InputError(
-            f"privacy: method {name!r} merges nothing of clients that could be protected: leave it out"
+            f"privacy: method {name!r} aggregates nothing of clients that could be protected: leave it out"
         )
-    if context.merge.needs_all:
+    if context.aggregation.needs_all:
         raise InputError(
-            f"privacy needs sums, which merge {config.merge.name!r} does not make: leave one out"
+            f"privacy needs sums, which aggregation {config.aggregation.name!r} does not make: leave one out"
         )
     uploads = method.uploads(context)
     unclipped = [
@@ -82,7 +82,7 @@ def _check_method(config: Config, simulation: Simulation) -> None:
         for upload, how in uploads.items()
         if how.combine not in ("sum", "uniform") or how.lowest is not None or how.highest is not None
     ]
-    if method.keeps_models or not method.takes_merge or (unclipped and method.weighting == "uniform"):
+    if method.keeps_models or not method.takes_aggregation or (unclipped and method.weighting == "uniform"):
         what = f"the upload {unclipped[0]!r}" if unclipped else "what clients send"
         raise InputError(
             f"privacy: method {name!r} needs {what} as it is, and not clipped and with noise: "
@@ -98,7 +98,7 @@ def _check_method(config: Config, simulation: Simulation) -> None:
 
 
 class Spending(Hook):
-    """Notes what each merge spends, and ends the run before one that would exceed the budget."""
+    """Notes what each aggregation spends, and ends the run before one that would exceed the budget."""
 
     def __init__(self, simulation: Simulation, folder: RunFolder, run_state: RunState) -> None:
         context = simulation.context
@@ -115,40 +115,40 @@ class Spending(Hook):
         self.ledger = folder.path / "privacy.json"
         noted = self._noted() if self.fresh else 0
         # Each round has drawn noise at least once, whatever became of the ledger.
-        self.merges = max(noted, run_state.round)
+        self.aggregations = max(noted, run_state.round)
         if self.fresh and noted < run_state.round:
             logger.warning(
-                "privacy: %s notes %d merges and %d rounds are done: repeated merges are not counted",
+                "privacy: %s notes %d aggregations and %d rounds are done: repeated ones are not counted",
                 self.ledger,
                 noted,
                 run_state.round,
             )
-        elif self.merges > run_state.round:
+        elif self.aggregations > run_state.round:
             logger.warning(
-                "privacy: %d merges have drawn noise in %d rounds; those that are repeated count twice",
-                self.merges,
+                "privacy: %d aggregations have drawn noise in %d rounds; those that are repeated count twice",
+                self.aggregations,
                 run_state.round,
             )
 
     def _noted(self) -> int:
-        """The merges that the ledger notes; 0 if there is none."""
+        """The aggregations that the ledger notes; 0 if there is none."""
         if not self.ledger.exists():
             return 0
-        merges = read_json(self.ledger).get("merges")
-        if type(merges) is not int or merges < 0:
-            raise Damaged(f"{self.ledger} does not say how many merges have drawn noise; restore it")
-        return merges
+        aggregations = read_json(self.ledger).get("merges")
+        if type(aggregations) is not int or aggregations < 0:
+            raise Damaged(f"{self.ledger} does not say how many aggregations have drawn noise; restore it")
+        return aggregations
 
     def before_run(self) -> str:
         self._note()
         return self._spent()
 
-    def before_merge(self, round: int) -> None:
+    def before_aggregation(self, round: int) -> None:
         if not self.fresh:
-            self.merges = round
+            self.aggregations = round
             return
-        self.merges += 1
-        write_text(self.ledger, json.dumps({"merges": self.merges}) + "\n")
+        self.aggregations += 1
+        write_text(self.ledger, json.dumps({"merges": self.aggregations}) + "\n")
 
     def after_round(self, done: Round) -> None:
         done.record["privacy"] = self._note()
@@ -157,16 +157,20 @@ class Spending(Hook):
     def _note(self) -> dict[str, float | int]:
         """What is spent, for the record and the status."""
         if not self.fresh:
-            self.merges = self.run_state.round
-        epsilon = self.accountant.epsilon(self.merges) if self.accountant else float("inf")
-        spent = {"epsilon": epsilon, "delta": self.privacy.delta, "merges": self.merges}
+            self.aggregations = self.run_state.round
+        epsilon = self.accountant.epsilon(self.aggregations) if self.accountant else float("inf")
+        spent = {"epsilon": epsilon, "delta": self.privacy.delta, "merges": self.aggregations}
         self.folder.facts["privacy"] = spent
         return spent
 
     def _spent(self) -> str:
-        """Why no further merge is allowed; empty if one is."""
+        """Why no further aggregation is allowed; empty if one is."""
         budget = self.privacy.epsilon
-        if self.accountant is None or budget is None or self.accountant.epsilon(self.merges + 1) <= budget:
+        if (
+            self.accountant is None
+            or budget is None
+            or self.accountant.epsilon(self.aggregations + 1) <= budget
+        ):
             return ""
-        spent = self.accountant.epsilon(self.merges)
+        spent = self.accountant.epsilon(self.aggregations)
         return f"the privacy budget of epsilon = {budget:g} allows no further round; {spent:.3g} is spent"

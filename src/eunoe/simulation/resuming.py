@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.core.tasks import TASKS
 from eunoe.engines.simulation import Simulation
@@ -43,7 +44,7 @@ def check_saved_config(folder: Path, new: Config) -> None:
     saved, _ = newest_checkpoint(folder)
     if saved is not None:
         try:
-            check_change(saved.path, make_config(tomllib.loads(saved.manifest.config)), new)
+            check_change(saved.path, make_config(rename_keys(tomllib.loads(saved.manifest.config))), new)
         except InputError as error:
             raise InputError(f"{folder / 'config.toml'} is not what the run wrote: {error}") from None
 

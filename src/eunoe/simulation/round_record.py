@@ -21,7 +21,7 @@ def private_record(clients: Sequence[int], context: RoundContext) -> Record:
 
 def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: int) -> Record:
     """Bytes sent in a round: down to all its clients, and up from those that sent an update."""
-    if not simulation.method.merges:
+    if not simulation.method.aggregates:
         return {"bytes_up": 0, "bytes_down": 0}
     weights = broadcast.weights
     model = sum(

@@ -27,7 +27,7 @@ def saved_weights(folder: Path, simulation: Simulation, which: Which, client: in
     if saved.round < read_status(folder).get("round", 0):
         logger.warning("%s is the newest checkpoint that is there, and there was a later one", saved.path)
     saved.load(run_state)
-    if not simulation.method.merges:
+    if not simulation.method.aggregates:
         states = ClientStates(folder / "states")
         states.accepted = dict(saved.manifest.accepted)
         return own_weights(simulation, states, which, client)

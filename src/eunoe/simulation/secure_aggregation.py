@@ -26,17 +26,17 @@ def summed(config: Config, simulation: Simulation) -> Simulation:
             f"method {config.method.name!r} needs every client's {what}, and secure_aggregation shows the "
             "server nothing but sums: leave one of them out"
         )
-    if context.merge.needs_all:
+    if context.aggregation.needs_all:
         raise InputError(
-            f"merge {config.merge.name!r} compares clients' changes, and secure_aggregation shows the server "
-            "nothing but their sum: leave one of them out"
+            f"aggregation {config.aggregation.name!r} compares clients' changes, and secure_aggregation "
+            "shows the server nothing but their sum: leave one of them out"
         )
     if context.training.single_class == "skip":
         raise InputError(
             "training.single_class = 'skip' tells the server who has one class only, which "
             "secure_aggregation is to hide: set it to 'train' or 'no_decay'"
         )
-    most = options.most_samples or int(simulation.federation.sizes.max())
+    most = options.max_samples or int(simulation.federation.sizes.max())
     # Without a stream there are no earlier samples.
     memory = config.replay.memory if config.replay is not None and config.stream else 0
     return replace(
@@ -56,10 +56,10 @@ def check_secure_aggregation(config: Config, simulation: Simulation) -> list[str
             "set probes = []"
         )
     _check_streams(config)
-    most = simulation.fixed_point.most_samples
+    most = simulation.fixed_point.max_samples
     if (largest := int(simulation.federation.sizes.max())) > most:
         raise InputError(
-            f"secure_aggregation.most_samples = {most}, and a client has {largest}: raise it to that"
+            f"secure_aggregation.max_samples = {most}, and a client has {largest}: raise it to that"
         )
     return [
         "secure_aggregation: the server sees no client's model, so only round forgetting and what clients "
@@ -76,10 +76,10 @@ def _check_streams(config: Config) -> None:
                 f"stream {name!r} keeps clients away, and secure_aggregation ends a run in a round with "
                 "fewer than its threshold: leave one of them out"
             )
-        if name == "label_drift" and config.secure_aggregation.most_samples is None:
+        if name == "label_drift" and config.secure_aggregation.max_samples is None:
             raise InputError(
                 "stream 'label_drift' changes how many samples clients have: set "
-                "secure_aggregation.most_samples to more than any ever has"
+                "secure_aggregation.max_samples to more than any ever has"
             )
 
 

@@ -21,7 +21,7 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
         "loss": ("loss", ()),
         "method": ("method", ()),
         "server_optimizer": ("server_optimizer", ()),
-        "merge": ("merge", ()),
+        "aggregation": ("aggregation", ()),
     }
     for key, (kind, supplied) in sections.items():
         if getattr(config, key) is None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
+from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import RESUMABLE
 from eunoe.errors import Damaged
 from eunoe.system.files import beginning, parsed_json
@@ -22,7 +23,7 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
                 facts = parsed_json(file.metadata()["facts"], path)
             changed = [name for name, mark in facts["files"].items() if not _begins(folder / name, mark)]
             changed += ["status.json"] * (not (folder / "status.json").exists())
-            then = tomllib.loads(facts["config"])
+            then = rename_keys(tomllib.loads(facts["config"]))
             keys = {*then, *config} - RESUMABLE
             return changed + ["config.toml"] * any(then.get(key) != config.get(key) for key in keys)
     return []

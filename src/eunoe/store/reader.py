@@ -43,6 +43,7 @@ from typing import Any
 
 from pydantic import TypeAdapter
 
+from eunoe.config.renamed import rename_keys
 from eunoe.errors import Damaged, InputError
 from eunoe.store.columns import RecordColumns
 from eunoe.store.integrity import changed_files
@@ -102,7 +103,7 @@ def each_shaped(path: Path, shape: TypeAdapter[Any]) -> Iterator[dict[str, Any]]
 def read_run_config(folder: Path) -> dict[str, Any]:
     """The configuration in a run folder."""
     try:
-        return read_toml(folder / "config.toml")
+        return rename_keys(read_toml(folder / "config.toml"))
     except (FileNotFoundError, NotADirectoryError):
         raise InputError(f"{folder} is not a run folder: it has no config.toml") from None
 

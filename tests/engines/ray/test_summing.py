@@ -45,7 +45,7 @@ def run_with(engine: dict[str, Any], out: Path, **values: Any) -> Run:
         {"method": "scaffold", "attack": {"name": "sign_flip", "share": 0.3}},
         # These need every model, every change or the models of a round; the driver adds.
         {"method": {"name": "flashback", "server_epochs": 1}},
-        {"merge": "median", "probes": [{"metric": "drift", "every": 1}]},
+        {"aggregation": "median", "probes": [{"metric": "drift", "every": 1}]},
     ],
 )
 def test_bits_are_those_of_the_serial_engine(tmp_path: Path, values: dict[str, Any]) -> None:

@@ -89,7 +89,7 @@ class Both:
                 self.serial.states.accept(alone.client, run_state.round)
                 self.vectorized.states.accept(alone.client, run_state.round)
         if not simulation.method.keeps_models:
-            merged = simulation.method.merge(run_state.server, aggregator.aggregate, context)
+            merged = simulation.method.aggregate(run_state.server, aggregator.aggregate, context)
             run_state.weights, run_state.server = merged.weights, merged.server
         return pairs
 

@@ -330,9 +330,9 @@ def test_own_data_keep_their_sizes(tmp_path, values, some_digits):
         np.savez(paths[-1], x=arrays["x_train"][part], y=arrays["y_train"][part])
     settings = values(split={"validation": 0.0, "test": 0.0}, rounds=1)
     federation = Federation(tmp_path / "one", settings)
-    with pytest.raises(InputError, match=r"set secure_aggregation\.most_samples to more than any has"):
+    with pytest.raises(InputError, match=r"set secure_aggregation\.max_samples to more than any has"):
         federation.serve(data="own")
-    settings["secure_aggregation"]["most_samples"] = 60
+    settings["secure_aggregation"]["max_samples"] = 60
     with pytest.raises(InputError, match="needs the clients' mean number of samples"):
         Federation(tmp_path / "two", {**settings, "method": "feddyn"}).serve(data="own")
     federation = Federation(tmp_path / "three", settings)

@@ -118,8 +118,8 @@ def test_means_in_words_are_those_of_the_summary():
     found = summarize(run)
     for name, numbers in (
         ("round-forgetting", ["round_forgetting"]),
-        ("knowledge-lost", ["lost_locally", "lost_in_merge"]),
-        ("signed-parts", ["local_change", "merge_change"]),
+        ("knowledge-lost", ["lost_locally", "lost_in_aggregation"]),
+        ("signed-parts", ["local_change", "aggregation_change"]),
         ("client-means", ["client_forgetting"]),
     ):
         for number in numbers:
@@ -186,12 +186,12 @@ def test_the_title_of_the_matrices_says_what_they_show(lost, says):
 @pytest.mark.parametrize(
     ("local", "merge", "says"),
     [
-        ([0.1, 0.2], [-0.1, -0.1], "Local training takes accuracy away, the merge gives accuracy back"),
-        ([-0.1, -0.1], [0.1, 0.1], "Local training adds accuracy, the merge takes accuracy away"),
+        ([0.1, 0.2], [-0.1, -0.1], "Local training takes accuracy away, aggregation gives accuracy back"),
+        ([-0.1, -0.1], [0.1, 0.1], "Local training adds accuracy, aggregation takes accuracy away"),
         (
             [0.1, -0.1],
             [0.0, 0.0],
-            "Local training does not do the same in all runs, the merge changes little",
+            "Local training does not do the same in all runs, aggregation changes little",
         ),
     ],
 )

@@ -83,7 +83,7 @@ def test_parts_by_hand():
     local, merge = steps.parts([run("a", [0.5], probes=[STEP])])
     # Signed: class 0 loses 0.3 locally and gains 0.2 back, class 1 gains 0.2 and loses 0.5.
     assert (local["signed"], merge["signed"]) == pytest.approx((0.05, 0.05))
-    # Lost: locally 0.4, 0.2, 0, 0 of four; in the merge nothing of class 0 (0.6 < 0.7) and 0.5 of class 1.
+    # Lost: locally 0.4, 0.2, 0, 0 of four; in aggregation nothing of class 0 (0.6 < 0.7) and 0.5 of class 1.
     assert (local["lost"], merge["lost"]) == pytest.approx((0.15, 0.25))
 
 

@@ -11,7 +11,7 @@ from eunoe.report.theme import PANEL, Row, described, run_color
 
 
 def draw(rows: Sequence[Row]) -> Any:
-    """Knowledge lost by local training (L) and by the merge (G) over rounds, one panel per step."""
+    """Knowledge lost by local training (L) and by aggregation (G) over rounds, one panel per step."""
     hover = [
         alt.Tooltip("run:N"),
         alt.Tooltip("round:Q"),
@@ -21,7 +21,7 @@ def draw(rows: Sequence[Row]) -> Any:
     panels = []
     for step, title in (
         ("local training", "L: start model knew it, a client no longer does"),
-        ("merge", "G: a client knew it, the merged model does not"),
+        ("merge", "G: a client knew it, the global model does not"),
     ):
         base = alt.Chart().transform_filter(f"datum.step === '{step}'")
         base = base.encode(
@@ -41,7 +41,7 @@ def draw(rows: Sequence[Row]) -> Any:
         )
     words = [
         f"{label}: {mean_of(rows, label, 'local training', 'lost'):.1f} points locally, "
-        f"{mean_of(rows, label, 'merge', 'lost'):.1f} in the merge"
+        f"{mean_of(rows, label, 'merge', 'lost'):.1f} in aggregation"
         for label in run_labels(rows)
     ]
     text = f"Knowledge lost per round, mean over rounds. {'; '.join(words)}."
@@ -54,7 +54,7 @@ FIGURE = Kind(
     2,
     always("How much knowledge each step drops, whatever is gained elsewhere"),
     "L is the mean over clients and classes of what the start model knew and a client's model does not; "
-    "G is the mean over classes of what the best client knew and the merged model does not.",
+    "G is the mean over classes of what the best client knew and the global model does not.",
     parts,
     draw,
 )

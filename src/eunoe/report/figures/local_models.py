@@ -1,4 +1,4 @@
-"""Accuracy per class of the model a round starts from, of each client's model and of the merged model."""
+"""Accuracy per class of the model a round starts from, of each client's model and of the global model."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Per-class accuracy of the start model, each local model and the merged model, per probed round."""
+    """Per-class accuracy of the start model, each local model and the global model, per probed round."""
     groups = first_seeds(runs)
     cells = MOST_CLIENTS * max(1, sum(len(kept) for _, kept in groups.values()))
     rounds = probed(runs, "local_per_class", max(3, min(MOST_PROBES, MOST_CELLS // cells)))
@@ -82,7 +82,7 @@ def draw(rows: Sequence[Row]) -> Any:
     chart = in_panels(panels, rows).add_params(round_slider(rows))
     chart = chart.resolve_scale(x="independent", y="independent")
     text = "Heat-map of accuracy per class of the model a round started from, of each client's trained model "
-    return described(chart, text + f"and of the merged model, for {', '.join(run_labels(rows))}.")
+    return described(chart, text + f"and of the global model, for {', '.join(run_labels(rows))}.")
 
 
 FIGURE = Kind(
@@ -93,7 +93,7 @@ FIGURE = Kind(
         "From the start model to the clients and back: dark rows between bright ones are local forgetting"
     ),
     "Accuracy per class of the model a round starts from, of each client's trained model and of the "
-    "merged model. A dot marks a class that the client has data of.",
+    "global model. A dot marks a class that the client has data of.",
     rows,
     draw,
 )

@@ -1,4 +1,4 @@
-"""The saw-tooth of loss: start model, local models, merged model, round after round."""
+"""The saw-tooth of loss: start model, local models, global model, round after round."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,11 +20,11 @@ from eunoe.report.figures.common import (
 from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
 from eunoe.store.run_records import Record, RunRecords, numbers
 
-START, LOCAL, MERGED = "start model", "local models, mean", "merged model"
+START, LOCAL, MERGED = "start model", "local models, mean", "global model"
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Loss at the start, after local training and after the merge, of each label's first seed."""
+    """Loss at the start, after local training and after aggregation, of each label's first seed."""
     found = []
     for label, seeds in by_label(runs).items():
         probes = [probe for probe in seeds[0].probe("local_per_class") if _has_loss(probe)]
@@ -54,7 +54,7 @@ def _has_loss(probe: Record) -> bool:
 
 
 def draw(rows: Sequence[Row]) -> Any:
-    """Loss from start to local models to merged model, round after round (Flashback paper, figure 5)."""
+    """Loss from start to local models to global model, round after round (Flashback paper, figure 5)."""
     labels = run_labels(rows)
     hover = [alt.Tooltip("round:Q"), alt.Tooltip("model:N"), alt.Tooltip("loss:Q", format=".3f")]
     low, high = min(row["loss"] for row in rows), max(row["loss"] for row in rows)
@@ -81,7 +81,7 @@ def draw(rows: Sequence[Row]) -> Any:
         local = [row["loss"] for row in mine if row["model"] == LOCAL]
         merged = [row["loss"] for row in mine if row["model"] == MERGED]
         words.append(f"{label} {sum(local) / len(local):.2f} and {sum(merged) / len(merged):.2f}")
-    text = f"Saw-tooth of loss. Mean loss of local models and of the merged model: {'; '.join(words)}."
+    text = f"Saw-tooth of loss. Mean loss of local models and of the global model: {'; '.join(words)}."
     return described(in_panels(panels, rows), text)
 
 
@@ -90,7 +90,7 @@ FIGURE = Kind(
     STEP,
     2,
     always("The saw-tooth of loss: high teeth are local models that drift from the common goal"),
-    "Loss of the model a round starts from, mean loss of the clients' models, loss of the merged model.",
+    "Loss of the model a round starts from, mean loss of the clients' models, loss of the global model.",
     rows,
     draw,
 )

@@ -1,4 +1,4 @@
-"""The account of every round: what local training takes away and the merge gives back."""
+"""The account of every round: what local training takes away and aggregation gives back."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from eunoe.report.theme import PANEL, Row, described
 def title(rows: Sequence[Row]) -> str:
     """What each step does to the accuracy, mean over the rounds, if it is the same in all runs."""
     words = [_does(rows, step) for step in ("local training", "merge")]
-    return f"Local training {words[0]}, the merge {words[1]}: the account of every round"
+    return f"Local training {words[0]}, aggregation {words[1]}: the account of every round"
 
 
 def _does(rows: Sequence[Row], step: str) -> str:

@@ -1,4 +1,4 @@
-"""What local training and the merge each take: the rows of two figures."""
+"""What local training and aggregation each take: the rows of two figures."""
 
 from collections.abc import Sequence
 
@@ -22,10 +22,10 @@ def parts(runs: Sequence[RunRecords]) -> list[Row]:
                 local, merge = forgetting.known_mean(signed.local), forgetting.known_mean(signed.merge)
                 probed.setdefault(int(probe["round"]), []).append((local, merge, lost.local, lost.merge))
         for number in thinned(sorted(probed), MOST_POINTS):
-            local, merge, lost_local, lost_merge = np.mean(probed[number], axis=0).tolist()
+            local, merge, lost_local, lost_aggregation = np.mean(probed[number], axis=0).tolist()
             common = {"run": label, "round": number}
             found.append({**common, "step": "local training", "signed": local, "lost": lost_local})
-            found.append({**common, "step": "merge", "signed": merge, "lost": lost_merge})
+            found.append({**common, "step": "merge", "signed": merge, "lost": lost_aggregation})
     return found
 
 

@@ -1,0 +1,20 @@
+"""Config keys with a new name: stored configs are read under both; elsewhere an error names the new key."""
+
+from collections.abc import Mapping
+from typing import Any
+
+# Dotted paths of version 0.1 and the new name of their last part.
+RENAMED = {
+    "merge": "aggregation",
+    "secure_aggregation.most_samples": "max_samples",
+}
+
+
+def rename_keys(values: Mapping[str, Any], parents: str = "") -> dict[str, Any]:
+    """Return a stored config with the current names of its keys."""
+    renamed = {}
+    for key, value in values.items():
+        path = f"{parents}{key}"
+        inner = rename_keys(value, f"{path}.") if isinstance(value, Mapping) else value
+        renamed[RENAMED.get(path, key)] = inner
+    return renamed
