@@ -15,7 +15,7 @@ from scale_page import DOCS, put
 from simulations import mlp, points, simulation_of
 
 from eunoe.analysis.tables import Table
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid

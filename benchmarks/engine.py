@@ -21,7 +21,7 @@ from timing import interleaved, low, report
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from tests.report.made_up import made_up_run
 
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid

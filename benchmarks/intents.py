@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 import eunoe
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.core.fields import gather
 from eunoe.data.backbone import encoded_by
 from eunoe.data.federation import Federation

@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.search.cure import cure
 from eunoe.simulation.running import run

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.analysis.statistics import mean_std
-from eunoe.config.privacy_options import Privacy
+from eunoe.config.options import Privacy
 from eunoe.config.schema import make_config
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from eunoe.config.merging import merge
 from eunoe.config.schema import make_config
+from eunoe.config.settings import merge
 from eunoe.data.federation import Federation
 from eunoe.errors import EunoeError
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds

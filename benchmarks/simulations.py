@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from torch import nn
 
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation

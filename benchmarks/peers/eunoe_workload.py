@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from workload import CORES, LR, WORKLOADS, Workload, asked_rounds
 
-from eunoe.config.data_options import Split
+from eunoe.config.options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation

@@ -10,10 +10,9 @@ import numpy as np
 from pydantic import BaseModel
 
 from eunoe.config import registry
-from eunoe.config.merging import merge
 from eunoe.config.messages import sections_of
 from eunoe.config.schema import Config, Named, make_config
-from eunoe.config.settings import apply_settings, read_config
+from eunoe.config.settings import apply_settings, merge, read_config
 from eunoe.data import builtin
 from eunoe.simulation.running import run
 

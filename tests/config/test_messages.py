@@ -1,12 +1,14 @@
 """What pydantic found wrong, in one line."""
 
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Field, PositiveInt, ValidationError
 
-from eunoe.config.messages import explain, explain_in, sections_of
-from eunoe.config.options import Options
+from eunoe.config.messages import explain, explain_in, sections_of, type_name
+from eunoe.config.options import Options, Split
 
 
 class Inner(Options):
@@ -55,3 +57,28 @@ def test_an_unknown_key_and_the_nearest_known_one(values: Any, says: str) -> Non
 def test_sections_are_found_inside_other_types() -> None:
     assert sections_of(Inner) == sections_of(Inner | None) == sections_of(tuple[Inner, ...]) == [Inner]
     assert sections_of(int) == []
+
+
+@pytest.mark.parametrize(
+    ("annotation", "says"),
+    [
+        (bool, "true or false"),
+        (int | None, "an integer"),
+        (Annotated[float, Field(ge=0)], "a number"),
+        (Path, "a path"),
+        (Literal["a", "b"], "one of a, b"),
+        (int | tuple[int, int], "an integer or a list of 2 integers"),
+        (str | tuple[str, ...], "text or a list of texts"),
+        (Sequence[PositiveInt], "a list of integers"),
+        (tuple[Annotated[float, Field(ge=0)], ...], "a list of numbers"),
+        (list[list[int]], "a list of lists of integers"),
+        (tuple[Literal["a", "b"], ...], "a list of each one of a, b"),
+        (Split | None, "a section"),
+        (tuple[Split, ...], "a list of sections"),
+        (dict[str, int], "a section"),
+        (object, "a value"),
+        (Any, "a value"),
+    ],
+)
+def test_a_type_in_words(annotation: Any, says: str) -> None:
+    assert type_name(annotation) == says

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.config.training_options import Training
+from eunoe.config.options import Training
 from eunoe.core.batches import level, plan_batches, plan_steps, samples_trained
 from eunoe.core.rng import generator
 

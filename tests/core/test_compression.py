@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.config.compression_options import Compression
+from eunoe.config.options import Compression
 from eunoe.core.compression import packed, part_bytes, part_sizes, scattered, support, unpacked
 
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from eunoe.config.training_options import Training
+from eunoe.config.options import Training
 from eunoe.core.optimizer import descend
 
 OPTIONS: list[dict[str, Any]] = [

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.core.fields import Fields, gather
 from eunoe.data.backbone import Backbone, encoded, encoded_by
 from eunoe.data.description import describe

@@ -6,7 +6,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.data.feature_shift import Shift, client_shift
 from eunoe.errors import InputError
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file
 
-from eunoe.config.data_options import FeatureShift, Public, Split
+from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin import digits
 from eunoe.data.federation import Federation

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from eunoe.config.data_options import Public
+from eunoe.config.options import Public
 from eunoe.data.public import PublicRows, choose_public
 from eunoe.errors import InputError
 

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.config.data_options import Augment
+from eunoe.config.options import Augment
 from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError
 

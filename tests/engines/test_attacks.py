@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from eunoe.config.attack import Attack
+from eunoe.config.options import Attack
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.engines.attacks import attacked, bad_clients, with_flipped_labels

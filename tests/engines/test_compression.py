@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from eunoe.config.compression_options import Compression
+from eunoe.config.options import Compression
 from eunoe.engines.compression import compressed, compressed_uploads, upload_bytes, without_left
 from eunoe.server.aggregate import Upload
 from tests.helpers import make_simulation

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import eunoe
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.core.fields import Fields, gather
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError

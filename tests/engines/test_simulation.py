@@ -2,7 +2,7 @@
 
 import torch
 
-from eunoe.config.data_options import Augment
+from eunoe.config.options import Augment
 from tests.helpers import blobs, make_simulation
 
 

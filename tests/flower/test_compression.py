@@ -12,7 +12,7 @@ pytest.importorskip("flwr")
 
 from flwr.app import Message, RecordDict
 
-from eunoe.config.compression_options import Compression
+from eunoe.config.options import Compression
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client import Update
 from eunoe.flower.client import train

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from eunoe.config.probes import Probe
+from eunoe.config.options import Probe
 from eunoe.config.schema import Named
 from eunoe.core.tasks import MULTILABEL, Regression, Task
 from eunoe.errors import InputError

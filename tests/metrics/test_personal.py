@@ -11,7 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.core.rng import generator
 from eunoe.data.federation import Federation

@@ -5,7 +5,7 @@ import pytest
 import torch
 from pydantic import PrivateAttr
 
-from eunoe.config.probes import Probe
+from eunoe.config.options import Probe
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.config.toml import to_toml
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import mean_gain

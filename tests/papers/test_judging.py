@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Verdict
 from eunoe.papers.comparisons import highest, lowest, mean_gain
 from eunoe.papers.exhibit import Exhibit, PlannedRun, Scale, Variant

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.papers import find_exhibit
 from eunoe.papers.exhibit import PlannedRun

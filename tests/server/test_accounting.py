@@ -7,7 +7,7 @@ import dp_accounting
 import pytest
 from dp_accounting import rdp
 
-from eunoe.config.privacy_options import Privacy
+from eunoe.config.options import Privacy
 from eunoe.errors import InputError
 from eunoe.server.accounting import Accountant
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from eunoe.config.averaging_options import Averaging
+from eunoe.config.options import Averaging
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.server.averaging import averaged, updated
 

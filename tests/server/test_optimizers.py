@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from eunoe.config.options import Training
 from eunoe.config.schema import make_config
-from eunoe.config.training_options import Training
 from eunoe.core.flat_model import Weights
 from eunoe.engines.aggregation import Aggregator
 from eunoe.engines.client import Update

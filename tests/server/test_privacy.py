@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.config.privacy_options import Privacy
+from eunoe.config.options import Privacy
 from eunoe.core.flat_model import Weights
 from eunoe.server.aggregate import Upload
 from eunoe.server.privacy import PrivateAggregate, clipped, seeded_normal, system_normal

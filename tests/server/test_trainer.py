@@ -11,8 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eunoe.config.data_options import FeatureShift, Public
-from eunoe.config.training_options import Training
+from eunoe.config.options import FeatureShift, Public, Training
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.data.feature_shift import client_shift
 from eunoe.data.federation import Federation

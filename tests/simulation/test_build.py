@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import nn
 
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation

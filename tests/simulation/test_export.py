@@ -13,7 +13,7 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.simulation.export import export_model

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.config.probes import STANDARD
+from eunoe.config.options import STANDARD
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
 
 _LISTED = {kind.plural: kind for kind in KINDS.values()}
 # A kind may be named by itself or by its section in a config.
-_BY_NAME = {kind.key: kind for kind in KINDS.values()} | {kind.section: kind for kind in KINDS.values()}
+_BY_NAME = {kind.key: kind for kind in KINDS.values()} | {
+    kind.section: kind for kind in KINDS.values() if kind.section
+}
 # Arguments that the library supplies, which are not options.
 _SUPPLIED = {"model": ("shape", "classes", "vocabulary"), "engine": ("simulation", "states")}
 
@@ -67,7 +69,7 @@ def _show_component(kind: str, name: str) -> None:
 
     from eunoe.cli.tables import show
     from eunoe.config import registry
-    from eunoe.config.type_names import type_name
+    from eunoe.config.messages import type_name
     from eunoe.errors import InputError, nearest
 
     if kind not in _BY_NAME:
@@ -100,7 +102,7 @@ def _section(name: str) -> "type[BaseModel]":
 
 
 def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:
-    from eunoe.config.type_names import type_name
+    from eunoe.config.messages import type_name
 
     rows = [
         [

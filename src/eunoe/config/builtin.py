@@ -12,26 +12,27 @@ from typing import Any
 class Kind:
     """A kind of component that a config names.
 
-    `key` is its name in code and in entry points (`eunoe.<key>`), `label` its name in messages, `section` the
-    part of a config that names one, `plural` what `eunoe list` calls all of them. A user's own class
-    must derive from `base`, so that naming it cannot call anything else; without a base any class or function
-    is accepted. A function in `prefixes` finds the components of another library: flwr:Name is what that of
-    flwr gives for Name.
+    `key` is the name in code and in entry points (`eunoe.<key>`), `plural` that in `eunoe list`, `section`
+    the part of a config that names one, by default the key. A user's own class must derive from `base`, so
+    that naming it cannot call anything else; without a base any class or function is accepted. `prefixes`
+    maps the prefix of another library to a function: `flwr:Name` is the result of calling it with Name.
     """
 
     key: str
-    label: str
-    section: str
     plural: str
     names: Mapping[str, str]
+    section: str | None = None
     base: str | None = None
     prefixes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The name in messages."""
+        return self.key.replace("_", " ")
 
 
 _ALL = (
     Kind(
-        "method",
-        "method",
         "method",
         "methods",
         {
@@ -59,8 +60,6 @@ _ALL = (
     ),
     Kind(
         "loss",
-        "loss",
-        "loss",
         "losses",
         {
             "balanced": "eunoe.losses.wsm:Balanced",
@@ -79,8 +78,6 @@ _ALL = (
     ),
     Kind(
         "server_optimizer",
-        "server optimizer",
-        "server_optimizer",
         "server_optimizers",
         {
             "adagrad": "eunoe.server.optimizers:Adagrad",
@@ -93,8 +90,6 @@ _ALL = (
         base="eunoe.server:ServerOptimizer",
     ),
     Kind(
-        "aggregation",
-        "aggregation",
         "aggregation",
         "aggregations",
         {
@@ -109,8 +104,6 @@ _ALL = (
         base="eunoe.server:Aggregation",
     ),
     Kind(
-        "model",
-        "model",
         "model",
         "models",
         {
@@ -129,8 +122,6 @@ _ALL = (
     ),
     Kind(
         "data_set",
-        "data set",
-        "data",
         "data",
         {
             "digits": "eunoe.data.builtin:digits",
@@ -155,17 +146,14 @@ _ALL = (
             "clinc150": "eunoe.data.builtin_tables:clinc150",
             "shakespeare": "eunoe.data.builtin_tables:shakespeare",
         },
+        section="data",
     ),
     Kind(
-        "backbone",
-        "backbone",
         "backbone",
         "backbones",
         {"hf": "eunoe.models.hf_encoder:HFEncoder"},
     ),
     Kind(
-        "partition",
-        "partition",
         "partition",
         "partitions",
         {
@@ -181,8 +169,6 @@ _ALL = (
     ),
     Kind(
         "stream",
-        "stream",
-        "stream",
         "streams",
         {
             "arrival": "eunoe.data.streams.arrival:Arrival",
@@ -195,8 +181,6 @@ _ALL = (
     ),
     Kind(
         "engine",
-        "engine",
-        "engine",
         "engines",
         {
             "process": "eunoe.engines.process:Process",
@@ -208,8 +192,6 @@ _ALL = (
     ),
     Kind(
         "metric",
-        "metric",
-        "metrics",
         "metrics",
         {
             "accuracy": "eunoe.metrics.standard:Accuracy",
@@ -234,18 +216,18 @@ _ALL = (
             "rmse": "eunoe.metrics.regression:RMSE",
             "subset_accuracy": "eunoe.metrics.multilabel:SubsetAccuracy",
         },
+        section="metrics",
         base="eunoe.metrics:Metric",
     ),
     Kind(
         "tracker",
-        "tracker",
-        "track",
         "trackers",
         {
             "mlflow": "eunoe.trackers.mlflow:MLflow",
             "tensorboard": "eunoe.trackers.tensorboard:TensorBoard",
             "wandb": "eunoe.trackers.wandb:WandB",
         },
+        section="track",
         base="eunoe.trackers.base:Tracker",
     ),
 )

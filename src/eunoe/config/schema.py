@@ -16,17 +16,25 @@ from pydantic import (
 )
 
 from eunoe.config import registry
-from eunoe.config.attack import Attack
-from eunoe.config.averaging_options import Averaging
-from eunoe.config.compression_options import Compression
-from eunoe.config.data_options import Augment, FeatureShift, Preprocessing, Public, Split
 from eunoe.config.messages import explain_in
-from eunoe.config.options import Finite, Options
-from eunoe.config.privacy_options import Privacy
-from eunoe.config.probes import STANDARD, Probe
-from eunoe.config.replay_options import Replay
-from eunoe.config.secure_aggregation import SecureAggregation
-from eunoe.config.training_options import Training
+from eunoe.config.options import (
+    STANDARD_PROBES,
+    Attack,
+    Augment,
+    Averaging,
+    Compression,
+    FeatureShift,
+    Finite,
+    Options,
+    Preprocessing,
+    Privacy,
+    Probe,
+    Public,
+    Replay,
+    SecureAggregation,
+    Split,
+    Training,
+)
 from eunoe.errors import InputError
 from eunoe.text import unprintable
 
@@ -193,7 +201,9 @@ class Config(Options):
     metrics: tuple[Named, ...] = Field(
         (), description="Metrics of evaluated models besides accuracy, loss and forgetting."
     )
-    probes: tuple[Probe, ...] = Field(STANDARD, description="Metrics of clients' models, and their rounds.")
+    probes: tuple[Probe, ...] = Field(
+        STANDARD_PROBES, description="Metrics of clients' models, and their rounds."
+    )
     track: tuple[Named, ...] = Field((), description="Tools that the numbers and figures are sent to.")
     stop: Stop = Field(Stop(), description="What ends the run early.")
     engine: EngineChoice = Field(EngineChoice(), description="Where clients train.")

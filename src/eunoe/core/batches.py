@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eunoe.config.training_options import Training
+from eunoe.config.options import Training
 
 
 def plan_steps(

@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.compression_options import Compression
+from eunoe.config.options import Compression
 from eunoe.core.flat_model import Vectors
 
 INDEX = torch.int32

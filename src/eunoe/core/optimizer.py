@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from eunoe.config.training_options import Training
+from eunoe.config.options import Training
 
 
 def descend(

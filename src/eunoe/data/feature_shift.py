@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.core.rng import generator, torch_seed
 from eunoe.errors import InputError
 

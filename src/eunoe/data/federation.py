@@ -19,8 +19,8 @@ from safetensors.numpy import save_file
 from torch import Tensor
 
 from eunoe.config import registry
-from eunoe.config.data_options import FeatureShift, Public, Split
 from eunoe.config.messages import explain
+from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
 from eunoe.core.tasks import Task

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.config.paths import path_kind
+from eunoe.config.settings import path_kind
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
 

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.config.data_options import Public
+from eunoe.config.options import Public
 from eunoe.core.fields import in_words
 from eunoe.core.rng import generator
 from eunoe.data.partitions.base import Integers, ranges, rows_by_class

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from eunoe.config.data_options import Augment
+from eunoe.config.options import Augment
 from eunoe.core.fields import Input
 from eunoe.errors import InputError
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-from eunoe.config.attack import Attack
+from eunoe.config.options import Attack
 from eunoe.core.rng import generator, torch_generator
 from eunoe.data.federation import Federation
 from eunoe.data.samples import Samples

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.compression_options import Compression
+from eunoe.config.options import Compression
 from eunoe.core.compression import packed, part_bytes, unpacked
 from eunoe.core.flat_model import Vectors
 from eunoe.methods.context import RoundContext

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from eunoe.config.secure_aggregation import SecureAggregation
+from eunoe.config.options import SecureAggregation
 from eunoe.core.batches import most_steps
 from eunoe.engines.aggregation import empty_aggregate
 from eunoe.engines.client import Broadcast, Update

@@ -6,11 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from eunoe.config.attack import Attack
-from eunoe.config.averaging_options import Averaging
-from eunoe.config.compression_options import Compression
-from eunoe.config.data_options import Augment
-from eunoe.config.replay_options import Replay
+from eunoe.config.options import Attack, Augment, Averaging, Compression, Replay
 from eunoe.core.batches import most_steps
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel

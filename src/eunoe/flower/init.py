@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.config.paths import placed
 from eunoe.config.schema import make_config
-from eunoe.config.settings import apply_settings, read_config
+from eunoe.config.settings import absolute_paths, apply_settings, read_config
 from eunoe.config.toml import to_toml
 from eunoe.errors import InputError
 from eunoe.flower import parties, template
@@ -124,4 +123,4 @@ def fitted(values: Mapping[str, Any], nodes: int) -> dict[str, Any]:
     if isinstance(config.participation, int) and config.participation > nodes:
         logger.info("participation is %d now: there are no more nodes", nodes)
         values = apply_settings(values, [f"participation={nodes}"])
-    return placed(values)
+    return absolute_paths(values)

@@ -15,8 +15,7 @@ import numpy as np
 from flwr.app import ConfigRecord, RecordDict
 from torch import Tensor
 
-from eunoe.config.data_options import Split
-from eunoe.config.options import Options
+from eunoe.config.options import Options, Split
 from eunoe.config.schema import Config
 from eunoe.core.fields import Ragged, in_words
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName

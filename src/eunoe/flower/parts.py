@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from eunoe.config.compression_options import Compression
+from eunoe.config.options import Compression
 from eunoe.core.compression import INDEX, part_sizes, scattered, support, unpacked
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.client import Update

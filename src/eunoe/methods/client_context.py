@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from eunoe.config.training_options import Training
+from eunoe.config.options import Training
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend

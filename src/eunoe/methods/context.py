@@ -4,8 +4,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from eunoe.config.privacy_options import Privacy
-from eunoe.config.training_options import Training
+from eunoe.config.options import Privacy, Training
 from eunoe.core.tasks import CLASSIFICATION, Task
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.server.robust import Aggregation, Mean

@@ -32,8 +32,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.config.options import Finite
-from eunoe.config.training_options import Steps, Training
+from eunoe.config.options import Finite, Steps, Training
 from eunoe.core.tasks import CLASSES
 from eunoe.methods import Aggregate, Cost, Method, Neutral, RoundContext, ServerUpdate, Vectors, Weights
 from eunoe.server.aggregate import Weighting

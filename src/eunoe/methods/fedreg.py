@@ -35,7 +35,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.config.training_options import Steps
+from eunoe.config.options import Steps
 from eunoe.core.fields import Input
 from eunoe.core.tasks import CLASSES
 from eunoe.errors import InputError

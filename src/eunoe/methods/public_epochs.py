@@ -7,8 +7,7 @@ first rises, so a rule on the loss that may keep the average would always keep i
 
 from pydantic import Field
 
-from eunoe.config.options import Finite
-from eunoe.config.training_options import Steps, Training
+from eunoe.config.options import Finite, Steps, Training
 from eunoe.methods import Method, Weights
 from eunoe.server.trainer import PositionLoss, ServerTrainer, Stopping, Trained
 

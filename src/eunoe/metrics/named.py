@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable
 
 from eunoe.config import registry
-from eunoe.config.probes import STANDARD as STANDARD_PROBES
-from eunoe.config.probes import Probe
+from eunoe.config.options import STANDARD_PROBES, Probe
 from eunoe.config.schema import Named
 from eunoe.core.tasks import CLASSIFICATION, Task, refuse_unless_serving, serves
 from eunoe.data.federation import Federation

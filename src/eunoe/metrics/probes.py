@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from eunoe.config.probes import Probe
+from eunoe.config.options import Probe
 from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
 from eunoe.data.federation import Federation

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.papers.claims import Claim
 from eunoe.papers.keys import Key

@@ -22,9 +22,8 @@ from rich.console import Console
 
 from eunoe.analysis.divergence import learned
 from eunoe.analysis.summary import summarize
-from eunoe.config.merging import merge
-from eunoe.config.paths import placed
 from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import absolute_paths, merge
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.search import diagnosis
@@ -205,7 +204,7 @@ def _planned(
 ) -> tuple[Journal, CurePlan]:
     """The plan in the journal, or a new one by the run's own speed."""
     header: dict[str, Any] = {
-        "run": placed(config.model_dump(mode="json")),
+        "run": absolute_paths(config.model_dump(mode="json")),
         "budget": budget,
         "fresh seeds": seeds,
         "candidates": [one.label for one in found],

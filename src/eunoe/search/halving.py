@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.config.merging import merge
 from eunoe.config.schema import Config
+from eunoe.config.settings import merge
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.metrics.forgetting import known_mean, mean_at_end, mean_over_rounds

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.store.run_records import with_averaging

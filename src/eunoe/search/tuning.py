@@ -11,8 +11,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.paths import placed
 from eunoe.config.schema import make_config
+from eunoe.config.settings import absolute_paths
 from eunoe.config.toml import to_toml
 from eunoe.core.rng import generator
 from eunoe.errors import InputError
@@ -126,7 +126,7 @@ def tune(
     check_validation(assemble(config)[0].federation)
     base, rungs = search_values(values, config), rungs_of(config.rounds)
     shown = {path: vars(it) if isinstance(it, Range) else list(it) for path, it in over.items()}
-    header = {"config": placed(config.model_dump(mode="json")), "over": shown, "seeds": list(seeds)}
+    header = {"config": absolute_paths(config.model_dump(mode="json")), "over": shown, "seeds": list(seeds)}
     batches = [] if ranges else [_product(over)]
     # What a setting cannot be is to show before the first trial runs.
     ends = {path: [it.low, it.high] if isinstance(it, Range) else it for path, it in over.items()}
@@ -156,7 +156,7 @@ def tune(
     if not ordered:
         raise InputError("the budget ended before a first result; give it more time")
     best = plan(values, {path: [value] for path, value in ordered[0].settings.items()}, seeds[:1], out)[0]
-    kept = {**placed(best.config.model_dump(mode="json", exclude_none=True)), "seed": config.seed}
+    kept = {**absolute_paths(best.config.model_dump(mode="json", exclude_none=True)), "seed": config.seed}
     write_text(out / "best.toml", to_toml(kept))
     return Tuned(ordered, complete, out / "best.toml")
 

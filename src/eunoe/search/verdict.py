@@ -10,8 +10,8 @@ import numpy as np
 from eunoe.analysis.paired import Difference, difference
 from eunoe.analysis.statistics import mean, mean_std
 from eunoe.analysis.tables import Table
-from eunoe.config.paths import placed
 from eunoe.config.schema import Config, make_config
+from eunoe.config.settings import absolute_paths
 from eunoe.config.toml import to_toml
 from eunoe.metrics.forgetting import mean_over_rounds
 from eunoe.search.budget import written
@@ -204,7 +204,7 @@ def _changed(winner: Candidate, config: Config) -> dict[str, Any]:
     """The configuration of the run to cure with the winner's changes and its name."""
     changed = winner.treatment.applied(config.model_dump(exclude_none=True), config)
     values = make_config({**(changed or {}), "name": winner.label}).model_dump(mode="json", exclude_none=True)
-    return placed(values)
+    return absolute_paths(values)
 
 
 def _table(arms: Sequence[Sequence[Run]]) -> Table:

@@ -9,7 +9,7 @@ divergences.
 from functools import cache
 from typing import Any
 
-from eunoe.config.privacy_options import Privacy
+from eunoe.config.options import Privacy
 from eunoe.errors import InputError
 
 

@@ -20,7 +20,7 @@ type. Each checkpoint has it too.
 import torch
 from torch import Tensor
 
-from eunoe.config.averaging_options import Averaging
+from eunoe.config.options import Averaging
 from eunoe.core.flat_model import Vectors, Weights
 
 _AVERAGED = ("parameters", "float_buffers")

@@ -24,7 +24,7 @@ import torch
 from scipy.special import ndtri
 from torch import Tensor
 
-from eunoe.config.privacy_options import Privacy
+from eunoe.config.options import Privacy
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.rng import generator
 from eunoe.server.aggregate import Aggregate, Upload

@@ -14,8 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from eunoe.config.data_options import Augment
-from eunoe.config.training_options import Training
+from eunoe.config.options import Augment, Training
 from eunoe.core.batches import plan_batches
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Weights

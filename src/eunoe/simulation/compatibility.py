@@ -1,6 +1,6 @@
 """What does not fit a run, or would do nothing in it, is refused before round 1."""
 
-from eunoe.config.probes import STANDARD
+from eunoe.config.options import STANDARD_PROBES
 from eunoe.config.schema import Config
 from eunoe.core.compression import part_bytes
 from eunoe.engines.attacks import bad_clients
@@ -50,7 +50,7 @@ def check_own_models(config: Config, simulation: Simulation) -> list[str]:
         "averaging": config.averaging is not None,
         "attack": config.attack is not None,
         "secure_aggregation": config.secure_aggregation is not None,
-        "probes": config.probes not in (STANDARD, ()),
+        "probes": config.probes not in (STANDARD_PROBES, ()),
     }
     for option in (option for option, found in wanted.items() if found):
         raise InputError(f"method {name!r} has no global model, which {option} is about: leave it out")
@@ -159,7 +159,7 @@ def check_effects(config: Config, simulation: Simulation) -> None:
         )
     for probe in config.probes:
         # The standard probes measure what they can; one that was asked for must be possible.
-        if probe not in STANDARD and not probe_metric(probe)[1].possible(federation):
+        if probe not in STANDARD_PROBES and not probe_metric(probe)[1].possible(federation):
             needed = "a public set" if probe.metric == "probability" else "a test set"
             raise InputError(f"probe {probe.metric!r} needs {needed} and there is none: leave it out")
     if samples := config.evaluation.personal:

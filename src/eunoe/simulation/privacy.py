@@ -8,7 +8,7 @@ its noise is drawn, and one that is repeated counts twice.
 import json
 import logging
 
-from eunoe.config.probes import STANDARD
+from eunoe.config.options import STANDARD_PROBES
 from eunoe.config.schema import Config
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
@@ -32,7 +32,7 @@ def check_privacy(config: Config, simulation: Simulation) -> list[str]:
             "privacy: noise would make the variances of batch normalization negative: use a model with "
             "another normalization (GroupNorm, LayerNorm) or none"
         )
-    if config.probes not in ((), STANDARD):
+    if config.probes not in ((), STANDARD_PROBES):
         raise InputError(
             "privacy: probes measure single clients' models, which it is to hide: set probes = []"
         )

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from eunoe.config.merging import merge
 from eunoe.config.schema import Config, make_config
-from eunoe.config.settings import read_config
+from eunoe.config.settings import merge, read_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eunoe.config.probes import STANDARD, Probe
+from eunoe.config.options import STANDARD_PROBES, Probe
 from eunoe.config.schema import Config
 from eunoe.engines.secure_sum import fixed_point
 from eunoe.engines.simulation import Simulation
@@ -50,7 +50,7 @@ def check_secure_aggregation(config: Config, simulation: Simulation) -> list[str
     """Refuse what cannot be measured of sums; a warning says what is not."""
     if simulation.fixed_point is None:
         return []
-    if config.probes and config.probes != STANDARD:
+    if config.probes and config.probes != STANDARD_PROBES:
         raise InputError(
             "probes measure clients' models, and secure_aggregation shows the server nothing but their sum: "
             "set probes = []"

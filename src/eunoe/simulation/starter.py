@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from eunoe.config.paths import path_kind
 from eunoe.config.schema import make_config
+from eunoe.config.settings import path_kind
 from eunoe.config.toml import inline
 from eunoe.core.fields import in_words
 from eunoe.data.column_roles import differs, part_column, text_column, useless_columns

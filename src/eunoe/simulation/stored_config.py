@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.config.data_options import Preprocessing
-from eunoe.config.paths import placed
+from eunoe.config.options import Preprocessing
 from eunoe.config.schema import Config, Named
+from eunoe.config.settings import absolute_paths
 from eunoe.engines.simulation import Simulation
 from eunoe.simulation.build import SUPPLIED_TO_MODEL, UserObjects, is_user_object, loss_section
 
@@ -35,7 +35,7 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
         }
         full = registry.defaults(kind, section.name, section.options, supplied)
         values[key] = {"name": section.name, **own, **{k: v for k, v in full.items() if v is not None}}
-    return placed(values)
+    return absolute_paths(values)
 
 
 def with_loss(config: Config, simulation: Simulation) -> Config:

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from eunoe.config.paths import placed
 from eunoe.config.schema import RESUMABLE, Config
+from eunoe.config.settings import absolute_paths
 from eunoe.errors import InputError
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords, relabeled
@@ -37,7 +37,7 @@ def settings(config: Config) -> dict[str, Any]:
         # Measured on training samples that may follow from the seed.
         kept.pop("preprocessing", None)
     flat: dict[str, Any] = {}
-    for key, value in placed(kept).items():
+    for key, value in absolute_paths(kept).items():
         flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
     return flat
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from eunoe.config import registry
 from eunoe.config.builtin import PRESETS
-from eunoe.config.data_options import FeatureShift
+from eunoe.config.options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
 from eunoe.engines.aggregation import Aggregator

@@ -2,7 +2,7 @@
 
 The texts name the values of alpha and the range of the share of clients; the other values are chosen here."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import above, gains_more
 from eunoe.papers.exhibit import Config, Exhibit, Variant

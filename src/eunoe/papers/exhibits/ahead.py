@@ -9,7 +9,7 @@ learning rate 0.06 and 0.210 falling from 0.1 (by 0.997 a round), FedACG with av
 that was not tried. The mean had decay 0.99 at constant rates and 0.98 at falling ones.
 """
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import above, exceeds
 from eunoe.papers.exhibit import Config, Exhibit, Variant

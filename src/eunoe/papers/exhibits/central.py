@@ -1,6 +1,6 @@
 """Central training: all data in one place, an upper bound, and the public data alone, a lower one."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import mean_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant

@@ -1,6 +1,6 @@
 """The settings that the papers' experiments share, written down once."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.exhibit import Config
 
 FEDAVG: Config = {"method": {"name": "fedavg"}, "loss": {"name": "ce"}}

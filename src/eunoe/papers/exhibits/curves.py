@@ -1,6 +1,6 @@
 """Accuracy over rounds at the best learning rates: figure 3 of the TCE paper, 3.2, 3.4, 3.5 of the thesis."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import highest, least_gain, mean_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant

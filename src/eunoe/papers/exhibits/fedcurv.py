@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Statistic, Values, of_converged
 from eunoe.papers.comparisons import above, gains_more, lowest, saved
 from eunoe.papers.exhibit import Config, Exhibit, Variant

@@ -5,7 +5,7 @@ where the Fisher information is largest. Here the Fisher information is cut in t
 weights the entries that change most are sent (`topk`, which adds what it left out to the next change).
 """
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Values
 from eunoe.papers.comparisons import above
 from eunoe.papers.exhibit import Config, Exhibit, Variant

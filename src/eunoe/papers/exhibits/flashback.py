@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Statistic, Values, least
 from eunoe.papers.comparisons import above, exceeds, highest, lowest
 from eunoe.papers.exhibit import Config, Exhibit, Variant

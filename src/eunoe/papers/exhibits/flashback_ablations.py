@@ -1,6 +1,6 @@
 """What makes Flashback work: figures 6, 8 to 13, 15 and 16 of its paper, all on CIFAR-10."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import above, exceeds, highest, least_gain, lowest
 from eunoe.papers.exhibit import Config, Exhibit, Variant

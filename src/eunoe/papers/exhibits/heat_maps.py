@@ -1,7 +1,7 @@
 """Heat-maps of local forgetting at one round: figures 2, 5, 6, 7 of the TCE paper, 2.2, A.1, A.2 of the
 thesis, 3, 7, 8, 9 of the WSM paper. The figures of a paper come from the same runs."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import exceeds, mean_loss
 from eunoe.papers.exhibit import Config, Exhibit, Variant

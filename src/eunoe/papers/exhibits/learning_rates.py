@@ -5,7 +5,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Statistic, Values, least
 from eunoe.papers.comparisons import VALIDATION, best_gain, gains, mean_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant

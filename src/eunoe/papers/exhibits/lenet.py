@@ -1,6 +1,6 @@
 """Table 3 of the WSM paper: LeNet, each method at its best learning rate; also without augmentation."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Values
 from eunoe.papers.comparisons import best_gain
 from eunoe.papers.exhibit import Config, Exhibit, Variant

@@ -7,7 +7,7 @@ that table as well, with TCE besides.
 
 from collections.abc import Callable, Mapping
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import best_gain, least_gain, mean_gain, mean_loss
 from eunoe.papers.exhibit import Config, Exhibit

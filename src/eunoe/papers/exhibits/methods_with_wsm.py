@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Values, least, of_converged
 from eunoe.papers.comparisons import above, above_all, apart, gains, highest, mean_gain, mean_loss
 from eunoe.papers.exhibit import Config, Exhibit, Variant

@@ -5,7 +5,7 @@ compare some of the six. Here all six are run alike, at the WSM paper's learning
 on FEMNIST, whose writers are pooled and whose images are dealt out anew; medium scale is meant for it.
 """
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import above, highest
 from eunoe.papers.exhibit import Config, Exhibit, Variant

@@ -2,7 +2,7 @@
 
 One step of one client is all the training: the run records the label counts of all clients."""
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.data.statistics import per_client
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import above, stays_below

@@ -5,7 +5,7 @@ client's training labels, so that no test label is used and no client's test set
 
 from typing import TYPE_CHECKING
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.metrics.forgetting import per_class_accuracy, reweighted_accuracy
 from eunoe.papers.claims import Claim, Values
 from eunoe.papers.exhibit import Exhibit, Variant

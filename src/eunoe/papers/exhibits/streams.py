@@ -5,7 +5,7 @@ class-balanced replay as parts of its method; only its abstract was at hand, so 
 of Flashback and of FedAvg, and no claim of that paper is judged.
 """
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim
 from eunoe.papers.comparisons import above
 from eunoe.papers.exhibit import Config, Exhibit, Variant

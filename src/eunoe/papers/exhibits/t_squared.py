@@ -9,7 +9,7 @@ FedAvg is not trained yet. The longer runs were added after two trials (seeds 11
 factor kept the model at chance.
 """
 
-from eunoe.config.merging import merge
+from eunoe.config.settings import merge
 from eunoe.papers.claims import Claim, Statistic, Values
 from eunoe.papers.comparisons import above, highest
 from eunoe.papers.exhibit import Config, Exhibit, Variant
