@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.analysis.paired import difference
-from eunoe.analysis.statistics import mean_std
+from eunoe.analysis.statistics import mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.simulation.run import Run
 from eunoe.store.groups import find_folders
@@ -64,7 +63,7 @@ def table(tests: Found, validations: Mapping[str, Mapping[int, list[float]]], na
                 [np.mean(found[seed]) if at is None else found[seed][at] for seed in seeds]
                 for found in (tests[way], tests["local"])
             )
-            gain = "" if way == "local" else f" ({difference(values, alone).points()})"
+            gain = "" if way == "local" else f" ({paired_interval(values, alone).points()})"
             cells.append(mean_std(values, 3) + gain)
         rows.append([name, *cells])
     chosen = [mean_std([float(np.mean(validations[way][seed])) for seed in seeds], 3) for way in ways]

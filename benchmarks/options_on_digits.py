@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from eunoe.analysis.comparison import Comparison
-from eunoe.analysis.statistics import mean_std
+from eunoe.analysis.statistics import mean_std, student_interval
 from eunoe.config.settings import apply_settings, read_config
-from eunoe.papers.claims import interval
 from eunoe.search.sweep import Planned, execute, folder_name
 
 ROOT = Path(__file__).parent.parent
@@ -83,7 +82,7 @@ def main() -> None:
         for line in (base, *options):
             row, default = rows[label(line)], rows[label(base)]
             pairs = zip(row.values["accuracy"], default.values["accuracy"], strict=True)
-            mean, low, high = (100 * value for value in interval([new - old for new, old in pairs]))
+            mean, low, high = (100 * value for value in student_interval([new - old for new, old in pairs]))
             gained = "" if line == base else f"{mean:+.1f} [{low:+.1f}, {high:+.1f}]"
             cells = [mean_std(row.values[name], 3) for name in ("accuracy", "forgetting")]
             found.append([label(line), label(base) if gained else "", gained, *cells])

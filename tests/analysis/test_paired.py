@@ -5,43 +5,17 @@ from pathlib import Path
 import pytest
 
 from eunoe.analysis.comparison import Comparison
-from eunoe.analysis.paired import Arm, Paired, difference
+from eunoe.analysis.paired import Arm, Paired
+from eunoe.analysis.statistics import paired_interval
 from eunoe.errors import InputError
 from tests.analysis.test_comparison import made_up
 
 
-def test_the_interval_is_students_by_hand() -> None:
-    found = difference([0.51, 0.62, 0.73], [0.50, 0.60, 0.70])
-    # Differences 1, 2, 3 points: deviation 1, error 1 / sqrt(3), and t is 4.302653 with 2 degrees of freedom.
-    assert found.mean == pytest.approx(0.02)
-    assert found.low == pytest.approx(0.02 - 0.01 * 4.302653 / 3**0.5)
-    assert found.high == pytest.approx(0.02 + 0.01 * 4.302653 / 3**0.5)
-    assert not found.better
-    assert not found.worse
-    assert found.points() == "+2.0 points [-0.5, 4.5]"
-    assert found.cell(3) == "+0.020 [-0.005, +0.045]"
-
-
-def test_better_is_an_interval_above_zero() -> None:
-    assert difference([0.6, 0.7, 0.8], [0.5, 0.61, 0.69]).better
-    assert difference([0.5, 0.61, 0.69], [0.6, 0.7, 0.8]).worse
-    same = difference([0.5, 0.6], [0.5, 0.6])
-    assert not same.better
-    assert not same.worse
-
-
-def test_what_has_no_number_has_no_difference() -> None:
-    found = difference([0.5, float("nan")], [0.5, 0.6])
-    assert found.cell(3) == "–"
-    assert not found.better
-    assert not found.worse
-
-
 def test_one_seed_or_unequal_ones_are_refused() -> None:
     with pytest.raises(InputError, match="at least two seeds"):
-        difference([0.5], [0.4])
+        paired_interval([0.5], [0.4])
     with pytest.raises(InputError, match="2 and 1 values cannot be paired"):
-        difference([0.5, 0.6], [0.4])
+        paired_interval([0.5, 0.6], [0.4])
     one, two = Arm("one", {0: {}, 1: {}}), Arm("two", {1: {}, 2: {}})
     with pytest.raises(InputError, match="two has seeds 1, 2 and one has 0, 1: paired differences"):
         Paired([one, two])

@@ -3,10 +3,8 @@
 import math
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from eunoe.papers.claims import AtLeast, Claim, NotReached, interval, judge
+from eunoe.papers.claims import AtLeast, Claim, NotReached, judge
 from eunoe.papers.comparisons import (
     above,
     above_all,
@@ -34,23 +32,6 @@ def cell(label: str) -> Key:
 
 def cells(values: dict[str, float]) -> dict[Key, float]:
     return {cell(label): value for label, value in values.items()}
-
-
-def test_interval_by_hand() -> None:
-    # Deviation of 1, 2, 3 is 1; t(2) = 4.303; 4.303 / sqrt(3) = 2.4844.
-    mean, low, high = interval([1.0, 2.0, 3.0])
-    assert mean == 2.0
-    assert low == pytest.approx(2 - 2.4843, abs=1e-3)
-    assert high == pytest.approx(2 + 2.4843, abs=1e-3)
-    assert math.isnan(interval([1.0])[1])
-
-
-@given(st.lists(st.floats(-1, 1), min_size=2, max_size=15), st.floats(-1, 1))
-def test_interval_moves_with_its_numbers(values: list[float], shift: float) -> None:
-    mean, low, high = interval(values)
-    assert low <= mean <= high
-    moved = interval([value + shift for value in values])
-    assert moved == pytest.approx((mean + shift, low + shift, high + shift), abs=1e-9)
 
 
 def test_pairing_by_seed_sees_what_means_hide() -> None:

@@ -63,7 +63,7 @@ def test_a_remedy_that_wins_is_written_with_its_interval(
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert found.label == "larger steps"
     assert found.validation is not None
-    assert found.validation.better
+    assert found.validation.positive
     assert found.test is not None
     assert any(
         re.fullmatch(
@@ -117,7 +117,7 @@ def test_a_gain_within_its_interval_is_no_cure(
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.label, found.config) == (None, None)
     assert found.validation is not None
-    assert not found.validation.better
+    assert not found.validation.positive
     assert "Nothing is better beyond its interval: keep fedavg · ce as it is." in repr(found)
     assert not (tmp_path / "cure" / "cure.toml").exists()
 

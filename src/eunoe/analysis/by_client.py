@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
 
-from eunoe.analysis.paired import LEVEL, Difference, difference
-from eunoe.analysis.statistics import mean, mean_std
+from eunoe.analysis.statistics import LEVEL, Interval, mean, mean_std, student_interval
 from eunoe.analysis.tables import Table
 from eunoe.core.tasks import MultiLabel
 from eunoe.errors import InputError, listed
@@ -121,7 +120,7 @@ class ByClient:
         for arm, one in zip(self.arms, found, strict=True):
             if arm is not self.reference:
                 apart = _paired(one, reference)
-                cells.append(_over_seeds(apart).cell(3) if len(apart) > 1 else f"{mean(apart):+.3f}")
+                cells.append(student_interval(apart).cell(3) if len(apart) > 1 else f"{mean(apart):+.3f}")
         return cells
 
     def _sentence(self, arm: Arm) -> str:
@@ -130,8 +129,8 @@ class ByClient:
             apart = [self._sign * one for one in _paired(arm.values[key], self.reference.values[key])]
             # What would be shown as 0.0 points is no difference.
             once = round(mean(apart), 3)
-            over = _over_seeds(apart) if len(apart) > 1 else Difference(once, once, once)
-            verb = "gain" if over.better else "pay" if over.worse else self._undecided
+            over = student_interval(apart) if len(apart) > 1 else Interval(once, once, once)
+            verb = "gain" if over.positive else "pay" if over.negative else self._undecided
             # Not -0.0.
             change = self._sign * over.mean + 0.0
             words = f"{100 * change:+.1f}" if self.metric == "accuracy" else f"{change:+.3f}"
@@ -247,7 +246,3 @@ def _natural(run: RunRecords) -> bool:
 def _paired(values: Mapping[int, float], reference: Mapping[int, float]) -> list[float]:
     """Differences by seed."""
     return [values[seed] - reference[seed] for seed in sorted(values.keys() & reference.keys())]
-
-
-def _over_seeds(apart: Sequence[float]) -> Difference:
-    return difference(apart, [0.0] * len(apart))

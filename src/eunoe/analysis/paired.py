@@ -3,58 +3,10 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-from scipy.special import stdtrit
-
-from eunoe.analysis.statistics import NONE, mean_std
+from eunoe.analysis.statistics import LEVEL, Interval, mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.core.tasks import Classification, Task
 from eunoe.errors import InputError
-
-LEVEL = 0.95
-
-
-@dataclass(frozen=True)
-class Difference:
-    """The mean of differences by seed and its Student t interval; NaN where a run has no number."""
-
-    mean: float
-    low: float
-    high: float
-
-    @property
-    def better(self) -> bool:
-        """Whether the whole interval is above zero."""
-        return self.low > 0
-
-    @property
-    def worse(self) -> bool:
-        """Whether the whole interval is below zero."""
-        return self.high < 0
-
-    def points(self) -> str:
-        """In points of accuracy (hundredths), as in "+4.1 points [2.9, 5.3]"."""
-        return f"{100 * self.mean:+.1f} points [{100 * self.low:.1f}, {100 * self.high:.1f}]"
-
-    def cell(self, digits: int) -> str:
-        """As a cell of a table."""
-        if not np.isfinite(self.mean):
-            return NONE
-        return f"{self.mean:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
-
-
-def difference(values: Sequence[float], reference: Sequence[float]) -> Difference:
-    """What values are above those of the reference, seed by seed in the same order."""
-    if len(values) != len(reference):
-        raise InputError(f"{len(values)} and {len(reference)} values cannot be paired")
-    if len(values) < 2:
-        raise InputError("a paired interval needs at least two seeds; run more of them")
-    apart = np.asarray(values, np.float64) - np.asarray(reference, np.float64)
-    if not np.isfinite(apart).all():
-        return Difference(float("nan"), float("nan"), float("nan"))
-    mean, error = float(apart.mean()), float(apart.std(ddof=1) / np.sqrt(len(apart)))
-    reach = float(stdtrit(len(apart) - 1, (1 + LEVEL) / 2)) * error
-    return Difference(mean, mean - reach, mean + reach)
 
 
 @dataclass(frozen=True)
@@ -89,12 +41,12 @@ class Paired:
         if len(seeds) < 2:
             raise InputError("a paired interval needs at least two seeds; run more of them")
 
-    def difference(self, title: str, metric: str | None = None) -> Difference:
+    def difference(self, title: str, metric: str | None = None) -> Interval:
         """What an arm gains over the first, by default in accuracy (or F1 or R²)."""
         metric = metric or self.task.metric
         for arm in self.others:
             if arm.title == title:
-                return difference(arm.of(metric), self.reference.of(metric))
+                return paired_interval(arm.of(metric), self.reference.of(metric))
         raise InputError(f"there is no {title!r} beside {self.reference.title!r}")
 
     def table(self, columns: Sequence[tuple[str, str, int]]) -> Table:
@@ -104,7 +56,7 @@ class Paired:
         rows = [[self.reference.title, seeds, *first, ""]]
         for arm in self.others:
             cells = [
-                difference(arm.of(metric), self.reference.of(metric)).cell(digits)
+                paired_interval(arm.of(metric), self.reference.of(metric)).cell(digits)
                 for _, metric, digits in columns
             ]
             rows.append([arm.title, seeds, *cells, self._verdict(arm)])
@@ -115,8 +67,8 @@ class Paired:
         return Table(["run", "seeds", *(title for title, _, _ in columns), "better"], rows, note)
 
     def _verdict(self, arm: Arm) -> str:
-        found = self.difference(arm.title)
-        return "yes" if found.better else "worse" if found.worse else "no"
+        gain = self.difference(arm.title)
+        return "yes" if gain.positive else "worse" if gain.negative else "no"
 
     def __repr__(self) -> str:
         main = (self.task.title, self.task.metric, 3)

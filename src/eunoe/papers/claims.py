@@ -23,7 +23,7 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from eunoe.analysis.statistics import deviation
+from eunoe.analysis.statistics import student_interval
 from eunoe.papers.keys import Key
 
 # The value of each cell of an exhibit for one seed.
@@ -46,10 +46,6 @@ class Censored(float):
 
 class Tie(Censored):
     """Nobody got there."""
-
-
-# Student's t at 97.5% by degrees of freedom; beyond ten the value for ten is used, slightly conservative.
-_T = (math.nan, 12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
 @dataclass(frozen=True)
@@ -185,7 +181,7 @@ def judge(claim: Claim, seeds: Sequence[Values], untrained: str = "", calibrated
             found.append(statistic)
     nobody = bool(found) and not diverged and all(isinstance(value, Tie) for value in found)
     found = [] if nobody else found
-    return Verdict(claim, tuple(found), *interval(found), diverged, untrained, calibrated, nobody)
+    return Verdict(claim, tuple(found), *student_interval(found), diverged, untrained, calibrated, nobody)
 
 
 def distances(seeds: Sequence[Values]) -> list[Values]:
@@ -199,16 +195,6 @@ def distances(seeds: Sequence[Values]) -> list[Values]:
             by_cell.setdefault(cell, []).append(value)
     middle = {cell: statistics.median(every) for cell, every in by_cell.items() if len(every) >= 5}
     return [{cell: abs(v - middle[cell]) for cell, v in values.items() if cell in middle} for values in seeds]
-
-
-def interval(values: Sequence[float]) -> tuple[float, float, float]:
-    """Mean and 95% confidence interval of a few numbers (Student's t)."""
-    n = len(values)
-    center = sum(values) / n if n else math.nan
-    if n < 2:
-        return center, math.nan, math.nan
-    half = _T[min(n, len(_T)) - 1] * deviation(values) / math.sqrt(n)
-    return center, center - half, center + half
 
 
 def _seeds(count: int) -> str:

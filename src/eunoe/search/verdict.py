@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.analysis.paired import Difference, difference
-from eunoe.analysis.statistics import mean, mean_std
+from eunoe.analysis.statistics import Interval, mean, mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import absolute_paths
@@ -43,8 +42,8 @@ class Cure:
 
     label: str | None
     sentences: tuple[str, ...]
-    validation: Difference | None
-    test: Difference | None
+    validation: Interval | None
+    test: Interval | None
     table: Table | None
     search: tuple[Tried, ...]
     config: Path | None
@@ -114,8 +113,8 @@ def unfinished(
     return Cure(None, (*facts, words), None, None, None, tried, None, (), place)
 
 
-def _validated(before: Sequence[Run], after: Sequence[Run]) -> Difference:
-    return difference(*([_final(run, "validation") for run in arm] for arm in (after, before)))
+def _validated(before: Sequence[Run], after: Sequence[Run]) -> Interval:
+    return paired_interval(*([_final(run, "validation") for run in arm] for arm in (after, before)))
 
 
 def _final(run: Run, part: str) -> float:
@@ -145,7 +144,7 @@ def gained(name: str, before: Sequence[Run], after: Sequence[Run]) -> str:
     return f"{_gain(name, _validated(before, after), after)}; {forgotten(before, after)}."
 
 
-def _gain(name: str, validation: Difference, after: Sequence[Run]) -> str:
+def _gain(name: str, validation: Interval, after: Sequence[Run]) -> str:
     return f"{name}: {validation.points()} on validation over {len(after)} fresh seeds"
 
 
@@ -175,26 +174,26 @@ def judged(
     validation = _validated(before, after)
     name, path = winner.label, place / "cure.toml"
     gain = _gain(name, validation, after)
-    if validation.better:
+    if validation.positive:
         write_text(path, to_toml(_changed(winner, config)))
         words = f"{gain}; {forgotten(before, after)}."
     else:
         kept = f"Nothing is better beyond its interval: keep {config.title} as it is."
         words = f"{kept} {'The best of the search, ' if tried else 'What was judged, '}{gain}."
     # Whether it is a cure is decided; only now are the test results read.
-    test = difference(*([_final(run, "test") for run in arm] for arm in (after, before)))
+    test = paired_interval(*([_final(run, "test") for run in arm] for arm in (after, before)))
     sentences = [*facts, words]
     if np.isfinite(test.mean):
         sentences.append(f"On the test set, read once: {test.points()}.")
     runs = (*before, *after)
     return Cure(
-        name if validation.better else None,
+        name if validation.positive else None,
         tuple(sentences),
         validation,
         test if np.isfinite(test.mean) else None,
         _table([before, after]),
         tried,
-        path if validation.better else None,
+        path if validation.positive else None,
         runs,
         place,
     )
