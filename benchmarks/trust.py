@@ -198,8 +198,9 @@ def _timed(work: Callable[[], Any]) -> float:
 
 def federation(rounds: int) -> None:
     """Seconds of a round in a federation of five nodes over TLS, with and without secure aggregation."""
-    from eunoe.config.toml import to_toml
     from eunoe.flower.init import init
+
+    from eunoe.config.toml import to_toml
     from eunoe.flower.loopback import Loopback
     from eunoe.simulation.run import Run
 

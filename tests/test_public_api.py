@@ -7,7 +7,7 @@ from pathlib import Path
 from tools.public_api import PACKAGES, described
 
 import eunoe
-from eunoe.flower import template
+from eunoe.flower.deploy.init import APP, render
 
 KNOWN = Path(__file__).parent / "public_api.txt"
 ROOT = Path(__file__).parents[1]
@@ -27,10 +27,12 @@ def test_the_reference_has_every_public_name():
 
 
 def test_what_users_start_from_imports_only_what_is_public():
+    apps = [APP.format(role="server"), APP.format(role="client")]
+    apps.append(render("start.py", {"nodes": 2, "port": 8443}))
     examples = [path.read_text("utf-8") for path in (ROOT / "examples").glob("*.py")]
     imported = {
         (node.module, alias.name)
-        for text in (*examples, template.SERVER, template.CLIENT, template.START)
+        for text in (*examples, *apps)
         for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("eunoe")
         for alias in node.names

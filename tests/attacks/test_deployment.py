@@ -22,8 +22,8 @@ pytest.importorskip("flwr")
 from eunoe.config.toml import to_toml
 from eunoe.data.loading import load
 from eunoe.data.sources.npz import write_npz
-from eunoe.flower.credentials import make_node_key
-from eunoe.flower.init import init
+from eunoe.flower.deploy.credentials import make_node_key
+from eunoe.flower.deploy.init import init
 from eunoe.simulation.run import Run
 from tests.attacks.proxy import NEEDS_NGINX, NGINX, Outsider, free_ports, is_listening
 from tests.waiting import PATIENCE, until

@@ -10,12 +10,16 @@ pytest.importorskip("flwr")
 
 from flwr.supercore.protobuf.translation import PROTOBUF_REQUEST_TYPES
 
-from eunoe.flower.init import init
-from eunoe.flower.proxy import PATHS
+from eunoe.flower.deploy.init import init
 from tests.attacks.proxy import NEEDS_NGINX, Outsider, free_ports, proxy
 
 pytestmark = NEEDS_NGINX
 MB = 1_000_000
+# What a registered node of Flower 1.41 requests under /v1/fleet/.
+PATHS = (
+    *("activate-node", "deactivate-node", "send-node-heartbeat", "get-run", "get-fab", "pull-messages"),
+    *("pull-object", "confirm-message-received", "push-messages", "push-object"),
+)
 
 
 class Recorder(BaseHTTPRequestHandler):
@@ -61,7 +65,7 @@ def _unseen(behind):
 
 def test_what_a_node_needs_passes(behind):
     outsider, seen = behind
-    wanted = [f"/v1/fleet/{name}" for name in (*PATHS, "push-object")]
+    wanted = [f"/v1/fleet/{name}" for name in PATHS]
     for path in wanted:
         assert outsider.ask(path, b"12345") == (200, b"ok")
     assert seen == [(path, 5) for path in wanted]
@@ -79,7 +83,7 @@ def test_a_piece_of_an_update_passes_and_no_more(behind):
 def test_no_other_path_of_flower_passes(behind):
     """Commands, the interface of the server's own apps, and registration by the node itself."""
     outsider, seen = behind
-    allowed = {f"/v1/fleet/{name}" for name in (*PATHS, "push-object")}
+    allowed = {f"/v1/fleet/{name}" for name in PATHS}
     others = {path for _, path in PROTOBUF_REQUEST_TYPES} - allowed
     assert {"/v1/control/start-run", "/v1/control/register-node", "/v1/runtime/acquire-task"} < others
     assert "/v1/fleet/register-node" in others

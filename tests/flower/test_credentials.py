@@ -16,7 +16,7 @@ from cryptography.x509.verification import PolicyBuilder, Store, VerificationErr
 from flwr.cli.supernode.register import try_load_public_key
 
 from eunoe.errors import InputError
-from eunoe.flower.credentials import fingerprint, make_node_key, make_server_certificate, read_node_key
+from eunoe.flower.deploy.credentials import fingerprint, make_node_key, make_server_certificate, read_node_key
 
 
 def certificate(path: Path) -> x509.Certificate:

@@ -23,7 +23,7 @@ from eunoe.data.sources.npz import write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower import roster
 from eunoe.flower.client import node_options, train
-from eunoe.flower.credentials import make_node_key
+from eunoe.flower.deploy.credentials import make_node_key
 from eunoe.flower.server import RunOptions, run_name, run_options, serve
 from eunoe.simulation.build import build_federation
 from eunoe.simulation.run import Run

@@ -25,14 +25,15 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.errors import InputError
-from eunoe.flower.credentials import fingerprint
-from eunoe.flower.init import fitted, init
+from eunoe.flower.deploy.credentials import fingerprint
+from eunoe.flower.deploy.init import adapt_config, init, render
 from eunoe.flower.loopback import Loopback, start
 from eunoe.flower.server import run_options
-from eunoe.flower.template import LEARNS
 from eunoe.simulation.build import UserObjects, build_simulation
 from tests.faults import alive
 from tests.waiting import until
+
+LEARNS = render("learns.md", {}).partition("\n\n")[2]
 
 
 @pytest.fixture(name="folder")
@@ -242,7 +243,7 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch,
         "model": {"name": "mlp", "start_from": "start.safetensors"},
     }
     caplog.set_level("INFO")
-    fit = fitted(values, 3)
+    fit = adapt_config(values, 3)
     assert fit == {
         "participation": 3,
         "data": str(tmp_path / "own.npz"),
@@ -251,7 +252,7 @@ def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch,
         "model": {"name": "mlp", "start_from": str(tmp_path / "start.safetensors")},
     }
     assert len(caplog.records) == 2
-    assert make_config(fitted({"rounds": 7}, 3)).partition.options["clients"] == 3
+    assert make_config(adapt_config({"rounds": 7}, 3)).partition.options["clients"] == 3
 
 
 def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder):
@@ -300,7 +301,7 @@ def test_a_folder_that_could_not_be_written_is_as_it_was(tmp_path, monkeypatch, 
         path.write_text("half")
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("eunoe.flower.init.make_signing_key", fails)
+    monkeypatch.setattr("eunoe.flower.deploy.init.make_signing_key", fails)
     if existed:
         (tmp_path / "app").mkdir()
     with pytest.raises(OSError, match="full"):

@@ -17,8 +17,8 @@ import torch
 pytest.importorskip("flwr")
 
 from eunoe.config.toml import to_toml
-from eunoe.flower.credentials import make_node_key
-from eunoe.flower.init import init
+from eunoe.flower.deploy.credentials import make_node_key
+from eunoe.flower.deploy.init import init
 from eunoe.flower.loopback import Loopback
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run

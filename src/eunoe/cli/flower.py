@@ -30,8 +30,8 @@ def init_folder(
 ) -> None:
     """Write a ready-to-run Flower app with TLS, node authentication, signed apps and a proxy."""
     with _flower():
-        from eunoe.flower.credentials import LOOPBACK
-        from eunoe.flower.init import init
+        from eunoe.flower.deploy.credentials import LOOPBACK
+        from eunoe.flower.deploy.init import init
     init(folder, nodes, [*(host or ()), *LOOPBACK], port, config)
     typer.echo(f"{folder} is ready; run it on this machine with: python {folder / 'start.py'}")
 
@@ -43,7 +43,7 @@ def make_key(
 ) -> None:
     """Make this node's key: node-N.key, which stays here, and node-N.pub for the operator."""
     with _flower():
-        from eunoe.flower.credentials import fingerprint, make_node_key
+        from eunoe.flower.deploy.credentials import fingerprint, make_node_key
     make_node_key(folder, f"node-{node}")
     public = folder / f"node-{node}.pub"
     typer.echo(f"send {public} to the operator; its fingerprint is {fingerprint(public)}")
@@ -56,7 +56,7 @@ def sign_app(
 ) -> None:
     """Sign the app of a federation, so that its nodes run it; again after every change."""
     with _flower():
-        from eunoe.flower.signing import sign
+        from eunoe.flower.deploy.signing import sign
     name, digest = sign(folder, key)
     typer.echo(f"{folder / 'signed'} holds {name}, SHA-256 {digest}")
 

@@ -23,7 +23,7 @@ from typing import IO, TYPE_CHECKING
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.errors import EunoeError, InputError, RunFailed
-from eunoe.flower.credentials import make_node_key
+from eunoe.flower.deploy.credentials import make_node_key
 
 if TYPE_CHECKING:
     from eunoe.flower.server import RunOptions

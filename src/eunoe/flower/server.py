@@ -24,7 +24,7 @@ from eunoe.config.settings import read_config
 from eunoe.data.federation import Integers
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
-from eunoe.flower.credentials import read_node_key
+from eunoe.flower.deploy.credentials import read_node_key
 from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
 from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
 from eunoe.flower.own_data import Facts, facts_out, server_federation

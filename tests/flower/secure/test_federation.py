@@ -18,7 +18,7 @@ from eunoe.config.toml import to_toml
 from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
-from eunoe.flower.credentials import make_node_key
+from eunoe.flower.deploy.credentials import make_node_key
 from eunoe.flower.secure.engine import SecureRemote
 from eunoe.flower.secure.history import allow_once, digest
 from eunoe.flower.secure.messages import keys_in, keys_out

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from eunoe.flower.init import init
+from eunoe.flower.deploy.init import init
 from eunoe.flower.loopback import Loopback
 from eunoe.simulation.running import run
 from tests.flower.secure.test_federation import assert_same, records, without

@@ -15,12 +15,12 @@ from eunoe.config.schema import Config
 from eunoe.engines.secure_sum import encoded
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
+from eunoe.flower.deploy.credentials import is_signed, sign_message
 from eunoe.flower.node import NodeOptions, train_and_keep
 from eunoe.flower.own_data import Scattered
 from eunoe.flower.secure.history import allow_once, digest
 from eunoe.flower.secure.messages import bytes_in, clients_in, keys_in, keys_out, sealed_out, session_in
 from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Session, as_words
-from eunoe.flower.secure.signatures import is_signed, signed
 from eunoe.flower.wire import vectors_out
 from eunoe.server.fixed_point import OutOfBound
 
@@ -37,7 +37,7 @@ def publish_keys(config: Config, node: NodeOptions, content: RecordDict, memory:
     _remember(memory, session, _HAS_KEYS, secrets, {})
     keys = secrets.public
     if node.key is not None:
-        keys = keys._replace(signature=signed(node.key, keys.message(session, node.client)))
+        keys = keys._replace(signature=sign_message(node.key, keys.message(session, node.client)))
     return RecordDict({"keys": keys_out({node.client: keys})})
 
 

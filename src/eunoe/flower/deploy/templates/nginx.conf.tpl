@@ -1,17 +1,3 @@
-"""The proxy in front of a federation's server, which is all that others reach.
-
-Flower serves nodes, commands and its own apps on one port, commands without a login, and it reads a request
-as a whole before it looks at who sends it. So the SuperLink listens on 127.0.0.1 only, and nginx passes on
-what nodes send, up to a size.
-"""
-
-# What a registered node asks of Flower 1.41 under /v1/fleet/, besides push-object.
-PATHS = (
-    *("activate-node", "deactivate-node", "send-node-heartbeat", "get-run", "get-fab"),
-    *("pull-messages", "pull-object", "confirm-message-received", "push-messages"),
-)
-
-_CONFIG = """\
 # The only open port of the server: what nodes need and nothing else. Start it in this folder, as an ordinary
 # user: nginx -p "$PWD" -c nginx.conf
 worker_processes 1;
@@ -35,12 +21,12 @@ http {
     limit_conn_zone $server_name zone=pieces:1m;
 
     upstream superlink {
-        server 127.0.0.1:@LINK@;
+        server 127.0.0.1:@link@;
         keepalive 16;
     }
 
     server {
-        listen @PORT@ ssl;
+        listen @port@ ssl;
         server_name fleet;
         ssl_certificate certificates/server.crt;
         ssl_certificate_key certificates/server.key;
@@ -66,7 +52,7 @@ http {
             return 404;
         }
 
-        location ~ ^/v1/fleet/(@PATHS@)$ {
+        location ~ ^/v1/fleet/(activate-node|deactivate-node|send-node-heartbeat|get-run|get-fab|pull-messages|pull-object|confirm-message-received|push-messages)$ {
             limit_except POST { deny all; }
             proxy_pass https://superlink/v1/fleet/$1;
         }
@@ -86,7 +72,7 @@ http {
     # The signed app, for the SuperLink on this machine. It asks by POST, which nginx answers with a file
     # only by way of an error.
     server {
-        listen 127.0.0.1:@APPS@;
+        listen 127.0.0.1:@apps@;
         server_name apps;
         location = /hub/fetch-fab {
             default_type application/json;
@@ -101,13 +87,3 @@ http {
         }
     }
 }
-"""
-
-
-def nginx_config(port: int, link: int, apps: int) -> str:
-    """The proxy's configuration: its open port, the SuperLink's port and that of the signed app."""
-    values = {"PORT": port, "LINK": link, "APPS": apps, "PATHS": "|".join(PATHS)}
-    text = _CONFIG
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", str(value))
-    return text

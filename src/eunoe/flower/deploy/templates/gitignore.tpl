@@ -1,0 +1,14 @@
+/.flwr/
+/certificates/
+/environment.sh
+/keys/
+/logs/
+/nginx.conf
+/nodes/
+/operator/
+/proxy/
+/run/
+/signed/
+/state/
+/superlink.db*
+/trial/

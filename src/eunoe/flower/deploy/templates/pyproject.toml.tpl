@@ -1,0 +1,40 @@
+[project]
+name = "eunoe-federation"
+version = "1.0.0"
+description = "Federated learning that does not forget"
+dependencies = ["flwr>=1.41", "eunoe[flower]"]
+
+[tool.flwr.app]
+publisher = "eunoe"
+# Only this travels to the nodes: never keys, data or results.
+fab-include = ["*.py", "config.toml"]
+
+[tool.flwr.app.components]
+serverapp = "server_app:app"
+clientapp = "client_app:app"
+
+[tool.flwr.app.config]
+# The run folder on the server; a run that is already there is resumed.
+folder = "run"
+# Whose data the clients train on: "partition" (parts of one data set, for trials) or "own".
+data = "partition"
+# With data = "own": whether the nodes' data may grow while the run goes on.
+growing = false
+# Number of clients; each node has one of the numbers 0, 1, ... as client=NUMBER in its --node-config.
+clients = @nodes@
+# The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.
+# start.py has others, in trial/.
+keys = "keys"
+# A round completes with at least this many clients' replies ...
+quorum = @quorum@
+# ... after at most this many seconds; clients that have not replied by then are dropped and reported.
+timeout = 600.0
+# Seconds to wait for all clients before the first round.
+join-timeout = 600.0
+# With data = "own": also evaluate on the validation data of the nodes that agree (validate=true in their
+# --node-config; those of start.py do).
+validate-on-clients = false
+
+[tool.eunoe]
+# Where the SuperLink finds the signed app; nginx.conf and environment.sh say the same.
+apps = "http://127.0.0.1:@apps@"
