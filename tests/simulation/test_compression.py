@@ -66,7 +66,7 @@ def test_bytes_up_are_those_of_indices_and_values(tmp_path: Path) -> None:
     ("values", "message"),
     [
         ({"method": "central", "public": {"share": 0.1}}, "sends no update"),
-        ({"aggregation": "median"}, "merge 'median' compares changes entry by entry"),
+        ({"aggregation": "median"}, "aggregation 'median' compares changes entry by entry"),
         ({"server_optimizer": {"name": "sgd", "gma": 0.4}}, "counts signs or norms"),
         ({"secure_aggregation": {}, "participation": 3}, "sums under secure_aggregation"),
         ({"compress": {"name": "topk", "share": 0.6}}, "share = 0.6 makes .* lower it, or set it to 1"),

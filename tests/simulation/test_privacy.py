@@ -105,8 +105,8 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
         ({"method": {"name": "flashback"}, "public": {"share": 0.1}}, "method 'flashback' needs"),
         ({"method": {"name": "fednova", "weighting": "uniform"}}, "needs the upload 'work' as it is"),
         ({"method": "fedcurv"}, "method 'fedcurv' needs what clients send as it is"),
-        ({"method": "central", "public": {"share": 0.1}}, "merges nothing of clients"),
-        ({"method": UNIFORM, "aggregation": "median"}, "merge 'median' does not make"),
+        ({"method": "central", "public": {"share": 0.1}}, "aggregates nothing of clients"),
+        ({"method": UNIFORM, "aggregation": "median"}, "aggregation 'median' does not make"),
         ({"method": UNIFORM, "server_optimizer": {"name": "sgd", "gma": 0.5}}, "which are not clipped"),
         ({"method": UNIFORM, "probes": [{"metric": "drift", "every": 1}]}, "set probes = \\[\\]"),
         ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients = 0.25"),
@@ -177,7 +177,7 @@ def test_a_round_repeated_with_fresh_noise_counts_twice(
     assert json.loads((tmp_path / "privacy.json").read_text()) == {"merges": 1}
     with caplog.at_level(logging.WARNING):
         go()
-    assert "1 merges have drawn noise in 0 rounds" in caplog.text
+    assert "1 aggregations have drawn noise in 0 rounds" in caplog.text
     assert [record["privacy"]["merges"] for record in records] == [2, 3]
     accountant = Accountant(config.privacy, 4, 2)  # type: ignore[arg-type]
     assert records[-1]["privacy"]["epsilon"] == accountant.epsilon(3)
@@ -196,7 +196,7 @@ def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
         spending = Spending(simulation, folder, state)
         spending.before_run()
         assert folder.facts["privacy"] == {"epsilon": accountant.epsilon(50), "delta": 0.01, "merges": 50}
-        assert "notes 0 merges and 50 rounds are done" in caplog.text
+        assert "notes 0 aggregations and 50 rounds are done" in caplog.text
         spending.before_aggregation(51)
         assert json.loads(ledger.read_text()) == {"merges": 51}
         for text, says in (('{"mer', "is not JSON"), ("[3]", "holds no JSON object"), ("{}", "does not say")):

@@ -118,7 +118,7 @@ def test_probes_are_left_out_with_a_warning(tmp_path):
         ({"method": "flashback", "public": {"share": 0.1}}, "'flashback' needs every client's model"),
         ({"method": "feddf", "public": {"share": 0.1}}, "'feddf' needs every client's model"),
         ({"method": "central", "loss": "ce"}, "'central' trains no client"),
-        ({"aggregation": "median"}, "merge 'median' compares clients' changes"),
+        ({"aggregation": "median"}, "aggregation 'median' compares clients' changes"),
         ({"training": {"single_class": "skip"}}, "tells the server who has one class only"),
         ({"participation": 2}, "2 take part in a round: raise participation to 3"),
         (
