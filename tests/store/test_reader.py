@@ -45,6 +45,20 @@ def test_a_folder_gives_arrays_of_the_measured_rounds(tmp_path):
     assert run.names(2) == ["0", "1"]
 
 
+def test_a_path_gives_the_records_that_have_a_value_there(tmp_path):
+    own = {"schema": 1, "round": 4, "mine": 0.5, "parts": {"a": 1, "b": "text"}, "clients": [3, 5]}
+    run = read_run(write(tmp_path / "a", lines=[*LINES, own]))
+    rows, values = run.known("test", "accuracy")
+    assert (rows.tolist(), values) == ([0, 2], [0.5, 0.4])
+    assert run.known("forgetting", "round")[0].tolist() == [2]
+    assert run.known("clients")[1] == [[3, 5]]
+    for path in (("nothing",), ("mine", "nothing"), ("nothing", "at", "all")):
+        assert run.known(*path)[1] == []
+    assert run.own_metrics == ["mine", "parts.a"]
+    assert run.series("mine")[0].tolist() == [4]
+    assert run.latest("test.accuracy") == 0.4
+
+
 def test_validation_stands_in_for_a_missing_test_set(tmp_path):
     lines = [{"schema": 1, "round": 1, "validation": {"accuracy": 0.7, "loss": 1.0}, "test": None}]
     run = read_run(write(tmp_path / "a", lines=lines))

@@ -210,13 +210,13 @@ def _check_same_clients(groups: Mapping[str, Sequence[RunRecords]]) -> None:
 
 def _owned(run: RunRecords, place: str) -> tuple[list[int], list[int]]:
     """The clients that have samples at a place, and how many; none if that was not recorded."""
-    clients, samples = (run.columns.known(place, "by_client", name)[1] for name in ("clients", "samples"))
+    clients, samples = (run.known(place, "by_client", name)[1] for name in ("clients", "samples"))
     return (list(clients[-1]), list(samples[-1])) if len(clients) else ([], [])
 
 
 def _has(run: RunRecords, place: str, metric: str) -> bool:
     """Whether a number was recorded by client."""
-    return len(run.columns.rows_at(place, "by_client", metric)) > 0
+    return len(run.known(place, "by_client", metric)[0]) > 0
 
 
 def _numbers(run: RunRecords, place: str, metric: str) -> dict[int, float]:
@@ -231,7 +231,7 @@ def _never_trained(run: RunRecords) -> set[int]:
     """Clients of a run without a global model that never took part, and so have the model of the start."""
     if run.checked_config.method.name != "local" or run.label_counts is None:
         return set()
-    trained = {int(client) for clients in run.columns.known("clients")[1] for client in clients}
+    trained = {int(client) for clients in run.known("clients")[1] for client in clients}
     return set(range(len(run.label_counts))) - trained
 
 

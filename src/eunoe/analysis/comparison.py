@@ -152,15 +152,13 @@ class Comparison:
 def numbers(run: RunRecords) -> dict[str, float]:
     """The numbers of one run that are compared."""
     # The cost of a federation that was only observed is unknown.
-    columns, training = run.columns, run.checked_config.training
-    rows, sizes = columns.known("sizes")
-    pairs = zip(sizes, columns.known("steps")[1], strict=True)
-    trained = Counter(one for pair in pairs for one in zip(*pair, strict=True))
-    plain = sum(
-        count * samples_trained(int(size), int(steps), training) for (size, steps), count in trained.items()
-    )
+    training = run.checked_config.training
+    rows, sizes = run.known("sizes")
+    pairs = zip(sizes, run.known("steps")[1], strict=True)
+    trained = Counter(client for pair in pairs for client in zip(*pair, strict=True))
+    plain = sum(count * samples_trained(size, steps, training) for (size, steps), count in trained.items())
     counted = ("bytes_up", "bytes_down", "forwards", "backwards")
-    total = {name: float(np.sum(columns.known(name)[1])) for name in counted}
+    total = {name: float(sum(run.known(name)[1])) for name in counted}
     return {
         "accuracy": run.final("test.accuracy"),
         # Classification is compared by accuracy alone, as its papers do.

@@ -26,9 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from eunoe.core.tasks import TASKS, Classification, MultiLabel, Regression
+from eunoe.core.tasks import Classification, MultiLabel, Regression, Task
 from eunoe.store.main_metric import main_value, task_of
 from eunoe.store.run_records import RunRecords
 
@@ -100,13 +98,13 @@ class _Judged(NamedTuple):
     guess: Guess | None
 
 
-def _judged(part: Mapping[str, Any]) -> _Judged | None:
+def _judged(part: Mapping[str, Any], task: type[Task] | None) -> _Judged | None:
     """What is judged of the numbers of a place; None if nothing was measured."""
-    task, per_class = task_of(part), part.get("per_class") or ()
+    per_class = part.get("per_class") or ()
     loss = part.get("loss", math.nan)
     loss = math.inf if loss is None or math.isinf(loss) else loss
     if task is Regression:
-        return _Judged(main_value(part) if part["r2"] is not None else -math.inf, loss, GUESSED_NUMBERS)
+        return _Judged(main_value(part) if part.get("r2") is not None else -math.inf, loss, GUESSED_NUMBERS)
     if task is MultiLabel:
         known = [value for value in per_class if value is not None and not math.isnan(value)]
         return _Judged(sum(known) / len(known), loss, guess_of(2)) if known else None
@@ -128,7 +126,8 @@ class Health:
 
     def see(self, record: Mapping[str, Any]) -> None:
         """Take the record of the next round; one without an evaluation says nothing."""
-        found = _judged(record.get("test") or record.get("validation") or {})
+        part = record.get("test") or record.get("validation") or {}
+        found = _judged(part, task_of(part))
         if found is None or found.guess is None:
             return
         accuracy, guess = found.accuracy, found.guess
@@ -176,15 +175,9 @@ def learned(run: RunRecords) -> bool:
 
 def _measured(run: RunRecords) -> tuple[list[float], list[float], Guess | None]:
     """Accuracies and losses of the evaluated rounds, and those of a guess."""
-    if run.task is not Classification:
-        parts = run.columns.select(run.part, "loss", "per_class", *(task.metric for task in TASKS))
-        found = [one for one in map(_judged, parts) if one is not None]
-        guess = found[-1].guess if found else None
-        return [one.accuracy for one in found], [one.loss for one in found], guess
-    # The same for all rounds at once.
-    rows, accuracy = run.columns.known(run.part, "accuracy")
-    loss = np.full(len(run.metrics), math.nan)
-    loss[run.columns.rows_at(run.part, "loss")] = math.inf
-    known, values = run.columns.known(run.part, "loss")
-    loss[known] = values
-    return list(accuracy), loss[rows].tolist(), guess_of(run.classes)
+    parts = [record[run.part] for record in run.metrics if record.get(run.part)]
+    judged = [one for one in (_judged(part, run.task) for part in parts) if one is not None]
+    guess = judged[-1].guess if judged else None
+    if run.task is Classification:
+        guess = guess_of(run.classes)
+    return [one.accuracy for one in judged], [one.loss for one in judged], guess

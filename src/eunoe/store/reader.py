@@ -45,7 +45,6 @@ from pydantic import TypeAdapter
 
 from eunoe.config.renamed import rename_keys
 from eunoe.errors import Damaged, InputError
-from eunoe.store.columns import RecordColumns
 from eunoe.store.integrity import changed_files
 from eunoe.store.run_records import RunRecords, numbers, relabeled
 from eunoe.store.shapes import METRICS, PARTITION, PROBE, STATUS, TIMING, checked
@@ -60,7 +59,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
     A folder without a finished round is refused, unless `begun` is False.
     """
     folder = Path(folder)
-    config, metrics = read_run_config(folder), RecordColumns(each_round(folder / "metrics.jsonl"))
+    config, metrics = read_run_config(folder), list(each_round(folder / "metrics.jsonl"))
     if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
     for name in changed_files(folder, config):
@@ -71,7 +70,7 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
         label="",
         metrics=metrics,
         probes=list(each_shaped(folder / "probes.jsonl", PROBE)),
-        timings=RecordColumns(each_shaped(folder / "timings.jsonl", TIMING)),
+        timings=list(each_shaped(folder / "timings.jsonl", TIMING)),
         config=config,
         environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),

@@ -13,10 +13,10 @@ from eunoe.core.tasks import Task
 from eunoe.errors import Damaged
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
 from eunoe.metrics.named import RECORDED
-from eunoe.store.columns import RecordColumns
 from eunoe.store.main_metric import task_of_run
 
 Array = NDArray[np.float64]
+Positions = NDArray[np.int64]
 Record = Mapping[str, Any]
 
 # Which phase of a stream a round is in, and its first round.
@@ -58,21 +58,36 @@ class RunRecords:
         """The configuration, validated."""
         return make_config(self.config)
 
+    def known(self, *path: str) -> tuple[Positions, list[Any]]:
+        """Return the positions of the records that have a value other than null at a path, and the values."""
+        if path not in self._known:
+            *sections, key = path
+            values = [value.get(key) for value in self._nested(sections)]
+            there = np.flatnonzero([value is not None for value in values])
+            self._known[path] = there, [values[at] for at in there]
+        return self._known[path]
+
     @cached_property
-    def columns(self) -> RecordColumns:
-        """The metrics by path."""
-        return RecordColumns.of(self.metrics)
+    def _known(self) -> dict[tuple[str, ...], tuple[Positions, list[Any]]]:
+        return {}
+
+    def _nested(self, sections: Sequence[str]) -> Sequence[Record]:
+        """Return what each record has in a section of a section; empty where it has none."""
+        records = self.metrics
+        for key in sections:
+            records = [value if isinstance(value := record.get(key), Mapping) else {} for record in records]
+        return records
 
     def series(self, path: str) -> tuple[NDArray[np.int64], Array]:
         """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
-        rows, found = self.columns.known(*path.split("."))
+        rows, found = self.known(*path.split("."))
         values = numbers(found) if len(rows) else np.empty(0)
         return self._rounds[rows], values[:, 0] if values.ndim > 1 and values.shape[1] == 1 else values
 
     @cached_property
     def _rounds(self) -> NDArray[np.int64]:
         """The number of each record's round."""
-        return np.array(self.columns.known("round")[1], np.int64)
+        return np.array(self.known("round")[1], np.int64)
 
     def latest(self, path: str) -> float:
         """A metric in the last round that has it; NaN if none does."""
@@ -109,20 +124,26 @@ class RunRecords:
     @cached_property
     def own_metrics(self) -> list[str]:
         """The user's own metrics, as `name` or `name.part`."""
-        own = [path for path in self.columns.paths() if path[0] not in RECORDED | {"forgetting"}]
-        found = {".".join(path) for path in own if len(path) < 3 and self.columns.is_number(*path)}
+        found = set()
+        for record in self.metrics:
+            for name in record.keys() - RECORDED - {"forgetting"}:
+                value = record[name]
+                parts = (
+                    {f"{name}.{part}": v for part, v in value.items()} if isinstance(value, Mapping) else {}
+                )
+                found |= {path for path, v in (parts or {name: value}).items() if isinstance(v, int | float)}
         # Which phase it is says when, not how well.
         return sorted(found - PHASE)
 
     @cached_property
     def part(self) -> str:
         """The data behind the curves: the test set if it was evaluated, else the validation sets."""
-        return "test" if len(self.columns.rows_with("test")) else "validation"
+        return "test" if any(record.get("test") for record in self.metrics) else "validation"
 
     @cached_property
-    def measured(self) -> NDArray[np.int64]:
+    def measured(self) -> Positions:
         """The positions of the rounds with an evaluation, in order."""
-        return self.columns.rows_with(self.part)
+        return np.flatnonzero([bool(record.get(self.part)) for record in self.metrics])
 
     @cached_property
     def rounds(self) -> list[int]:
@@ -136,7 +157,7 @@ class RunRecords:
 
     def _measured(self, *path: str) -> Array:
         """A number over the measured rounds; NaN where it is unknown."""
-        rows, found = self.columns.known(*path)
+        rows, found = self.known(*path)
         values = np.full(len(self.metrics), np.nan)
         values[rows] = numbers(found)
         return values[self.measured]
@@ -149,15 +170,15 @@ class RunRecords:
     @cached_property
     def per_class(self) -> Array:
         """Accuracy [measured rounds, classes] of the global model; empty when it was not recorded."""
-        rows, found = self.columns.known(self.part, "per_class")
+        rows, found = self.known(self.part, "per_class")
         return numbers(found) if len(rows) and np.array_equal(rows, self.measured) else np.empty((0, 0))
 
     @cached_property
     def classes(self) -> int:
         """How many classes were measured; 0 if none were."""
-        _, found = self.columns.known(self.part, "per_class")
-        merged = [found.shape[1]] if isinstance(found, np.ndarray) else map(len, found)
-        return max([*merged, *(len(record["start"]) for record in self.probe("local_per_class"))], default=0)
+        _, found = self.known(self.part, "per_class")
+        probed = [record["start"] for record in self.probe("local_per_class")]
+        return max(map(len, [*found, *probed]), default=0)
 
     @cached_property
     def lost_per_class(self) -> Array:
@@ -191,10 +212,10 @@ def relabeled(run: RunRecords, label: str) -> RunRecords:
 def by_newest_model(run: RunRecords, title: str) -> RunRecords:
     """A run that averages its models as the run without averaging, which it has the numbers of."""
     own = {"validation", "test", "client_test", "forgetting", "sent"}
-    metrics = RecordColumns(
+    metrics = [
         {**{key: value for key, value in record.items() if key not in own}, **record.get("sent", {})}
         for record in run.metrics
-    )
+    ]
     config = {key: value for key, value in run.config.items() if key != "averaging"}
     return replace(run, label=title, metrics=metrics, config={**config, "name": title})
 

@@ -8,7 +8,6 @@ import numpy as np
 
 from eunoe.report.figures.common import SETTING, Kind, always, by_label, in_panels, run_labels
 from eunoe.report.theme import PANEL, Row, described
-from eunoe.store.columns import RecordColumns
 from eunoe.store.run_records import RunRecords
 
 
@@ -19,11 +18,11 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
         aggregate: dict[tuple[str, str], float] = {}
         for run in seeds:
             for name, kind in (("bytes_up", "up"), ("bytes_down", "down")):
-                _add(aggregate, ("bytes", kind), run.columns.known(name)[1], len(seeds))
-            timings = RecordColumns.of(run.timings)
-            for kind, *_ in timings.paths():
-                if kind not in ("round", "schema"):
-                    _add(aggregate, ("seconds", kind), timings.known(kind)[1], len(seeds))
+                _add(aggregate, ("bytes", kind), run.known(name)[1], len(seeds))
+            for kind in dict.fromkeys(key for timing in run.timings for key in timing):
+                if kind not in ("round", "schema", "moved"):
+                    seconds = [timing[kind] for timing in run.timings if timing.get(kind) is not None]
+                    _add(aggregate, ("seconds", kind), seconds, len(seeds))
         found += [
             {"run": label, "unit": unit, "kind": kind, "amount": total}
             for (unit, kind), total in aggregate.items()

@@ -55,10 +55,8 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def _by_class(run: RunRecords) -> dict[int, dict[str, Any]]:
     """The numbers of the last evaluated round of each phase, where classes come in phases."""
-    present = set(run.columns.rows_at("phases", "present").tolist())
-    rows, phases = run.columns.known("phases", "phase")
-    last = {int(phase): int(row) for row, phase in zip(rows, phases, strict=True) if row in present}
-    numbers = {phase: run.columns[row]["phases"] for phase, row in last.items()}
+    measured = [record["phases"] for record in run.metrics if "present" in (record.get("phases") or {})]
+    numbers = {int(one["phase"]): one for one in measured if one.get("phase") is not None}
     return {phase: {k: v for k, v in one.items() if v is not None} for phase, one in numbers.items()}
 
 

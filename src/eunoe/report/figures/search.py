@@ -90,7 +90,7 @@ def _height(field: str, title: str) -> alt.Y:
 def both_models(run: RunRecords) -> list[RunRecords]:
     """A run by its evaluated model and, where that is a mean of models, by its newest one too."""
     title = run.checked_config.title
-    if not len(run.columns.rows_with("sent")):
+    if not any(record.get("sent") for record in run.metrics):
         return [relabeled(run, title)]
     return [by_newest_model(run, title), relabeled(run, with_averaging(title))]
 
