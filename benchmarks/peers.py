@@ -1,15 +1,13 @@
-"""Seconds of a round on Eunoe, on pfl-research, on Flower's simulation and in a bare loop, side by side.
+"""Seconds of a round on Eunoe, on pfl-research, on Flower's simulation and in a bare loop.
 
-    python benchmarks/peers.py [mlp] [logistic] [lenet] [--turns 12]
+    python -m benchmarks.peers [mlp] [logistic] [lenet] [--turns 12]
 
-Each peer gets an environment of its own under .peers/, made at the first run, which takes some minutes. All
-programs stand ready at once and are measured in turn, again and again, with evaluation off, and compared by
-the 20th percentile of their times, since a shared machine is never faster than itself but often slower.
+Each peer gets its own environment under .peers/, made at the first run, which takes some minutes. All
+programs (in the folder peers) are started at once and then measured in turn, with evaluation off.
 """
 
 import argparse
 import os
-import platform
 import select
 import signal
 import subprocess
@@ -19,7 +17,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
+from benchmarks.harness import low
+
+from eunoe.system.machine import cores, processor
 
 HERE = Path(__file__).resolve().parent
 CACHE = HERE.parent / ".peers"
@@ -31,7 +31,7 @@ WHAT = {
     "logistic": "50 clients of 16 samples, logistic regression on 64 inputs, batch 8, 5 epochs",
     "lenet": "10 of 100 clients of 448 images, LeNet on CIFAR shapes, batch 64, 3 epochs",
 }
-# The first of each is what the others are compared with. Small models train fastest on one core.
+# The others are compared with the first of each. Small models train fastest on one core.
 SMALL = {
     "Eunoe, vectorized": "eunoe vectorized",
     "Eunoe, serial": "eunoe serial",
@@ -56,11 +56,11 @@ ROUNDS = {"mlp": (20, 4), "logistic": (20, 2), "lenet": (1, 1)}
 
 
 class CannotRun(Exception):
-    """A program that could not be installed or did not answer."""
+    """A program could not be installed or did not answer."""
 
 
 def environment(program: str) -> Path:
-    """The Python that has the program's packages, installed if need be."""
+    """Return the Python with the program's packages, which are installed if necessary."""
     if program not in PACKAGES:
         return Path(sys.executable)
     folder = CACHE / program
@@ -85,7 +85,7 @@ def last_line(text: str) -> str:
 
 @dataclass
 class Worker:
-    """A program that stands ready and does rounds when asked."""
+    """A program that is started and runs rounds on request."""
 
     process: subprocess.Popen
     log: Path
@@ -143,7 +143,7 @@ class Worker:
 
 
 def measure(workload: str, turns: int) -> dict[str, list[float] | str]:
-    """Each program's seconds per round, or why there are none."""
+    """Return each program's seconds per round, or the reason why it could not run."""
     results: dict[str, list[float] | str] = {}
     workers: dict[str, Worker] = {}
     warm_up, rounds = ROUNDS[workload]
@@ -175,9 +175,7 @@ def measure(workload: str, turns: int) -> dict[str, list[float] | str]:
 
 
 def table(results: dict[str, list[float] | str]) -> str:
-    lows = {
-        name: float(np.percentile(times, 20)) for name, times in results.items() if isinstance(times, list)
-    }
+    lows = {name: low(times) for name, times in results.items() if isinstance(times, list)}
     first = lows.get(next(iter(results)))
     rows = ["| program | seconds a round | against Eunoe |", "|---|---|---|"]
     for name, times in results.items():
@@ -189,12 +187,6 @@ def table(results: dict[str, list[float] | str]) -> str:
     return "\n".join(rows)
 
 
-def cpu() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument(
@@ -204,8 +196,8 @@ def main() -> None:
     options = parser.parse_args()
     for workload in options.workloads or WHAT:
         if workload not in WHAT:
-            parser.error(f"no workload {workload!r}: take {' or '.join(WHAT)}")
-    print(f"{time.strftime('%d %B %Y')}, {cpu()}, {len(os.sched_getaffinity(0))} cores, {TORCH}")
+            parser.error(f"no workload {workload!r}: use {', '.join(WHAT)}")
+    print(f"{time.strftime('%d %B %Y')}, {processor()}, {cores()} cores, {TORCH}")
     for workload in options.workloads or WHAT:
         before = os.getloadavg()[0]
         results = measure(workload, options.turns)

@@ -242,7 +242,7 @@ def _options() -> list[str]:
     found = json.loads(MEASURED.read_text("utf-8"))
     return [
         "## Options that no table or figure of the papers uses",
-        f"Each against its default, by `python benchmarks/options_on_digits.py`. {found['setting']} The "
+        f"Each against its default, by `python -m benchmarks.methods options`. {found['setting']} The "
         "options are not tuned: this shows what they do here, not which is best. With equal clients relative "
         "counts are counts on another scale, and the same to Flashback. SCAFFOLD's option I is unstable at "
         "this learning rate with so few clients a round: accuracy rises and falls again.",

@@ -4,7 +4,7 @@ import pytest
 
 pytest.importorskip("flwr")
 
-from benchmarks.trust import plain_and_masked, reading
+from benchmarks.privacy import plain_and_masked, read_classes
 
 
 def test_classes_are_read_from_plain_updates_and_guessed_from_masked_ones():
@@ -19,12 +19,12 @@ def test_classes_are_read_from_plain_updates_and_guessed_from_masked_ones():
         },
         rounds=1,
     )
-    seen = reading(simulation.model, plain)
+    seen = read_classes(simulation.model, plain)
     # A client with one class only learns nothing under wsm and so shows nothing.
     assert seen.exact >= 0.95
     assert seen.auc >= 0.95
-    hidden = reading(simulation.model, masked)
+    hidden = read_classes(simulation.model, masked)
     # All rows look moved: right for a client that has all classes.
-    assert hidden.exact <= sum(len(one.classes) == 10 for one in plain) / 40 + 0.05
+    assert hidden.exact <= sum(len(client.classes) == 10 for client in plain) / 40 + 0.05
     # 400 guesses: a standard error of 0.03.
     assert abs(hidden.auc - 0.5) < 0.15

@@ -1,30 +1,30 @@
-"""What `eunoe cure` does on settings that had no part in making it: sixteen that forget, and four controls.
+"""Judge `eunoe cure` on settings that had no part in making it: sixteen that forget, and four controls.
 
-    python benchmarks/judge_cure.py [--minutes 90] [--jobs 2] [--only digits] [--table results/judging.jsonl]
+    python -m benchmarks.cure [judge] [show] [--table FILE] [--minutes 90] [--jobs 2] [--only digits]
 
-Each setting is run once with plain FedAvg and cured once with the command's own budget of 15 minutes; what
-came out is a line of the table, whatever it is, and a setting in the table is not judged again. A machine
-that is too slow for the budget judges nothing. None of the settings is in benchmarks/remedies.py. At the end,
-and with --minutes 0, the table is printed as in docs/cure.md.
+judge: run each setting once with plain FedAvg and cure it once with a budget of 15 minutes; the outcome is a
+line of the table, whatever it is, and a setting in the table is not judged again. A machine that is too slow
+for the budget judges nothing. show: print the table of docs/cure.md. No setting is in benchmarks/remedies.py.
 """
 
-import argparse
 import json
+import math
 import os
-import shutil
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.harness import ROOT, run_sections
+
+from eunoe.analysis.tables import Table
 from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.search.cure import cure
 from eunoe.simulation.running import run
 from eunoe.system.files import read_lines
 
-TABLE = Path(__file__).parents[1] / "results" / "judging.jsonl"
 BUDGET = "15m"
 
 
@@ -80,7 +80,7 @@ FORGETTING: dict[str, dict[str, Any]] = {
     "LeNet, MNIST, alpha 0.1, 2 of 50": _setting("mnist", "lenet", _dirichlet(50, 0.1), 2, rounds=30),
     "LeNet, CIFAR-10, alpha 0.3, 3 of 50": _setting("cifar10", "lenet", _dirichlet(50, 0.3), 3, rounds=40),
 }
-# Listed when the order of remedies was changed by what more seeds of benchmarks/remedies.py say.
+# Added when more seeds of benchmarks/remedies.py changed the order of remedies.
 REORDERED: dict[str, dict[str, Any]] = {
     "digits, alpha 0.15, 2 of 25, 5 epochs": _setting(
         "digits", "mlp", _dirichlet(25, 0.15), 2, rounds=50, training={"epochs": 5}
@@ -118,79 +118,70 @@ CONTROLS: dict[str, dict[str, Any]] = {
 }
 
 
-def judge(values: Mapping[str, Any], jobs: int) -> dict[str, Any]:
-    """Run FedAvg, cure it, and keep what came out."""
-    place = Path(tempfile.mkdtemp(prefix="judge-"))
-    try:
-        before = run(values, out=place / "base", progress=False)
-        began = time.monotonic()
-        found = cure(before, budget=BUDGET, jobs=jobs, progress=False)
-        seconds = time.monotonic() - began
-        gains = {"validation": found.validation, "test": found.test}
-        return {
-            "forgetting": round(before.forgetting, 4),
-            "cure": found.label,
-            "tried": len(found.search),
-            **{
-                name: it and [round(number, 4) for number in (it.mean, it.low, it.high)]
-                for name, it in gains.items()
-            },
-            "rows": [list(row) for row in found.table.rows] if found.table else [],
-            "sentences": list(found.sentences),
-            "seconds": round(seconds),
-            "jobs": jobs,
-            "load": round(os.getloadavg()[0], 1),
-        }
-    finally:
-        shutil.rmtree(place)
+def judge(table: Path, minutes: float, jobs: int, only: str) -> None:
+    """Judge the settings that are not in the table yet."""
+    start = time.monotonic()
+    for setting, values in {**FORGETTING, **REORDERED, **CONTROLS}.items():
+        known = {row["setting"] for row in read_lines(table)}
+        if setting in known or only not in setting:
+            continue
+        if time.monotonic() - start >= 60 * minutes:
+            break
+        try:
+            row = {"setting": setting, **measure(values, jobs)}
+        except InputError as error:
+            print(f"{setting}: not judged: {error}", flush=True)
+            continue
+        with open(table, "a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(row)}\n")
+        print(setting, row["sentences"], flush=True)
 
 
-def table(rows: Sequence[Mapping[str, Any]]) -> str:
-    """The judged settings as a table in Markdown."""
-    lines = [
-        "| setting | FedAvg forgets | remedy | validation | test | minutes |",
-        "|---|---|---|---|---|---|",
+def measure(values: Mapping[str, Any], jobs: int) -> dict[str, Any]:
+    """Run FedAvg and cure it."""
+    with tempfile.TemporaryDirectory(prefix="judge-") as folder:
+        before = run(values, out=Path(folder) / "base", progress=False)
+        start = time.monotonic()
+        result = cure(before, budget=BUDGET, jobs=jobs, progress=False)
+        seconds = time.monotonic() - start
+    gains = {"validation": result.validation, "test": result.test}
+    return {
+        "forgetting": round(before.forgetting, 4),
+        "cure": result.label,
+        "tried": len(result.search),
+        **{
+            name: gain and [round(number, 4) for number in (gain.mean, gain.low, gain.high)]
+            for name, gain in gains.items()
+        },
+        "rows": [list(row) for row in result.table.rows] if result.table else [],
+        "sentences": list(result.sentences),
+        "seconds": round(seconds),
+        "jobs": jobs,
+        "load": round(os.getloadavg()[0], 1),
+    }
+
+
+def show(table: Path) -> None:
+    """Print the judged settings."""
+    rows = [
+        [
+            row["setting"],
+            f"{100 * row['forgetting']:.1f}",
+            row["cure"] or "none",
+            points(row["validation"]),
+            points(row["test"]),
+            f"{row['seconds'] / 60:.1f}",
+        ]
+        for row in read_lines(table)
     ]
-    for row in rows:
-        gains = [points(row[name]) for name in ("validation", "test")]
-        remedy = row["cure"] or "none"
-        lines.append(
-            f"| {row['setting']} | {100 * row['forgetting']:.1f} | {remedy} | {' | '.join(gains)} | "
-            f"{row['seconds'] / 60:.1f} |"
-        )
-    return "\n".join(lines)
+    print(Table(["setting", "FedAvg forgets", "remedy", "validation", "test", "minutes"], rows).markdown())
 
 
 def points(gain: Sequence[float] | None) -> str:
     return "–" if gain is None else "{:+.1f} [{:.1f}, {:.1f}]".format(*(100 * number for number in gain))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--table", type=Path, default=TABLE)
-    parser.add_argument("--minutes", type=float, default=float("inf"), help="Begin nothing after this time.")
-    parser.add_argument("--jobs", type=int, default=2, help="Runs at a time.")
-    parser.add_argument("--only", default="", help="Only settings with this in their name.")
-    options = parser.parse_args()
-    began = time.monotonic()
-    for setting, values in {**FORGETTING, **REORDERED, **CONTROLS}.items():
-        known = {row["setting"] for row in read_lines(options.table)}
-        if setting in known or options.only not in setting:
-            continue
-        if time.monotonic() - began >= 60 * options.minutes:
-            break
-        try:
-            line = {"setting": setting, **judge(values, options.jobs)}
-        except InputError as error:
-            print(f"{setting}: not judged: {error}", flush=True)
-            continue
-        with open(options.table, "a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(line)}\n")
-        print(setting, line["sentences"], flush=True)
-    print(table(read_lines(options.table)))
-
-
 if __name__ == "__main__":
-    main()
+    run_sections(
+        __doc__, [judge, show], table=ROOT / "results" / "judging.jsonl", minutes=math.inf, jobs=2, only=""
+    )

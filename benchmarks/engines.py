@@ -1,0 +1,322 @@
+"""Speed of the engines, as ratios within one run: against bare PyTorch and against each other.
+
+    python -m benchmarks.engines [section ...]
+
+process, serial and vectorized: rounds against the usual training loop; sizes: vectorized against serial for
+models of different sizes; methods: rounds of each method against FedAvg; checks, checkpoints and kernels:
+parts of a round; ray: one and two nodes on this machine.
+"""
+
+import multiprocessing
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from benchmarks.harness import (
+    build,
+    logistic,
+    low,
+    mlp,
+    print_ratio,
+    random_federation,
+    rounds_of,
+    run_sections,
+    time_in_turn,
+)
+from torch import Tensor, nn
+from torch.profiler import ProfilerActivity, profile
+
+from eunoe.config.options import Split
+from eunoe.config.schema import make_config
+from eunoe.data.federation import Federation
+from eunoe.data.loading import load
+from eunoe.data.partitions.iid import Iid
+from eunoe.data.samples import Samples
+from eunoe.engines.aggregation import Aggregator
+from eunoe.engines.client import Broadcast
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.process import Process
+from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
+from eunoe.engines.vectorized.engine import Vectorized
+from eunoe.models.lenet import LeNet
+from eunoe.models.mlp import MLP
+from eunoe.models.small_cnn import SmallCNN
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.loop import one_round
+from eunoe.store.folder import RunFolder
+from eunoe.store.state import start_state
+from eunoe.system.memory import keep_freed_memory
+from eunoe.system.tensor_files import digest
+
+CIFAR = (32, 32, 3)
+Client = tuple[Tensor, Tensor]
+
+
+def train_usual(net: nn.Module, clients: Sequence[Client], epochs: int, batch: int) -> list[Tensor]:
+    """Train clients as a training loop is usually written; return the mean of their models."""
+    start = [p.detach().clone() for p in net.parameters()]
+    total = [torch.zeros_like(p) for p in start]
+    for x, y in clients:
+        with torch.no_grad():
+            for p, s in zip(net.parameters(), start, strict=True):
+                p.copy_(s)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+        for _ in range(epochs):
+            for rows in torch.randperm(len(x)).split(batch):
+                optimizer.zero_grad()
+                nn.functional.cross_entropy(net(x[rows]), y[rows]).backward()
+                optimizer.step()
+        for t, p in zip(total, net.parameters(), strict=True):
+            t.add_(p.detach(), alpha=1 / len(clients))
+    return total
+
+
+def client_data(federation: Federation, clients: int) -> list[Client]:
+    """Return the inputs, as floats that need no further work, and labels of the first clients."""
+    rows = [torch.from_numpy(federation.rows(client)) for client in range(clients)]
+    return [(federation.inputs("clients", r).contiguous(), federation.data.train.y[r]) for r in rows]
+
+
+def lenet_rounds(clients: int, size: int, participants: int, **training: Any) -> Simulation:
+    return build(
+        random_federation(clients, size, CIFAR), LeNet((3, 32, 32), 10), participants, lr=0.01, **training
+    )
+
+
+def process(repeats: int = 12) -> None:
+    """Rounds of LeNet on two workers against two bare processes that do the same steps."""
+    simulation = lenet_rounds(100, 448, 10, epochs=3, batch_size=64)
+    clients = client_data(simulation.federation, 10)
+    context = multiprocessing.get_context("fork")
+    pipes = []
+    for worker in range(2):
+        ours, theirs = context.Pipe()
+        context.Process(target=_bare_worker, args=(theirs, clients[worker::2]), daemon=True).start()
+        pipes.append(ours)
+
+    def bare() -> None:
+        for pipe in pipes:
+            pipe.send("go")
+        for pipe in pipes:
+            pipe.recv()
+
+    with rounds_of(simulation, Process, workers=2) as train:
+        work = {"eunoe": train, "bare": bare}
+        time_in_turn(work, 2)
+        print_ratio("process engine, LeNet", time_in_turn(work, repeats), 1.10)
+
+
+def _bare_worker(pipe: Any, clients: Sequence[Client]) -> None:
+    torch.set_num_threads(1)
+    net = LeNet((3, 32, 32), 10)
+    while pipe.recv():
+        train_usual(net, clients, 3, 64)
+        pipe.send("done")
+
+
+def serial(repeats: int = 40) -> None:
+    """Steps of a small network against the usual loop."""
+    federation, net = random_federation(10, 160), mlp()
+    clients = client_data(federation, 10)
+    with rounds_of(build(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)) as train:
+        work = {"eunoe": train, "usual": lambda: train_usual(net, clients, 5, 8)}
+        time_in_turn(work, 2)
+        print_ratio("serial engine, 1,000 steps of an MLP", time_in_turn(work, repeats), 0.75)
+
+
+def vectorized(repeats: int = 40) -> None:
+    """Rounds of small clients at once against the usual loop."""
+    for title, count, make_net, speedup in (
+        ("10 clients of an MLP", 10, mlp, 4),
+        ("50 clients of logistic regression", 50, logistic, 10),
+    ):
+        federation, net = random_federation(count, 16), make_net()
+        clients = client_data(federation, count)
+        simulation = build(federation, make_net(), count, epochs=5, batch_size=8, lr=0.01)
+        with rounds_of(simulation, Vectorized) as train:
+            # The engine records its steps during the first rounds.
+            (first,) = time_in_turn({"eunoe": train}, 20).values()
+            print(f"first 20 rounds of the vectorized engine: {sum(first):.1f} s")
+            work = {"eunoe": train, "usual": lambda net=net, clients=clients: train_usual(net, clients, 5, 8)}
+            seconds = time_in_turn(work, repeats)
+        print_ratio(f"vectorized engine, {title}, batch 8, 5 epochs of 16", seconds, 1 / speedup)
+
+
+def sizes(repeats: int = 8) -> None:
+    """Speed of the vectorized engine against the serial one, for models of different sizes."""
+    cases: dict[str, tuple[Federation, nn.Module]] = {
+        "logistic regression": (random_federation(40, 16), logistic()),
+        "MLP of 128": (random_federation(40, 16), mlp()),
+        "MLP of 512": (random_federation(40, 16), MLP((64,), 10, hidden=(512,))),
+        "MLP of 1024": (random_federation(40, 16), MLP((64,), 10, hidden=(1024,))),
+        "MLP of 512 and 512": (random_federation(20, 16), MLP((64,), 10, hidden=(512, 512))),
+        "small CNN, 8 x 8": (random_federation(40, 16, (8, 8)), SmallCNN((1, 8, 8), 10)),
+        "LeNet, 32 x 32": (random_federation(8, 16, CIFAR), LeNet((3, 32, 32), 10)),
+    }
+    for title, (federation, net) in cases.items():
+        simulation = build(federation, net, len(federation), epochs=5, batch_size=8, lr=0.01)
+        broadcast, clients = Broadcast(1, simulation.model.weights.copy()), range(len(federation))
+        with tempfile.TemporaryDirectory() as folder:
+            engines = [kind(simulation, ClientStates(Path(folder))) for kind in (Vectorized, Serial)]
+            work = {
+                type(engine).__name__: lambda train=engine.train, clients=clients, broadcast=broadcast: list(
+                    train(clients, broadcast)
+                )
+                for engine in engines
+            }
+            time_in_turn({"Vectorized": work["Vectorized"]}, 11)
+            seconds = time_in_turn(work, repeats)
+        speedup = low(seconds["Serial"]) / low(seconds["Vectorized"])
+        parameters = simulation.context.parameters
+        print(f"{title:20} {parameters:>8,} parameters: {speedup:5.1f} times as fast as serial", flush=True)
+
+
+HEAD = {"name": "cnn", "head": True}
+# What differs from FedAvg, what the round is compared with, and the largest ratio allowed.
+METHODS: dict[str, tuple[dict[str, Any], str, float | None]] = {
+    "fedavg": ({}, "fedavg", None),
+    "fedavg, clipped": ({"training": {"clip": 10.0}}, "fedavg", None),
+    "fedavg, with head": ({"model": HEAD}, "fedavg", None),
+    **{name: ({"method": name}, "fedavg", 1.05) for name in ("fedprox", "scaffold", "feddyn", "fednova")},
+    **{
+        name: ({"method": name}, "fedavg", None)
+        for name in ("fedadam", "fedexp", "gma", "fedacg", "fedcm", "fedsam", "fedvls", "fedreg")
+    },
+    "scaffold, option I": ({"method": {"name": "scaffold", "option": "I"}}, "fedavg", None),
+    "fedntd": ({"method": "fedntd"}, "fedavg", 1.15),
+    "flashback's clients": ({"method": {"name": "flashback", "server_epochs": 0}}, "fedavg", 1.15),
+    "moon": ({"method": "moon", "model": HEAD}, "fedavg, with head", 1.25),
+    "fedcurv": ({"method": {"name": "fedcurv", "weight": 0.001}}, "fedavg", 1.35),
+    "fedcurv, 1% kept": ({"method": {"name": "fedcurv", "weight": 0.001, "kept": 0.01}}, "fedavg", None),
+}
+
+
+def methods(repeats: int = 7) -> None:
+    """Processor time of a round of each method against FedAvg: CIFAR-10, CNN, 2 clients of 500, 5 epochs."""
+    data = load("cifar10")
+    data = replace(data, train=Samples(data.train.x[:1000], data.train.y[:1000]))
+    federation = Federation.build(data, Iid(clients=2), split=Split(validation=0.0))
+    with ExitStack() as stack:
+        work = {}
+        for name, (changes, _, _) in METHODS.items():
+            training = {"epochs": 5, "batch_size": 50, "lr": 0.01, **changes.get("training", {})}
+            config = make_config({"participation": 2, "model": "cnn", **changes, "training": training})
+            simulation, _ = assemble(config, UserObjects(federation=federation))
+            work[name] = stack.enter_context(rounds_of(simulation))
+        # From the second round on, clients have a state.
+        time_in_turn(work, 1)
+        seconds = time_in_turn(work, repeats, time.process_time)
+    print(f"{'method':22} {'seconds':>8} {'ratio':>7} {'allowed':>8}")
+    for name, (_, base, allowed) in METHODS.items():
+        limit = "" if allowed is None else f"{allowed:.2f}"
+        print(
+            f"{name:22} {low(seconds[name]):8.2f} {low(seconds[name]) / low(seconds[base]):7.3f} {limit:>8}"
+        )
+
+
+def checks(repeats: int = 10) -> None:
+    """Cost of checking 10 updates of LeNet, against aggregating them unchecked."""
+    simulation = lenet_rounds(10, 100, 10, epochs=1, batch_size=50)
+    with tempfile.TemporaryDirectory() as folder:
+        engine, run_state = Serial(simulation, ClientStates(Path(folder))), start_state(simulation)
+        one_round(simulation, engine, run_state)
+        broadcast, context = Broadcast(2, run_state.weights), simulation.context_in(2)
+        updates = list(engine.train(range(10), broadcast))
+
+        def aggregator() -> Aggregator:
+            norms = run_state.norms
+            return Aggregator(simulation.method, broadcast.weights, context, norms, simulation.limits)
+
+        def checked() -> None:
+            aggregate = aggregator()
+            for update in updates:
+                list(aggregate.receive(update))
+            list(aggregate.settle())
+
+        def unchecked() -> None:
+            aggregate = aggregator()
+            for update in updates:
+                aggregate.add(update)
+
+        work = {
+            "checked": checked,
+            "unchecked": unchecked,
+            "training": lambda: list(engine.train(range(10), broadcast)),
+        }
+        seconds = time_in_turn(work, repeats)
+    extra = low(seconds["checked"]) - low(seconds["unchecked"])
+    print(f"checks of 10 updates of LeNet: {extra:.4f} s, ratio {1 + extra / low(seconds['training']):.4f}")
+
+
+def checkpoints(repeats: int = 10) -> None:
+    """Time of a checkpoint of LeNet and of its digests, against the round before it."""
+    simulation = lenet_rounds(10, 100, 10, epochs=1, batch_size=50)
+    with tempfile.TemporaryDirectory() as home, RunFolder(Path(home) / "run") as folder:
+        states = ClientStates(Path(home) / "run/states")
+        engine, run_state = Serial(simulation, states), start_state(simulation)
+        vectors = {**run_state.weights.vectors(), **run_state.server}
+        work = {
+            "round": lambda: one_round(simulation, engine, run_state),
+            "checkpoint": lambda: folder.checkpoint(run_state, states),
+            "digests": lambda: digest(vectors, ""),
+        }
+        seconds = {name: low(values) for name, values in time_in_turn(work, repeats).items()}
+    print(", ".join(f"{name} of LeNet {value:.4f} s" for name, value in seconds.items()))
+    for name in ("checkpoint", "digests"):
+        print(f"{name} after every round: ratio {1 + seconds[name] / seconds['round']:.4f}")
+
+
+KERNELS = {
+    "convolutions": ("convolution",),
+    "max-pooling": ("max_pool",),
+    "linear layers": ("aten::mm", "addmm"),
+    "copies and zeros": ("copy_", "fill_", "zero_", "index", "gather", "cat"),
+}
+
+
+def kernels(clients: int = 8) -> None:
+    """Share of torch's operations in a round of LeNet."""
+    keep_freed_memory()
+    with rounds_of(lenet_rounds(clients, 448, clients, epochs=3, batch_size=64)) as train:
+        train()
+        (plain,) = time_in_turn({"round": train}, 1)["round"]
+        with profile(activities=[ProfilerActivity.CPU]) as profiler:
+            train()
+    spent: dict[str, float] = dict.fromkeys([*KERNELS, "other operations"], 0.0)
+    for event in profiler.key_averages():
+        if event.key.startswith("aten::"):
+            kind = next((k for k, names in KERNELS.items() if any(n in event.key for n in names)), None)
+            spent[kind or "other operations"] += event.self_cpu_time_total / 1e6
+    for kind, seconds in spent.items():
+        print(f"LeNet, {kind}: {100 * seconds / plain:.0f}% of a round")
+    print(f"LeNet, outside of operations: {100 * (1 - sum(spent.values()) / plain):.0f}% of a round")
+
+
+def ray(repeats: int = 5) -> None:
+    """Rounds of LeNet on one and on two single-core Ray nodes of this machine, which needs two idle cores."""
+    from ray.cluster_utils import Cluster
+
+    from eunoe.engines.ray.engine import Ray
+
+    simulation = lenet_rounds(100, 448, 10, epochs=3, batch_size=64)
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 0})
+    cluster.add_node(num_cpus=1)
+    try:
+        with rounds_of(simulation, Ray, address=cluster.address) as train:
+            # The first round starts the workers.
+            one = low(time_in_turn({"one": train}, repeats + 1)["one"][1:])
+            cluster.add_node(num_cpus=1)
+            two = low(time_in_turn({"two": train}, repeats + 1)["two"][1:])
+    finally:
+        cluster.shutdown()
+    print(f"Ray, LeNet: {one:.2f} s on one node, {two:.2f} s on two, ratio {one / two:.2f} (at least 1.7)")
+
+
+if __name__ == "__main__":
+    run_sections(__doc__, [process, serial, vectorized, sizes, methods, checks, checkpoints, kernels, ray])

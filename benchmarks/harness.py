@@ -1,0 +1,144 @@
+"""Shared by the benchmarks: timing, simulations on random data, tables for the docs, the command line.
+
+Programs are measured in turn, again and again, and compared by the 20th percentile of their times: other work
+on a shared machine makes a program slower, never faster.
+"""
+
+import argparse
+import inspect
+import json
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from eunoe.config.options import Split
+from eunoe.config.schema import make_config
+from eunoe.data.arrays import from_arrays
+from eunoe.data.federation import Federation
+from eunoe.data.partitions.iid import Iid
+from eunoe.engines.base import Engine
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.loop import one_round
+from eunoe.store.state import start_state
+from eunoe.system.machine import cores, processor
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+def time_in_turn(
+    work: Mapping[str, Callable[[], object]], times: int, clock: Callable[[], float] = time.perf_counter
+) -> dict[str, list[float]]:
+    """Run each piece of work in turn, `times` times; return the seconds of each."""
+    seconds: dict[str, list[float]] = {name: [] for name in work}
+    for _ in range(times):
+        for name, do in work.items():
+            start = clock()
+            do()
+            seconds[name].append(clock() - start)
+    return seconds
+
+
+def low(seconds: Sequence[float]) -> float:
+    """Return the 20th percentile."""
+    return float(np.percentile(seconds, 20))
+
+
+def print_ratio(title: str, seconds: Mapping[str, Sequence[float]], limit: float) -> None:
+    """Print the times of two programs, and the first divided by the second."""
+    (name, first), (other, second) = ((name, low(values)) for name, values in seconds.items())
+    ratio = f"ratio {first / second:.2f} (at most {limit:g})"
+    print(f"{title}: {name} {first:.4f} s, {other} {second:.4f} s, {ratio}", flush=True)
+
+
+def random_federation(clients: int, size: int, shape: tuple[int, ...] = (64,)) -> Federation:
+    """Build a federation of clients with `size` random samples each: vectors, or images of bytes."""
+    rng, count = np.random.default_rng(0), clients * size
+    x: Any = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
+    if len(shape) == 1:
+        x = rng.normal(size=(count, *shape)).astype(np.float32)
+    y = np.arange(count) % 10
+    data = from_arrays(x, y, x[:10], y[:10], classes=10)
+    return Federation.build(data, Iid(clients=clients), split=Split(validation=0.0))
+
+
+def mlp() -> nn.Module:
+    return nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+
+
+def logistic() -> nn.Module:
+    return nn.Linear(64, 10)
+
+
+def build(
+    federation: Federation, net: nn.Module, participation: int, stream: Any = (), **training: Any
+) -> Simulation:
+    """Build the simulation of FedAvg on a federation."""
+    base = {"data": "given", "partition": "given", "model": "given", "probes": [], "stream": stream}
+    config = make_config({**base, "participation": participation, "training": training})
+    return assemble(config, UserObjects(federation=federation, model=net))[0]
+
+
+@contextmanager
+def rounds_of(
+    simulation: Simulation, kind: Callable[..., Engine] = Serial, **options: Any
+) -> Iterator[Callable[[], object]]:
+    """Start an engine; yield a function that runs the next round on it."""
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        kind(simulation, ClientStates(Path(folder)), **options) as engine,
+    ):
+        state = start_state(simulation)
+        yield lambda: one_round(simulation, engine, state)
+
+
+def replace_in_page(page: str, mark: str, text: str) -> None:
+    """Print a table, and put it between its marks on a docs page, with the date and the machine."""
+    print(text, flush=True)
+    path = DOCS / page
+    begin, end = f"<!-- {mark} -->", f"<!-- end of {mark} -->"
+    before, _, rest = path.read_text("utf-8").partition(begin)
+    after = rest.partition(end)[2]
+    machine = f"{processor()}, {cores()} cores, torch {torch.__version__}, load {os.getloadavg()[0]:.1f}"
+    day = time.strftime("%d %B %Y").lstrip("0")
+    path.write_text(f"{before}{begin}\n\n{text}\n\n*{day}, {machine}.*\n\n{end}{after}", "utf-8")
+
+
+def write_measured(name: str, values: Mapping[str, Any]) -> None:
+    """Write docs/measured/NAME.json, from which the docs make a table."""
+    path = DOCS / "measured" / f"{name}.json"
+    path.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    print(f"written to {path}")
+
+
+def run_sections(doc: str | None, sections: Sequence[Callable[..., None]], **defaults: Any) -> None:
+    """Run the sections named on the command line, all of them without a name.
+
+    `defaults` are the options of the command, passed to the sections that take a parameter of this name.
+    """
+    by_name = {section.__name__: section for section in sections}
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(by_name))
+    for name, default in defaults.items():
+        several = isinstance(default, tuple)
+        kind = type(default[0] if several else default)
+        parser.add_argument(f"--{name}", type=kind, default=default, nargs="+" if several else None)
+    options = vars(parser.parse_args())
+    names = options.pop("sections") or list(by_name)
+    if unknown := [name for name in names if name not in by_name]:
+        parser.error(f"unknown section {unknown[0]!r}: use {', '.join(by_name)}")
+    torch.set_num_threads(1)
+    for name in names:
+        parameters = inspect.signature(by_name[name]).parameters
+        by_name[name](**{key: value for key, value in options.items() if key in parameters})
