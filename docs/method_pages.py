@@ -1,6 +1,6 @@
-"""The table of methods (docs/methods.md) and the site's page for each, from the code and what was measured.
+"""Write docs/methods.md and the site's page for each method, from the code and docs/measured.
 
-`make docs` writes docs/methods.md anew.
+`make docs` updates docs/methods.md.
 """
 
 import importlib
@@ -26,7 +26,7 @@ WHEN_IT_HELPS = tomllib.loads((HERE / "when_it_helps.toml").read_text("utf-8"))
 
 
 def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
-    """A method, or the server optimizer of those that are FedAvg with another one."""
+    """Return the class of a method, or of its server optimizer if it is FedAvg with that optimizer."""
     found = registry.find("method", name)
     assert isinstance(found, type)
     assert issubclass(found, Method | ServerOptimizer)
@@ -34,35 +34,65 @@ def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table."""
+    """Return a Markdown table."""
     return Table(headings, rows).markdown()
 
 
 def source_of(name: str) -> str:
-    """The file that has a method's paper, formula and code, as docs/ links to it."""
+    """Return the link from docs/ to a method's source file."""
     return f"../src/{kind_of(name).__module__.replace('.', '/')}.py"
 
 
+TOP = """# Methods: which are there, and what do they cost?
+
+```sh
+eunoe run --set rounds=5 --set method.name=scaffold --out runs/scaffold
+eunoe options method:scaffold
+```
+
+Any method works with any loss and any engine, except `central`, which has no clients and minimizes
+cross-entropy. Start with FedAvg and [averaging](remedies.md#averaging); `eunoe diagnose` proposes a method
+where one fits the run.
+
+The table shows the cost per client and round: state and traffic in multiples of the model's size, compute on
+top of FedAvg's. Each file starts with the paper and the formula.
+"""
+BOTTOM = """See also: [Remedies](remedies.md), [Losses](losses.md), [your own method](own-method.md)."""
+
+
 def overview(link: Callable[[str], str] = source_of) -> str:
-    """All methods with what they cost, and what they reached on digits; `link` says where each leads."""
+    """Return docs/methods.md: costs of all methods and their results on digits; `link` links a method."""
     headings = ["method", "what it does", "client state", "up", "down", "client compute", "server"]
     rows = [
         [f"[{name}]({link(name)})", registry.summary("method", name), *kind_of(name).cost]
         for name in registry.names("method")
     ]
-    text = (
-        "# Methods\n\nAny method goes with any loss, except central training, which has no clients and "
-        "minimizes cross-entropy. Costs are per client and round: state and traffic in multiples of the "
-        "model's size, compute on top of FedAvg's. `eunoe list methods` prints this "
-        "table; each file starts with the paper and the formula.\n\n"
-    )
-    table = markdown(MEASURED["headings"], MEASURED["rows"])
-    digits = f"## Measured on digits\n\n{MEASURED['setting']}\n\n{table}\n\n{MEASURED['says']}\n"
-    return text + markdown(headings, rows) + "\n\n" + digits
+    parts = [
+        TOP + "\n" + markdown(headings, rows),
+        "## Measured on digits",
+        MEASURED["setting"],
+        markdown(
+            ["method", "ce: accuracy", "forgetting", "wsm: accuracy", "forgetting", "passes"], side_by_side()
+        ),
+        MEASURED["says"],
+        BOTTOM,
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def side_by_side() -> list[list[str]]:
+    """Return one row per method with its results under ce and wsm."""
+    results = {tuple(run.split(" + ")): values for run, *values in MEASURED["rows"]}
+    missing = ["–", "–", "–"]
+    rows = []
+    for method in dict.fromkeys(method for method, _ in results):
+        ce, wsm = (results.get((method, loss), missing) for loss in ("ce", "wsm"))
+        rows.append([method, *ce[:2], *wsm[:2], ce[2]])
+    return rows
 
 
 def method_page(name: str) -> str:
-    """A method's formula (its module's docstring), when it helps, its options, its cost and its results."""
+    """Return a method's page: formula (its module's docstring), when it helps, options, cost and results."""
     kind = kind_of(name)
     first, _, rest = (inspect.getdoc(importlib.import_module(kind.__module__)) or "").partition("\n\n")
     options = [
@@ -97,7 +127,7 @@ def method_page(name: str) -> str:
 
 
 def formulas_and_words(text: str) -> str:
-    """A docstring as Markdown: what is indented there, formulas and tables, as blocks of code."""
+    """Convert a docstring to Markdown: indented formulas and tables become code blocks."""
     parts = []
     for is_code, blocks in groupby(text.rstrip().split("\n\n"), key=lambda block: block.startswith("    ")):
         whole = "\n\n".join(blocks)
@@ -106,7 +136,7 @@ def formulas_and_words(text: str) -> str:
 
 
 def of_method(row: list[str], name: str) -> bool:
-    """Whether a row of the table on digits is of a method, or of FedAvg, which it is compared with."""
+    """Return whether a row of the table on digits belongs to the method or to FedAvg."""
     return row[0].split(" + ")[0] in (name, "fedavg")
 
 
