@@ -49,8 +49,8 @@ from eunoe.engines.simulation import Simulation
 from eunoe.models.cnn import CNN
 from eunoe.models.lenet import LeNet
 from eunoe.report.export import as_svg
+from eunoe.report.figures.charts import table as chart_data
 from eunoe.report.theme import config as theme
-from eunoe.report.theme import table as chart_data
 from eunoe.simulation.loop import one_round
 from eunoe.simulation.running import resume, run
 from eunoe.store.reader import read_run_config

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from eunoe.analysis.summary import summarize
-from eunoe.report.figures import common
+from eunoe.report.figures import series
 from eunoe.report.findings import over_seeds
 from eunoe.store.run_records import RunRecords
 
@@ -38,8 +38,8 @@ def test_what_a_class_loses_in_a_round_is_not_what_went_in_a_gap() -> None:
 def test_the_classes_that_are_shown_are_chosen_by_what_single_rounds_took(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(common, "MOST_CLASSES", 1)
-    assert common.kept_classes([sparse()], sparse()) == [1]
+    monkeypatch.setattr(series, "MOST_CLASSES", 1)
+    assert series.select_classes([sparse()], sparse()) == [1]
 
 
 def test_round_forgetting_counts_a_round_for_those_that_were_not_measured() -> None:

@@ -45,8 +45,8 @@ def test_what_clients_have_of_each_class_label_or_number() -> None:
 
 def test_a_component_of_another_task_is_refused_with_those_that_fit() -> None:
     refuse_unless_serving(BinaryCrossEntropy(), MULTILABEL, "loss", "bce")
-    says = "loss 'wsm' is for classification, and these data are for multilabel: take bce"
+    says = "loss 'wsm' supports classification, not multilabel: use bce"
     with pytest.raises(InputError, match=f"^{says}$"):
         refuse_unless_serving(WSM(), MULTILABEL, "loss", "wsm")
-    with pytest.raises(InputError, match=r"for regression: take one of huber, mse$"):
+    with pytest.raises(InputError, match=r", not regression: use one of huber, mse$"):
         refuse_unless_serving(BinaryCrossEntropy(), Regression(), "loss", "bce")

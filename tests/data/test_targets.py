@@ -24,7 +24,7 @@ def test_the_type_and_shape_of_targets_say_the_task() -> None:
     assert labels.train.y.tolist() == labels.test.y.tolist() == LABELS.tolist()
     numbers = from_arrays(X, REAL, X, REAL)
     assert (numbers.task.name, numbers.classes) == ("regression", 1)
-    assert repr(numbers).endswith("1 numbers to predict)")
+    assert repr(numbers).endswith("1 targets)")
 
 
 def test_numbers_are_standardized_by_the_training_part() -> None:

@@ -31,7 +31,7 @@ def test_every_run_has_the_standard_ones_first() -> None:
 )
 def test_each_task_has_standard_ones_of_its_own(task: Task, own: list[str]) -> None:
     assert list(round_metrics(task=task)) == [*own, "clients", "by_client", "forgetting"]
-    with pytest.raises(InputError, match="metric 'accuracy' is for classification, and these data are for"):
+    with pytest.raises(InputError, match="metric 'accuracy' supports classification, not"):
         round_metrics(["accuracy"], task)
 
 

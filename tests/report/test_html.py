@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from eunoe.report.figures.common import by_label
+from eunoe.report.figures.series import group_by_label
 from eunoe.report.findings import comparison, rounds_table
 from eunoe.report.html import report_html, write_report
 from tests.report.made_up import made_up_run
@@ -62,7 +62,7 @@ def test_every_figure_has_a_place_a_title_and_a_text(plain_report):
     places = {a["id"]: a for _, a in elements.tags if a.get("class") == "chart"}
     for figure in data_of(plain_report)["figures"]:
         assert len(places[f"chart-{figure['name']}"]["aria-label"]) > 30
-    assert elements.text.count("What each round forgets") == 1
+    assert elements.text.count("Round forgetting: accuracy lost") == 1
 
 
 def test_sliders_are_labeled_inputs(plain_report):
@@ -97,25 +97,25 @@ def test_the_comparison_names_the_best():
     for record in quiet.metrics:
         record["forgetting"] = {"round": 0.01, "fedntd": 0.0}
         record["test"]["accuracy"] = 0.99
-    text = re.sub("<.*?>", "", comparison(by_label([loud, quiet])))
+    text = re.sub("<.*?>", "", comparison(group_by_label([loud, quiet])))
     assert text.startswith("quiet forgets least per round: 1.0 points (loud ")
     assert "ends most accurate: 99.0 %" in text
-    assert comparison(by_label([quiet])) == ""
+    assert comparison(group_by_label([quiet])) == ""
     # Both have lost the same on other clients' data, which is no merit of either.
     assert "other clients' data" not in text
-    assert comparison(by_label([quiet, dataclasses.replace(quiet, label="as quiet")])) == ""
+    assert comparison(group_by_label([quiet, dataclasses.replace(quiet, label="as quiet")])) == ""
     other = dataclasses.replace(loud, config={**loud.config, "data": {"name": "mnist"}})
     assert "The runs have different data, so none is said to be better." in comparison(
-        by_label([other, quiet])
+        group_by_label([other, quiet])
     )
-    assert rounds_table(by_label([other, quiet])) == ""
+    assert rounds_table(group_by_label([other, quiet])) == ""
 
 
 def test_rounds_to_accuracy_by_hand():
     run = made_up_run("a", rounds=3)
     for record, accuracy in zip(run.metrics, (0.2, 0.6, 0.8), strict=True):
         record["test"]["accuracy"] = accuracy
-    cells = re.findall(r"<td[^>]*>(.*?)</td>", rounds_table(by_label([run])))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", rounds_table(group_by_label([run])))
     assert cells == ["2", "2", "3", "55.0%"]
 
 

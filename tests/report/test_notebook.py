@@ -35,7 +35,7 @@ def test_the_table_and_both_curves_are_shown(made: Run) -> None:
     pictures = [base64.b64decode(data).decode() for data in re.findall(r"svg\+xml;base64,([^\"]+)\"", html)]
     assert len(pictures) == 2
     assert all(picture.startswith("<svg") for picture in pictures)
-    assert all(title in html for title in ("How accurate the global model is", "What each round forgets"))
+    assert all(title in html for title in ("Accuracy of the global model", "Round forgetting"))
     assert re.search(r'alt="Line chart of accuracy over rounds\. [^"]* ends at \d+\.\d%', html)
 
 

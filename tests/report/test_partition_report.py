@@ -3,7 +3,7 @@
 import numpy as np
 
 from eunoe.data.statistics import per_client, summarize
-from eunoe.report.partition_figure import partition_figure
+from eunoe.report.figures.partition import partition_chart
 from eunoe.report.partition_report import number_lines, partition_report
 
 COUNTS = np.array([[3, 0, 1, 0], [0, 5, 5, 0], [2, 0, 0, 0]])
@@ -25,7 +25,7 @@ def test_numbers_in_words() -> None:
 
 def test_the_report_has_the_numbers_and_the_figure_and_escapes_names() -> None:
     lines = {"<a>": number_lines(summarize(per_client(COUNTS)), 4)}
-    html = partition_report("A & B", "none", lines, partition_figure({"<a>": COUNTS}, [0, 1, 2]))
+    html = partition_report("A & B", "none", lines, partition_chart({"<a>": COUNTS}, [0, 1, 2]))
     assert "<h1>A &amp; B</h1>" in html
     assert "<th scope='col'>&lt;a&gt;</th>" in html
     assert "<td>5.3 (2 to 10)</td>" in html

@@ -2,7 +2,7 @@
 
 import pytest
 
-from eunoe.report.figures import KINDS
+from eunoe.report.figures import curves
 from tests.trackers.noted import Noted
 
 
@@ -11,6 +11,5 @@ def _start_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     Noted.calls.clear()
     # Two figures stand for all: drawing takes longest.
     monkeypatch.setattr(
-        "eunoe.report.figures.KINDS",
-        [kind for kind in KINDS if kind.name in ("accuracy", "round-forgetting")],
+        "eunoe.report.figures.SECTIONS", {"Over the rounds": (curves.ACCURACY, curves.ROUND_FORGETTING)}
     )

@@ -13,9 +13,9 @@ from typing import Literal
 
 from eunoe.analysis.statistics import LEVEL, Interval, mean, mean_std, student_interval
 from eunoe.analysis.tables import Table
-from eunoe.core.tasks import MultiLabel
 from eunoe.errors import InputError, listed
 from eunoe.metrics.forgetting import mean_at_end, spread
+from eunoe.store.main_metric import common_task
 from eunoe.store.run_records import RunRecords
 
 PLACES = ("client_test", "test")
@@ -50,7 +50,7 @@ class ByClient:
         )
         if not all(_has(run, self.place, self.metric) for run in runs):
             raise InputError(f"not all of these runs have {self.metric} by client: take the loss")
-        self.several_labels = any(run.task is MultiLabel for run in runs)
+        self.task = common_task([run.task for run in runs])
         _check_same_clients(groups)
         # Those of a random partition are others with every seed.
         seeds = {run.checked_config.seed for run in runs}
@@ -167,8 +167,7 @@ class ByClient:
 
     def _note(self) -> str:
         where = "its own test part" if self.place == "client_test" else "its samples of the test set"
-        what = "share of labels that are right" if self.several_labels else "accuracy"
-        what = what if self.metric == "accuracy" else "loss"
+        what = self.task.client_metric if self.metric == "accuracy" else "loss"
         words = [f"{what} of a client on {where}, mean of the last rounds"]
         if any(len(found) > 1 for found in self.reference.values.values()):
             words.append(f"differences by seed [{LEVEL:.0%} interval]")

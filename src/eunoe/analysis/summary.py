@@ -103,7 +103,7 @@ def summarize(run: RunRecords) -> Summary:
     return Summary(
         name=run.label,
         metric=run.task.title,
-        known=run.task.known,
+        known=run.task.unit_metric,
         unit=run.task.unit,
         diverged=bool(diverged),
         changes="" if changes is None else changes.sentence,

@@ -34,7 +34,7 @@ def show(
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.data.statistics import label_counts, partition_numbers, sizes_only
     from eunoe.errors import InputError
-    from eunoe.report.partition_figure import partition_figure
+    from eunoe.report.figures.partition import partition_chart
     from eunoe.report.partition_report import number_lines, partition_report, size_lines
     from eunoe.simulation.build import build_federation
 
@@ -66,7 +66,7 @@ def show(
     if not panels:
         Console().print(table, notes, "numbers to predict have no shares that could be drawn", sep="\n")
         return
-    figure: Any = partition_figure(panels, chosen, class_names)
+    figure: Any = partition_chart(panels, chosen, class_names, task=type(federation.task))
     report, image = out.with_name(out.name + ".html"), out.with_name(out.name + ".png")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)

@@ -1,9 +1,8 @@
-"""What a model is to predict of a sample: its class, which labels it has, or numbers.
+"""Prediction tasks: classification, multilabel and regression.
 
-A task says how outputs [B, outputs] are compared with targets: classes [B] as integers, labels [B, labels] as
-0 and 1, or numbers [B, outputs] that are standardized by the training part. Losses, methods, metrics,
-partitions and streams declare which tasks they serve (`tasks`); what does not serve that of the data is
-refused or left out by that alone.
+A task compares outputs [B, outputs] with targets: classes [B] as integers, labels [B, labels] as 0 and 1, or
+numbers [B, outputs] standardized by the training part. It also owns the names that tables and figures show.
+Losses, methods, metrics, partitions and streams declare the tasks they support (`tasks`).
 """
 
 from abc import ABC, abstractmethod
@@ -25,49 +24,56 @@ EVERY: tuple[TaskName, ...] = ("classification", "multilabel", "regression")
 
 
 class Task(ABC):
-    """What is predicted, and what that is called in tables and figures."""
+    """A prediction task: how outputs are scored, and the names shown for its numbers."""
 
     name: ClassVar[TaskName]
-    # The name of the loss that clients minimize by default.
+    # The default loss of clients, and what the recorded loss is.
     loss: ClassVar[str]
-    # The metric that models are chosen and compared by, at most 1, and what it is called.
+    loss_title: ClassVar[str]
+    # The main metric, which is at most 1: its key in records and its display name.
     metric: ClassVar[str]
     title: ClassVar[str]
-    # What is forgotten, of what, and what a model's outputs are called.
-    known: ClassVar[str]
+    # Forgetting is measured per unit: the names of one unit, of several, and of the metric of a unit.
     unit: ClassVar[str]
+    units: ClassVar[str]
+    unit_metric: ClassVar[str]
+    # The name of the metric that clients are compared by.
+    client_metric: ClassVar[str]
+    # The name of a model's outputs.
     outputs: ClassVar[str]
-    # The value of the metric for a run that diverged.
+    # The value of the main metric for a run that diverged.
     floor: ClassVar[float] = 0.0
 
     @abstractmethod
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The plain loss [B], which models are evaluated by, whatever loss they are trained with."""
+        """Return the loss of each sample [B] that models are evaluated with, whatever the training loss."""
 
     @abstractmethod
     def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """How right a model is on each sample [B]: 1 at best."""
+        """Return the score of each sample [B]; the best is 1."""
 
     @abstractmethod
     def predicted(self, outputs: Tensor) -> Tensor:
-        """The predictions, in the form of the targets."""
+        """Return the predictions in the form of the targets."""
 
     @abstractmethod
     def beliefs(self, outputs: Tensor) -> Tensor:
-        """Probabilities of classes or labels; numbers are as they are."""
+        """Return the probabilities of classes or labels; for regression the outputs themselves."""
 
     @abstractmethod
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
-        """How many samples each client has [clients, outputs] of every class, with every label or number."""
+        """Count the samples of each client per class, label or target [clients, outputs]."""
 
 
 @dataclass(frozen=True)
 class Classification(Task):
-    """One class of several."""
+    """One of several classes per sample."""
 
     name = "classification"
-    loss, metric, title = "ce", "accuracy", "accuracy"
-    known, unit, outputs = "accuracy", "class", "classes"
+    loss, loss_title = "ce", "cross-entropy"
+    metric, title = "accuracy", "accuracy"
+    unit, units, unit_metric, client_metric = "class", "classes", "accuracy", "accuracy"
+    outputs = "classes"
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return F.cross_entropy(outputs, targets, reduction="none")
@@ -88,11 +94,14 @@ class Classification(Task):
 
 @dataclass(frozen=True)
 class MultiLabel(Task):
-    """Any of several labels at once; each is decided for itself."""
+    """Any number of labels per sample; each is predicted independently."""
 
     name = "multilabel"
-    loss, metric, title = "bce", "f1", "macro-F1"
-    known, unit, outputs = "balanced accuracy", "label", "labels"
+    loss, loss_title = "bce", "binary cross-entropy, mean over labels"
+    metric, title = "f1", "macro-F1"
+    unit, units, unit_metric = "label", "labels", "balanced accuracy"
+    client_metric = "fraction of correct labels"
+    outputs = "labels"
 
     def losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
         targets = targets.to(outputs.dtype)
@@ -108,17 +117,20 @@ class MultiLabel(Task):
         return outputs.sigmoid()
 
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
-        found = torch.zeros(clients, outputs, dtype=torch.int64)
-        return found.index_add_(0, owners, targets.long())
+        counts = torch.zeros(clients, outputs, dtype=torch.int64)
+        return counts.index_add_(0, owners, targets.long())
 
 
 @dataclass(frozen=True)
 class Regression(Task):
-    """Numbers; mean and standard deviation of each in the training part turn them into those of a model."""
+    """Real numbers, standardized by the mean and standard deviation of each in the training part."""
 
     name = "regression"
-    loss, metric, title = "mse", "r2", "R²"
-    known, unit, outputs = "explained variance", "client", "numbers to predict"
+    loss = "mse"
+    loss_title = "squared error divided by the variance of the training targets (1: predict their mean)"
+    metric, title = "r2", "R²"
+    unit, units, unit_metric, client_metric = "client", "clients", "explained variance", "explained variance"
+    outputs = "targets"
     floor = -1.0
 
     mean: tuple[float, ...] = (0.0,)
@@ -140,12 +152,12 @@ class Regression(Task):
         return torch.bincount(owners, minlength=clients)[:, None].expand(clients, outputs)
 
     def standardized(self, targets: Tensor) -> Tensor:
-        """Numbers as a model gives them."""
-        mean, std = (torch.tensor(one, dtype=torch.float64) for one in (self.mean, self.std))
+        """Convert targets to the scale of a model's outputs."""
+        mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.mean, self.std))
         return ((targets.double() - mean) / std).float()
 
     def in_units(self, outputs: Tensor) -> Tensor:
-        """What a model gives, in the units of the data."""
+        """Convert a model's outputs to the units of the data."""
         return outputs * outputs.new_tensor(self.std) + outputs.new_tensor(self.mean)
 
 
@@ -155,24 +167,22 @@ TASKS: tuple[type[Task], ...] = (Classification, MultiLabel, Regression)
 
 
 class Serving(Protocol):
-    """A component that declares the tasks it serves."""
+    """A component that declares the tasks it supports."""
 
     tasks: ClassVar[tuple[TaskName, ...]]
 
 
 def serves(component: Serving, task: Task) -> bool:
-    """Whether a component is for this task."""
+    """Return whether a component supports a task."""
     return task.name in component.tasks
 
 
 def refuse_unless_serving(component: Serving, task: Task, kind: str, name: str) -> None:
-    """Refuse a named component that is for other tasks than that of the data."""
+    """Raise InputError if a named component does not support the task of the data."""
     if serves(component, task):
         return
-    fitting = [
-        known for known in KINDS[kind].names if serves(cast(Serving, registry.find(kind, known)), task)
-    ]
+    names = [other for other in KINDS[kind].names if serves(cast(Serving, registry.find(kind, other)), task)]
     raise InputError(
-        f"{KINDS[kind].label} {name!r} is for {' and '.join(component.tasks)}, and these data are for "
-        f"{task.name}: take {'one of ' if len(fitting) > 1 else ''}{', '.join(fitting)}"
+        f"{KINDS[kind].label} {name!r} supports {' and '.join(component.tasks)}, not {task.name}: use "
+        f"{'one of ' if len(names) > 1 else ''}{', '.join(names)}"
     )

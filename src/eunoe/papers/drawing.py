@@ -14,6 +14,7 @@ from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.results import Results
 from eunoe.report.export import as_svg, printed
 from eunoe.report.figures import KINDS
+from eunoe.report.figures.charts import Display
 from eunoe.report.theme import PICTURE_FONT, config
 from eunoe.store.run_records import relabeled
 
@@ -54,11 +55,11 @@ def _of_report(exhibit: Exhibit, found: Sequence[FoundRun]) -> Any:
     rows = kind.rows(records)
     if not rows:
         return None
-    if "probe" not in rows[0]:
-        return kind.draw(rows)
-    place = exhibit.draws_at * found[0].planned.values["rounds"]
-    nearest = min(rows, key=lambda row: abs(row["round"] - place))
-    return kind.draw([{**row, "probe": 0} for row in rows if row["round"] == nearest["round"]])
+    if "probe" in rows[0]:
+        place = exhibit.draws_at * found[0].planned.values["rounds"]
+        nearest = min(rows, key=lambda row: abs(row["round"] - place))
+        rows = [{**row, "probe": 0} for row in rows if row["round"] == nearest["round"]]
+    return kind.draw(rows, Display.of(records)).chart
 
 
 def _label(one: FoundRun) -> str:

@@ -12,8 +12,8 @@ from eunoe.analysis.summary import Summary, summarize
 from eunoe.core.tasks import Classification
 from eunoe.errors import InputError
 from eunoe.metrics import forgetting
-from eunoe.report.figures.accuracy import series as accuracy
-from eunoe.report.figures.common import curve
+from eunoe.report.figures.curves import main_metric
+from eunoe.report.figures.series import mean_curve
 from eunoe.store.run_records import RunRecords
 
 SHARES = (0.5, 0.75, 0.95)
@@ -124,7 +124,7 @@ def clients_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
 
 def rounds_table(groups: Mapping[str, Sequence[RunRecords]]) -> str:
     """Rounds until shares of the best accuracy that any run reached, as the Flashback paper counts them."""
-    curves = {label: curve(seeds, accuracy) for label, seeds in groups.items()}
+    curves = {label: mean_curve(seeds, main_metric) for label, seeds in groups.items()}
     if not any(len(found.mean) for found in curves.values()) or not same_data(groups):
         return ""
     title = next(iter(groups.values()))[0].task.title

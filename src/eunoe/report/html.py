@@ -12,7 +12,8 @@ from typing import Any
 from eunoe.errors import InputError
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
-from eunoe.report.figures.common import by_label
+from eunoe.report.figures.charts import Figure
+from eunoe.report.figures.series import group_by_label
 from eunoe.report.findings import card, clients_table, comparison, rounds_table
 from eunoe.store.run_records import RunRecords
 
@@ -44,7 +45,7 @@ def _script_data(value: Any) -> str:
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
+def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
     """A figure as HTML and as what the report's script draws."""
     spec = figure.chart.to_dict(validate=False)
     spec.pop("config", None)
@@ -61,7 +62,7 @@ def _figure(figure: theme.Figure) -> tuple[str, dict[str, Any]]:
             f'<output id="round-{name}" for="slider-{name}">{now}</output>'
             f'<button type="button" id="play-{name}">Play</button></div>'
         )
-    kind = "wide" if figure.panels > 1 else "single"
+    kind = "wide" if figure.wide else "single"
     text = escape(str(spec.get("description", "")))
     html = (
         f'<figure id="{name}" class="{kind}"><figcaption><h3>{escape(figure.title)}</h3>'
@@ -109,12 +110,12 @@ def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     return flat
 
 
-def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[theme.Figure] = ()) -> str:
+def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[Figure] = ()) -> str:
     """The whole report of one run or of several compared.
 
     With `live`, the version of the records, it polls its server for a newer one and then reloads.
     """
-    groups = by_label(runs)
+    groups = group_by_label(runs)
     sections: dict[str, list[str]] = {}
     drawn = []
     for figure in [*all_figures(runs), *further]:
@@ -172,7 +173,7 @@ readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differ
 """
 
 
-def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence[theme.Figure] = ()) -> Path:
+def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence[Figure] = ()) -> Path:
     """Write the report, with further figures at its end, and return its path."""
     path = Path(path)
     if path.is_dir():

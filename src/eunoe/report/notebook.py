@@ -7,7 +7,7 @@ from pathlib import Path
 from eunoe.analysis.comparison import Comparison
 from eunoe.report.export import draw
 from eunoe.report.figures import all_figures
-from eunoe.report.theme import Figure
+from eunoe.report.figures.charts import Figure
 from eunoe.store.run_records import RunRecords
 
 SHOWN = ("accuracy", "round-forgetting")

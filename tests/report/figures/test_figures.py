@@ -10,21 +10,22 @@ import pytest
 import vl_convert
 
 from eunoe.analysis.summary import summarize
+from eunoe.core.tasks import Classification, MultiLabel, Regression, Task
 from eunoe.report.figures import (
     KINDS,
-    accuracy,
     all_figures,
     client_matrices,
+    curves,
     one_client,
-    own_metrics,
     probabilities,
-    signed_parts,
+    steps,
 )
-from eunoe.report.figures.common import of_run
-from eunoe.report.theme import config, table
+from eunoe.report.figures.charts import Display, run_filter, table
+from eunoe.report.theme import config
 from eunoe.store.run_records import RunRecords
 from tests.report.made_up import made_up_run
 
+DISPLAY = Display(Classification, ["a", "b"])
 RUNS = [made_up_run("fedavg", 0), made_up_run("fedavg", 1), made_up_run("wsm", 2)]
 
 
@@ -129,7 +130,7 @@ def test_means_in_words_are_those_of_the_summary():
 
 def test_the_text_alternative_has_the_numbers(figures):
     text = figures["accuracy"].chart.to_dict()["description"]
-    last = [row for row in accuracy.rows(RUNS) if row["run"] == "wsm"][-1]
+    last = [row for row in curves.ACCURACY.rows(RUNS) if row["run"] == "wsm"][-1]
     assert f"wsm ends at {last['mean']:.1%}" in text
 
 
@@ -142,7 +143,7 @@ def test_tables_survive_awkward_strings():
 
 @pytest.mark.parametrize("label", ["it's", "a\\b", "</script>", "é 中 😀", "a\nb"])
 def test_any_label_is_safe_in_an_expression(label):
-    expression = of_run(label)
+    expression = run_filter(label)
     assert expression.isascii()
     inside = expression.removeprefix("datum.run === '").removesuffix("'")
     assert not set(inside) & set("'\"<>\n")
@@ -168,7 +169,7 @@ def test_metrics_of_the_users_own_have_a_curve_each():
     ]
     text = figures["metric-own-a"].chart.to_dict(validate=True)["description"]
     assert "fedavg ends at -2." in text
-    rows = own_metrics.rows("own.b", [dataclasses.replace(run, metrics=metrics)])
+    rows = curves.recorded_rows("own.b", [dataclasses.replace(run, metrics=metrics)])
     assert [(row["round"], row["mean"]) for row in rows] == [(t, t) for t in range(1, 6)]
 
 
@@ -184,38 +185,65 @@ def test_the_title_of_the_matrices_says_what_they_show(lost, says):
 
 
 @pytest.mark.parametrize(
-    ("local", "merge", "says"),
+    ("local", "aggregation", "says"),
     [
-        ([0.1, 0.2], [-0.1, -0.1], "Local training takes accuracy away, aggregation gives accuracy back"),
-        ([-0.1, -0.1], [0.1, 0.1], "Local training adds accuracy, aggregation takes accuracy away"),
-        (
-            [0.1, -0.1],
-            [0.0, 0.0],
-            "Local training does not do the same in all runs, aggregation changes little",
-        ),
+        ([0.1, 0.2], [-0.1, -0.1], "Local training loses accuracy, aggregation restores accuracy"),
+        ([-0.1, -0.1], [0.1, 0.1], "Local training gains accuracy, aggregation loses accuracy"),
+        ([0.1, -0.1], [0.0, 0.0], "Local training differs between runs, aggregation changes little"),
     ],
 )
-def test_the_title_of_the_account_says_what_it_shows(local, merge, says):
+def test_the_title_of_the_steps_says_what_they_do(local, aggregation, says):
     rows = [
         {"run": run, "round": 1, "step": step, "signed": values[at], "lost": 0.0}
-        for step, values in (("local training", local), ("merge", merge))
+        for step, values in (("local training", local), ("aggregation", aggregation))
         for at, run in enumerate("ab")
     ]
-    assert signed_parts.title(rows).startswith(says)
+    assert steps.signed_title(rows, DISPLAY) == says
 
 
 def test_the_title_of_one_client_has_its_numbers():
     rows = [
         {"client": "7", "accuracy": accuracy, "labels": labels} for accuracy, labels in ((0.2, 3), (0.9, 0))
     ]
-    assert one_client.title(rows).endswith(
-        "client 7 knows after training: 20% on the classes of its data, 90% on the others"
+    assert one_client.title(rows, DISPLAY) == (
+        "Model of client 7 after local training: 20% on the classes of its data, 90% on the others"
     )
-    assert one_client.title(rows[:1]).endswith("20% on the classes of its data")
+    assert one_client.title(rows[:1], DISPLAY).endswith("20% on the classes of its data")
 
 
 def test_the_title_of_the_probabilities_has_their_means():
     rows = [{"share": share, "probability": p} for share, p in ((0.5, 0.6), (1.0, 0.8), (0.0, 0.1))]
-    title = probabilities.title(rows)
-    assert "has gets 70%" in title
-    assert title.endswith("lacks 10%")
+    title = probabilities.title(rows, DISPLAY)
+    assert "has with a mean probability of 70%" in title
+    assert title.endswith("lacks with 10%")
+    assert probabilities.title(rows[:1], DISPLAY) == "Output probability of each class by its label count"
+
+
+@pytest.mark.parametrize(
+    ("task", "units", "metric", "by_client"),
+    [
+        (Classification, "classes", "accuracy", "accuracy"),
+        (MultiLabel, "labels", "balanced accuracy", "fraction of correct labels"),
+        (Regression, "clients", "explained variance", "explained variance"),
+    ],
+)
+def test_figures_have_the_names_of_the_task(task: type[Task], units, metric, by_client):
+    metrics = [
+        {**record, "test": {**record["test"], task.metric: 0.5}}
+        if task is Classification
+        else {
+            **record,
+            "test": {k: v for k, v in record["test"].items() if k != "accuracy"} | {task.metric: 0.5},
+        }
+        for record in RUNS[0].metrics
+    ]
+    figures = {figure.name: figure for figure in all_figures([dataclasses.replace(RUNS[0], metrics=metrics)])}
+    assert figures["per-class"].section == f"Which {units} are lost"
+    assert f"mean over {units}" in figures["knowledge-lost"].caption
+    assert metric in figures["per-class"].title.lower()
+    spec = figures["per-class"].chart.to_dict()["concat"][0]["encoding"]
+    assert (spec["y"]["title"], spec["color"]["legend"]["title"]) == (task.unit, metric)
+    assert spec["y"]["field"] == "class"
+    assert f"{by_client} lost on other clients' data" in figures["client-means"].caption
+    assert figures["accuracy"].title.endswith("of the global model")
+    assert ("loss" in figures) == (task is not Classification)

@@ -4,22 +4,21 @@ import numpy as np
 import pytest
 
 from eunoe.report.figures import (
-    accuracy,
     client_matrices,
-    common,
     costs,
+    curves,
     distribution,
     local_models,
     one_client,
     partition,
     per_class,
     phases,
-    round_forgetting,
     saw_tooth,
+    series,
     steps,
 )
-from eunoe.report.figures.phase_strip import phase_strip
-from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS, thinned
+from eunoe.report.figures.charts import phase_strip
+from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS
 from eunoe.store.run_records import RunRecords
 from tests.report.made_up import made_up_run
 
@@ -38,7 +37,7 @@ def run(label, accuracies, forgotten=None, **options):
 
 
 def test_bands_are_over_seeds_and_leave_unknown_rounds_out():
-    found = accuracy.rows([run("a", [0.2, None]), run("a", [0.4, 0.6]), run("b", [0.9])])
+    found = curves.ACCURACY.rows([run("a", [0.2, None]), run("a", [0.4, 0.6]), run("b", [0.9])])
     first, second, third = found
     assert (first["run"], first["round"], first["seeds"]) == ("a", 1, 2)
     assert (first["mean"], first["low"], first["high"]) == pytest.approx(
@@ -49,7 +48,7 @@ def test_bands_are_over_seeds_and_leave_unknown_rounds_out():
 
 
 def test_the_first_round_has_no_round_forgetting():
-    assert [row["round"] for row in round_forgetting.rows([run("a", [0.2, 0.3], {2: 0.1})])] == [2]
+    assert [row["round"] for row in curves.ROUND_FORGETTING.rows([run("a", [0.2, 0.3], {2: 0.1})])] == [2]
 
 
 def test_distribution_is_over_all_seeds():
@@ -80,7 +79,7 @@ MATRIX = {"schema": 1, "round": 4, "probe": "client_matrix", "models": [7, 9], "
 
 
 def test_parts_by_hand():
-    local, merge = steps.parts([run("a", [0.5], probes=[STEP])])
+    local, merge = steps.rows([run("a", [0.5], probes=[STEP])])
     # Signed: class 0 loses 0.3 locally and gains 0.2 back, class 1 gains 0.2 and loses 0.5.
     assert (local["signed"], merge["signed"]) == pytest.approx((0.05, 0.05))
     # Lost: locally 0.4, 0.2, 0, 0 of four; in aggregation nothing of class 0 (0.6 < 0.7) and 0.5 of class 1.
@@ -105,7 +104,7 @@ def test_matrices_by_hand():
 
 @pytest.mark.parametrize("first", [0, 1])
 def test_runs_with_different_numbers_of_classes_each_show_their_own(first, monkeypatch):
-    monkeypatch.setattr(common, "MOST_CLASSES", 4)
+    monkeypatch.setattr(series, "MOST_CLASSES", 4)
     few, many = made_up_run("few", classes=3), made_up_run("many", classes=9)
     runs = [few, many] if first == 0 else [many, few]
     for found in (per_class.rows(runs), local_models.rows(runs)):
@@ -115,9 +114,9 @@ def test_runs_with_different_numbers_of_classes_each_show_their_own(first, monke
     assert one_client.rows(runs)
 
 
-def test_local_models_go_from_start_to_merged():
+def test_local_models_go_from_start_to_global():
     found = local_models.rows([run("a", [0.5], probes=[STEP])])
-    assert list(dict.fromkeys(row["model"] for row in found)) == ["start", "client 7", "client 9", "merged"]
+    assert list(dict.fromkeys(row["model"] for row in found)) == ["start", "client 7", "client 9", "global"]
     assert [row["labels"] for row in found if row["model"] == "client 7"] == [3, 0]
 
 
@@ -130,7 +129,7 @@ def test_one_client_is_the_one_that_took_part_most():
 
 def test_the_slider_has_the_rounds_that_all_runs_probed():
     runs = [run("a", [0.5], probes=[STEP, STEP | {"round": 6}]), run("b", [0.5], probes=[STEP])]
-    assert common.probed(runs, "local_per_class") == [4]
+    assert series.probed_rounds(runs, "local_per_class") == [4]
 
 
 def test_costs_are_means_over_seeds():
@@ -149,25 +148,25 @@ def test_the_same_partition_is_shown_once():
 
 
 def test_thinning_keeps_the_ends():
-    kept = thinned(range(1000), 7)
+    kept = series.thin(range(1000), 7)
     assert (kept[0], kept[-1], len(kept)) == (0, 999, 7)
-    assert thinned([1, 2], 7) == [1, 2]
+    assert series.thin([1, 2], 7) == [1, 2]
 
 
 def test_thinned_curves_keep_every_peak_and_valley_of_a_long_run():
     heights = np.full(100_000, 0.5)
     heights[[31_416, 71_828]] = 0.9, 0.1
-    kept = common.with_peaks(heights, 480)
+    kept = series.select_peaks(heights, 480)
     assert len(kept) <= 480
     assert {0, 31_416, 71_828, 99_999} <= set(kept)
     assert kept == sorted(kept)
-    assert common.with_peaks(heights[:480], 480) == list(range(480))
+    assert series.select_peaks(heights[:480], 480) == list(range(480))
 
 
 def test_a_curve_over_seeds_has_the_mean_and_deviation_of_those_that_have_the_round():
     by_seed = {0: ([1, 2, 3], np.array([0.2, 0.4, np.nan])), 1: ([2, 3], np.array([0.6, 0.5]))}
     seeds = [made_up_run(seed=seed) for seed in by_seed]
-    found = common.curve(seeds, lambda run: by_seed[seeds.index(run)])
+    found = series.mean_curve(seeds, lambda run: by_seed[seeds.index(run)])
     assert found.rounds.tolist() == [1, 2, 3]
     assert found.mean.tolist() == pytest.approx([0.2, 0.5, 0.5])
     assert found.deviation.tolist() == pytest.approx([0, np.sqrt(0.02), 0])
@@ -199,7 +198,7 @@ def test_of_many_classes_those_that_lose_most_are_kept():
     metrics[0]["test"]["per_class"] = [0.5] * 50
     metrics[1]["test"]["per_class"] = [0.5] * 49 + [0.1]
     run_of_many = RunRecords("a", metrics)
-    kept = common.kept_classes([run_of_many], run_of_many)
+    kept = series.select_classes([run_of_many], run_of_many)
     assert len(kept) == MOST_CLASSES
     assert kept == [*range(39), 49]
     assert np.all(np.diff(kept) > 0)
@@ -213,8 +212,8 @@ def test_phases_without_classes_show_the_accuracy_around_each() -> None:
     found = phases.rows([RunRecords("run", metrics)])
     assert [(row["phase"], row["part"], row["accuracy"]) for row in found] == [
         (1, "at its end", 0.8),
-        (2, "before it began", 0.8),
-        (2, "lowest in it", 0.5),
+        (2, "before the phase", 0.8),
+        (2, "lowest in the phase", 0.5),
         (2, "at its end", 0.7),
     ]
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from eunoe.report.figures.search import both_models, front, search_figures
+from eunoe.report.figures.search import both_models, final_points, search_figures
 from eunoe.store.run_records import RunRecords
 
 
@@ -21,7 +21,7 @@ def made_up(name: str, accuracies: list[float], seed: int = 0) -> RunRecords:
 
 def test_a_remedy_has_a_line_and_a_point_however_far_its_seeds_came() -> None:
     runs = [made_up("wsm", [0.2, 0.4]), made_up("wsm", [0.4, 0.6], seed=1), made_up("fedavg", [0.3])]
-    points = {row["run"]: row for row in front(runs)}
+    points = {row["run"]: row for row in final_points(runs)}
     assert points["wsm"]["accuracy"] == 0.5
     assert points["wsm"]["forgetting"] == 0.1
     assert [points[name]["rounds"] for name in ("wsm", "fedavg")] == [2, 1]
@@ -35,7 +35,7 @@ def test_a_run_that_averages_is_shown_by_both_of_its_models() -> None:
     run = made_up("wsm", [0.9])
     sent = {"validation": {"accuracy": 0.6}, "forgetting": {"round": 0.2}}
     averaged = replace(run, metrics=[{**record, "sent": sent} for record in run.metrics])
-    points = {row["run"]: row["accuracy"] for row in front(both_models(averaged))}
+    points = {row["run"]: row["accuracy"] for row in final_points(both_models(averaged))}
     assert points == {"wsm": 0.6, "wsm with averaging": 0.9}
 
 
@@ -44,5 +44,5 @@ def test_only_the_best_of_those_that_came_furthest_have_a_color() -> None:
     curves, _ = search_figures([*runs, made_up("soon", [0.99])])
     text = str(curves.chart.to_dict())
     scale = curves.chart.to_dict()["layer"][0]["encoding"]["color"]["scale"]
-    assert scale["domain"] == [*(f"remedy {number}" for number in (8, 7, 6, 5, 4, 3)), "given up earlier"]
+    assert scale["domain"] == [*(f"remedy {number}" for number in (8, 7, 6, 5, 4, 3)), "stopped earlier"]
     assert "soon,1,0.99" in text

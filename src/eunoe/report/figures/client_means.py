@@ -1,67 +1,73 @@
-"""How much clients forget of each other, over the rounds."""
+"""Mean forgetting F_k of each client's model on other clients' data (WSM paper, figure 4)."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.common import WHO, Kind, always, by_label, in_points, later, round_axis, run_labels
-from eunoe.report.theme import MOST_PROBES, Row, described, run_color, table, thinned
+from eunoe.report.figures.charts import (
+    PERCENT,
+    Display,
+    Figure,
+    Kind,
+    after_first_round,
+    by_run,
+    mean_of,
+    points,
+    round_axis,
+    table,
+    tip,
+)
+from eunoe.report.figures.series import Row, group_by_label, thin
+from eunoe.report.theme import MOST_PROBES
 from eunoe.store.run_records import RunRecords, numbers
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """F_k of each model (mean over others' data) at every probed round, all seeds."""
-    found = []
-    for label, seeds in by_label(runs).items():
+    """Return F_k of each local model in every probed round, for all seeds."""
+    rows = []
+    for label, seeds in group_by_label(runs).items():
         for seed, run in enumerate(seeds):
-            for record in thinned(list(run.probe("client_matrix")), 2 * MOST_PROBES):
+            for record in thin(list(run.probe("client_matrix")), 2 * MOST_PROBES):
                 lost = forgetting.client_forgetting(
                     numbers(record["start"]), numbers(record["after"]), record["models"], record["data"]
                 )
-                for model, mean in zip(record["models"], lost.by_model.tolist(), strict=True):
-                    if not np.isnan(mean):
-                        found.append(
-                            {"run": label, "seed": seed, "round": int(record["round"]), "client": str(model)}
-                            | {"lost": mean}
-                        )
-    return found
+                common = {"run": label, "seed": seed, "round": int(record["round"])}
+                rows += [
+                    {**common, "client": str(model), "lost": mean}
+                    for model, mean in zip(record["models"], lost.by_model.tolist(), strict=True)
+                    if not np.isnan(mean)
+                ]
+    return rows
 
 
-def draw(rows: Sequence[Row]) -> Any:
-    """Mean forgetting F_k of every probed client over rounds, as in the WSM paper's figure 4."""
-    labels = run_labels(rows)
-    data = table(rows)
-    height = alt.Y("lost:Q", title="forgotten on others' data", axis=alt.Axis(format="%"))
-    base = alt.Chart(data).encode(round_axis())
-    hover = [
-        alt.Tooltip("run:N"),
-        alt.Tooltip("round:Q"),
-        alt.Tooltip("client:N"),
-        alt.Tooltip("lost:Q", title="forgotten", format=".1%"),
-    ]
-    points = base.mark_circle(opacity=0.3, size=24).encode(height, run_color(labels), tooltip=hover)
-    means = base.mark_line(point=True).encode(
-        alt.Y("mean(lost):Q", title="forgotten on others' data"),
-        run_color(labels),
-        tooltip=["run:N", "round:Q", alt.Tooltip("mean(lost):Q", title="mean forgotten", format=".1%")],
+def draw(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a dot per client and a line of means."""
+    metric, axis = display.task.client_metric, "forgotten on other clients' data"
+    color = display.run_color(rows)
+    base = alt.Chart(table(rows)).encode(round_axis())
+    dots = base.mark_circle(opacity=0.3, size=24).encode(
+        alt.Y("lost:Q", title=axis, axis=PERCENT),
+        color,
+        tooltip=["run:N", "round:Q", "client:N", tip("lost", "forgotten")],
     )
-    words = []
-    for label in labels:
-        values = [row["lost"] for row in later(rows) if row["run"] == label]
-        words.append(f"{label} {in_points(values)}")
-    text = "Accuracy on other clients' data that local training loses, per client and round; mean: "
-    return described(alt.layer(points, means), f"{text}{'; '.join(words)}.")
+    means = base.mark_line(point=True).encode(
+        alt.Y("mean(lost):Q", title=axis),
+        color,
+        tooltip=["run:N", "round:Q", tip("mean(lost)", "mean forgotten")],
+    )
+    groups = by_run(after_first_round(rows))
+    words = "; ".join(f"{label} {points(mean_of(own, 'lost'))}" for label, own in groups.items())
+    text = (
+        f"Scatter plot of the {metric} on other clients' data lost by local training, per client and round; "
+    )
+    return Figure(
+        "Forgetting between clients over the rounds",
+        f"A dot per client's model: {metric} lost on other clients' data (F_k). The line is the mean.",
+        alt.layer(dots, means).properties(description=f"{text}mean: {words}."),
+        wide=False,
+    )
 
 
-FIGURE = Kind(
-    "client-means",
-    WHO,
-    1,
-    always("How much clients forget of each other, over the rounds"),
-    "Each dot is one client's model: accuracy lost on other clients' data (F_k). The line is the mean.",
-    rows,
-    draw,
-)
+KIND = Kind("client-means", rows, draw)

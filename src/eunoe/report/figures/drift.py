@@ -1,77 +1,64 @@
-"""How far local training takes the models, and whether they agree on the way."""
+"""Distances of local models from the start model and from each other, and cosine of their updates."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.common import (
-    SETTING,
+from eunoe.report.figures.charts import (
+    Display,
+    Figure,
     Kind,
-    always,
-    by_label,
+    by_run,
     hover_points,
-    in_panels,
     round_axis,
-    run_labels,
+    side_by_side,
+    tip,
 )
-from eunoe.report.theme import MOST_POINTS, PANEL, Row, described, run_color, thinned
-from eunoe.store.run_records import RunRecords, numbers
+from eunoe.report.figures.series import Row, probe_means
+from eunoe.report.theme import PANEL
+from eunoe.store.run_records import Record, RunRecords, numbers
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Distance from the start and from each other, cosine of updates; mean over seeds, per probed round."""
-    found = []
-    for label, seeds in by_label(runs).items():
-        probed: dict[int, list[tuple[float, float, float]]] = {}
-        for run in seeds:
-            for probe in run.probe("drift"):
-                mean = forgetting.known_mean(numbers(probe["from_start"]))
-                pair = numbers([probe["apart"], probe["cosine"]]).tolist()
-                probed.setdefault(int(probe["round"]), []).append((mean, pair[0], pair[1]))
-        for number in thinned(sorted(probed), MOST_POINTS):
-            start, apart, cosine = forgetting.known_mean(probed[number], axis=0).tolist()
-            found.append({"run": label, "round": number, "start": start, "apart": apart, "cosine": cosine})
-    return found
+    """Return distances and cosine, mean over seeds, per probed round."""
+    return [
+        {"run": label, "round": number, "start": start, "apart": apart, "cosine": cosine}
+        for label, number, (start, apart, cosine) in probe_means(runs, "drift", _measure)
+    ]
 
 
-def draw(rows: Sequence[Row]) -> Any:
-    """Distance of local models from the start and from each other, and cosine between updates."""
-    labels, panels = run_labels(rows), []
+def _measure(probe: Record) -> list[float]:
+    mean = forgetting.known_mean(numbers(probe["from_start"]))
+    return [mean, *numbers([probe["apart"], probe["cosine"]]).tolist()]
+
+
+def draw(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a panel per number."""
+    panels = []
     for field, title in (
-        ("start", "distance from the start"),
+        ("start", "distance from the start model"),
         ("apart", "distance from each other"),
         ("cosine", "cosine between updates"),
     ):
         base = alt.Chart().transform_filter(f"isValid(datum.{field})")
-        base = base.encode(
-            round_axis(),
-            alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True)),
-            run_color(labels),
-        )
-        points = hover_points(
-            base, ["run:N", "round:Q", alt.Tooltip(f"{field}:Q", title=title, format=".3f")]
-        )
-        panels.append(alt.layer(base.mark_line(), points).properties(width=PANEL, height=PANEL, title=title))
-    words = []
-    for label in labels:
-        last = [row for row in rows if row["run"] == label][-1]
-        words.append(
-            f"{label}: {last['start']:.2f} from the start, {last['apart']:.2f} apart, "
-            f"cosine {last['cosine']:.2f}"
-        )
-    text = f"Drift of local models over rounds; in the last probed round {'; '.join(words)}."
-    return described(in_panels(panels, rows, columns=3), text)
+        height = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True))
+        base = base.encode(round_axis(), height, display.run_color(rows))
+        tips = ["run:N", "round:Q", tip(field, title, ".3f")]
+        panel = alt.layer(base.mark_line(), hover_points(base, tips))
+        panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
+    words = "; ".join(
+        f"{label}: {own[-1]['start']:.2f} from the start model, {own[-1]['apart']:.2f} from each other, "
+        f"cosine {own[-1]['cosine']:.2f}"
+        for label, own in by_run(rows).items()
+    )
+    text = f"Line charts of the drift of local models; in the last probed round {words}."
+    return Figure(
+        "Drift of local models, and agreement of their updates",
+        "Mean distance from the start model, root mean square distance between two clients, mean cosine "
+        "between two clients' updates (1: same direction, 0: unrelated).",
+        side_by_side(panels, rows, columns=3).properties(description=text),
+    )
 
 
-FIGURE = Kind(
-    "drift",
-    SETTING,
-    3,
-    always("How far local training takes the models, and whether they agree on the way"),
-    "Mean distance from the start, root mean square distance between two clients, mean cosine between "
-    "two clients' updates (1: same direction, 0: unrelated).",
-    rows,
-    draw,
-)
+KIND = Kind("drift", rows, draw)

@@ -1,84 +1,91 @@
-"""One client's model over time, beside what its data hold."""
+"""Per-class accuracy of one client's model over time, beside its label counts (Flashback paper, figure 8)."""
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.common import ACCURACY, WHICH, Kind, accuracy_key, class_names, kept_classes
-from eunoe.report.theme import MOST_PROBES, PALETTE, PANEL, Row, described, table, thinned
+from eunoe.report.figures.charts import (
+    NO_GRID,
+    Display,
+    Figure,
+    Kind,
+    class_names,
+    mean_of,
+    side_by_side,
+)
+from eunoe.report.figures.series import Row, select_classes, thin
+from eunoe.report.theme import MOST_PROBES, PALETTE, PANEL
 from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Per-class accuracy over time, and label counts, of the client that took part most often."""
+    """Return accuracy and label counts of the client that took part most often in the first run."""
     run = runs[0]
     records = [record for record in run.probe("local_per_class") if record.get("counts")]
-    taken = Counter(client for record in records for client in record["clients"])
-    if not taken:
+    rounds = Counter(client for record in records for client in record["clients"])
+    if not rounds:
         return []
-    client = max(taken, key=lambda name: (taken[name], -int(name)))
-    mine = thinned([record for record in records if client in record["clients"]], 4 * MOST_PROBES)
-    found, kept = list[Row](), kept_classes(runs, run)
-    for record in mine:
-        at = record["clients"].index(client)
-        names = run.names(len(record["start"]))
-        for c in kept:
-            if (value := record["local"][at][c]) is not None:
-                found.append(
-                    {
-                        "client": str(client),
-                        "round": int(record["round"]),
-                        "class": names[c],
-                        "accuracy": float(value),
-                        "labels": int(record["counts"][at][c]),
-                    }
-                )
-    return found
+    client = max(rounds, key=lambda name: (rounds[name], -int(name)))
+    rows, classes = list[Row](), select_classes(runs, run)
+    for record in thin([record for record in records if client in record["clients"]], 4 * MOST_PROBES):
+        at, names = record["clients"].index(client), run.names(len(record["start"]))
+        accuracy, counts = record["local"][at], record["counts"][at]
+        common = {"client": str(client), "round": int(record["round"])}
+        rows += [
+            {**common, "class": names[c], "accuracy": float(accuracy[c]), "labels": int(counts[c])}
+            for c in classes
+            if accuracy[c] is not None
+        ]
+    return rows
 
 
-def title(rows: Sequence[Row]) -> str:
-    """How well the client's model knows the classes of its data, and how well the others."""
-    held = [row["accuracy"] for row in rows if row["labels"]]
-    others = [row["accuracy"] for row in rows if not row["labels"]]
-    known = [f"{sum(held) / len(held):.0%} on the classes of its data"] if held else []
-    known += [f"{sum(others) / len(others):.0%} on the others"] if others else []
-    return f"What the model of client {rows[0]['client']} knows after training: {', '.join(known)}"
+def title(rows: Sequence[Row], display: Display) -> str:
+    """State how well the client's model knows the classes of its data, and the others."""
+    held, others = [row for row in rows if row["labels"]], [row for row in rows if not row["labels"]]
+    known = [f"{mean_of(held, 'accuracy'):.0%} on the {display.task.units} of its data"] if held else []
+    known += [f"{mean_of(others, 'accuracy'):.0%} on the others"] if others else []
+    return f"Model of client {rows[0]['client']} after local training: {', '.join(known)}"
 
 
-def draw(rows: Sequence[Row]) -> Any:
-    """One client's per-class accuracy over time beside its label counts (Flashback paper, figure 8)."""
-    names, client = class_names(rows), rows[0]["client"]
-    axis = alt.Y("class:N", sort=names, title="class", axis=alt.Axis(grid=False))
-    base = alt.Chart()
-    seen = base.mark_rect().encode(
-        alt.X("round:O", title="round of participation", axis=alt.Axis(labelAngle=0)),
-        axis,
-        alt.Color("accuracy:Q", scale=ACCURACY, legend=accuracy_key()),
-        tooltip=["round:Q", "class:N", alt.Tooltip("accuracy:Q", format=".1%"), "labels:Q"],
+def draw(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a heat map of accuracies beside bars of label counts."""
+    names, task, client = class_names(rows), display.task, rows[0]["client"]
+    known = (
+        alt.Chart()
+        .mark_rect()
+        .encode(
+            alt.X("round:O", title="round of participation", axis=alt.Axis(labelAngle=0)),
+            alt.Y("class:N", sort=names, title=task.unit, axis=NO_GRID),
+            display.unit_color(),
+            tooltip=["round:Q", *display.unit_tips(), "labels:Q"],
+        )
     )
-    held = base.mark_bar(color=PALETTE[0]).encode(
-        alt.X("max(labels):Q", title="train labels"),
-        alt.Y("class:N", sort=names, title=None, axis=alt.Axis(grid=False)),
-        tooltip=["class:N", alt.Tooltip("max(labels):Q", title="train labels")],
+    held = (
+        alt.Chart()
+        .mark_bar(color=PALETTE[0])
+        .encode(
+            alt.X("max(labels):Q", title="train labels"),
+            alt.Y("class:N", sort=names, title=None, axis=NO_GRID),
+            tooltip=[
+                alt.Tooltip("class:N", title=task.unit),
+                alt.Tooltip("max(labels):Q", title="train labels"),
+            ],
+        )
     )
-    size = max(PANEL, 9 * len(names))
-    left = seen.properties(width=1.5 * PANEL, height=size, title=f"client {client}: accuracy of its model")
-    right = held.properties(width=0.8 * PANEL, height=size, title="what its data hold")
-    text = (
-        f"Accuracy per class of client {client}'s model in each round it took part, beside its label counts."
+    height = max(PANEL, 9 * len(names))
+    panels = [
+        known.properties(width=1.5 * PANEL, height=height, title=f"client {client}: {task.unit_metric}"),
+        held.properties(width=0.8 * PANEL, height=height, title="label counts"),
+    ]
+    what = f"per {task.unit} of its model after each participation, beside its label counts."
+    return Figure(
+        title(rows, display),
+        f"The client that took part most often in the first run: {task.unit_metric} {what}",
+        side_by_side(panels, rows).properties(
+            description=f"Heat map for client {client}: {task.unit_metric} {what}"
+        ),
     )
-    return described(alt.concat(left, right, columns=2, spacing=24, data=table(rows)), text)
 
 
-FIGURE = Kind(
-    "one-client",
-    WHICH,
-    2,
-    title,
-    "The client that took part most often in the first run: its model's accuracy per class after each "
-    "participation, beside its label counts.",
-    rows,
-    draw,
-)
+KIND = Kind("one-client", rows, draw)

@@ -6,85 +6,67 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.report.figures.common import (
-    ACCURACY,
-    WHICH,
+from eunoe.report.figures.charts import (
+    NO_GRID,
+    Display,
+    Figure,
     Kind,
-    accuracy_key,
-    always,
+    by_run,
+    capitalize,
     class_names,
-    first_seeds,
-    in_panels,
-    of_run,
-    run_labels,
-    whole_rounds,
+    panel_per_run,
+    round_axis,
 )
-from eunoe.report.theme import MOST_CELLS, MOST_POINTS, PANEL, Row, described, thinned
+from eunoe.report.figures.series import Row, first_seeds, thin
+from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_POINTS, PANEL
 from eunoe.store.run_records import RunRecords
 
 
 def rows(runs: Sequence[RunRecords]) -> list[Row]:
-    """Per-class accuracy over rounds of each label's first seed."""
-    found, groups = list[Row](), first_seeds(runs)
-    points = min(MOST_POINTS, MOST_CELLS // max(1, sum(len(shown) for _, shown in groups.values())))
-    for label, (run, shown) in groups.items():
+    """Return per-class accuracy over rounds of each label's first seed."""
+    rows, groups = list[Row](), first_seeds(runs)
+    most = min(MOST_POINTS, MOST_CELLS // max(1, sum(len(classes) for _, classes in groups.values())))
+    for label, (run, classes) in groups.items():
         history, rounds = run.per_class, run.rounds
         names = run.names(history.shape[1]) if len(history) else []
-        kept = thinned(range(len(history)), points)
-        ends = [*(rounds[index] for index in kept[1:]), rounds[-1] + 1] if kept else []
-        for index, end in zip(kept, ends, strict=True):
-            for c in shown:
-                if not np.isnan(value := float(history[index, c])):
-                    common = {"run": label, "round": rounds[index], "end": end}
-                    found.append({**common, "class": names[c], "accuracy": value})
-    return found
+        shown = thin(range(len(history)), most)
+        ends = [*(rounds[index] for index in shown[1:]), rounds[-1] + 1] if shown else []
+        for index, end in zip(shown, ends, strict=True):
+            cell = {"run": label, "round": rounds[index], "end": end}
+            rows += [
+                {**cell, "class": names[c], "accuracy": float(history[index, c])}
+                for c in classes
+                if not np.isnan(history[index, c])
+            ]
+    return rows
 
 
-def draw(rows: Sequence[Row]) -> Any:
-    """Accuracy of each class over rounds, one panel per run."""
-    names = class_names(rows)
-    hover = [
-        alt.Tooltip("run:N"),
-        alt.Tooltip("class:N"),
-        alt.Tooltip("round:Q"),
-        alt.Tooltip("accuracy:Q", format=".1%"),
-    ]
-    panels = []
-    for label in run_labels(rows):
-        chart = alt.Chart().transform_filter(of_run(label)).mark_rect()
-        chart = chart.encode(
-            alt.X(
-                "round:Q",
-                title="round",
-                scale=alt.Scale(nice=False, zero=False),
-                axis=whole_rounds(grid=False),
-            ),
+def draw(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw the accuracy of each class over rounds, one panel per run."""
+    names, task = class_names(rows), display.task
+
+    def panel(base: Any) -> Any:
+        return base.mark_rect().encode(
+            round_axis(grid=False, scale=alt.Scale(nice=False, zero=False)),
             alt.X2("end:Q"),
-            alt.Y("class:N", sort=names, title="class", axis=alt.Axis(grid=False)),
-            alt.Color("accuracy:Q", scale=ACCURACY, legend=accuracy_key()),
-            tooltip=hover,
+            alt.Y("class:N", sort=names, title=task.unit, axis=NO_GRID),
+            display.unit_color(),
+            tooltip=["run:N", "round:Q", *display.unit_tips()],
         )
-        panels.append(chart.properties(width=1.5 * PANEL, height=max(PANEL, 9 * len(names)), title=label))
-    text = f"Heat-map of accuracy per class over rounds for {', '.join(run_labels(rows))}. {_worst(rows)}"
-    return described(in_panels(panels, rows), text)
 
-
-def _worst(rows: Sequence[Row]) -> str:
     words = []
-    for label in run_labels(rows):
-        last = max(row["round"] for row in rows if row["run"] == label)
-        ends = [row for row in rows if row["run"] == label and row["round"] == last]
-        low = min(ends, key=lambda row: row["accuracy"])
-        words.append(f"{label} ends with {low['accuracy']:.1%} on class {low['class']}, its lowest")
-    return f"{'; '.join(words)}."
+    for label, own in by_run(rows).items():
+        last = max(row["round"] for row in own)
+        low = min((row for row in own if row["round"] == last), key=lambda row: row["accuracy"])
+        words.append(f"{label} ends with {low['accuracy']:.1%} on {task.unit} {low['class']}, its lowest")
+    text = f"Heat map of {task.unit_metric} per {task.unit} over rounds. {'; '.join(words)}."
+    chart = panel_per_run(rows, panel, height=max(PANEL, 9 * len(names)))
+    return Figure(
+        f"{capitalize(task.unit_metric)} of each {task.unit}: a dark cell right of a bright one is a "
+        f"{task.unit} forgotten",
+        f"Global model. Of more than {MOST_CLASSES} {task.units}, those that lose most per round are shown.",
+        chart.properties(description=text),
+    )
 
 
-FIGURE = Kind(
-    "per-class",
-    WHICH,
-    2,
-    always("Each class over the rounds: a dark cell right of a bright one is a class forgotten"),
-    "Accuracy of the global model on each class; of many classes, the forty that lose most.",
-    rows,
-    draw,
-)
+KIND = Kind("per-class", rows, draw)

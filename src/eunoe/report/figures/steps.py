@@ -1,35 +1,139 @@
-"""What local training and aggregation each take: the rows of two figures."""
+"""What local training and aggregation do to the accuracy: signed changes, and knowledge lost."""
 
 from collections.abc import Sequence
+from typing import Any
 
-import numpy as np
+import altair as alt
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.common import by_label, later
-from eunoe.report.theme import MOST_POINTS, Row, thinned
-from eunoe.store.run_records import RunRecords, numbers
+from eunoe.report.figures.charts import (
+    PERCENT,
+    Display,
+    Figure,
+    Kind,
+    after_first_round,
+    by_run,
+    capitalize,
+    hover_points,
+    mean_of,
+    panel_per_run,
+    round_axis,
+    side_by_side,
+    tip,
+)
+from eunoe.report.figures.series import Row, probe_means
+from eunoe.report.theme import PANEL
+from eunoe.store.run_records import Record, RunRecords, numbers
+
+LOCAL, AGGREGATION = "local training", "aggregation"
 
 
-def parts(runs: Sequence[RunRecords]) -> list[Row]:
-    """The signed account and the knowledge lost, mean over classes and seeds, per probed round and step."""
-    found = []
-    for label, seeds in by_label(runs).items():
-        probed: dict[int, list[tuple[float, float, float, float]]] = {}
-        for run in seeds:
-            for probe in run.probe("local_per_class"):
-                step = numbers(probe["start"]), numbers(probe["local"]), numbers(probe["merged"])
-                signed, lost = forgetting.accounting(*step), forgetting.knowledge_lost(*step)
-                local, merge = forgetting.known_mean(signed.local), forgetting.known_mean(signed.merge)
-                probed.setdefault(int(probe["round"]), []).append((local, merge, lost.local, lost.merge))
-        for number in thinned(sorted(probed), MOST_POINTS):
-            local, merge, lost_local, lost_aggregation = np.mean(probed[number], axis=0).tolist()
-            common = {"run": label, "round": number}
-            found.append({**common, "step": "local training", "signed": local, "lost": lost_local})
-            found.append({**common, "step": "merge", "signed": merge, "lost": lost_aggregation})
-    return found
+def rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return signed change and knowledge lost, mean over classes and seeds, per probed round and step."""
+    return [
+        {"run": label, "round": number, "step": step, "signed": signed, "lost": lost}
+        for label, number, means in probe_means(runs, "local_per_class", _measure)
+        for step, signed, lost in ((LOCAL, *means[:2]), (AGGREGATION, *means[2:]))
+    ]
 
 
-def mean_of(rows: Sequence[Row], label: str, step: str, field: str) -> float:
-    """The mean of a field over the rounds of a run but the first, for one step, in points."""
-    values = [row[field] for row in later(rows) if row["run"] == label and row["step"] == step]
-    return 100 * float(sum(values)) / len(values)
+def _measure(probe: Record) -> tuple[float, float, float, float]:
+    models = numbers(probe["start"]), numbers(probe["local"]), numbers(probe["merged"])
+    signed, lost = forgetting.accounting(*models), forgetting.knowledge_lost(*models)
+    local, aggregation = forgetting.known_mean(signed.local), forgetting.known_mean(signed.merge)
+    return local, lost.local, aggregation, lost.merge
+
+
+def step_means(rows: Sequence[Row], step: str, field: str) -> dict[str, float]:
+    """Return the mean of a field over the rounds after the first, for one step of each run, in points."""
+    groups = by_run([row for row in after_first_round(rows) if row["step"] == step])
+    return {label: 100 * mean_of(own, field) for label, own in groups.items()}
+
+
+def _describe(rows: Sequence[Row], field: str, form: str) -> str:
+    local, aggregation = (step_means(rows, step, field) for step in (LOCAL, AGGREGATION))
+    return "; ".join(
+        f"{label}: local training {local[label]:{form}} points, aggregation {aggregation[label]:{form}}"
+        for label in local
+    )
+
+
+def signed_title(rows: Sequence[Row], display: Display) -> str:
+    """State what each step does to the accuracy, mean over the rounds, if it is the same in all runs."""
+    metric = display.task.unit_metric
+
+    def effect(step: str) -> str:
+        lost = step_means(rows, step, "signed").values()
+        if all(points > 0.05 for points in lost):
+            return f"loses {metric}"
+        if all(points < -0.05 for points in lost):
+            return f"restores {metric}" if step == AGGREGATION else f"gains {metric}"
+        return "changes little" if all(abs(points) <= 0.05 for points in lost) else "differs between runs"
+
+    return f"Local training {effect(LOCAL)}, aggregation {effect(AGGREGATION)}"
+
+
+def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw the signed change of each step, losses above zero, one panel per run."""
+    metric, values = display.task.unit_metric, [0.0, *(row["signed"] for row in rows)]
+    tips = ["round:Q", "step:N", tip("signed", "lost", "+.1%")]
+    scale = alt.Scale(domain=[AGGREGATION, LOCAL], range="category")
+    key = alt.Legend(title=None, orient="top", symbolOpacity=1)
+
+    def panel(base: Any) -> Any:
+        base = base.encode(
+            round_axis(),
+            alt.Y(
+                "signed:Q",
+                title=f"{metric} lost (+) or gained (−)",
+                axis=alt.Axis(format="+%"),
+                scale=alt.Scale(domain=[min(values), max(values)]),
+                stack=None,
+            ),
+            alt.Color("step:N", scale=scale, legend=key),
+        )
+        area, line = base.mark_area(opacity=0.25), base.mark_line(strokeWidth=1.5)
+        return alt.layer(area, line, hover_points(base, tips))
+
+    text = f"{capitalize(metric)} lost per round, mean over rounds. {_describe(rows, 'signed', '+.1f')}."
+    return Figure(
+        signed_title(rows, display),
+        f"Signed change of {metric} in each step, mean over {display.task.units}. Both steps add up to "
+        "the change of the round.",
+        panel_per_run(rows, panel).properties(description=text),
+    )
+
+
+def draw_lost(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw the knowledge lost by local training (L) and by aggregation (G), one panel per step."""
+    top, units = max(row["lost"] for row in rows), display.task.units
+    panels = []
+    for step, subtitle in (
+        (LOCAL, "L: known to the start model, not to a client's model"),
+        (AGGREGATION, "G: known to a client's model, not to the global model"),
+    ):
+        base = alt.Chart().transform_filter(f"datum.step === '{step}'")
+        base = base.encode(
+            round_axis(),
+            alt.Y(
+                "lost:Q",
+                title=f"{display.task.unit_metric} lost",
+                axis=PERCENT,
+                scale=alt.Scale(domain=[0, top]),
+            ),
+            display.run_color(rows),
+        )
+        panel = alt.layer(base.mark_line(), hover_points(base, ["run:N", "round:Q", tip("lost")]))
+        heading = alt.Title(step, subtitle=subtitle)
+        panels.append(panel.properties(width=1.5 * PANEL, height=PANEL, title=heading))
+    text = f"Knowledge lost per round, mean over rounds. {_describe(rows, 'lost', '.1f')}."
+    return Figure(
+        "Knowledge lost in each step, not counting gains",
+        f"L is the mean over clients and {units} of what the start model knew and a client's model does not. "
+        f"G is the mean over {units} of what the best client's model knew and the global model does not.",
+        side_by_side(panels, rows).properties(description=text),
+    )
+
+
+SIGNED = Kind("signed-parts", rows, draw_signed)
+LOST = Kind("knowledge-lost", rows, draw_lost)

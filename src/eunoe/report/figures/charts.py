@@ -1,0 +1,254 @@
+"""Chart building shared by the figures: types, data, colors, axes, tooltips, panels, slider and curves."""
+
+import csv
+import io
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import altair as alt
+
+from eunoe.core.tasks import Task
+from eunoe.report.figures.series import Row, group_by_label
+from eunoe.report.theme import PANEL
+from eunoe.store.main_metric import common_task
+from eunoe.store.run_records import RunRecords
+
+SHARE = alt.Scale(domain=[0, 1])
+PERCENT = alt.Axis(format="%")
+NO_GRID = alt.Axis(grid=False)
+# Pixels above a curve between which the strip of phases lies.
+STRIP_TOP, STRIP_BOTTOM = -16, -4
+
+
+@dataclass(frozen=True)
+class Display:
+    """What all figures of a report share: the task with its names, and the labels of all runs."""
+
+    task: type[Task]
+    labels: Sequence[str]
+
+    @classmethod
+    def of(cls, runs: Sequence[RunRecords]) -> "Display":
+        return cls(common_task([run.task for run in runs]), list(group_by_label(runs)))
+
+    def run_color(
+        self, rows: Sequence[Row], symbol: str = "stroke", legend: bool = True, above: int = 0
+    ) -> alt.Color:
+        """Color each run as in every other figure; the legend leaves room `above` the figure."""
+        shown = list(by_run(rows))
+        domain = list(dict.fromkeys([*self.labels, *shown]))
+        look: dict[str, Any] = {"symbolType": symbol, "symbolStrokeWidth": 3, "symbolOpacity": 1}
+        look |= {"offset": above} if above else {}
+        look |= {"values": shown} if len(domain) > len(shown) else {}
+        key = alt.Legend(title=None, orient="top", columns=2, labelLimit=260, **look)
+        scale = alt.Scale(domain=domain, range="category")
+        return alt.Color("run:N", scale=scale, legend=key if legend and len(shown) > 1 else None)
+
+    def unit_color(self) -> alt.Color:
+        """Color cells by the metric of a class, label or client."""
+        key = alt.Legend(title=self.task.unit_metric, format=".0%", orient="bottom")
+        return alt.Color("accuracy:Q", scale=SHARE, legend=key)
+
+    def unit_tips(self) -> list[alt.Tooltip]:
+        """Name the class, label or client of a cell and its metric."""
+        return [alt.Tooltip("class:N", title=self.task.unit), tip("accuracy", self.task.unit_metric)]
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A chart with its title and caption; the description of the chart is its text alternative."""
+
+    title: str
+    caption: str
+    chart: Any
+    wide: bool = True
+    name: str = ""
+    section: str = ""
+    # The round of each position of the slider, if there is one.
+    rounds: Sequence[int] = ()
+
+
+class Kind(NamedTuple):
+    """A kind of figure: `rows` selects its data from runs, `draw` makes the figure."""
+
+    name: str
+    rows: Callable[[Sequence[RunRecords]], list[Row]]
+    draw: Callable[[Sequence[Row], Display], Figure]
+
+
+def table(rows: Sequence[Row]) -> alt.InlineData:
+    """Pack rows as CSV, a fifth of the size of JSON objects, for the data of a chart."""
+    columns = list(rows[0]) if rows else []
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows([[_short(row[column]) for column in columns] for row in rows])
+    kinds = {
+        column: "string" if any(isinstance(row[column], str) for row in rows) else "number"
+        for column in columns
+    }
+    return alt.InlineData(values=text.getvalue(), format=alt.CsvDataFormat(type="csv", parse=kinds))
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, float):
+        return "" if math.isnan(value) else f"{value:.4g}"
+    return "" if value is None else value
+
+
+def by_run(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Group rows by the label of their run, in order of first appearance."""
+    groups: dict[str, list[Row]] = {}
+    for row in rows:
+        groups.setdefault(row["run"], []).append(row)
+    return groups
+
+
+def class_names(rows: Sequence[Row]) -> list[str]:
+    """Return the names of the classes, in order."""
+    return list(dict.fromkeys(row["class"] for row in rows))
+
+
+def after_first_round(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows after round 1, if any: as in the summary, the untrained model is not counted."""
+    return [row for row in rows if row["round"] > 1] or list(rows)
+
+
+def mean_of(rows: Sequence[Row], field: str) -> float:
+    """Return the mean of a field."""
+    return float(sum(row[field] for row in rows)) / len(rows)
+
+
+def points(share: float) -> str:
+    """Format a difference of shares in points."""
+    return f"{100 * share:.1f} points"
+
+
+def capitalize(text: str) -> str:
+    """Capitalize the first letter and keep the others."""
+    return text[:1].upper() + text[1:]
+
+
+def tip(field: str, title: str | None = None, form: str = ".1%") -> alt.Tooltip:
+    """Show a number in a tooltip, by default as a percentage."""
+    return alt.Tooltip(f"{field}:Q", title=title or field, format=form)
+
+
+def hover_points(base: Any, tips: Sequence[Any]) -> Any:
+    """Add large invisible points, so that tooltips show without aiming at a thin line."""
+    return base.mark_point(opacity=0, size=160).encode(tooltip=list(tips))
+
+
+def round_axis(field: str = "round:Q", grid: bool = True, **options: Any) -> alt.X:
+    """Make a horizontal axis of whole rounds; fractional ticks of short runs get no label."""
+    look: dict[str, Any] = {} if grid else {"grid": False}
+    whole = alt.Axis(tickMinStep=1, format="d", labelExpr="datum.value % 1 ? '' : datum.label", **look)
+    return alt.X(field, title="round", axis=whole, **options)
+
+
+def run_filter(label: str) -> str:
+    """Select one run's rows in Vega's expression language, with the label escaped."""
+    units = label.encode("utf-16-be")
+    pairs = [(units[at] << 8) + units[at + 1] for at in range(0, len(units), 2)]
+    safe = [chr(unit) if unit < 128 and chr(unit).isalnum() else f"\\u{unit:04x}" for unit in pairs]
+    return f"datum.run === '{''.join(safe)}'"
+
+
+def side_by_side(panels: Sequence[Any], rows: Sequence[Row], columns: int | None = None) -> Any:
+    """Lay out panels on shared data, three per row unless fewer fill the rows better."""
+    default = 2 if len(panels) in (1, 2, 4) else 3
+    return alt.concat(*panels, columns=columns or default, spacing=24, data=table(rows))
+
+
+def panel_per_run(
+    rows: Sequence[Row], panel: Callable[[Any], Any], width: float = 1.5 * PANEL, height: Any = PANEL
+) -> Any:
+    """Lay out one panel per run; `panel` draws it on a chart of the run's rows."""
+    panels = [
+        panel(alt.Chart().transform_filter(run_filter(label))).properties(
+            width=width, height=height, title=label
+        )
+        for label in by_run(rows)
+    ]
+    return side_by_side(panels, rows)
+
+
+def slider_rounds(rows: Sequence[Row]) -> list[int]:
+    """Return the round of each position of the slider."""
+    return [number for _, number in sorted({(row["probe"], row["round"]) for row in rows})]
+
+
+def slider_start(rows: Sequence[Row]) -> int:
+    """Return the initial position of the slider: three tenths of the run, as in the WSM paper."""
+    rounds = slider_rounds(rows)
+    return min(range(len(rounds)), key=lambda at: abs(rounds[at] - 0.3 * rounds[-1]))
+
+
+def round_slider(rows: Sequence[Row]) -> alt.Parameter:
+    """Make a slider over the probed rounds, named `probe`."""
+    slider = alt.binding_range(min=0, max=len(slider_rounds(rows)) - 1, step=1, name="Probed round ")
+    return alt.param(name="probe", value=slider_start(rows), bind=slider)
+
+
+def band_and_line(
+    rows: Sequence[Row], display: Display, title: str, zero: bool = False, share: bool = True
+) -> Any:
+    """Draw each run's mean as a line over a band of one standard deviation."""
+    exact = ".1%" if share else ".4~g"
+    base = alt.Chart(table(rows)).encode(round_axis())
+    tips = [tip("mean", title, exact), tip("low", "mean - deviation", exact)]
+    tips += [tip("high", "mean + deviation", exact)]
+    axis, scale = alt.Axis(format="%" if share else ".4~g"), alt.Scale(zero=zero)
+    height = alt.Y("mean:Q", title=title, axis=axis, scale=scale)
+    strip = phase_strip(rows)
+    color = display.run_color(rows, above=24 if strip else 0)
+    return alt.layer(
+        *strip,
+        base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"), color),
+        base.mark_line().encode(height, color),
+        hover_points(base.encode(height, color), ["run:N", "round:Q", *tips, "seeds:Q"]),
+    )
+
+
+def phase_strip(rows: Sequence[Row]) -> list[Any]:
+    """Make layers that show the phases of a stream above a curve; none without a stream.
+
+    A dashed line marks where a phase begins. Runs whose phases differ have the lines only.
+    """
+    starts: dict[str, set[int]] = {}
+    for row in rows:
+        if row.get("began", 1) > 1:
+            starts.setdefault(row["run"], set()).add(row["began"])
+    if not starts:
+        return []
+    begin = sorted(set().union(*starts.values()))
+    lines = alt.Chart(table([{"round": first} for first in begin]))
+    layers = [lines.mark_rule(strokeDash=[3, 3], opacity=0.5).encode(alt.X("round:Q"))]
+    if any(own != set(begin) for own in starts.values()):
+        return layers
+    last = max(row["round"] for row in rows)
+    ends = [min(1, *(row["round"] for row in rows)), *begin, max(last, begin[-1] + 1)]
+    phases = [
+        {"phase": f"phase {number}", "round": first, "until": until}
+        | {"middle": (first + until) / 2, "even": number % 2}
+        for number, (first, until) in enumerate(pairwise(ends), start=1)
+    ]
+    strip = alt.Chart(table(phases))
+    bars = strip.mark_rect(color="#888888").encode(
+        alt.X("round:Q"),
+        alt.X2("until:Q"),
+        y=alt.value(STRIP_TOP),
+        y2=alt.value(STRIP_BOTTOM),
+        opacity=alt.Opacity("even:N", scale=alt.Scale(domain=[0, 1], range=[0.2, 0.4]), legend=None),
+        tooltip=["phase:N", alt.Tooltip("round:Q", title="from round")],
+    )
+    # The names of many phases would overlap.
+    names = strip.mark_text(fontSize=10).encode(
+        alt.X("middle:Q"),
+        y=alt.value((STRIP_TOP + STRIP_BOTTOM) / 2),
+        text=alt.Text("phase:N") if len(phases) <= 6 else alt.value(""),
+    )
+    return [*layers, bars, names]
