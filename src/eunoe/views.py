@@ -12,37 +12,37 @@ from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
 
 # A run, its records, or a folder that is or holds runs.
-Source = Run | RunRecords | Path | str
+RunLike = Run | RunRecords | Path | str
 
 
-def compare(runs: Source | Sequence[Source]) -> Comparison:
+def compare(runs: RunLike | Sequence[RunLike]) -> Comparison:
     """Runs side by side, mean ± standard deviation over seeds: a table as text or HTML, and its rows."""
     return Comparison([run for run, _ in _read(runs)])
 
 
-def diagnose(run: Source) -> diagnosis.Diagnosis:
+def diagnose(run: RunLike) -> diagnosis.Diagnosis:
     """What a run forgot and in which step, in words, and what to try next."""
     return diagnosis.diagnose(_read(run)[0][0])
 
 
-def figures(runs: Source | Sequence[Source]) -> dict[str, Any]:
+def figures(runs: RunLike | Sequence[RunLike]) -> dict[str, Any]:
     """The figures of runs by name, as Altair charts."""
     from eunoe.report.figures import all_figures
 
     return {figure.name: figure.chart for figure in all_figures(labeled(_read(runs)))}
 
 
-def write_report(runs: Source | Sequence[Source], path: Path | str) -> Path:
+def write_report(runs: RunLike | Sequence[RunLike], path: Path | str) -> Path:
     """Write the report of runs as one self-contained HTML file and return its path."""
     from eunoe.report import html
 
     return html.write_report(labeled(_read(runs)), path)
 
 
-def _read(runs: Source | Sequence[Source]) -> list[tuple[RunRecords, str]]:
+def _read(runs: RunLike | Sequence[RunLike]) -> list[tuple[RunRecords, str]]:
     """The records of each run, and the name of its folder."""
     found: list[tuple[RunRecords, str]] = []
-    for run in [runs] if isinstance(runs, Source) else runs:
+    for run in [runs] if isinstance(runs, RunLike) else runs:
         if isinstance(run, Run):
             found.append((run.read, run.folder.resolve().name))
         elif isinstance(run, RunRecords):

@@ -61,7 +61,7 @@ def test_a_flipped_bit_of_a_mapped_array_is_refused(tmp_path: Path) -> None:
     with open(tmp_path / "a.npz", "r+b") as file:
         file.seek(place)
         file.write(b"\x01")
-    with pytest.raises(InputError, match=r"x_train\.npy is not a plain array \(its CRC is not the file's"):
+    with pytest.raises(InputError, match=r"x_train\.npy is not a plain array \(CRC mismatch"):
         read_npz(tmp_path / "a.npz")
 
 
@@ -82,7 +82,7 @@ def test_a_small_file_may_not_become_a_large_array(tmp_path: Path) -> None:
     head = b"\x93NUMPY\x01\x00" + (118).to_bytes(2, "little") + header.ljust(117).encode() + b"\n"
     with zipfile.ZipFile(tmp_path / "a.npz", "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("x_train.npy", head + bytes(80))
-    with pytest.raises(InputError, match="takes 8000000000000 bytes and there are 80"):
+    with pytest.raises(InputError, match="needs 8000000000000 bytes, but there are 80"):
         read_npz(tmp_path / "a.npz")
 
 
@@ -92,7 +92,7 @@ def test_an_image_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             (tmp_path / part / label).mkdir(parents=True)
             Image.new("1", (64, 64)).save(tmp_path / part / label / "0.png")
     monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
-    with pytest.raises(InputError, match="is too large an image"):
+    with pytest.raises(InputError, match="is too large: "):
         load(str(tmp_path))
 
 

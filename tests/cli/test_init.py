@@ -108,13 +108,13 @@ def test_a_config_for_each_kind_of_data_runs(
     ("arguments", "says"),
     [
         (["nothing.csv"], "there is no file or folder nothing.csv"),
-        (["t.csv"], "which column is the label? There are age, ward, outcome, site"),
+        (["t.csv"], "set the label column; there are age, ward, outcome, site"),
         (["t.csv", "--label", "outcom"], "has no column 'outcom'; did you mean 'outcome'?"),
         (
             ["t.csv", "--label", "outcome", "--client", "site", "--clients", "5"],
-            "leave the number of clients out",
+            "omit the number of clients",
         ),
-        (["notes.txt"], "it must be .csv, .parquet, .npz or a folder of images"),
+        (["notes.txt"], "use a .csv, .parquet or .npz file or a folder of images"),
         (["broken.npz"], "broken.npz"),
         ([], "name your data"),
         (["t.csv", "--label", "outcome", "--out", "t.csv"], "t.csv exists; name another file"),
@@ -184,7 +184,7 @@ def test_integers_are_token_ids_and_fields_need_a_model_of_ones_own(tmp_path: Pa
     np.savez(tmp_path / "ids.npz", x_train=x, y_train=Y, x_test=x, y_test=Y)
     assert eunoe("init", tmp_path / "ids.npz", "--out", config).code == 0
     assert read_config(config)["model"]["name"] == "text_cnn"
-    assert "must be reals" in config.read_text()
+    assert "convert quantities to real numbers" in config.read_text()
     fields = {f"{part}.{name}": x for part in ("x_train", "x_test") for name in "ab"}
     np.savez(tmp_path / "fields.npz", y_train=Y, y_test=Y, **fields)
     refused = eunoe("init", tmp_path / "fields.npz", "--out", tmp_path / "other.toml")

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from eunoe.data.arrays import from_arrays, moments, set_aside, stacked
+from eunoe.data.arrays import from_arrays, measure_bytes, stack_dataset
 from eunoe.errors import InputError
 
 
@@ -52,10 +52,10 @@ def test_moments_of_bytes_are_per_channel_of_inputs_scaled_to_one():
     images = np.zeros((2, 1, 2, 3), np.uint8)
     images[..., 0] = 51  # always 0.2
     images[0, ..., 1] = 255  # half 1, half 0
-    mean, std = moments(images)
+    mean, std = measure_bytes(images)
     assert mean == (0.2, 0.5, 0.0)
     assert std == (1.0, 0.5, 1.0)  # a channel that never varies is not divided by zero
-    assert moments(images[..., 1]) == ((0.5,), (0.5,))
+    assert measure_bytes(images[..., 1]) == ((0.5,), (0.5,))
 
 
 def test_bytes_are_measured_unless_moments_are_given():
@@ -82,39 +82,48 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
             {"x_train": np.ones((6, 4), np.uint16)},
             "own: x_train has type uint16; it must be one of bool, float16",
         ),
-        ({"x_train": np.array([["a"]] * 6)}, "own: x_train holds text; inputs must be numbers"),
+        ({"x_train": np.array([["a"]] * 6)}, "own: x_train contains text; inputs must be numbers"),
         ({"x_train": np.ones(6, np.float32)}, r"own: x_train has shape \[6\]; it must be \[samples, ...\]"),
         ({"x_test": np.ones((0, 4), np.float32)}, r"own: x_test has shape \[0, 4\]; it must .* not empty"),
-        ({"x_train": np.ones((6, 3, 8, 8), np.uint8)}, "must have their channels last"),
-        ({"x_train": np.full((6, 4), np.nan, np.float32)}, "own: x_train holds values that are not finite"),
+        ({"x_train": np.ones((6, 3, 8, 8), np.uint8)}, "must be channels-last"),
+        (
+            {"x_train": np.full((6, 4), np.nan, np.float32)},
+            "own: x_train contains values that are not finite",
+        ),
         ({"x_test": np.array([[0, np.inf, 0, 0]] * 2, np.float32)}, "own: x_test .* infinity"),
         ({"y_train": [0] * 6, "y_test": [0] * 2}, "own: every label is 0; there must be at least two"),
-        ({"x_test": np.ones((2, 5), np.float32)}, r"x_train holds float32 \[4\] and x_test float32 \[5\]"),
-        ({"x_test": np.ones((2, 4))}, "x_train holds float32 .* and x_test float64 .* one type and shape"),
-        ({"y_train": [0.0] * 6}, "own: y_train holds whole numbers as float64: make them integers if they"),
+        ({"x_test": np.ones((2, 5), np.float32)}, r"x_train is float32 \[4\] but x_test is float32 \[5\]"),
+        ({"x_test": np.ones((2, 4))}, "x_train is float32 .* but x_test is float64 .* same type and shape"),
+        (
+            {"y_train": [0.0] * 6},
+            "own: y_train has whole numbers as float64: convert them to integers if they",
+        ),
         ({"y_test": [[0, 1]]}, r"own: y_test is int64 \[1, 2\]; labels must be one integer per sample"),
-        ({"y_train": [0, 1]}, "x_train has 6 samples and y_train 2; there must be one label each"),
-        ({"y_test": [0, -1]}, "found label -1; labels must be integers from 0"),
+        ({"y_train": [0, 1]}, "x_train has 6 samples and y_train 2; they must be equal in length"),
+        ({"y_test": [0, -1]}, "label -1 is negative; labels must be integers from 0"),
         ({"y_test": [0, 4]}, "labels go up to 4 but 3 never occurs; number them 0..C-1"),
         ({"y_test": [0, 10**12]}, "labels go up to 1000000000000 but 3 never occurs"),
-        ({"classes": 2}, "found label 2; 2 classes have labels 0..1"),
-        ({"class_names": ["a"]}, "1 class names for 3 classes; one each is needed"),
+        ({"classes": 2}, "label 2 is too large; 2 classes are 0..1"),
+        ({"class_names": ["a"]}, "1 class names for 3 classes"),
         ({"mean": [0.5]}, "pass both mean and std, or neither"),
         (
             {"writer_train": [1]},
-            r"writer_train is int64 \[1\]; it must be one integer or string for each of the 6",
+            r"writer_train is int64 \[1\]; it must have one integer or string for each of the 6",
         ),
         (
             {"x_train": [[1.0], [1.0, 2.0]] * 3},
-            "own: x_train is made of lists of unequal lengths; all samples",
+            "own: x_train consists of lists of unequal lengths; samples",
         ),
         ({"x_train": {"a": 1}}, r"own: x_train\['a'\] has shape \[\]; it must be \[samples, ...\]"),
         (
             {"x_train": torch.zeros(6, 4, dtype=torch.bfloat16)},
-            "x_train is made of a Tensor that NumPy cannot",
+            "x_train consists of a Tensor that NumPy cannot",
         ),
-        ({"y_train": ["cat"] * 6}, "own: y_train holds text; labels must be integers 0..C-1, one per sample"),
-        ({"writer_test": [0.5, 1]}, r"writer_test is float64 \[2\]; it must be one integer or string"),
+        (
+            {"y_train": ["cat"] * 6},
+            "own: y_train contains text; labels must be integers 0..C-1, one per sample",
+        ),
+        ({"writer_test": [0.5, 1]}, r"writer_test is float64 \[2\]; it must have one integer or string"),
         ({"writer_train": [1] * 6, "writer_test": ["a", "b"]}, "must both be integers or both be strings"),
     ],
 )
@@ -140,13 +149,13 @@ class Pairs(torch.utils.data.Dataset):
 
 def test_torch_datasets_of_tensors_arrays_and_pictures():
     tensors = torch.utils.data.TensorDataset(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 0]))
-    x, y = stacked(tensors, "train")
+    x, y = stack_dataset(tensors, "train")
     assert x.ctypes.data == tensors.tensors[0].data_ptr()
     assert y.tolist() == [0, 1, 0]
-    x, y = stacked(Pairs([(torch.tensor([7.0, 8.0]), torch.tensor(1))]), "test")
+    x, y = stack_dataset(Pairs([(torch.tensor([7.0, 8.0]), torch.tensor(1))]), "test")
     assert (x.tolist(), y.tolist()) == ([[7.0, 8.0]], [1])
     picture = Image.fromarray(np.full((2, 3), 9, np.uint8))
-    x, y = stacked(Pairs([(picture, 0), (np.zeros((2, 3), np.uint8), 1)]), "train")
+    x, y = stack_dataset(Pairs([(picture, 0), (np.zeros((2, 3), np.uint8), 1)]), "train")
     assert (x.dtype, x.shape) == (np.uint8, (2, 2, 3))
     assert x[:, 0, 0].tolist() == [9, 0]
 
@@ -160,31 +169,18 @@ class Stream(torch.utils.data.IterableDataset):
     ("train", "message"),
     [
         (Stream(), "train must be a torch Dataset with a length and numbered samples"),
-        (Pairs([]), r"train must hold \(input, label\) pairs, at least one"),
-        (Pairs([torch.zeros(2)]), r"train must hold \(input, label\) pairs"),
+        (Pairs([]), r"train must consist of \(input, label\) pairs, at least one"),
+        (Pairs([torch.zeros(2)]), r"train must consist of \(input, label\) pairs"),
         (
             Pairs([(torch.zeros(2, 2), 0), (torch.zeros(3, 3), 0)]),
-            "train holds samples of unlike shapes; only their first dimensions may differ",
+            "train has samples of different shapes; only the first dimension may differ",
         ),
         (
             Pairs([(torch.zeros(2), 0), (torch.zeros(2), [0, 1])]),
-            "does not stack into one array with labels of one form",
+            "cannot be stacked into one array with labels of one form",
         ),
     ],
 )
 def test_torch_datasets_that_will_not_do(train, message):
     with pytest.raises(InputError, match=message):
-        stacked(train, "train")
-
-
-def test_setting_aside_divides_the_rows():
-    train, test = set_aside(10, 0.3, np.random.default_rng(0))
-    assert (len(train), len(test)) == (7, 3)
-    assert sorted([*train, *test]) == list(range(10))
-    assert (train.tolist(), test.tolist()) == (sorted(train), sorted(test))
-
-
-def test_nothing_can_be_set_aside_of_too_little():
-    rng = np.random.default_rng(0)
-    with pytest.raises(InputError, match=r"a share of 0.2 of 2 samples sets 0 aside; both parts need some"):
-        set_aside(2, 0.2, rng)
+        stack_dataset(train, "train")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from eunoe.config.options import FeatureShift
 from eunoe.core.fields import Fields, gather
-from eunoe.data.backbone import Backbone, encoded, encoded_by
+from eunoe.data.backbone import Backbone, encode_data, encoded_by
 from eunoe.data.description import describe
 from eunoe.errors import InputError
 from eunoe.simulation.export import export_model
@@ -133,7 +133,7 @@ def test_a_config_names_an_encoder(tmp_path: Path) -> None:
 def test_workers_do_not_get_the_encoder() -> None:
     import pickle
 
-    data = encoded(blobs().data, Doubled())
+    data = encode_data(blobs().data, Doubled())
     assert isinstance(data.backbone, Backbone)
     sent = pickle.loads(pickle.dumps(data))
     assert isinstance(sent.backbone.module, nn.Identity)
@@ -142,12 +142,12 @@ def test_workers_do_not_get_the_encoder() -> None:
 def test_what_cannot_be_encoded(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the backbone cannot take these inputs: mat1 and mat2"):
         encoded_by(blobs(), nn.Linear(7, 2))
-    with pytest.raises(InputError, match="must return a tensor with a row of features for each sample"):
+    with pytest.raises(InputError, match="must return a tensor with one row of features per sample"):
         encoded_by(blobs(), nn.Flatten(0))
-    with pytest.raises(InputError, match="must return a tensor with a row of features"):
+    with pytest.raises(InputError, match="must return a tensor with one row of features"):
         encoded_by(blobs(), nn.LSTM(5, 2))
     shifted = replace(blobs(), shift=FeatureShift(kind="noise", strength=1.0))
-    with pytest.raises(InputError, match="leave the feature shift out"):
+    with pytest.raises(InputError, match="cannot be combined with a feature shift"):
         encoded_by(shifted, Doubled())
     values = tiny_values(tmp_path, model="logistic")
     for backbone, says in (

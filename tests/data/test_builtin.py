@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from eunoe.data import builtin as named
-from eunoe.data.builtin import digits, fetch_named, load_named, path_of
+from eunoe.data.builtin import diabetes, digit_attributes, digits, fetch_named, load_named, path_of
+from eunoe.data.catalog import entry
 from eunoe.data.sources import hub
 from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
@@ -81,8 +82,8 @@ def test_every_name_is_found_as_a_file(folder, name):
 def test_known_facts_fit_together(name):
     known = SPECS[name]
     assert known.class_names is None or len(set(known.class_names)) == known.classes
-    assert known.source is None or known.source.mode == ("RGB" if len(known.shape) == 3 else "L")
-    assert known.source is None or known.writers == (known.source.client is not None)
+    assert known.hub is None or known.hub.mode == ("RGB" if len(known.shape) == 3 else "L")
+    assert known.hub is None or known.writers == (known.hub.client is not None)
 
 
 def test_cifar_is_normalized_as_in_the_wsm_code():
@@ -120,17 +121,17 @@ def test_the_default_folder_is_in_the_home(monkeypatch):
 def test_a_file_of_another_shape_or_with_other_labels_is_refused(folder):
     keep(folder / "mnist.npz", (8, 8), 10)
     with pytest.raises(
-        InputError, match=r"mnist.npz: samples have shape \[8, 8\]; those of mnist have \[28, 28\]"
+        InputError, match=r"mnist.npz: samples have shape \[8, 8\], but those of mnist have \[28, 28\]"
     ):
         named.mnist()
     keep(folder / "mnist.npz", (28, 28), 11)
-    with pytest.raises(InputError, match=r"mnist.npz: found label 10; 10 classes have labels 0..9"):
+    with pytest.raises(InputError, match=r"mnist.npz: label 10 is too large; 10 classes are 0..9"):
         named.mnist()
 
 
 def test_a_file_of_another_type_is_refused(folder):
     keep(folder / "har.npz", (128, 6), 12, "float32")
-    with pytest.raises(InputError, match=r"har.npz: x_train is float32; that of har is float16"):
+    with pytest.raises(InputError, match=r"har.npz: x_train is float32, but har is float16"):
         named.har()
 
 
@@ -142,9 +143,9 @@ def test_samples_of_other_writers_in_a_file_are_left_alone(folder):
 
 
 def test_unknown_and_embedded_names():
-    with pytest.raises(InputError, match="no data set is called 'cifar'; did you mean 'cifar10'"):
+    with pytest.raises(InputError, match="unknown data set 'cifar'; did you mean 'cifar10'"):
         load_named("cifar")
-    with pytest.raises(InputError, match="digits comes with scikit-learn; there is nothing to fetch"):
+    with pytest.raises(InputError, match="digits comes with scikit-learn; it is not downloaded"):
         fetch_named("digits")
 
 
@@ -228,9 +229,7 @@ def test_the_others_by_the_columns_the_hub_has(folder, monkeypatch, name, image,
 
 def test_a_wrong_number_of_rows_is_refused_with_the_way_out(folder):
     content = {"default/train/0000.parquet": femnist_file(["a"] * 3)}
-    with pytest.raises(
-        InputError, match=r"has 3 and 0 rows to train and test, not 814277 and 0; .*femnist.npz"
-    ):
+    with pytest.raises(InputError, match=r"has 3 training and 0 test rows, not 814277 and 0; .*femnist.npz"):
         fetch_named("femnist", client=FakeHub(content))
     assert list(folder.iterdir()) == []
 
@@ -238,11 +237,45 @@ def test_a_wrong_number_of_rows_is_refused_with_the_way_out(folder):
 def test_the_stored_revision_must_be_the_requested_one(folder, monkeypatch):
     keep(folder / "mnist.npz", (28, 28), 10)
     with pytest.raises(
-        InputError, match=r"mnist.npz is of no known revision, not v2; .*fetch mnist --revision v2 --f"
+        InputError, match=r"mnist.npz is revision unknown, not v2; .*fetch mnist --revision v2 --f"
     ):
         named.mnist(revision="v2")
     record = {"repo": "ylecun/mnist", "revision": "v1", "commit": COMMIT, "files": []}
     (folder / "mnist.json").write_text(json.dumps(record))
     assert named.mnist(revision="v1").classes == named.mnist(revision=COMMIT).classes == 10
-    with pytest.raises(InputError, match=f"mnist.npz is v1 = {COMMIT}, not v2"):
+    with pytest.raises(InputError, match=f"mnist.npz is revision v1 = {COMMIT}, not v2"):
         named.mnist(revision="v2")
+
+
+def test_attributes_follow_from_the_digit() -> None:
+    data, plain = digit_attributes(), digits()
+    assert data.class_names == ("even", "prime", "above four", "has a loop")
+    assert data.writer_names == tuple(f"digit {digit}" for digit in range(10))
+    assert data.writers_train is not None
+    assert data.writers_train.tolist() == plain.train.y.tolist()
+    for digit, expected in ((0, [1, 0, 0, 1]), (2, [1, 1, 0, 0]), (7, [0, 1, 1, 0]), (1, [0, 0, 0, 0])):
+        rows = np.unique(data.train.y[plain.train.y == digit].numpy(), axis=0)
+        assert rows.tolist() == [expected]
+
+
+def test_patients_by_age() -> None:
+    data = diabetes()
+    assert (len(data.train), len(data.test), data.task.name) == (356, 86, "regression")
+    assert data.writer_names == ("30 to 39", "40 to 49", "50 to 59", "60 and over", "under 30")
+    assert data.train.y.mean().abs() < 1e-6
+    # The first patient is 59 years old and has a progression of 151.
+    assert data.train.tensor[0, 0] == 59
+    assert data.writers_train is not None
+    assert data.writers_train[0] == 2
+    assert float(data.task.in_units(data.train.y)[0, 0]) == 151.0  # type: ignore[attr-defined]
+
+
+def test_they_are_in_the_catalog() -> None:
+    found = entry("diabetes")
+    assert (found.train, found.test, found.classes, found.clients, found.source) == (
+        356,
+        86,
+        1,
+        5,
+        "scikit-learn",
+    )

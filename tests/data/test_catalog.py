@@ -93,5 +93,5 @@ def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
 def test_names_that_cannot_be_fetched(folder):
     with pytest.raises(InputError, match="digits comes with scikit-learn"):
         fetch("digits")
-    with pytest.raises(InputError, match="no data set is called 'mnits'; did you mean 'mnist'"):
+    with pytest.raises(InputError, match="unknown data set 'mnits'; did you mean 'mnist'"):
         fetch("mnits")

@@ -14,7 +14,7 @@ from safetensors.numpy import load_file
 from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin import digits
-from eunoe.data.federation import Federation
+from eunoe.data.federation import Federation, find_positions, find_writers
 from eunoe.data.partitions.dirichlet import Dirichlet
 from eunoe.data.partitions.iid import Iid
 from eunoe.data.partitions.natural import Natural
@@ -117,7 +117,7 @@ def test_a_separate_public_set_is_chosen_as_configured() -> None:
     assert [len(part) for part in foreign(data, share=0.05, validation=0.5)] == [2, 3]
     assert [len(part) for part in foreign(data, count=1, validation=0.9)] == [1, 0]
     assert [len(part) for part in foreign(data, count=100)] == [90, 10]
-    with pytest.raises(InputError, match="101 public samples were requested, but there are 100"):
+    with pytest.raises(InputError, match="101 public samples were requested, but there are only 100"):
         foreign(data, count=101)
 
 
@@ -235,19 +235,19 @@ def test_a_test_share_is_set_aside() -> None:
         ({"clients": 0}, "clients: input should be greater than or equal to 1"),
         ({"alfa": 1}, "did you mean 'alpha'"),
         ({"partition": "dirichle"}, "did you mean 'dirichlet'"),
-        ({"test": 0.0}, "both parts need some"),
-        ({"test": 1.5}, "both parts need some"),
+        ({"test": 0.0}, "leaves one part empty"),
+        ({"test": 1.5}, "leaves one part empty"),
         ({"validation": 1.0}, "shares from 0, together below 1"),
         ({"public": 1.5}, "share: input should be less than 1"),
         ({"public": -0.5}, "share: input should be greater than or equal to 0"),
         ({"x_test": np.zeros((3, 2))}, "x_test and y_test, or neither"),
-        ({"y": np.arange(49) % 3}, "x has 50 samples and y 49; there must be one label each"),
-        ({"y": ["cat"] * 50}, "y holds text; labels must be integers"),
-        ({"x": [[1.0], [1.0, 2.0]] * 25}, "x is made of lists of unequal lengths"),
-        ({"x": {"a": [1.0]}}, "x has 1 samples and y 50; there must be one label each"),
-        ({"client_ids": np.zeros(50)}, r"client_ids is float64 \[50\]; it must be one integer or string"),
+        ({"y": np.arange(49) % 3}, "x has 50 samples and y 49; they must be equal in length"),
+        ({"y": ["cat"] * 50}, "y contains text; labels must be integers"),
+        ({"x": [[1.0], [1.0, 2.0]] * 25}, "x consists of lists of unequal lengths"),
+        ({"x": {"a": [1.0]}}, "x has 1 samples and y 50; they must be equal in length"),
+        ({"client_ids": np.zeros(50)}, r"client_ids is float64 \[50\]; it must have one integer or string"),
         ({"client_ids": np.zeros(49, int)}, "for each of the 50 samples"),
-        ({"y": np.arange(50) / 3}, "the partition divides by class and labels are float32"),
+        ({"y": np.arange(50) / 3}, "this partition divides by class, but labels are float32"),
         ({"y": np.arange(50) % 3 + 1}, "0 never occurs"),
         ({"y": np.arange(50) % 3 - 1}, "labels must be integers from 0"),
         ({"x": np.zeros((0, 2)), "y": np.zeros(0, int)}, r"x has shape \[0, 2\]; it must be .* not empty"),
@@ -289,3 +289,26 @@ def test_writers_that_take_no_part_are_not_tested_on() -> None:
     assert federation.data.writers_test.tolist() == [writer for writer in test if writer not in (0, public)]
     assert len(federation.data.test) == len(federation.data.writers_test)
     assert Federation.build(data, Natural()).data is data
+
+
+def test_each_client_is_the_writer_of_its_samples():
+    writers = find_writers(np.array([7, 7, 3, 5, 5, 5]), np.array([0, 2, 3, 6]))
+    assert writers is not None
+    assert writers.tolist() == [7, 3, 5]
+
+
+@pytest.mark.parametrize(
+    ("writers", "offsets"),
+    [
+        ([7, 3, 5], [0, 2, 3]),  # a client with samples of two writers
+        ([7, 7, 7], [0, 2, 3]),  # a writer at two clients
+        ([7, 7], [0, 2, 2]),  # a client without samples
+        ([], [0]),  # no clients
+    ],
+)
+def test_otherwise_nobody_is_a_writer(writers, offsets):
+    assert find_writers(np.array(writers, np.int64), np.array(offsets)) is None
+
+
+def test_positions_of_values_among_others():
+    assert find_positions(np.array([5, 7, 4, 9]), np.array([7, 3, 5])).tolist() == [2, 0, -1, -1]

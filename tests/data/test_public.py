@@ -7,14 +7,14 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from eunoe.config.options import Public
-from eunoe.data.public import PublicRows, choose_public
+from eunoe.data.public import PublicRows, choose_public_rows
 from eunoe.errors import InputError
 
 CIFAR = np.repeat(np.arange(10), 5000)
 
 
 def choose(labels: np.ndarray, writers: np.ndarray | None = None, **options: object) -> PublicRows:
-    return choose_public(labels, np.random.default_rng(0), Public.model_validate(options), writers)
+    return choose_public_rows(labels, np.random.default_rng(0), Public.model_validate(options), writers)
 
 
 def test_the_flashback_papers_public_set() -> None:
@@ -37,8 +37,8 @@ def test_each_row_is_in_one_part(
     labels = np.repeat(np.arange(len(sizes)), sizes)
     count = min(count, len(sizes) * 4 - 1)
     options = Public(count=count, balanced=balanced, validation=validation)
-    rows = choose_public(labels, np.random.default_rng(seed), options)
-    again = choose_public(labels, np.random.default_rng(seed), options)
+    rows = choose_public_rows(labels, np.random.default_rng(seed), options)
+    again = choose_public_rows(labels, np.random.default_rng(seed), options)
     for one, other in zip(rows, again, strict=True):
         np.testing.assert_array_equal(one, other)
     np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(len(labels)))
@@ -63,7 +63,7 @@ def test_unequal_classes_give_the_requested_number(
     options = Public(count=max(1, int(share * len(labels))), alpha=alpha)
     if options.count == len(labels):
         return
-    rows = choose_public(labels, np.random.default_rng(seed), options)
+    rows = choose_public_rows(labels, np.random.default_rng(seed), options)
     np.testing.assert_array_equal(np.sort(np.concatenate(rows)), np.arange(len(labels)))
     assert len(rows.train) + len(rows.validation) == options.count
 
@@ -109,15 +109,15 @@ def test_no_public_samples_by_default() -> None:
 
 def test_impossible_requests_are_refused() -> None:
     writers = np.arange(4) // 2
-    with pytest.raises(InputError, match="leaves none for the clients"):
+    with pytest.raises(InputError, match="none are left for the clients"):
         choose(np.arange(4), count=4)
-    with pytest.raises(InputError, match="5 public samples were requested, but there are 4"):
+    with pytest.raises(InputError, match="5 public samples were requested, but there are only 4"):
         choose(np.arange(4), count=5)
     with pytest.raises(InputError, match="the public data have no labels"):
         choose(np.full(4, -1), count=2, balanced=True)
-    with pytest.raises(InputError, match="leaves none for the clients"):
+    with pytest.raises(InputError, match="none are left for the clients"):
         choose(np.arange(4), writers, groups=2)
-    with pytest.raises(InputError, match="3 public groups were requested, but 2"):
+    with pytest.raises(InputError, match="3 public groups were requested, but only 2"):
         choose(np.arange(4), writers, groups=3)
     with pytest.raises(InputError, match="the data have none"):
         choose(np.arange(4), groups=1)

@@ -14,7 +14,7 @@ def test_samples_are_counted_by_their_labels() -> None:
 @pytest.mark.parametrize(
     ("labels", "says"),
     [
-        (torch.zeros(2, dtype=torch.int64), "3 inputs have 2 labels; there must be one label each"),
+        (torch.zeros(2, dtype=torch.int64), "3 inputs have 2 labels; each input needs one"),
         (torch.zeros(3), r"must be one integer \(int64\) or a row of numbers .* each, not torch.float32"),
         (torch.zeros(3, 1, dtype=torch.int64), r"not torch.int64 \(3, 1\)"),
     ],

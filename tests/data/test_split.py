@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.data.split import split
+from eunoe.data.split import draw_test_rows, every_fifth_row, split_clients
 from eunoe.errors import InputError
 
 
@@ -17,20 +17,20 @@ def sizes_of(offsets: np.ndarray, train_end: np.ndarray, validation_end: np.ndar
 
 def test_the_papers_sizes() -> None:
     offsets = np.array([0, 500, 1000])
-    _, train_end, validation_end = split(np.arange(1000), offsets, np.random.default_rng(0))
+    _, train_end, validation_end = split_clients(np.arange(1000), offsets, np.random.default_rng(0))
     assert train_end.tolist() == [450, 950]
     assert validation_end.tolist() == [500, 1000]
 
 
 def test_rounding_and_small_clients_by_hand() -> None:
     offsets = np.cumsum([0, 1, 2, 3, 5, 10, 20])
-    _, *ends = split(np.arange(41), offsets, np.random.default_rng(0), 0.15, 0.15)
+    _, *ends = split_clients(np.arange(41), offsets, np.random.default_rng(0), 0.15, 0.15)
     # 0.15 * 3 = 0.45 gives none, 0.15 * 5 = 0.75 one, 0.15 * 10 = 1.5 two, 0.15 * 20 three.
     assert sizes_of(offsets, *ends) == [[1, 0, 0], [2, 0, 0], [3, 0, 0], [3, 1, 1], [6, 2, 2], [14, 3, 3]]
-    _, *ends = split(np.arange(41), offsets, np.random.default_rng(0), 0.5, 0.4)
+    _, *ends = split_clients(np.arange(41), offsets, np.random.default_rng(0), 0.5, 0.4)
     # 0.5 * 1 = 0.5 would be one, but one must be left to train on; at 2 and 3 the test part gives way.
     assert sizes_of(offsets, *ends) == [[1, 0, 0], [1, 1, 0], [1, 2, 0], [1, 3, 1], [1, 5, 4], [2, 10, 8]]
-    _, *ends = split(np.arange(50), np.array([0, 50]), np.random.default_rng(0), 0.29)
+    _, *ends = split_clients(np.arange(50), np.array([0, 50]), np.random.default_rng(0), 0.29)
     assert ends[0].tolist() == [35]
 
 
@@ -45,8 +45,8 @@ def test_every_row_stays_with_its_client_and_one_is_left_to_train_on(
 ) -> None:
     offsets = np.cumsum([0, *sizes])
     rows = np.random.default_rng(seed).permutation(offsets[-1]) * 3
-    parts = split(rows, offsets, np.random.default_rng(seed), validation, test)
-    again = split(rows, offsets, np.random.default_rng(seed), validation, test)
+    parts = split_clients(rows, offsets, np.random.default_rng(seed), validation, test)
+    again = split_clients(rows, offsets, np.random.default_rng(seed), validation, test)
     for one, other in zip(parts, again, strict=True):
         np.testing.assert_array_equal(one, other)
     order, train_end, validation_end = parts
@@ -57,11 +57,17 @@ def test_every_row_stays_with_its_client_and_one_is_left_to_train_on(
 
 def test_each_row_of_a_client_is_as_likely_to_be_validated_on() -> None:
     offsets = np.arange(0, 40_001, 10)
-    order, train_end, _ = split(np.arange(40_000), offsets, np.random.default_rng(0))
+    order, train_end, _ = split_clients(np.arange(40_000), offsets, np.random.default_rng(0))
     assert np.bincount(order[train_end] % 10, minlength=10) == pytest.approx([400] * 10, abs=100)
 
 
-@pytest.mark.parametrize("shares", [(1.0, 0.0), (0.5, 0.5), (-0.1, 0.0), (0.0, -0.1), (float("nan"), 0.0)])
-def test_shares_that_leave_nothing_to_train_on_are_refused(shares: tuple[float, float]) -> None:
-    with pytest.raises(InputError, match="together below 1"):
-        split(np.arange(10), np.array([0, 10]), np.random.default_rng(0), *shares)
+def test_a_random_test_part_has_its_share_of_the_rows() -> None:
+    test = draw_test_rows(10, 0.3, np.random.default_rng(0))
+    assert (len(test), test.sum()) == (10, 3)
+    with pytest.raises(InputError, match=r"a test share of 0.2 of 2 samples leaves one part empty"):
+        draw_test_rows(2, 0.2, np.random.default_rng(0))
+
+
+def test_every_fifth_row_of_each_group() -> None:
+    groups = np.array([0] * 6 + [1] * 10)
+    assert np.flatnonzero(every_fifth_row(groups)).tolist() == [4, 10, 15]

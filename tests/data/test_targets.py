@@ -54,20 +54,24 @@ def test_a_stated_task_counts() -> None:
         (
             np.arange(6.0),
             {},
-            "y_train holds whole numbers as float64: make them integers if they are classes",
+            "y_train has whole numbers as float64: convert them to integers if they are classes",
         ),
         (np.where(REAL > 2, np.nan, REAL), {}, "y_train is not finite .* in row 3; fill it or drop"),
-        (np.stack([REAL, REAL], 1), {}, r"float64 \[6, 2\] and not of 0 and 1 alone.*task = 'regression'"),
+        (
+            np.stack([REAL, REAL], 1),
+            {},
+            r"float64 \[6, 2\] with values other than 0 and 1.*task = 'regression'",
+        ),
         (np.eye(3)[np.arange(6) % 3], {}, "a single 1 in each row: pass one integer per sample"),
-        (LABELS * 2, {"task": "multilabel"}, "y_train holds other numbers than 0 and 1"),
-        (np.full(6, 1.5), {}, "every sample has the target 1.5; there must be two or more"),
+        (LABELS * 2, {"task": "multilabel"}, "y_train has values other than 0 and 1"),
+        (np.full(6, 1.5), {}, "all targets are 1.5; at least two must differ"),
         (
             REAL,
             {"task": "classification"},
             r"y_train is float64 \[6\]; labels must be one integer per sample",
         ),
-        (REAL, {"task": "regresion"}, "no task 'regresion'; did you mean 'regression'"),
-        (LABELS, {"classes": 3}, "each sample has 2 targets and classes = 3; leave classes out"),
+        (REAL, {"task": "regresion"}, "unknown task 'regresion'; did you mean 'regression'"),
+        (LABELS, {"classes": 3}, "classes = 3, but samples have 2 targets; omit classes"),
         (
             np.zeros((6, 2, 2)),
             {"task": "regression"},
@@ -84,7 +88,7 @@ def test_targets_that_are_refused_in_one_line(y: Any, options: dict[str, Any], s
 
 
 def test_parts_must_have_as_many_columns() -> None:
-    with pytest.raises(InputError, match="y_train has 2 columns and y_test 1"):
+    with pytest.raises(InputError, match="y_train has 2 columns but y_test has 1"):
         from_arrays(X, LABELS, X, LABELS[:, :1])
 
 
@@ -97,7 +101,7 @@ def test_a_federation_of_arrays_or_of_a_torch_dataset() -> None:
     assert several.task.name == "multilabel"
     assert several.all_counts().sum(0).tolist() == LABELS.sum(0).tolist()
     assert sum(several.counts(client) for client in range(2)).tolist() == LABELS.sum(0).tolist()  # type: ignore[union-attr]
-    with pytest.raises(InputError, match=r"the partition divides by class .* take partition 'natural'"):
+    with pytest.raises(InputError, match=r"this partition divides by class.* use partition 'natural'"):
         Federation.from_arrays(X, REAL, X, REAL, clients=2)
-    with pytest.raises(InputError, match="y holds text; labels must be integers"):
+    with pytest.raises(InputError, match="y contains text; labels must be integers"):
         Federation.from_torch([(torch.zeros(2), "cat")] * 2, clients=2)  # type: ignore[arg-type]

@@ -18,8 +18,7 @@ from eunoe.config import registry
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.data.arrays import from_arrays
-from eunoe.data.field_arrays import packed
-from eunoe.data.sources.npz import write_npz
+from eunoe.data.sources.npz import pack_fields, write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower import roster
 from eunoe.flower.client import node_options, train
@@ -125,7 +124,7 @@ def test_bits_are_those_of_the_serial_engine(tmp_path, method):
 def test_inputs_of_several_fields(tmp_path):
     x, y = columns(120)
     inputs = from_arrays(x, y, x, y).train.x
-    arrays = {**packed("x_train", inputs), **packed("x_test", inputs), "y_train": y, "y_test": y}
+    arrays = {**pack_fields("x_train", inputs), **pack_fields("x_test", inputs), "y_train": y, "y_test": y}
     write_npz(tmp_path / "fields.npz", arrays)
     more = {"data": str(tmp_path / "fields.npz"), "model": "tests.field_inputs:FieldNet"}
     assert_same(Federation(tmp_path / "flower", **more).serve(), run(values(**more), out=tmp_path / "serial"))

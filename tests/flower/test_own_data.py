@@ -14,9 +14,8 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 from eunoe.config.schema import make_config
 from eunoe.config.toml import to_toml
 from eunoe.data.arrays import from_arrays
-from eunoe.data.field_arrays import packed
 from eunoe.data.samples import checksum
-from eunoe.data.sources.npz import read_npz, write_npz
+from eunoe.data.sources.npz import pack_fields, read_npz, write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import join, node_options
 from eunoe.flower.own_data import Facts, client_federation, own_data
@@ -318,7 +317,7 @@ def test_fields_of_a_client_are_those_of_the_federation(tmp_path):
     facts = Facts.of(from_arrays(x, y, x, y), 1)
     assert Facts.from_record(facts.record()) == facts
     data = from_arrays(x, y, x, y)
-    write_npz(tmp_path / "own.npz", {**packed("x", data.train.x), "y": y})
+    write_npz(tmp_path / "own.npz", {**pack_fields("x", data.train.x), "y": y})
     assert checksum(own_data(tmp_path / "own.npz", facts).train) == checksum(data.train)
     write_npz(tmp_path / "own.npz", {"x.ids": np.zeros((30, 2), int), "y": y})
     with pytest.raises(InputError, match=r"holds {ids: int64 \[2\]}, but the federation works on {ids"):

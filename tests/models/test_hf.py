@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from eunoe.core.fields import Fields, gather
 from eunoe.data.loading import load
-from eunoe.data.sources.tokenizer import Tokenizer
+from eunoe.data.sources.text_encoders import Tokenizer
 from eunoe.errors import InputError
 from eunoe.models.hf import BIDIRECTIONAL, HF, Lora
 from eunoe.simulation.export import export_model
@@ -250,7 +250,7 @@ def test_models_that_cannot_be(tmp_path: Path, change: dict[str, Any], says: str
 
 def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
     path, folder = tiny_texts(tmp_path / "texts.csv", 20), tiny_folder(tmp_path / "bert", vocab_size=10)
-    with pytest.raises(InputError, match="there is no tokenizer nobody/nothing"):
+    with pytest.raises(InputError, match="tokenizer nobody/nothing cannot be loaded"):
         load("text", path=str(path), tokenizer="nobody/nothing")
     with pytest.raises(InputError, match=r"the data have 24 token ids and .* knows 10"):
         HF(3, 24, random=True, lora=Lora(), **{"from": str(folder)})

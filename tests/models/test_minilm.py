@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from eunoe.core.fields import Fields
-from eunoe.data.sources.tokenizer import Tokenizer
+from eunoe.data.sources.text_encoders import Tokenizer
 from eunoe.models.hf import HF, Lora
 from eunoe.models.hf_encoder import HFEncoder
 

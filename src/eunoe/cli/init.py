@@ -1,6 +1,8 @@
 """`eunoe init`: a commented config for your own data, after three questions or from flags."""
 
 import sys
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +25,8 @@ def init(
     out: Annotated[Path, typer.Option(help="The config file to write.")] = Path("config.toml"),
 ) -> None:
     """Write a commented config for your own data; what is not passed is asked for in a terminal."""
+    from eunoe.data.starter import list_columns, starter_configs
     from eunoe.errors import InputError
-    from eunoe.simulation.starter import columns_of, starter_config
     from eunoe.system.files import write_text
 
     if data is not None and not Path(data).expanduser().exists():
@@ -39,13 +41,31 @@ def init(
             raise InputError("name your data: eunoe init DATA [--label COLUMN] [--client COLUMN]")
         data = typer.prompt("Your data (a .csv, .parquet or .npz file, or a folder of images)")
     if ask and Path(data).expanduser().exists():
-        columns = columns_of(data)
+        columns = list_columns(data)
         if columns is not None and label is None:
             label = typer.prompt(f"The column of labels ({', '.join(columns)})")
         if columns is not None and client is None and clients is None:
             client = (
                 typer.prompt("The column that says whose row it is (empty: simulate clients)", "") or None
             )
-    config = starter_config(data, label=label, text=text, client=client, clients=clients)
+    configs = starter_configs(data, label=label, text=text, client=client, clients=clients)
+    config = _first_that_builds(configs)
     write_text(out, config)
     typer.echo(f"{config.splitlines()[0].removeprefix('# ')}\nwrote {out}; run it with: eunoe run {out}")
+
+
+def _first_that_builds(configs: Sequence[str]) -> str:
+    """Return the first config whose model fits the data; raise the error of the first if none does."""
+    from eunoe.config.schema import make_config
+    from eunoe.errors import InputError
+    from eunoe.simulation.build import assemble
+
+    problems = []
+    for config in configs:
+        try:
+            assemble(make_config(tomllib.loads(config)))
+        except InputError as error:
+            problems.append(error)
+        else:
+            return config
+    raise problems[0]

@@ -1,7 +1,7 @@
-"""A frozen encoder in front of the model: features of every sample, computed once and kept on disk.
+"""A frozen encoder in front of the model: features of every sample, computed once and cached on disk.
 
-What is trained is a head on the features. They are kept in $EUNOE_DATA/features under the digest of the data
-and of the encoder: its structure, as it prints itself, its options and its weights.
+Only a model on the features is trained. They are cached in $EUNOE_DATA/features under a hash of the data and
+of the encoder: its structure as printed, its options and its weights.
 """
 
 import copy
@@ -11,28 +11,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from eunoe.config import registry
 from eunoe.core.calling import call
 from eunoe.core.fields import Fields, Ragged, Stored, gather
+from eunoe.data.checks import Array, as_tensor
 from eunoe.data.federation import Federation
 from eunoe.data.preprocess import Preprocess
-from eunoe.data.samples import DataSet, Samples, checksum
+from eunoe.data.samples import DataSet, Samples, checksum, tensor_bytes
 from eunoe.data.sources.hub import data_folder
-from eunoe.data.sources.npz import read_npz, write_npz
+from eunoe.data.sources.npz import load_or_compute
 from eunoe.errors import InputError, first_line
 
 logger = logging.getLogger(__name__)
-# Samples that are encoded at a time.
-_AT_ONCE = 64
+_BATCH_SIZE = 64
 
 
 @dataclass(frozen=True)
 class Backbone:
-    """A frozen encoder, and the data set that it encodes with one sample in each part."""
+    """A frozen encoder, and one sample of each part of the data that it encodes."""
 
     module: nn.Module
     raw: DataSet
@@ -40,19 +39,21 @@ class Backbone:
     about: Mapping[str, Any]
 
     def __getstate__(self) -> dict[str, Any]:
-        # Processes that train need the features only.
+        # Worker processes need only the features.
         return {**self.__dict__, "module": nn.Identity()}
 
     def features(self, x: Stored) -> Tensor:
-        """The features of samples, one row each; on one thread, so that they are the same everywhere."""
+        """Return the features of samples, one row each; on one thread, for the same bits everywhere."""
         threads = torch.get_num_threads()
         torch.set_num_threads(1)
         self.module.eval()
-        # Neighbors in length share a batch, so that little is padded.
+        # Samples of similar length share a batch, to reduce padding.
         order = torch.argsort(_lengths(x), stable=True)
         try:
             with torch.no_grad():
-                parts = [self._part(gather(x, rows), len(rows)) for rows in torch.split(order, _AT_ONCE)]
+                parts = [
+                    self._encode_batch(gather(x, rows), len(rows)) for rows in torch.split(order, _BATCH_SIZE)
+                ]
         finally:
             torch.set_num_threads(threads)
         features = torch.cat(parts)
@@ -60,50 +61,46 @@ class Backbone:
         result[order] = features
         return result
 
-    def _part(self, batch: Any, samples: int) -> Tensor:
+    def _encode_batch(self, batch: Any, samples: int) -> Tensor:
         try:
             features = call(self.module, self.preprocess(batch))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise InputError(f"the backbone cannot take these inputs: {first_line(error)}") from None
         if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != samples:
-            raise InputError("the backbone must return a tensor with a row of features for each sample")
+            raise InputError("the backbone must return a tensor with one row of features per sample")
         return features.float()
 
     def digest(self, data: DataSet) -> str:
-        """The same for the same samples, preprocessing and encoder."""
-        known = hashlib.sha256(checksum(data.train, data.test).encode())
-        known.update(f"{self.module!r} {dict(self.about)!r} {data.mean} {data.std}".encode())
+        """Return a hash of the samples, their preprocessing and the encoder."""
+        digest = hashlib.sha256(checksum(data.train, data.test).encode())
+        digest.update(f"{self.module!r} {dict(self.about)!r} {data.mean} {data.std}".encode())
         for name, value in self.module.state_dict().items():
-            known.update(name.encode())
-            known.update(np.ascontiguousarray(value.cpu().numpy()).reshape(-1).view(np.uint8).data)
-        return known.hexdigest()
+            digest.update(name.encode())
+            digest.update(tensor_bytes(value))
+        return digest.hexdigest()
 
 
-def named_backbone(name: str, options: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
-    """The encoder of a config section, and what describes it."""
+def build_backbone(name: str, options: Mapping[str, Any]) -> tuple[nn.Module, dict[str, Any]]:
+    """Return the encoder of a config section, and its description."""
     module = registry.build("backbone", name, options)
     if not isinstance(module, nn.Module):
         raise InputError(f"backbone {name!r} returned a {type(module).__name__}; it must be a torch module")
     return module, {"name": name, **options}
 
 
-def encoded(data: DataSet, module: nn.Module, about: Mapping[str, Any] | None = None) -> DataSet:
-    """The data set with features by a frozen module in place of its inputs."""
-    backbone = Backbone(module.float(), _one_each(data), Preprocess(data), about or {"name": "own"})
-    path = data_folder() / "features" / f"{backbone.digest(data)}.npz"
-    if path.exists():
-        arrays = {name: torch.from_numpy(array) for name, array in read_npz(path).items()}
-    else:
+def encode_data(data: DataSet, module: nn.Module, about: Mapping[str, Any] | None = None) -> DataSet:
+    """Return the data set with the features of a frozen module as inputs."""
+    backbone = Backbone(module.float(), _first_samples(data), Preprocess(data), about or {"name": "own"})
+
+    def compute() -> dict[str, Array]:
         logger.info("computing features of %d samples", len(data.train) + len(data.test))
-        arrays = {name: backbone.features(getattr(data, name).x) for name in ("train", "test")}
-        try:
-            write_npz(path, {name: value.numpy() for name, value in arrays.items()})
-        except OSError as error:
-            logger.warning("features are not kept: %s", error)
+        return {name: backbone.features(getattr(data, name).x).numpy() for name in ("train", "test")}
+
+    arrays = load_or_compute(data_folder() / "features" / f"{backbone.digest(data)}.npz", compute)
     return replace(
         data,
-        train=Samples(arrays["train"], data.train.y),
-        test=Samples(arrays["test"], data.test.y),
+        train=Samples(as_tensor(arrays["train"]), data.train.y),
+        test=Samples(as_tensor(arrays["test"]), data.test.y),
         mean=None,
         std=None,
         encoding=None,
@@ -112,25 +109,27 @@ def encoded(data: DataSet, module: nn.Module, about: Mapping[str, Any] | None = 
 
 
 def encoded_by(federation: Federation, module: nn.Module) -> Federation:
-    """A federation with features by a frozen module of your own in place of its inputs.
+    """Return the federation with the features of your own frozen module as inputs.
 
-    The module is called as a model would be and returns a row of features for each sample.
+    The module is called like a model and returns one row of features per sample.
     """
     if federation.shift is not None:
-        raise InputError("features are computed once for all clients: leave the feature shift out")
-    # What is cast and set to evaluation is not the caller's.
+        raise InputError(
+            "a backbone computes features once for all clients, so it cannot be combined with a feature shift"
+        )
+    # The copy is cast and set to evaluation mode, not the caller's module.
     module = copy.deepcopy(module)
-    data = encoded(federation.data, module)
+    data = encode_data(federation.data, module)
     public = federation.public
     if public is federation.data.train:
         public = data.train
     elif public is not None:
-        public = encoded(replace(federation.data, train=public, test=public), module).train
+        public = encode_data(replace(federation.data, train=public, test=public), module).train
     return replace(federation, data=data, public=public)
 
 
-def _one_each(data: DataSet) -> DataSet:
-    """The data set with one sample in each part, which says what samples look like."""
+def _first_samples(data: DataSet) -> DataSet:
+    """Return the data set with one sample in each part, which has the form of all samples."""
     train, test = (Samples(part.x[:1], part.y[:1]) for part in (data.train, data.test))
     ids = data.vocabulary
     encoding = data.encoding if ids is None else {**(data.encoding or {}), "ids": ids}

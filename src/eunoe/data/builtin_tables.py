@@ -1,4 +1,4 @@
-"""Built-in data sets of tables and text: read from $EUNOE_DATA/<name>.csv, also .csv.gz and .csv.xz."""
+"""Built-in tables and texts: read from $EUNOE_DATA/<name>.csv, also .csv.gz and .csv.xz."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -9,11 +9,11 @@ from pydantic import PositiveInt
 
 from eunoe.data.arrays import number_ids
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.frames import Labeled, column_of, labeled, read_frame
+from eunoe.data.sources.frames import LabeledRows, get_column, label_rows, read_frame, read_values
 from eunoe.data.sources.hub import data_folder
 from eunoe.data.sources.table import from_table
-from eunoe.data.sources.text import coder, encoded, text
-from eunoe.data.sources.vocabulary import Vocabulary
+from eunoe.data.sources.text import encode_rows, make_encoder, text
+from eunoe.data.sources.text_encoders import Vocabulary
 from eunoe.errors import InputError
 
 _ENDINGS = (".csv", ".csv.gz", ".csv.xz")
@@ -21,7 +21,7 @@ _ENDINGS = (".csv", ".csv.gz", ".csv.xz")
 
 @dataclass(frozen=True)
 class TableSpec:
-    """A built-in data set that is kept as a CSV file: its columns, and how it is loaded."""
+    """A built-in data set that is stored as a CSV file: its columns, classes and loader."""
 
     columns: str
     classes: int
@@ -29,20 +29,15 @@ class TableSpec:
 
 
 def heart_disease(*, path: Path | None = None) -> DataSet:
-    """Heart disease (UCI): 920 patients of 4 hospitals, 13 features with gaps; is there a disease or not?
+    """Heart disease (UCI): 920 patients of 4 hospitals, 13 features with gaps; disease present or absent.
 
-    A fifth of each hospital's patients, always the same ones, are the test part.
+    A fixed fifth of each hospital's patients is the test part.
     """
     file = path or table_path("heart_disease")
     frame, where = read_frame(file), str(file)
-    found = column_of(frame, "num", where).to_pylist()
-    if None in found:
-        raise InputError(
-            f"{where}: column 'num' is empty in row {found.index(None) + 1}; every row needs a value"
-        )
-    at = frame.column_names.index("num")
+    degrees, at = read_values(frame, where, "num"), frame.column_names.index("num")
     # 1 to 4 are degrees of the disease.
-    frame = frame.set_column(at, "num", [["present" if value > 0 else "absent" for value in found]])
+    frame = frame.set_column(at, "num", [["present" if value > 0 else "absent" for value in degrees]])
     categorical = ("cp", "restecg", "slope", "thal")
     data = from_table(frame, label="num", client="hospital", categorical=categorical, name=where)
     return replace(data, name="heart_disease")
@@ -51,36 +46,36 @@ def heart_disease(*, path: Path | None = None) -> DataSet:
 def banking77(*, path: Path | None = None, length: PositiveInt = 32, tokenizer: str | None = None) -> DataSet:
     """BANKING77: 10,003 + 3,080 questions to a bank, 77 intents."""
     file = path or table_path("banking77")
-    return replace(
-        text(file, label="intent", part="part", length=length, tokenizer=tokenizer), name="banking77"
-    )
+    data = text(file, label="intent", part="part", length=length, tokenizer=tokenizer)
+    return replace(data, name="banking77")
 
 
 def clinc150(*, path: Path | None = None, length: PositiveInt = 24, tokenizer: str | None = None) -> DataSet:
     """CLINC150: 15,000 + 4,500 requests, 150 intents in 10 domains, which are the clients.
 
-    The validation part and the requests that are out of scope are left out.
+    The validation part and requests that are out of scope are dropped.
     """
     file = path or table_path("clinc150")
     where = str(file)
     frame = read_frame(file, ("part", "domain", "intent", "text"))
-    frame = frame.filter(np.array(column_of(frame, "domain", where).to_pylist()) != "oos")
-    rows = labeled(frame, where, "intent", "domain", "part", None, "classification")
-    texts: list[str] = column_of(rows.frame, "text", where).to_pylist()
-    return encoded(rows, texts, coder(rows, texts, tokenizer, "words", length, 20_000), "clinc150")
+    frame = frame.filter(np.array(get_column(frame, "domain", where).to_pylist()) != "oos")
+    rows = label_rows(frame, where, "intent", "domain", "part", None, "classification")
+    texts: list[str] = get_column(rows.frame, "text", where).to_pylist()
+    encoder = make_encoder(rows, texts, tokenizer, "words", length, 20_000)
+    return encode_rows(rows, texts, encoder, "clinc150")
 
 
 def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: PositiveInt = 20) -> DataSet:
     """Shakespeare: the next character after `length` characters of a speech; speakers are the clients.
 
-    Each speech gives a sample for every `stride` characters. Characters that the training part never has to
-    predict are left out of the test part.
+    Each speech gives a sample for every `stride` characters. Test samples with a next character that the
+    training part does not have are dropped.
     """
     file = path or table_path("shakespeare")
     where = str(file)
     frame = read_frame(file, ("part", "client", "text"))
     parts, speakers, texts = (
-        column_of(frame, name, where).to_pylist() for name in ("part", "client", "text")
+        get_column(frame, name, where).to_pylist() for name in ("part", "client", "text")
     )
     before, after, speaker, test = [], [], [], []
     for part, client, speech in zip(parts, speakers, texts, strict=True):
@@ -92,12 +87,14 @@ def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: P
     tested = np.array(test, bool)
     names = tuple(sorted({mark for mark, skip in zip(after, tested, strict=True) if not skip}))
     if len(names) < 2 or not tested.any():
-        raise InputError(f"{where} has too little text: speeches of more than {stride} characters are needed")
+        raise InputError(
+            f"{where} has too little text: both parts need speeches of more than {stride} characters"
+        )
     numbers = {mark: number for number, mark in enumerate(names)}
     kept = np.array([mark in numbers for mark in after])
     y = np.array([numbers.get(mark, 0) for mark in after], np.int64)[kept]
     clients = number_ids(np.array(speaker))[0][kept]
-    rows = Labeled(None, y, names, clients, tested[kept])
+    rows = LabeledRows(None, y, names, clients, tested[kept])
     vocabulary = Vocabulary.fit(
         (speech for part, speech in zip(parts, texts, strict=True) if part == "train"),
         "characters",
@@ -105,7 +102,7 @@ def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: P
         1000,
     )
     contexts = [context for context, keep in zip(before, kept, strict=True) if keep]
-    return encoded(rows, contexts, vocabulary, "shakespeare")
+    return encode_rows(rows, contexts, vocabulary, "shakespeare")
 
 
 TABLES = {
@@ -117,12 +114,12 @@ TABLES = {
 
 
 def table_path(name: str) -> Path:
-    """The file of a built-in table, plain or compressed."""
-    places = [data_folder() / f"{name}{ending}" for ending in _ENDINGS]
-    for place in places:
-        if place.exists():
-            return place
+    """Return the path of a built-in table, plain or compressed."""
+    paths = [data_folder() / f"{name}{ending}" for ending in _ENDINGS]
+    for path in paths:
+        if path.exists():
+            return path
     raise InputError(
-        f"there is no file {places[0]} (nor .csv.gz, .csv.xz): put it there, with the columns "
-        f"{TABLES[name].columns}, or give its path"
+        f"there is no file {paths[0]} (nor .csv.gz, .csv.xz): put it there, with the columns "
+        f"{TABLES[name].columns}, or set its path"
     )

@@ -1,8 +1,7 @@
 """Feature shift: noise, rotation or contrast specific to each client.
 
-It moves no samples, so it combines with any partition: a difference between clients that remedies
-for label skew cannot fix. The change is the same for all of a client's samples, in training and in
-testing, and depends on the seed and the client only.
+It moves no samples, so it combines with any partition, and remedies for label skew cannot fix it. The shift
+is the same for all of a client's samples, in training and testing, and depends only on seed and client.
 """
 
 import math
@@ -18,14 +17,14 @@ from eunoe.errors import InputError
 
 
 class Shift(NamedTuple):
-    """One client's change: its kind, how much, and the seed of its noise pattern."""
+    """One client's shift: its kind and amount, and the seed of its noise pattern."""
 
     kind: str
     amount: float
     pattern: int = 0
 
     def apply(self, x: Tensor) -> Tensor:
-        """The client's inputs [B, ...], of a floating type, as the client sees them."""
+        """Apply the shift to inputs [B, ...] of a floating type."""
         if self.kind == "noise":
             drawn = torch.Generator().manual_seed(self.pattern)
             pattern = torch.randn(x.shape[1:], generator=drawn, dtype=torch.float32)
@@ -37,7 +36,7 @@ class Shift(NamedTuple):
 
 
 def client_shift(options: FeatureShift, seed: int, client: int) -> Shift:
-    """The change of this client's inputs."""
+    """Return the shift of this client."""
     purpose = f"feature shift {options.kind}"
     low = 0.0 if options.kind == "noise" else -options.strength
     amount = generator(seed, purpose, client=client).uniform(low, options.strength)
@@ -47,7 +46,9 @@ def client_shift(options: FeatureShift, seed: int, client: int) -> Shift:
 def _rotate(x: Tensor, angle: float) -> Tensor:
     """Rotate images [B, C, H, W] counter-clockwise."""
     if x.ndim != 4:
-        raise InputError(f"only images [channels, H, W] can be rotated, not samples {tuple(x.shape[1:])}")
+        raise InputError(
+            f"only images [channels, H, W] can be rotated, not inputs of shape {list(x.shape[1:])}"
+        )
     height, width = x.shape[2:]
     sine, cosine = math.sin(angle), math.cos(angle)
     # Coordinates run from -1 to 1 along both sides, so a rotation must account for the aspect ratio.

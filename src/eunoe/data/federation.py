@@ -1,7 +1,7 @@
 """The federation: the samples of each client, the public set, and the test set.
 
 Samples stay in one tensor in their original dtype. Clients are slices of one index array, so a million of
-them cost megabytes, and whatever is computed per client is computed on demand.
+them cost megabytes, and what is computed per client is computed on demand.
 """
 
 import hashlib
@@ -13,32 +13,29 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
-from pydantic import ValidationError
+from numpy.typing import ArrayLike
 from safetensors.numpy import save_file
 from torch import Tensor
 
 from eunoe.config import registry
-from eunoe.config.messages import explain
 from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
 from eunoe.core.tasks import Task
-from eunoe.data.arrays import own_data, stacked
-from eunoe.data.changes import Changes
+from eunoe.data.arrays import from_user_arrays, stack_dataset
+from eunoe.data.checks import InputLike, Integers
 from eunoe.data.feature_shift import client_shift
-from eunoe.data.field_arrays import Given
-from eunoe.data.input_form import InputForm, form_of
-from eunoe.data.preprocess import Preprocess
-from eunoe.data.public import set_public_aside
+from eunoe.data.partitions.base import Division, ranges
+from eunoe.data.preprocess import InputForm, Preprocess, input_form
+from eunoe.data.public import choose_public_set
 from eunoe.data.samples import DataSet, Samples
-from eunoe.data.split import split as split_clients
-from eunoe.data.writers import positions_of, writer_of_each
+from eunoe.data.split import split_clients
+from eunoe.data.streams.base import Changes
 from eunoe.errors import InputError
 
-Integers = NDArray[np.int64]
+# The parts of a client's samples, and the sets of samples that rows can refer to.
 Part = Literal["train", "validation", "test"]
-Source = Literal["clients", "public", "test"]
+SampleSet = Literal["clients", "public", "test"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -61,16 +58,16 @@ class Federation:
     shift: FeatureShift | None = None
     shift_seed: int = 0
     dtype: torch.dtype = torch.float32
-    # Whether the labels of the public set mean the clients' classes.
+    # Whether the labels of the public set are the clients' classes.
     public_labeled: bool = True
-    # How it changes with the rounds; None: it does not.
+    # How the federation changes over the rounds, if it does.
     changes: Changes | None = None
 
     @classmethod
     def build(
         cls,
         data: DataSet,
-        partition: Callable[..., tuple[Integers, Integers]],
+        partition: Callable[..., Division],
         *,
         seed: int = 0,
         split: Split | None = None,
@@ -81,21 +78,22 @@ class Federation:
     ) -> "Federation":
         """Set the public part aside, partition the rest among clients, and split each client's samples."""
         labels, groups = data.train.y.numpy(), data.owners
-        split, aside = split or Split(), set_public_aside(data, public_data, public or Public(), seed)
-        rest = aside.remaining
-        left = None if groups is None else groups[rest]
-        order, offsets = partition(labels[rest], generator(seed, "partition"), left)
+        split, public_set = split or Split(), choose_public_set(data, public_data, public or Public(), seed)
+        rest = public_set.remaining
+        groups_left = None if groups is None else groups[rest]
+        order, offsets = partition(labels[rest], generator(seed, "partition"), groups_left)
         if groups is not None:
-            data = data.tested_on(groups[rest[order]])
+            data = data.with_test_writers(groups[rest[order]])
         parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
         return cls(
             data,
             parts.order,
             offsets,
-            *parts[1:],
-            aside.samples,
-            aside.train,
-            aside.validation,
+            parts.train_end,
+            parts.validation_end,
+            public_set.samples,
+            public_set.train,
+            public_set.validation,
             shift,
             seed,
             dtype,
@@ -105,9 +103,9 @@ class Federation:
     @classmethod
     def from_arrays(
         cls,
-        x: Given,
+        x: InputLike,
         y: ArrayLike | Tensor,
-        x_test: Given | None = None,
+        x_test: InputLike | None = None,
         y_test: ArrayLike | Tensor | None = None,
         *,
         client_ids: ArrayLike | Tensor | None = None,
@@ -121,24 +119,24 @@ class Federation:
         std: tuple[float, ...] | None = None,
         **options: Any,
     ) -> "Federation":
-        """A federation from your own arrays.
+        """Build a federation from your own arrays.
 
         Inputs of several fields are a dict or tuple with an array, or a list of arrays of varying length, for
         each. With `client_ids` (one per sample) the data are divided by them; otherwise by the named
-        partition, whose options (such as clients and alpha) are further keyword arguments. Without
-        test arrays, a share `test` of the samples is set aside. `y` is an integer per sample for classes, a
-        row of 0 and 1 for labels, or real numbers; `task` states which where that is open.
+        partition, whose options (such as clients and alpha) are further keyword arguments. Without test
+        arrays, a share `test` of the samples becomes the test part. `y` is one integer per sample (classes),
+        rows of 0 and 1 (multilabel) or real numbers (regression); set `task` if that is ambiguous.
         """
-        data = own_data(
+        data = from_user_arrays(
             x, y, x_test, y_test, client_ids, generator(seed, "test"), test, task=task, mean=mean, std=std
         )
-        name = partition if client_ids is None else "natural"
-        made = registry.build("partition", name, options)
-        try:
-            split, taken = Split(validation=validation), Public(share=public)
-        except ValidationError as error:
-            raise InputError(explain(error)) from None
-        return cls.build(data, made, seed=seed, split=split, public=taken)
+        return cls.build(
+            data,
+            registry.build("partition", partition if client_ids is None else "natural", options),
+            seed=seed,
+            split=Split.read({"validation": validation}, "split"),
+            public=Public.read({"share": public}, "public"),
+        )
 
     @classmethod
     def from_torch(
@@ -147,15 +145,15 @@ class Federation:
         test: "torch.utils.data.Dataset[Any] | None" = None,
         **options: Any,
     ) -> "Federation":
-        """A federation from your own torch Datasets of (input, label) pairs; options as in `from_arrays`.
+        """Build a federation from torch Datasets of (input, label) pairs; options as in `from_arrays`.
 
         Their transforms are applied once: random ones belong in the config (`augment`) instead.
         """
-        tested = () if test is None else stacked(test, "test")
-        return cls.from_arrays(*stacked(train, "train"), *tested, **options)
+        test_arrays = () if test is None else stack_dataset(test, "test")
+        return cls.from_arrays(*stack_dataset(train, "train"), *test_arrays, **options)
 
     def __len__(self) -> int:
-        """The number of clients."""
+        """Return the number of clients."""
         return len(self.offsets) - 1
 
     def __repr__(self) -> str:
@@ -176,7 +174,7 @@ class Federation:
 
     @cached_property
     def sizes(self) -> Integers:
-        """How many training samples each client has."""
+        """The number of training samples of each client."""
         return self.train_end - self.offsets[:-1]
 
     @cached_property
@@ -185,32 +183,32 @@ class Federation:
 
     @cached_property
     def form(self) -> InputForm:
-        """What inputs look like as the model sees them."""
-        return form_of(self.data.train.x, self.preprocess)
+        """The shapes of inputs as the model sees them."""
+        return input_form(self.data.train.x, self.preprocess)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of one input as the model sees it; with the largest length, where it varies."""
+        """The shape of one input as the model sees it, with the largest length if it varies."""
         return self.form.shape
 
     def size(self, client: int) -> int:
-        """How many training samples a client has."""
+        """Return the number of training samples of a client."""
         return int(self.sizes[client])
 
     def sizes_of(self, clients: Sequence[int] | Integers) -> Integers:
-        """How many training samples each of these clients has."""
+        """Return the number of training samples of each of these clients."""
         return self.sizes[np.asarray(clients, np.int64)]
 
     def present(self, client: int) -> bool:
-        """Whether a client can take part."""
+        """Return whether a client can take part."""
         return True
 
     def trained_rows(self, client: int) -> Integers:
-        """The rows that a client trains on: its own, and those of earlier rounds that it has kept."""
+        """Return the rows that a client trains on: its own, and those of earlier rounds that it remembers."""
         return self.rows(client)
 
-    def samples(self, source: Source) -> Samples:
-        """The samples that rows of this source refer to."""
+    def samples(self, source: SampleSet) -> Samples:
+        """Return the samples that rows of this set refer to."""
         if source == "clients":
             return self.data.train
         if source == "test":
@@ -220,69 +218,66 @@ class Federation:
         return self.public
 
     def rows(self, client: int, part: Part = "train") -> Integers:
-        """The rows of a client's part."""
-        train, validation = self.train_end[client], self.validation_end[client]
-        first, last = {
-            "train": (self.offsets[client], train),
-            "validation": (train, validation),
-            "test": (validation, self.offsets[client + 1]),
-        }[part]
-        return self.order[first:last]
+        """Return the rows of a client's part."""
+        starts, ends = self._bounds(part)
+        return self.order[starts[client] : ends[client]]
 
     def pooled(self, part: Part) -> tuple[Integers, Integers]:
-        """The rows of this part of all clients, and which client owns each."""
-        first, last = {
+        """Return the rows of this part of all clients, and the owner of each."""
+        starts, ends = self._bounds(part)
+        return self.order[ranges(starts, ends - starts)], np.repeat(np.arange(len(self)), ends - starts)
+
+    def _bounds(self, part: Part) -> tuple[Integers, Integers]:
+        """Return where each client's part starts and ends in `order`."""
+        bounds = {
             "train": (self.offsets[:-1], self.train_end),
             "validation": (self.train_end, self.validation_end),
             "test": (self.validation_end, self.offsets[1:]),
-        }[part]
-        sizes = last - first
-        ends = np.cumsum(sizes)
-        positions = np.arange(ends[-1] if len(ends) else 0) + np.repeat(first - (ends - sizes), sizes)
-        return self.order[positions], np.repeat(np.arange(len(self)), sizes)
+        }
+        return bounds[part]
 
     @cached_property
     def test_owners(self) -> Integers | None:
-        """Whose own each sample of the test set is, -1 if no client's; None if the data do not say.
+        """The client of each sample of the test set, -1 for none; None if unknown.
 
-        They do where each client is one writer. Under a feature shift the test set is nobody's: it is not
+        It is known if each client is one writer. Under a feature shift it is None, since the test set is not
         shifted.
         """
         test = self.data.writers_test
-        if test is None or self._writer_of is None or self.shift is not None:
+        if test is None or self._writers is None or self.shift is not None:
             return None
-        return positions_of(test.numpy(), self._writer_of)
+        return find_positions(test.numpy(), self._writers)
 
     @property
     def client_names(self) -> list[str] | None:
-        """What each client is called; None if the data do not say."""
+        """The name of each client; None if unknown."""
         names = self.data.writer_names
-        return None if names is None or self._writer_of is None else [names[k] for k in self._writer_of]
+        return None if names is None or self._writers is None else [names[k] for k in self._writers]
 
     @cached_property
-    def _writer_of(self) -> Integers | None:
-        """The writer that each client is; None if one is not exactly one writer."""
-        writers = self.data.writers_train
-        return None if writers is None else writer_of_each(writers.numpy()[self.order], self.offsets)
+    def _writers(self) -> Integers | None:
+        """The writer of each client; None if a client is not exactly one writer."""
+        writers = self.data.owners
+        return None if writers is None else find_writers(writers[self.order], self.offsets)
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
-        """How many samples of each class a client's part has; of each label; all of them for numbers."""
+        """Return the number of samples per class (or label) of a client's part; for regression, of all."""
         return self.counts_of(self.rows(client, part))
 
     def counts_of(self, rows: Integers) -> Tensor:
-        """The same of some rows of the clients' samples."""
+        """Return the number of samples per class of these rows."""
         labels = self.data.train.y[torch.from_numpy(rows)]
         return self.task.counts(labels, torch.zeros(len(rows), dtype=torch.int64), 1, self.classes)[0]
 
     def all_counts(self) -> Integers:
-        """How many training samples of each class each client has [clients, classes]."""
+        """Return the number of training samples per class of each client [clients, classes]."""
         rows, owners = (torch.from_numpy(array) for array in self.pooled("train"))
         return self.task.counts(self.data.train.y[rows], owners, len(self), self.classes).numpy()
 
     def inputs(
-        self, source: Source, rows: Tensor, client: int | None = None, few_lengths: bool = False
+        self, source: SampleSet, rows: Tensor, client: int | None = None, few_lengths: bool = False
     ) -> Input:
-        """Model inputs for rows of a source, padded to the longest; a client's rows as that client sees them.
+        """Return model inputs for rows of a set, padded to the longest, with the feature shift of a client.
 
         With `few_lengths` they are padded a little more, so that shapes repeat.
         """
@@ -290,13 +285,13 @@ class Federation:
         return x if client is None else self.shifted(x, client)
 
     def shifted(self, x: Input, client: int) -> Input:
-        """Model inputs as this client sees them, under its feature shift if there is one."""
+        """Apply the feature shift of a client, if there is one."""
         if self.shift is None or not isinstance(x, Tensor):
             return x
         return client_shift(self.shift, self.shift_seed, client).apply(x)
 
     def checksum(self) -> str:
-        """A hash of the rows of all clients."""
+        """Return a hash of the rows of all clients."""
         digest = hashlib.sha256()
         for name, array in self._arrays().items():
             digest.update(f"{name} {len(array)} ".encode())
@@ -317,3 +312,23 @@ class Federation:
             "public_validation": self.public_validation,
         }
         return {name: array for name, array in arrays.items() if array is not None}
+
+
+def find_writers(writers: Integers, offsets: Integers) -> Integers | None:
+    """Return the writer of each client, or None if a client is not exactly one writer.
+
+    Client k has the samples `offsets[k]` to `offsets[k + 1]`, which have these writers.
+    """
+    clients = len(offsets) - 1
+    owners = np.repeat(np.arange(clients), np.diff(offsets))
+    pairs = np.unique(np.stack([owners, writers]), axis=1)
+    one_to_one = len(pairs[0]) == clients and len(np.unique(pairs[1])) == clients
+    return pairs[1] if one_to_one and clients else None
+
+
+def find_positions(values: Integers, among: Integers) -> Integers:
+    """Return the position of each value in an array of distinct values, -1 if it is not there."""
+    order = np.argsort(among)
+    ordered = among[order]
+    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
+    return np.where(ordered[at] == values, order[at], -1)

@@ -1,4 +1,4 @@
-"""A federation that changes with the rounds, as it is in one of them."""
+"""A federation that changes over the rounds, in one of them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
@@ -6,11 +6,12 @@ from dataclasses import dataclass, field, fields
 import numpy as np
 from torch import Tensor
 
-from eunoe.data.federation import Federation, Integers, Part
+from eunoe.data.checks import Integers
+from eunoe.data.federation import Federation, Part
 
 
 def in_round(federation: Federation, round: int, remembering: bool = False) -> Federation:
-    """The federation as it is in a round, in which clients may remember rows of earlier ones."""
+    """Return the federation in a round; with `remembering`, clients may remember rows of earlier rounds."""
     if isinstance(federation, FederationInRound) and federation.round == round:
         return federation
     if federation.changes is None and not remembering:
@@ -20,36 +21,36 @@ def in_round(federation: Federation, round: int, remembering: bool = False) -> F
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class FederationInRound(Federation):
-    """A federation that changes, as it is in one round: other training samples, shift and clients.
+    """A federation in one round: its training samples, feature shift and clients.
 
-    Validation and test parts are those of the whole run.
+    Validation and test parts do not change.
     """
 
     round: int
     whole: Federation
-    # Rows that clients have kept of earlier rounds, besides those that they have now.
+    # Rows of earlier rounds that clients remember, besides those of this round.
     remembered: dict[int, Integers] = field(default_factory=dict)
-    # Label counts that clients go by instead of this round's, and the most of each class that they ever had.
+    # Label counts that clients use instead of this round's, and the largest of each class so far.
     known: dict[int, Tensor] = field(default_factory=dict)
     seen: dict[int, Tensor] = field(default_factory=dict)
     _rows: dict[int, Integers] = field(default_factory=dict)
 
     @classmethod
     def of(cls, whole: Federation, round: int) -> "FederationInRound":
-        """The federation in a round."""
+        """Return a federation in a round."""
         whole = whole.whole if isinstance(whole, FederationInRound) else whole
-        values = {one.name: getattr(whole, one.name) for one in fields(Federation)}
+        values = {field.name: getattr(whole, field.name) for field in fields(Federation)}
         if whole.shift is not None and whole.changes is not None:
             strength = whole.shift.strength * whole.changes.shift(round)
             values["shift"] = whole.shift.model_copy(update={"strength": strength}) if strength else None
-        made = cls(**values, round=round, whole=whole)
-        # Measured on the whole data.
-        vars(made)["preprocess"] = whole.preprocess
-        return made
+        federation = cls(**values, round=round, whole=whole)
+        # Shared, since it is measured on all data.
+        vars(federation)["preprocess"] = whole.preprocess
+        return federation
 
     def trained_rows(self, client: int) -> Integers:
-        kept = self.remembered.get(client)
-        return self.rows(client) if kept is None else np.concatenate([self.rows(client), kept])
+        rows, remembered = self.rows(client), self.remembered.get(client)
+        return rows if remembered is None else np.concatenate([rows, remembered])
 
     def rows(self, client: int, part: Part = "train") -> Integers:
         if part != "train" or self.changes is None:
@@ -59,12 +60,12 @@ class FederationInRound(Federation):
         return self._rows[client]
 
     def counts(self, client: int, part: Part = "train") -> Tensor:
-        return (
-            self.known[client] if part == "train" and client in self.known else super().counts(client, part)
-        )
+        if part == "train" and client in self.known:
+            return self.known[client]
+        return super().counts(client, part)
 
     def counts_now(self, client: int) -> Tensor:
-        """How many training samples of each class a client has in this round, whatever it goes by."""
+        """Return the label counts of a client's training samples in this round."""
         return super().counts(client)
 
     def size(self, client: int) -> int:

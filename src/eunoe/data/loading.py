@@ -1,4 +1,4 @@
-"""A data set by its name in a config: built in, a file, a folder, hf:owner/name, or the user's own code."""
+"""Loading a data set by its name in a config: built in, a file, a folder, hf:owner/name, or your own code."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,9 +10,9 @@ from eunoe.errors import InputError
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The registered name and options that a name in a config stands for.
+    """Return the registered name and options for a name in a config.
 
-    A path to a .npz is `npz`, a path to a folder is `folder`, hf:owner/name is `hub`; others are as they are.
+    A path to a .npz is `npz`, a path to a folder is `folder`, hf:owner/name is `hub`; others are unchanged.
     """
     for prefix, registered, option in (("hf:", "hub", "repo"), ("", *path_kind(name))):
         if registered and name.startswith(prefix):
@@ -23,7 +23,7 @@ def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]
 
 
 def load(name: str, **options: Any) -> DataSet:
-    """The data set of this name, path or hub address, with these options."""
+    """Load the data set of this name, path or hub address, with these options."""
     if ("/" in name or "\\" in name) and ":" not in name and not path_kind(name)[0]:
         raise InputError(f"there is no folder {name}; your own data set is a folder or a .npz file")
     name, options = resolve(name, options)

@@ -1,22 +1,24 @@
-"""From stored samples to model inputs, a batch at a time.
+"""Preprocessing: from stored samples to model inputs, a batch at a time.
 
 Bytes of two or more dimensions are images: they are scaled to [0, 1] and converted to channels first.
 Floats are converted to the model's dtype. Other integers, such as token ids, stay integers. Inputs of several
-fields are prepared field by field.
+fields are processed field by field.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from eunoe.core.fields import Fields, Input, Ragged, Stored
+from eunoe.core.fields import Fields, Input, Ragged, Stored, gather, is_ragged
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError
 
 
 class Preprocess(nn.Module):
-    """Turns stored inputs of one data set into model inputs."""
+    """Converts stored inputs of one data set to model inputs."""
 
     def __init__(self, data: DataSet, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
@@ -26,38 +28,36 @@ class Preprocess(nn.Module):
         self.black: Tensor | None = None
         if isinstance(stored, Fields):
             if data.mean is not None:
-                raise InputError("inputs of several fields are not normalized: leave mean and std out")
-            self.fields.extend(PreprocessOne(field, None, None, dtype) for field in stored.values)
+                raise InputError("inputs of several fields are not normalized: omit mean and std")
+            self.fields.extend(PreprocessField(field, None, None, dtype) for field in stored.values)
         else:
-            self.fields.append(PreprocessOne(stored, data.mean, data.std, dtype))
-            self.black = self._first.black
+            self.fields.append(PreprocessField(stored, data.mean, data.std, dtype))
+            self.black = self._fields[0].black
         # Whether the model sees only integers, such as token ids.
-        self.integers = all(one.integers for one in self._all)
+        self.integers = all(field.integers for field in self._fields)
 
     @property
-    def _all(self) -> "list[PreprocessOne]":
+    def _fields(self) -> "list[PreprocessField]":
         return list(self.fields)  # type: ignore[arg-type]
-
-    @property
-    def _first(self) -> "PreprocessOne":
-        return self._all[0]
 
     def forward(self, x: Input) -> Input:
         if isinstance(x, Tensor):
-            return self._first(x)  # type: ignore[no-any-return]
-        return Fields([one(value) for one, value in zip(self._all, x.values, strict=True)], x.names)
+            return self._fields[0](x)  # type: ignore[no-any-return]
+        return Fields([field(value) for field, value in zip(self._fields, x.values, strict=True)], x.names)
 
     def steps(self, labels: Sequence[str] = ()) -> list[str]:
-        """What is done to a stored batch, in words, for those who load the model without this library."""
+        """Return the steps in words, for users who load the model without this library."""
         if not labels:
-            return self._first.steps
+            return self._fields[0].steps
         return [
-            f"{label}: {step}" for label, one in zip(labels, self._all, strict=True) for step in one.steps
+            f"{label}: {step}"
+            for label, field in zip(labels, self._fields, strict=True)
+            for step in field.steps
         ]
 
 
-class PreprocessOne(nn.Module):
-    """Turns stored tensors, or one field of samples, into model inputs."""
+class PreprocessField(nn.Module):
+    """Converts one stored tensor, or one field of samples, to model inputs."""
 
     scale: Tensor
     shift: Tensor
@@ -84,9 +84,9 @@ class PreprocessOne(nn.Module):
         means = torch.tensor(mean or (0.0,), dtype=torch.float64)
         stds = torch.tensor(std or (1.0,), dtype=torch.float64)
         if mean is not None and self.integers:
-            raise InputError("integer inputs (token ids, say) are not normalized: leave mean and std out")
+            raise InputError("integer inputs, such as token ids, are not normalized: omit mean and std")
         if not bool((stds > 0).all()):
-            raise InputError("the standard deviation to normalize by must be above 0")
+            raise InputError("the std for normalization must be above 0")
         images = self._add_channel or self._channels_first
         numbers = 1 if self._add_channel else stored.shape[-1]
         for name, value in (("mean", means), ("std", stds)):
@@ -112,7 +112,7 @@ class PreprocessOne(nn.Module):
 
     @property
     def steps(self) -> list[str]:
-        """What is done to a stored batch, in words."""
+        """The steps in words."""
         steps = ["pad to the longest sample"] if self.ragged else []
         if self.integers:
             return [*steps, "convert to int64"]
@@ -125,7 +125,43 @@ class PreprocessOne(nn.Module):
             steps.append("divide by 255")
         if not self._plain:
             steps.append(
-                "subtract mean and divide by std, which have a number for all or one for each "
+                "subtract mean and divide by std, which have one number, or one for each "
                 + ("channel" if self._add_channel or self._channels_first else "entry of the last dimension")
             )
         return steps
+
+
+class InputForm(NamedTuple):
+    """The shape of an input or of each of its fields, with the largest length if it varies."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    # Whether inputs have fields; if not, their only shape has an empty name.
+    has_fields: bool
+    # Whether inputs vary in length.
+    ragged: bool
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        if self.has_fields:
+            raise InputError(
+                f"inputs have several fields ({', '.join(self.shapes)}), each with its own shape"
+            )
+        return self.shapes[""]
+
+    @property
+    def numbers(self) -> int:
+        """The largest number of values of an input."""
+        return sum(int(np.prod(shape)) for shape in self.shapes.values())
+
+
+def input_form(stored: Stored, preprocess: Preprocess) -> InputForm:
+    """Return the form of stored samples after preprocessing."""
+    fields = stored if isinstance(stored, Fields) else Fields([stored], [""])
+    batch = preprocess(gather(stored, torch.zeros(1, dtype=torch.int64)))
+    shapes = {}
+    for name, field, value in zip(
+        fields.labels, fields.values, batch.values if isinstance(batch, Fields) else (batch,), strict=True
+    ):
+        shape = tuple(value.shape[1:])
+        shapes[name] = (field.longest, *shape[1:]) if isinstance(field, Ragged) else shape
+    return InputForm(shapes, isinstance(stored, Fields), is_ragged(stored))

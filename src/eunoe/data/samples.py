@@ -1,4 +1,4 @@
-"""Samples and data sets: inputs in their original dtype, with labels or numbers to predict."""
+"""Samples and data sets: inputs in their original dtype, with their targets."""
 
 import hashlib
 from collections.abc import Mapping
@@ -20,8 +20,8 @@ from eunoe.errors import InputError
 class Samples:
     """Inputs `x` [n, ...] in their original dtype (images [n, H, W] or [n, H, W, C]) and labels `y` [n].
 
-    Where there are several labels or numbers to predict, `y` is [n, outputs] in float32. Inputs of varying
-    length are `Ragged`, those of several tensors are `Fields`.
+    For multilabel and regression, `y` is [n, outputs] in float32. Inputs of varying length are `Ragged`,
+    those of several tensors are `Fields`.
     """
 
     x: Stored
@@ -29,7 +29,7 @@ class Samples:
 
     def __post_init__(self) -> None:
         if len(self.x) != len(self.y):
-            raise InputError(f"{len(self.x)} inputs have {len(self.y)} labels; there must be one label each")
+            raise InputError(f"{len(self.x)} inputs have {len(self.y)} labels; each input needs one")
         if (self.y.dtype, self.y.ndim) not in ((torch.int64, 1), (torch.float32, 2)):
             raise InputError(
                 "labels must be one integer (int64) or a row of numbers (float32) each, not "
@@ -44,7 +44,7 @@ class Samples:
 
     @property
     def tensor(self) -> Tensor:
-        """The inputs, if they are one tensor."""
+        """The inputs as one tensor; InputError if they are more."""
         if isinstance(self.x, Tensor):
             return self.x
         raise InputError(f"inputs must be one tensor of fixed shape, not {in_words(self.x)}")
@@ -57,17 +57,17 @@ class DataSet:
     name: str
     train: Samples
     test: Samples
-    # How many outputs a model has: classes, labels or numbers to predict.
+    # The number of outputs of a model: classes, labels or numbers to predict.
     classes: int
     writers_train: Tensor | None = None
     writers_test: Tensor | None = None
     class_names: tuple[str, ...] | None = None
-    # Per channel, of inputs scaled to [0, 1] if they are bytes, else of the inputs as they are.
+    # Per channel; of bytes, after scaling to [0, 1].
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
-    # How the inputs were made of a table's columns or of text, in what JSON can say.
+    # How a table's columns or text were encoded, as JSON values.
     encoding: Mapping[str, Any] | None = None
-    # What writer 0, 1, ... is called.
+    # The names of writers 0, 1, ...
     writer_names: tuple[str, ...] | None = None
     # The frozen encoder that made the inputs, if they are its features.
     backbone: Any = None
@@ -75,35 +75,35 @@ class DataSet:
 
     @cached_property
     def vocabulary(self) -> int | None:
-        """How many token ids there are; None if the inputs are none, or fields of unknown kind."""
+        """The number of token ids; None if the inputs are not token ids, or are fields without encoding."""
         if isinstance(self.train.x, Fields):
             return None if self.encoding is None else self.encoding.get("ids")
-        x, tested = leaves(self.train.x)[0], leaves(self.test.x)[0]
+        x, x_test = leaves(self.train.x)[0], leaves(self.test.x)[0]
         if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
             return None
         if self.encoding is not None and "ids" in self.encoding:
             return int(self.encoding["ids"])
-        return int(max(x.max(), tested.max())) + 1
+        return int(max(x.max(), x_test.max())) + 1
 
     @property
     def owners(self) -> NDArray[Any] | None:
         """The writer of each training sample, if known."""
         return None if self.writers_train is None else self.writers_train.numpy()
 
-    def tested_on(self, writers: NDArray[Any]) -> "DataSet":
-        """The data with test samples of these writers only: others are public, or too small to take part."""
+    def with_test_writers(self, writers: NDArray[Any]) -> "DataSet":
+        """Return the data without test samples of training writers other than these."""
         if self.writers_test is None or self.writers_train is None:
             return self
         known = torch.isin(self.writers_test, torch.from_numpy(np.unique(writers)))
-        # Writers that occur only in the test part are kept.
-        kept = known | ~torch.isin(self.writers_test, self.writers_train)
-        if bool(kept.all()):
+        # Writers that occur only in the test part stay.
+        used = known | ~torch.isin(self.writers_test, self.writers_train)
+        if bool(used.all()):
             return self
-        test = Samples(self.test.x[kept], self.test.y[kept])
-        return replace(self, test=test, writers_test=self.writers_test[kept])
+        test = Samples(self.test.x[used], self.test.y[used])
+        return replace(self, test=test, writers_test=self.writers_test[used])
 
     def has_classes_of(self, other: "DataSet") -> bool:
-        """Whether labels mean the same as in another set; a set without labels has negative ones."""
+        """Return whether labels mean the same as in another set; negative labels mean that there are none."""
         same = self.classes == other.classes and self.class_names == other.class_names
         labeled = self.task.name == "regression" or bool((self.train.y >= 0).all())
         return same and self.task == other.task and labeled
@@ -114,8 +114,13 @@ class DataSet:
 
 
 def checksum(*parts: Samples | None) -> str:
-    """The SHA-256 of all inputs and labels, the same however they are stored."""
+    """Return the SHA-256 of all inputs and labels, independent of their memory layout."""
     digest = hashlib.sha256()
     for tensor in (tensor for part in parts if part is not None for tensor in (*leaves(part.x), part.y)):
-        digest.update(np.ascontiguousarray(tensor.numpy()).reshape(-1).view(np.uint8).data)
+        digest.update(tensor_bytes(tensor))
     return digest.hexdigest()
+
+
+def tensor_bytes(tensor: Tensor) -> memoryview:
+    """Return the values of a tensor as bytes, in row-major order."""
+    return np.ascontiguousarray(tensor.cpu().numpy()).reshape(-1).view(np.uint8).data

@@ -1,8 +1,8 @@
-"""Specifications of the built-in data sets: shape, source on the hub, normalization, checksum."""
+"""Specifications of the built-in data sets: shape, place on the hub, normalization, checksum."""
 
 from dataclasses import dataclass
 
-from eunoe.data.sources.hub import Source
+from eunoe.data.sources.hub import HubSpec
 
 _OBJECTS = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 _DIGITS = tuple("0123456789")
@@ -29,15 +29,15 @@ class DataSetSpec:
     """A built-in data set.
 
     `rows` are those of the hub's training and test splits; `sha256` is that of the arrays x_train, y_train,
-    x_test, y_test one after the other in their official order. `mean` and `std` are None where they are
-    measured when the data is loaded.
+    x_test, y_test one after the other in their official order. `mean` and `std` are None if they
+    are measured when the data is loaded.
     """
 
     classes: int
     shape: tuple[int, ...]
     rows: tuple[int, int]
     class_names: tuple[str, ...] | None = None
-    source: Source | None = None
+    hub: HubSpec | None = None
     mean: tuple[float, ...] | None = None
     std: tuple[float, ...] | None = None
     writers: bool = False
@@ -54,7 +54,7 @@ SPECS = {
         shape=(28, 28),
         rows=(60_000, 10_000),
         class_names=_DIGITS,
-        source=Source("ylecun/mnist", mode="L"),
+        hub=HubSpec("ylecun/mnist", mode="L"),
         mean=(0.1307,),
         std=(0.3081,),
         sha256="1e35582d42a90940c55b956deb61875c020b567ed20e3c5b174f52bf7809ed9b",
@@ -64,7 +64,7 @@ SPECS = {
         shape=(28, 28),
         rows=(60_000, 10_000),
         class_names=_CLOTHES,
-        source=Source("zalando-datasets/fashion_mnist", mode="L"),
+        hub=HubSpec("zalando-datasets/fashion_mnist", mode="L"),
         mean=(0.2860,),
         std=(0.3530,),
         sha256="ece172613115fb18b120bec8f6c02271af90b8b8f0a5af5c51cbd5ceed68e619",
@@ -74,7 +74,7 @@ SPECS = {
         shape=(32, 32, 3),
         rows=(50_000, 10_000),
         class_names=_OBJECTS,
-        source=Source("uoft-cs/cifar10", image="img", mode="RGB"),
+        hub=HubSpec("uoft-cs/cifar10", image="img", mode="RGB"),
         mean=_CIFAR_MEAN,
         std=_CIFAR_STD,
         sha256="6b3883dca6c867f1e58def548c063d1865569b8575fcbce06b3e468a89f9895a",
@@ -84,7 +84,7 @@ SPECS = {
         shape=(32, 32, 3),
         rows=(50_000, 10_000),
         class_names=tuple(_FINE_OBJECTS.split()),
-        source=Source("uoft-cs/cifar100", image="img", label="fine_label", mode="RGB"),
+        hub=HubSpec("uoft-cs/cifar100", image="img", label="fine_label", mode="RGB"),
         mean=_CIFAR_MEAN,
         std=_CIFAR_STD,
         sha256="ce046832bab115ddc5dec09ddaeb8339c7a9fc00cb9d3f6aebdfd619f125d129",
@@ -94,7 +94,7 @@ SPECS = {
         shape=(32, 32, 3),
         rows=(180_000, 90_000),
         class_names=_OBJECTS,
-        source=Source("flwrlabs/cinic10", train=("train", "validation"), mode="RGB"),
+        hub=HubSpec("flwrlabs/cinic10", train=("train", "validation"), mode="RGB"),
         mean=(0.4789, 0.4723, 0.4305),
         std=(0.2421, 0.2383, 0.2587),
     ),
@@ -103,7 +103,7 @@ SPECS = {
         shape=(28, 28),
         rows=(814_277, 0),
         class_names=_CHARACTERS,
-        source=Source(
+        hub=HubSpec(
             "flwrlabs/femnist", test=(), label="character", client="writer_id", held_out=15, mode="L"
         ),
         writers=True,

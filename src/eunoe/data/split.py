@@ -1,10 +1,12 @@
-"""The split of each client's samples into training, validation and test parts."""
+"""Splits of samples into training, validation and test parts."""
 
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from eunoe.data.partitions.base import Integers
+from eunoe.core.rng import generator
+from eunoe.data.checks import Integers
 from eunoe.errors import InputError
 
 
@@ -17,7 +19,7 @@ class Parts(NamedTuple):
     validation_end: Integers
 
 
-def split(
+def split_clients(
     order: Integers,
     offsets: Integers,
     generator: np.random.Generator,
@@ -26,11 +28,10 @@ def split(
 ) -> Parts:
     """Shuffle the rows within each client and compute where its parts end.
 
-    A part's size is its share of the client's samples to the nearest whole number, halves upwards;
-    the rest is for training. A client too small for that gives up test samples first, then
-    validation samples, so that one is left to train on.
+    A part's size is its share of the client's samples, rounded half up; the rest is for training. If a client
+    is too small for that, first the test part and then the validation part shrinks, so that at least one
+    training sample is left.
     """
-    check_shares(validation, test)
     sizes = np.diff(offsets)
     owners = np.repeat(np.arange(len(sizes)), sizes)
     shuffled = generator.permutation(len(order))
@@ -42,17 +43,36 @@ def split(
     return Parts(mixed, validation_end - validating, validation_end)
 
 
-def check_shares(validation: float, test: float = 0.0) -> None:
-    """Refuse shares that are negative or leave nothing to train on."""
-    if not (validation >= 0 and test >= 0 and validation + test < 1):
-        raise InputError(
-            f"validation = {validation} and test = {test} must be shares from 0, together below 1,"
-            " so that samples are left to train on"
-        )
-
-
 def part_size(sizes: Integers, share: float) -> Integers:
-    """A share of each size, to the nearest whole number, halves upwards."""
+    """Return a share of each size, rounded half up."""
     # The last term rounds up halves that the product just misses, such as 50 * 0.29.
     nearest: Integers = np.floor(sizes * share + 0.5 + 1e-9).astype(np.int64)
     return nearest
+
+
+def draw_test_rows(samples: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Return a mask of the samples that a random test part of this share consists of."""
+    tested = round(share * samples)
+    if not 0 < tested < samples:
+        raise InputError(f"a test share of {share:g} of {samples} samples leaves one part empty")
+    return _mask(samples, rng.permutation(samples)[:tested])
+
+
+def fixed_test_rows(groups: Integers, percent: int) -> NDArray[np.bool_]:
+    """Return a mask of the test part: `percent` of each group's rows, rounded down, always the same ones."""
+    draw = generator(0, "rows held out for the test part").random(len(groups))
+    order = np.lexsort((draw, groups))
+    starts, counts = np.unique(groups[order], return_index=True, return_counts=True)[1:]
+    rank = np.arange(len(groups)) - np.repeat(starts, counts)
+    return _mask(len(groups), order[rank < np.repeat(counts * percent // 100, counts)])
+
+
+def every_fifth_row(groups: Integers) -> NDArray[np.bool_]:
+    """Return a mask of every fifth row of each group, in file order."""
+    return _mask(len(groups), np.concatenate([np.flatnonzero(groups == g)[4::5] for g in np.unique(groups)]))
+
+
+def _mask(length: int, rows: Integers) -> NDArray[np.bool_]:
+    mask = np.zeros(length, np.bool_)
+    mask[rows] = True
+    return mask

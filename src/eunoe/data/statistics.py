@@ -1,7 +1,7 @@
 """Statistics of a partition: how much its clients differ in size and classes.
 
-Everything comes from the matrix of label counts [clients, classes], which is made and read a chunk of
-clients at a time, so that a million clients never need the full matrix.
+Everything is computed from the matrix of label counts [clients, classes], a chunk of clients at a time, so
+that a million clients never need the full matrix.
 """
 
 from dataclasses import dataclass, replace
@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from eunoe.data.partitions.base import Integers
+from eunoe.data.checks import Array, Integers
 
 Floats = NDArray[np.float64]
-# Mean distances from the overall mix below which clients count as alike: as such, and as a multiple of what
-# chance makes of one mix.
+# Clients count as alike below this mean distance from the overall mix, or below this multiple of the distance
+# expected by chance.
 ALIKE, CHANCE = 0.2, 1.25
 
 
@@ -48,16 +48,16 @@ class PartitionNumbers:
 
 
 def label_counts(
-    labels: NDArray[Any],
+    labels: Array,
     order: Integers,
     offsets: Integers,
     classes: int,
     first: int = 0,
     last: int | None = None,
 ) -> Integers:
-    """The label counts [clients, classes] of the clients from `first` to before `last` (all of them).
+    """Return the label counts [clients, classes] of the clients from `first` to before `last`.
 
-    Labels [n, labels] of 0 and 1 count as often as they are there.
+    Multilabel targets [n, labels] count each label that is 1.
     """
     bounds = offsets[first : len(offsets) if last is None else last + 1]
     owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
@@ -71,10 +71,10 @@ def label_counts(
 
 
 def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
-    """Size, classes, entropy (bits) and distance from the overall mix of each client [clients].
+    """Return size, classes, entropy (bits) and distance from the overall mix of each client [clients].
 
-    `whole` holds the label counts of all clients together, if these are not all of them. Clients without
-    samples have NaN as entropy and distance.
+    `whole` are the label counts of all clients together, if `counts` is only a part. Clients without samples
+    have NaN as entropy and distance.
     """
     whole = counts.sum(0) if whole is None else whole
     sizes = counts.sum(1)
@@ -86,13 +86,13 @@ def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
 
 
 def alike(counts: Integers) -> bool:
-    """Whether the clients' class mixes differ little, or not much more than by chance."""
+    """Return whether the clients' class mixes differ little, or not much more than by chance."""
     distance = summarize(per_client(counts)).distance_mean
     return distance < max(ALIKE, CHANCE * distance_by_chance(counts))
 
 
 def distance_by_chance(counts: Integers) -> float:
-    """The mean distance that clients of these sizes would have if all drew from the same mix.
+    """Return the expected mean distance of clients of these sizes that all draw from the same mix.
 
     A share p of n samples is off by sqrt(2 p (1 - p) / (pi n)) on average, by the normal approximation.
     """
@@ -102,7 +102,7 @@ def distance_by_chance(counts: Integers) -> float:
 
 
 def summarize(clients: PerClient) -> PartitionNumbers:
-    """Means and extremes over the clients that have samples."""
+    """Compute means and extremes over the clients that have samples."""
     sizes, classes, entropy, distance = (values[clients.sizes > 0] for values in clients)
     return PartitionNumbers(
         clients=len(sizes),
@@ -120,25 +120,26 @@ def summarize(clients: PerClient) -> PartitionNumbers:
 
 
 def partition_numbers(
-    labels: NDArray[Any], order: Integers, offsets: Integers, classes: int, chunk: int = 4096
+    labels: Array, order: Integers, offsets: Integers, classes: int, chunk: int = 4096
 ) -> PartitionNumbers:
-    """The statistics of a partition, computed a chunk of clients at a time."""
-    several = labels.ndim > 1
-    whole = (
-        labels[order].sum(0).astype(np.int64) if several else np.bincount(labels[order], minlength=classes)
-    )
+    """Return the statistics of a partition, computed a chunk of clients at a time."""
+    multilabel = labels.ndim > 1
+    if multilabel:
+        whole = labels[order].sum(0).astype(np.int64)
+    else:
+        whole = np.bincount(labels[order], minlength=classes)
     parts = [
         per_client(
             label_counts(labels, order, offsets, classes, first, min(first + chunk, len(offsets) - 1)), whole
         )
         for first in range(0, len(offsets) - 1, chunk)
     ]
-    found = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
-    return replace(found, **sizes_only(offsets)) if several else found
+    numbers = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
+    return replace(numbers, **sizes_only(offsets)) if multilabel else numbers
 
 
 def sizes_only(offsets: Integers) -> dict[str, Any]:
-    """How many samples the clients of a partition have."""
+    """Return the statistics of the sizes of a partition's clients."""
     sizes = np.diff(offsets)
     return {
         "clients": len(sizes),

@@ -1,4 +1,4 @@
-"""Random crop, flip and cutout of whole batches of images, with an offset for each image.
+"""Random crop, flip and cutout of batches of images, with random parameters for each image.
 
 Pixels inside a cut-out square become zero: black for images that have not been normalized, the mean
 color for images that have. Pixels beyond the border of a crop are zero too, unless another color is set.
@@ -23,17 +23,17 @@ def augment_batch(
     if not options.active:
         return x
     if not isinstance(x, Tensor):
-        raise InputError("crop, flip and cutout need images, not samples of several fields")
+        raise InputError("crop, flip and cutout need images, not inputs of several fields")
     if x.ndim != 4:
         raise InputError(
-            f"crop, flip and cutout need images [channels, H, W], not samples {tuple(x.shape[1:])}"
+            f"crop, flip and cutout need images [channels, H, W], not inputs of shape {list(x.shape[1:])}"
         )
     if options.crop_padding or options.flip:
-        x = _cropped_and_flipped(x, options.crop_padding, options.flip, generator, border)
+        x = _crop_and_flip(x, options.crop_padding, options.flip, generator, border)
     return _cut_out(x, options.cutout, generator) if options.cutout else x
 
 
-def _cropped_and_flipped(
+def _crop_and_flip(
     x: Tensor, padding: int, flip: bool, generator: torch.Generator, border: Tensor | None
 ) -> Tensor:
     images, channels, height, width = x.shape

@@ -20,11 +20,10 @@ from eunoe.config.schema import Config
 from eunoe.core.fields import Ragged, in_words
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
 from eunoe.data.arrays import from_arrays
-from eunoe.data.checks import Array
-from eunoe.data.federation import Federation, Integers, Part
-from eunoe.data.field_arrays import input_of, unpacked
+from eunoe.data.checks import Array, Integers, check_inputs
+from eunoe.data.federation import Federation, Part
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.npz import read_npz
+from eunoe.data.sources.npz import read_npz, unpack_fields
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.flower.growing import split_by_content
@@ -204,7 +203,7 @@ def own_data(path: Path, facts: Facts) -> DataSet:
 
 
 def _arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
-    arrays = unpacked(read_npz(path), ("x", "x_train"))
+    arrays = unpack_fields(read_npz(path), ("x", "x_train"))
     for x, y in (("x", "y"), ("x_train", "y_train")):
         if x in arrays and y in arrays:
             break
@@ -225,7 +224,7 @@ def _arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
             )
         labels = np.array([facts.class_names.index(name) for name in own])[labels]
     inputs = arrays[x]
-    return inputs if isinstance(inputs, np.ndarray) else input_of(inputs, f"{path}: {x}"), labels
+    return inputs if isinstance(inputs, np.ndarray) else check_inputs(inputs, f"{path}: {x}"), labels
 
 
 def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:

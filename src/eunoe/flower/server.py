@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 from eunoe.config.options import Finite, Options
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
-from eunoe.data.federation import Integers
+from eunoe.data.checks import Integers
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.deploy.credentials import read_node_key

@@ -18,7 +18,7 @@ from torch import Tensor
 from eunoe.config.options import Options
 from eunoe.core.flat_model import Weights
 from eunoe.core.tasks import CLASSES, CLASSIFICATION, Task, TaskName
-from eunoe.data.federation import Federation, Source
+from eunoe.data.federation import Federation, SampleSet
 from eunoe.metrics.balanced_accuracy import per_label_accuracy
 from eunoe.metrics.forgetting import per_class_accuracy
 
@@ -36,7 +36,7 @@ class Rows:
     `logits`, the predictions include them.
     """
 
-    source: Source
+    source: SampleSet
     rows: Integers
     owners: Integers | None = None
     prior: bool = False

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from eunoe.config.options import Options
 from eunoe.errors import InputError, NotVectorizable, first_line
-from eunoe.system.transformers_library import place_of, quiet
+from eunoe.system.transformers_library import locate_model, quiet
 
 # Architectures in which every token attends to all others, so that a mask of padding is all of the mask.
 BIDIRECTIONAL = ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
@@ -106,7 +106,7 @@ class HF(nn.Module):
 
 def _loaded(where: str, classes: int, random: bool) -> Any:
     """A network with a new classifier."""
-    place = place_of(where)
+    place = locate_model(where)
     with quiet("model 'hf'"):
         from transformers import AutoConfig, AutoModelForSequenceClassification
 

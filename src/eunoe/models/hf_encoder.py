@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from eunoe.errors import InputError, first_line
-from eunoe.system.transformers_library import place_of, quiet
+from eunoe.system.transformers_library import locate_model, quiet
 
 
 class HFEncoder(nn.Module):
@@ -36,7 +36,7 @@ class HFEncoder(nn.Module):
         with quiet("backbone 'hf'"):
             from transformers import AutoConfig, AutoModel
 
-            place = place_of(where)
+            place = locate_model(where)
             try:
                 config = AutoConfig.from_pretrained(place, attn_implementation="eager")
                 self.model = AutoModel.from_config(config) if random else AutoModel.from_pretrained(place)

@@ -20,7 +20,7 @@ from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
 from eunoe.core.rng import generator, global_stream, torch_generator
-from eunoe.data.federation import Federation, Source
+from eunoe.data.federation import Federation, SampleSet
 from eunoe.data.transforms import augment_batch
 from eunoe.errors import InputError
 
@@ -33,7 +33,7 @@ class Pool:
     """Samples that the server trains on: rows of a source and the client that owns each (or -1), if any."""
 
     federation: Federation
-    source: Source
+    source: SampleSet
     rows: Tensor
     owners: Tensor | None = None
 

@@ -156,12 +156,12 @@ def load_data(named: Named, backbone: Named | None = None) -> DataSet:
 
 def features_of(data: DataSet, backbone: Named) -> DataSet:
     """The data set with the features of a config's backbone as inputs."""
-    from eunoe.data.backbone import encoded, named_backbone
+    from eunoe.data.backbone import build_backbone, encode_data
 
     # Random weights, where an encoder has some, are the same for every seed.
     with global_stream(torch.device("cpu"), 0, "backbone"):
-        module, about = named_backbone(backbone.name, backbone.options)
-    return encoded(data, module, about)
+        module, about = build_backbone(backbone.name, backbone.options)
+    return encode_data(data, module, about)
 
 
 def build_federation(config: Config) -> Federation:

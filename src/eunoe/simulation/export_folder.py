@@ -9,7 +9,7 @@ from eunoe.data.description import describe
 from eunoe.errors import InputError
 from eunoe.models.hf import HF
 from eunoe.simulation.run import Run
-from eunoe.system.transformers_library import place_of, quiet
+from eunoe.system.transformers_library import locate_model, quiet
 
 
 def export_folder(run: Run, model: HF, target: Path, merged: bool) -> list[Path]:
@@ -30,7 +30,9 @@ def export_folder(run: Run, model: HF, target: Path, merged: bool) -> list[Path]
             with quiet("the export"):
                 from transformers import AutoTokenizer
 
-                AutoTokenizer.from_pretrained(place_of(data.encoding["tokenizer"])).save_pretrained(partial)
+                AutoTokenizer.from_pretrained(locate_model(data.encoding["tokenizer"])).save_pretrained(
+                    partial
+                )
         description = target / "eunoe.json"
         (partial / description.name).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
         partial.replace(target)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from eunoe.core.fields import Fields, Stored, gather
 from eunoe.core.tasks import Regression
-from eunoe.data.field_arrays import Given, input_of, stored
+from eunoe.data.checks import InputLike, as_stored, check_inputs
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
@@ -17,7 +17,7 @@ from eunoe.losses.base import adjust_for_prior
 _AT_ONCE = 500
 
 
-def predicted(simulation: Simulation, given: Given, prior: ArrayLike | Tensor | None) -> NDArray[Any]:
+def predicted(simulation: Simulation, given: InputLike, prior: ArrayLike | Tensor | None) -> NDArray[Any]:
     """The classes of inputs; with class shares or counts as a `prior`, as predicted where these hold.
 
     Of several labels they are rows of 0 and 1, of numbers rows in the units of the data.
@@ -34,7 +34,7 @@ def predicted(simulation: Simulation, given: Given, prior: ArrayLike | Tensor | 
     return found
 
 
-def _logits(simulation: Simulation, given: Given) -> Tensor:
+def _logits(simulation: Simulation, given: InputLike) -> Tensor:
     """The logits of the module's own weights for inputs in the form of the training inputs."""
     federation, model = simulation.federation, simulation.model
     backbone = federation.data.backbone
@@ -51,8 +51,8 @@ def _stored(given: Any, like: Stored) -> Stored:
     if isinstance(like, Tensor):
         return torch.as_tensor(np.asarray(given))
     if not isinstance(like, Fields):
-        return stored(input_of(given, "x"))
-    x = input_of(given, "x")
+        return as_stored(check_inputs(given, "x"))
+    x = check_inputs(given, "x")
     if not isinstance(x, Fields) or set(x.labels) != set(like.labels):
         raise InputError(f"x must have the fields {', '.join(like.labels)}, as the data that were trained on")
     by_label = dict(zip(x.labels, x.values, strict=True))

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from eunoe.config.schema import Config
 from eunoe.core.flat_model import Weights
+from eunoe.data.checks import InputLike
 from eunoe.data.federation import Federation
-from eunoe.data.field_arrays import Given
 from eunoe.engines.simulation import Simulation
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
@@ -119,7 +119,7 @@ class Run:
         return self.simulation.model.module.eval()
 
     def predict(
-        self, x: Given, prior: ArrayLike | Tensor | None = None, client: int | None = None
+        self, x: InputLike, prior: ArrayLike | Tensor | None = None, client: int | None = None
     ) -> NDArray[Any]:
         """The predicted class of each input (in the form of the training inputs), by the last model.
 

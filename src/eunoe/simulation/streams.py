@@ -9,14 +9,14 @@ from eunoe.config import registry
 from eunoe.config.schema import Config, Named
 from eunoe.core.rng import generator
 from eunoe.core.tasks import refuse_unless_serving
-from eunoe.data.changes import All, Integers
 from eunoe.data.federation import Federation
+from eunoe.data.partitions.base import Division
 from eunoe.data.partitions.natural import Natural
-from eunoe.data.streams.base import Division, Stream, Timeline
+from eunoe.data.streams.base import CombinedChanges, Stream, Timeline
 from eunoe.data.streams.classes import ClassesInPhases
 from eunoe.errors import InputError
 
-Partition = Callable[..., tuple[Integers, Integers]]
+Partition = Callable[..., Division]
 
 
 def with_streams(config: Config) -> Config:
@@ -28,7 +28,7 @@ def with_streams(config: Config) -> Config:
         return config
     settled = []
     for section, stream in zip(config.stream, _streams(config), strict=True):
-        values = stream.settled(config.rounds).model_dump(mode="json", exclude_none=True, exclude_unset=True)
+        values = stream.resolve(config.rounds).model_dump(mode="json", exclude_none=True, exclude_unset=True)
         settled.append(section.model_copy(update=values))
     return config.model_copy(update={"stream": tuple(settled)})
 
@@ -49,7 +49,7 @@ def streamed(config: Config, federation: Federation, partition: Partition | None
         refuse_unless_serving(stream, federation.task, "stream", section.name)
     streams.sort(key=lambda stream: not stream.divides)
     parts = [stream.bind(timeline) for stream in streams]
-    return replace(federation, changes=parts[0] if len(parts) == 1 else All(parts))
+    return replace(federation, changes=parts[0] if len(parts) == 1 else CombinedChanges(parts))
 
 
 def phase_metrics(federation: Federation, rounds: int) -> list[Named]:
@@ -57,7 +57,9 @@ def phase_metrics(federation: Federation, rounds: int) -> list[Named]:
     if federation.changes is None:
         return []
     options: dict[str, object] = {"first_rounds": federation.changes.phases(rounds)}
-    parts = federation.changes.parts if isinstance(federation.changes, All) else [federation.changes]
+    parts = (
+        federation.changes.parts if isinstance(federation.changes, CombinedChanges) else [federation.changes]
+    )
     for part in parts:
         if isinstance(part, ClassesInPhases):
             # Its phases alone, since each has a group of classes.
@@ -69,12 +71,14 @@ def _streams(config: Config) -> list[Stream]:
     return [registry.build("stream", section.name, section.options) for section in config.stream]
 
 
-def _division(config: Config, federation: Federation, partition: Partition | None) -> Division | None:
+def _division(
+    config: Config, federation: Federation, partition: Partition | None
+) -> Callable[[int], Division] | None:
     """Further draws of the partition, of the clients' training rows alone."""
     if partition is None or isinstance(partition, Natural):
         return None
 
-    def divide(number: int) -> tuple[Integers, Integers]:
+    def divide(number: int) -> Division:
         rows = np.sort(federation.pooled("train")[0])
         labels, writers = federation.data.train.y.numpy()[rows], federation.data.writers_train
         groups = None if writers is None else writers.numpy()[rows]

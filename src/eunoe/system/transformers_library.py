@@ -1,4 +1,4 @@
-"""The transformers library as an optional dependency: where its models are, and without its remarks."""
+"""The transformers library as an optional dependency."""
 
 import logging
 import warnings
@@ -9,23 +9,23 @@ from pathlib import Path
 from eunoe.errors import InputError
 
 
-def place_of(name: str) -> str:
-    """A folder if there is one of this name, else the name itself, which is then one of the hub."""
+def locate_model(name: str) -> str:
+    """Return the folder of this name if it exists, else the name, which is then one on the hub."""
     folder = Path(name).expanduser()
     return str(folder) if folder.is_dir() else name
 
 
 @contextmanager
 def quiet(what: str) -> Iterator[None]:
-    """Without progress bars and remarks on new layers; an InputError if the library is not installed."""
+    """Silence progress bars and warnings about new layers; raise InputError if not installed."""
     try:
         import peft  # noqa: F401
-        from transformers.utils import logging as theirs
+        from transformers.utils import logging as transformers_logging
     except ImportError:
         raise InputError(f"{what} needs transformers and peft: pip install 'eunoe[hf]'") from None
-    level, bars = theirs.get_verbosity(), theirs.is_progress_bar_enabled()
-    theirs.set_verbosity_error()
-    theirs.disable_progress_bar()
+    level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
+    transformers_logging.set_verbosity_error()
+    transformers_logging.disable_progress_bar()
     hub = logging.getLogger("huggingface_hub")
     before = hub.level
     hub.setLevel(logging.ERROR)
@@ -35,6 +35,6 @@ def quiet(what: str) -> Iterator[None]:
             yield
     finally:
         hub.setLevel(before)
-        theirs.set_verbosity(level)
+        transformers_logging.set_verbosity(level)
         if bars:
-            theirs.enable_progress_bar()
+            transformers_logging.enable_progress_bar()

@@ -99,7 +99,7 @@ def test_only_partitions_that_do_not_look_at_labels_divide_other_targets(name: s
         assert sorted(order) == list(range(10))
         assert len(offsets) == 3
         return
-    with pytest.raises(InputError, match=r"divides by class .* take partition 'natural'"):
+    with pytest.raises(InputError, match=r"divides by class.* use partition 'natural'"):
         divide(np.zeros(10), np.random.default_rng(0), groups)
 
 

@@ -49,7 +49,7 @@ def test_gray_pictures_have_no_channel(tmp_path):
 def test_size_brings_all_to_one_height_and_width(root):
     put(root, "train/cat/large.png", 60, (20, 30))
     with pytest.raises(
-        InputError, match=r"large.png is 20 x 30 and .*b.jpg is 2 x 3; set a size to resize them"
+        InputError, match=r"large.png is 20 x 30 but .*b.jpg is 2 x 3; set a size to resize them"
     ):
         folder(root)
     assert tuple(folder(root, size=(4, 5)).train.x.shape) == (5, 4, 5, 3)
@@ -61,7 +61,7 @@ def test_size_brings_all_to_one_height_and_width(root):
 def test_gray_among_colored_needs_a_choice(root):
     put(root, "train/dog/gray.png", 9, mode="L")
     with pytest.raises(
-        InputError, match=r'gray.png is gray and .*b.jpg is colored; set mode = "RGB" or mode = "L"'
+        InputError, match=r'gray.png is gray but .*b.jpg is colored; set mode = "RGB" or mode = "L"'
     ):
         folder(root)
     assert tuple(folder(root, mode="L").train.x.shape) == (5, 2, 3)
@@ -73,17 +73,17 @@ def test_errors_are_reported(root, tmp_path_factory):
         folder(empty)
     (empty / "train").mkdir()
     (empty / "test").mkdir()
-    with pytest.raises(InputError, match="train holds no folder; there must be one per class"):
+    with pytest.raises(InputError, match="train has no folders; there must be one per class"):
         folder(empty)
     (empty / "train" / "a").mkdir()
-    with pytest.raises(InputError, match=r"train holds no images; they belong in .*train/<class>/"):
+    with pytest.raises(InputError, match=r"train has no images; put them in .*train/<class>/"):
         folder(empty)
     (root / "train" / "eel").mkdir()
-    with pytest.raises(InputError, match="train/eel holds no images; a class needs some to learn from"):
+    with pytest.raises(InputError, match="train/eel has no images; every class needs training images"):
         folder(root)
     (root / "train" / "eel").rmdir()
     put(root, "test/dogs/1.png", 1)
-    with pytest.raises(InputError, match="dogs is a class that train/ does not have; did you mean 'dog'"):
+    with pytest.raises(InputError, match="dogs is a class without training images; did you mean 'dog'"):
         folder(root)
 
 

@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.data.sources import hub as hub_module
-from eunoe.data.sources.hub import HuggingFace, RemoteFile, Source, fetch, held_out_rows, hub, split_files
+from eunoe.data.sources.hub import HubSpec, HuggingFace, RemoteFile, fetch, hub, split_files
 from eunoe.data.sources.npz import npz, read_npz
+from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError
 from tests.data.fake_hub import COMMIT, FakeHub, parquet, pictures, png
 
@@ -39,7 +40,7 @@ def files():
 
 def test_all_files_of_a_split_are_read_in_order_and_kept_with_a_record(tmp_path, files):
     target, client = tmp_path / "new" / "cats.npz", FakeHub(files)
-    fetch(Source("me/cats"), target, hub=client)
+    fetch(HubSpec("me/cats"), target, hub=client)
     data = npz(target)
     assert data.train.x[:, 0, 0].tolist() == [0, 1, 2, 10, 11]
     assert data.train.y.tolist() == [0, 1, 0, 0, 1]
@@ -61,7 +62,7 @@ def test_all_files_of_a_split_are_read_in_order_and_kept_with_a_record(tmp_path,
 
 def test_splits_are_merged_in_the_order_given(tmp_path, files):
     files["default/validation/0000.parquet"] = labeled(1, 99)
-    fetch(Source("me/cats", train=("validation", "train")), tmp_path / "a.npz", hub=FakeHub(files))
+    fetch(HubSpec("me/cats", train=("validation", "train")), tmp_path / "a.npz", hub=FakeHub(files))
     assert npz(tmp_path / "a.npz").train.x[:, 0, 0].tolist() == [99, 0, 1, 2, 10, 11]
 
 
@@ -70,7 +71,7 @@ def test_clients_are_numbered_alike_in_both_parts(tmp_path):
         "default/train/0000.parquet": labeled(3, who=pa.array(["zoe", "ann", "zoe"])),
         "default/test/0000.parquet": labeled(2, who=pa.array(["bob", "zoe"])),
     }
-    fetch(Source("me/cats", client="who"), tmp_path / "a.npz", hub=FakeHub(content))
+    fetch(HubSpec("me/cats", client="who"), tmp_path / "a.npz", hub=FakeHub(content))
     data = npz(tmp_path / "a.npz")
     assert (data.writers_train.tolist(), data.writers_test.tolist()) == ([2, 0, 2], [1, 2])
 
@@ -79,7 +80,7 @@ def test_without_a_test_split_a_share_of_each_client_is_held_out(tmp_path):
     writers = ["ann"] * 10 + ["bob"] * 21 + ["cy"] * 3
     content = {"data/train-00000-of-00001.parquet": labeled(34, who=pa.array(writers))}
     for name in "ab":
-        source = Source("me/cats", test=(), client="who", held_out=20)
+        source = HubSpec("me/cats", test=(), client="who", held_out=20)
         fetch(source, tmp_path / f"{name}.npz", hub=FakeHub(content))
     assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
     data = npz(tmp_path / "a.npz")
@@ -93,19 +94,19 @@ def test_without_a_test_split_a_share_of_each_client_is_held_out(tmp_path):
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=200), st.integers(0, 99))
 def test_held_out_is_the_rounded_down_share_of_every_group(groups, percent):
     groups = np.array(groups, np.int64)
-    chosen = held_out_rows(groups, percent)
+    chosen = fixed_test_rows(groups, percent)
     for group in np.unique(groups):
         members = groups == group
         assert chosen[members].sum() == members.sum() * percent // 100
-    assert np.array_equal(chosen, held_out_rows(groups, percent))
+    assert np.array_equal(chosen, fixed_test_rows(groups, percent))
 
 
 def test_gray_and_colored_are_brought_to_the_mode_given(tmp_path, files):
     mixed = pictures([np.full((2, 2, 3), 9), png(np.full((2, 2), 7), "L")])
     files["default/train/0000.parquet"] = parquet({"image": mixed, "label": [0, 1]})
-    with pytest.raises(InputError, match=r"column 'image', row 1 is gray and .* row 0 is colored; set mode"):
-        fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(files))
-    fetch(Source("me/cats", mode="RGB"), tmp_path / "a.npz", hub=FakeHub(files))
+    with pytest.raises(InputError, match=r"column 'image', row 1 is gray but .* row 0 is colored; set mode"):
+        fetch(HubSpec("me/cats"), tmp_path / "a.npz", hub=FakeHub(files))
+    fetch(HubSpec("me/cats", mode="RGB"), tmp_path / "a.npz", hub=FakeHub(files))
     assert npz(tmp_path / "a.npz").train.x[:2, 0, 0].tolist() == [[9, 9, 9], [7, 7, 7]]
 
 
@@ -119,7 +120,7 @@ def test_gray_and_colored_are_brought_to_the_mode_given(tmp_path, files):
 def test_lists_of_numbers_keep_their_type(tmp_path, values, dtype, shape):
     file = parquet({"signal": values, "label": [0, 1]})
     content = {"default/train/0000.parquet": file, "default/test/0000.parquet": file}
-    fetch(Source("me/signals", image="signal"), tmp_path / "a.npz", hub=FakeHub(content))
+    fetch(HubSpec("me/signals", image="signal"), tmp_path / "a.npz", hub=FakeHub(content))
     x = read_npz(tmp_path / "a.npz")["x_train"]
     assert (x.dtype, x.shape) == (dtype, shape)
     assert x.tolist() == values.to_pylist()
@@ -137,40 +138,40 @@ def cell(image=None, label=0, more=None):
     [
         (
             cell(),
-            Source("me/cats", image="img"),
+            HubSpec("me/cats", image="img"),
             "default--train--0000.parquet has no column 'img'; did you mean 'image'",
         ),
-        (cell(), Source("me/cats", label="lable"), "has no column 'lable'; did you mean 'label'"),
-        (cell(), Source("me/cats", client="writer"), "has no column 'writer'"),
+        (cell(), HubSpec("me/cats", label="lable"), "has no column 'lable'; did you mean 'label'"),
+        (cell(), HubSpec("me/cats", client="writer"), "has no column 'writer'"),
         (
             cell(label=pa.array(["cat"])),
-            Source("me/cats"),
+            HubSpec("me/cats"),
             "column 'label' is string; labels must be integers",
         ),
-        (cell(label=pa.array([None], pa.int64())), Source("me/cats"), "column 'label' has empty cells"),
-        (cell(label=-1), Source("me/cats"), "hub data set me/cats: found label -1"),
-        (cell(label=7), Source("me/cats"), "hub data set me/cats: found label 7; 2 classes"),
+        (cell(label=pa.array([None], pa.int64())), HubSpec("me/cats"), "column 'label' has empty cells"),
+        (cell(label=-1), HubSpec("me/cats"), "hub data set me/cats: label -1 is negative"),
+        (cell(label=7), HubSpec("me/cats"), "hub data set me/cats: label 7 is too large; 2 classes"),
         (
             cell(more={"who": [0.5]}),
-            Source("me/cats", client="who"),
+            HubSpec("me/cats", client="who"),
             "column 'who' is double; client ids must be",
         ),
-        (cell(pictures([b"no picture"])), Source("me/cats"), "row 0 is not an image that Pillow can read"),
-        (cell(pa.array([{"bytes": None, "path": "a.png"}])), Source("me/cats"), "rows have no bytes"),
+        (cell(pictures([b"no picture"])), HubSpec("me/cats"), "row 0 is not an image that Pillow can read"),
+        (cell(pa.array([{"bytes": None, "path": "a.png"}])), HubSpec("me/cats"), "rows have no bytes"),
         (
             cell(pa.array(["text"])),
-            Source("me/cats"),
-            "rows hold string; images or lists of numbers are needed",
+            HubSpec("me/cats"),
+            "rows are string; images or lists of numbers are needed",
         ),
         (
             cell(pa.array([3.0])),
-            Source("me/cats"),
-            "rows hold double; images or lists of numbers are needed",
+            HubSpec("me/cats"),
+            "rows are double; images or lists of numbers are needed",
         ),
-        (cell(pictures(images(1, size=(3, 3)))), Source("me/cats"), "3 x 3; set a size"),
+        (cell(pictures(images(1, size=(3, 3)))), HubSpec("me/cats"), "3 x 3; set a size"),
         (
             parquet({"image": pa.array([[1], [1, 2]]), "label": [0, 1]}),
-            Source("me/cats"),
+            HubSpec("me/cats"),
             "lists of unequal length",
         ),
     ],
@@ -191,26 +192,24 @@ def test_lists_whose_length_changes_between_files_and_empty_files(tmp_path):
         "default/train/0001.parquet": parquet({"image": pa.array([[1, 2, 3]]), "label": [0]}),
         "default/test/0000.parquet": parquet({"image": pa.array([], pa.list_(pa.int64())), "label": []}),
     }
-    with pytest.raises(InputError, match=r"rows change their shape from \[2\] to \[3\]"):
-        fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(content))
+    with pytest.raises(InputError, match=r"rows change shape from \[2\] to \[3\]"):
+        fetch(HubSpec("me/cats"), tmp_path / "a.npz", hub=FakeHub(content))
     del content["default/train/0001.parquet"]
     with pytest.raises(InputError, match="no rows; at least one is needed"):
-        fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(content))
+        fetch(HubSpec("me/cats"), tmp_path / "a.npz", hub=FakeHub(content))
 
 
 def test_wrong_numbers_of_rows_are_refused(tmp_path, files):
     with pytest.raises(
-        InputError, match="me/cats has 5 and 4 rows to train and test, not 6 and 4; choose a revision"
+        InputError, match="me/cats has 5 training and 4 test rows, not 6 and 4; use another revision"
     ):
-        fetch(Source("me/cats"), tmp_path / "a.npz", rows=(6, 4), hub=FakeHub(files))
-    fetch(Source("me/cats"), tmp_path / "a.npz", rows=(5, 4), hub=FakeHub(files))
+        fetch(HubSpec("me/cats"), tmp_path / "a.npz", rows=(6, 4), hub=FakeHub(files))
+    fetch(HubSpec("me/cats"), tmp_path / "a.npz", rows=(5, 4), hub=FakeHub(files))
 
 
 def test_a_damaged_file_is_refused(tmp_path, files):
-    with pytest.raises(
-        InputError, match=r"default/train/0000.parquet of .* is corrupt \(its SHA-256 differs\)"
-    ):
-        fetch(Source("me/cats"), tmp_path / "a.npz", hub=FakeHub(files, damaged=True))
+    with pytest.raises(InputError, match=r"default/train/0000.parquet of .* is corrupt \(SHA-256 mismatch\)"):
+        fetch(HubSpec("me/cats"), tmp_path / "a.npz", hub=FakeHub(files, damaged=True))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -222,29 +221,29 @@ def test_both_layouts_are_understood():
     theirs = remote(
         "plain/train/0001.parquet", "plain/train/0000.parquet", "plain/test/0000.parquet", "a.txt"
     )
-    assert [f.path for f in split_files(theirs, "train", Source("o/n"))] == [
+    assert [f.path for f in split_files(theirs, "train", HubSpec("o/n"))] == [
         "plain/train/0000.parquet",
         "plain/train/0001.parquet",
     ]
     owners = remote(
         "data/train-00001-of-00002.parquet", "data/train-00000-of-00002-ab12.parquet", "test.parquet"
     )
-    assert [f.path for f in split_files(owners, "train", Source("o/n"))] == [
+    assert [f.path for f in split_files(owners, "train", HubSpec("o/n"))] == [
         "data/train-00000-of-00002-ab12.parquet",
         "data/train-00001-of-00002.parquet",
     ]
-    assert [f.path for f in split_files(owners, "test", Source("o/n"))] == ["test.parquet"]
+    assert [f.path for f in split_files(owners, "test", HubSpec("o/n"))] == ["test.parquet"]
 
 
 def test_missing_splits_and_ambiguous_configs():
     some = remote("small/train/0000.parquet", "large/train/0000.parquet", "large/valid/0000.parquet")
     with pytest.raises(InputError, match="o/n has no split 'test'; it has train, valid"):
-        split_files(some, "test", Source("o/n"))
+        split_files(some, "test", HubSpec("o/n"))
     with pytest.raises(InputError, match="o/n has several configs; set config to one of large, small"):
-        split_files(some, "train", Source("o/n"))
-    assert split_files(some, "train", Source("o/n", config="small")) == some[:1]
+        split_files(some, "train", HubSpec("o/n"))
+    assert split_files(some, "train", HubSpec("o/n", config="small")) == some[:1]
     with pytest.raises(InputError, match="has no split 'train'; it has no parquet files"):
-        split_files(remote("a.csv"), "train", Source("o/n"))
+        split_files(remote("a.csv"), "train", HubSpec("o/n"))
 
 
 def test_a_hub_data_set_of_ones_own_is_fetched_once(tmp_path, files, monkeypatch):
@@ -318,10 +317,10 @@ def test_the_real_client_lists_and_streams(tmp_path, files, monkeypatch):
     threading.Thread(target=server.serve_forever, daemon=True).start()
     try:
         client = HuggingFace(f"http://127.0.0.1:{server.server_port}")
-        fetch(Source("me/cats"), tmp_path / "a.npz", revision="refs/convert/parquet", hub=client)
+        fetch(HubSpec("me/cats"), tmp_path / "a.npz", revision="refs/convert/parquet", hub=client)
         assert npz(tmp_path / "a.npz").train.x[:, 0, 0].tolist() == [0, 1, 2, 10, 11]
         with pytest.raises(InputError, match="the download of hub data set you/dogs failed"):
-            fetch(Source("you/dogs"), tmp_path / "b.npz", hub=client)
+            fetch(HubSpec("you/dogs"), tmp_path / "b.npz", hub=client)
     finally:
         server.shutdown()
         server.server_close()
@@ -329,4 +328,4 @@ def test_the_real_client_lists_and_streams(tmp_path, files, monkeypatch):
 
 def test_no_split_is_both_trained_and_tested_on(tmp_path, files):
     with pytest.raises(InputError, match=r"me/cats: a split is named twice in train, test, test"):
-        fetch(Source("me/cats", train=("train", "test")), tmp_path / "a.npz", hub=FakeHub(files))
+        fetch(HubSpec("me/cats", train=("train", "test")), tmp_path / "a.npz", hub=FakeHub(files))

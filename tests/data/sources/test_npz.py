@@ -139,7 +139,7 @@ def test_writers_may_be_left_out_or_given(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"x_test": None, "y_test": None}, "mine.npz: x_test, y_test missing; it must hold x_train, y_train"),
+        ({"x_test": None, "y_test": None}, "mine.npz: x_test, y_test missing; it must have x_train, y_train"),
         (
             {"writers_train": np.zeros(50)},
             "mine.npz: unknown array 'writers_train'; did you mean 'writer_train'",
@@ -147,7 +147,7 @@ def test_writers_may_be_left_out_or_given(tmp_path):
         ({"y_train": np.arange(50) % 3 + 1}, "mine.npz: labels go up to 3 but"),
         (
             {"y_train": np.arange(50.0)},
-            r"mine.npz: y_train holds whole numbers as float64: make them integers if they are classes",
+            r"mine.npz: y_train has whole numbers as float64: convert them to integers if they are classes",
         ),
         ({"x_train": np.array([None] * 50)}, "mine.npz: x_train.npy is not a plain array .*Object arrays"),
     ],

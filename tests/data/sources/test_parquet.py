@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from eunoe.data.sources.images import ImageDecoder
-from eunoe.data.sources.parquet import Columns, Rows, count_rows, read_rows
+from eunoe.data.sources.parquet import Columns, ColumnValues, count_rows, read_columns
 from eunoe.errors import InputError
 
 COLUMNS = Columns("x", "y", "who")
@@ -22,8 +22,8 @@ def written(path: Path, metadata: dict[str, str] | None = None, **columns: Any) 
     return path
 
 
-def read(*files: Path) -> Rows:
-    return read_rows(files, COLUMNS, ImageDecoder())
+def read(*files: Path) -> ColumnValues:
+    return read_columns(files, COLUMNS, ImageDecoder())
 
 
 def test_files_follow_one_another(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ def test_class_names_are_those_of_the_metadata(tmp_path: Path, metadata: Any, na
         ({"who": [0.5, 1.0]}, "column 'who' is double; client ids must be integers or strings"),
         ({"y": [0, None]}, "column 'y' has empty cells; every row needs a value"),
         ({"x": [[1.0], [1.0, 2.0]]}, "rows 0 to 1 have lists of unequal length"),
-        ({"x": ["a", "b"]}, "rows hold string; images or lists of numbers are needed"),
+        ({"x": ["a", "b"]}, "rows are string; images or lists of numbers are needed"),
     ],
 )
 def test_columns_that_cannot_be_used(tmp_path: Path, columns: dict[str, Any], says: str) -> None:

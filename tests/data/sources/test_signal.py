@@ -43,7 +43,7 @@ def test_what_is_no_signal_is_refused(tmp_path, x):
 def test_windows_of_unequal_length_are_refused():
     from eunoe.data.arrays import from_arrays
 
-    with pytest.raises(InputError, match="x_train is made of lists of unequal lengths"):
+    with pytest.raises(InputError, match="x_train consists of lists of unequal lengths"):
         from_arrays([[1.0, 2.0], [1.0]], [0, 1], [[1.0, 2.0]], [0])
 
 

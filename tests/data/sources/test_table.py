@@ -118,15 +118,19 @@ def test_numbers_may_be_categories():
     [
         (("b,5,,false,no", "b,5,,false,"), {}, "column 'y' is empty in row 4; every row needs a value"),
         (("b,5,", ",5,"), {}, "column 'site' is empty in row 4"),
-        (("a,1,red,true", "a,1,red"), {}, "no readable CSV or Parquet file: .*Expected 6 columns, got 5"),
+        (("a,1,red,true", "a,1,red"), {}, "not a readable CSV or Parquet file: .*Expected 6 columns, got 5"),
         (("", ""), {"label": "z"}, "has no column 'z'"),
         (("", ""), {"drop": ("colr",)}, "has no column 'colr'; did you mean 'color'"),
-        (("", ""), {"unknown": "error"}, "column 'color' holds 'green', which the training part does not"),
-        (("", ""), {"held_out": 10}, "the column 'part' says what is tested on: leave held_out out"),
-        (("", ""), {"categorical": ("y",)}, "the column 'y' is no feature"),
-        (("", ""), {"drop": ("age", "color", "done")}, "no column is left to predict 'y' from"),
-        (("test", "train"), {}, "no row is left to test on"),
-        (("yes", "no"), {}, "column 'y' holds one label only"),
+        (
+            ("", ""),
+            {"unknown": "error"},
+            "column 'color' contains 'green', which is not in the training part",
+        ),
+        (("", ""), {"held_out": 10}, "the column 'part' defines the test part: omit held_out"),
+        (("", ""), {"categorical": ("y",)}, "the column 'y' is not a feature"),
+        (("", ""), {"drop": ("age", "color", "done")}, "no feature columns are left to predict 'y'"),
+        (("test", "train"), {}, "the test part has no rows"),
+        (("yes", "no"), {}, "column 'y' has only one label"),
     ],
 )
 def test_what_cannot_be_used_is_one_line(file, change, options, says):
@@ -139,8 +143,8 @@ def test_what_cannot_be_used_is_one_line(file, change, options, says):
 def test_columns_that_cannot_be_used():
     y = [0, 1] * 10
     for column, says in (
-        ([None] * 20, "column 'x' has no value in the training part"),
-        ([float("inf")] * 20, "column 'x' holds values that are not finite"),
+        ([None] * 20, "column 'x' is empty in the training part"),
+        ([float("inf")] * 20, "column 'x' contains values that are not finite"),
         (pa.array([0] * 20, pa.timestamp("s")), "column 'x' is timestamp"),
     ):
         with pytest.raises(InputError, match=says):
@@ -148,9 +152,9 @@ def test_columns_that_cannot_be_used():
     many = [str(number) for number in range(3000)]
     with pytest.raises(InputError, match=r"column 'x' has 2,400 categories; drop it"):
         from_table({"x": many, "y": [0, 1] * 1500}, label="y")
-    with pytest.raises(InputError, match="holds real numbers; labels must be integers or text"):
+    with pytest.raises(InputError, match="has real numbers; labels are integers or text"):
         from_table({"x": y, "y": [0.5, 1.0] * 10}, label="y", task="classification")
-    with pytest.raises(InputError, match="is no table with columns of equal length"):
+    with pytest.raises(InputError, match="is not a table with columns of equal length"):
         from_table({"x": [1, 2], "y": [0]}, label="y")
 
 
@@ -215,11 +219,11 @@ def test_several_columns_of_0_and_1_are_labels(numbers):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"label": "cost", "task": "classification"}, "column 'cost' holds real numbers; labels must be"),
-        ({"label": ["age", "cost"]}, "not of 0 and 1 alone.*state task = 'regression'"),
-        ({"label": "site", "task": "regression"}, "column 'site' holds other things than numbers"),
+        ({"label": "cost", "task": "classification"}, "column 'cost' has real numbers; labels are"),
+        ({"label": ["age", "cost"]}, "values other than 0 and 1.*set task = 'regression'"),
+        ({"label": "site", "task": "regression"}, "column 'site' has values other than numbers"),
         ({"label": ["pain", "fver"]}, "no column 'fver'; did you mean 'fever'"),
-        ({"label": ["pain", "cost"], "task": "multilabel"}, "holds other numbers than 0 and 1"),
+        ({"label": ["pain", "cost"], "task": "multilabel"}, "has values other than 0 and 1"),
     ],
 )
 def test_columns_that_cannot_be_predicted(numbers, options, says):

@@ -10,7 +10,7 @@ from eunoe.data import builtin_tables
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.natural import Natural
-from eunoe.data.sources.vocabulary import Vocabulary
+from eunoe.data.sources.text_encoders import Vocabulary
 from eunoe.errors import InputError
 
 ROWS = """who,what,text,part
@@ -56,7 +56,7 @@ def test_of_characters_the_last_ones_count():
     [
         (("!?", ""), {}, "column 'text' has no text in row 4"),
         (("a,hi,Hello", "a,,Hello"), {}, "column 'what' is empty in row 1"),
-        (("a,hi,Hello", "a,Hello"), {}, "no readable CSV or Parquet file: .*Expected 4 columns, got 3"),
+        (("a,hi,Hello", "a,Hello"), {}, "not a readable CSV or Parquet file: .*Expected 4 columns, got 3"),
         (("", ""), {"text": "txt"}, "has no column 'txt'; did you mean 'text'"),
         (("", ""), {"text": "what"}, "must be different columns"),
     ],

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.config.schema import make_config
-from eunoe.data.changes import All, Changes
 from eunoe.data.federation import Federation
 from eunoe.data.federation_in_round import FederationInRound, in_round
 from eunoe.data.streams import Timeline
 from eunoe.data.streams.arrival import Arrival
+from eunoe.data.streams.base import Changes, CombinedChanges
 from eunoe.data.streams.classes import ClassPhases
 from eunoe.errors import InputError
 from eunoe.simulation.build import assemble
@@ -112,7 +112,7 @@ def round_half(first: int, last: int) -> int:
 
 
 def coming(**options: Any) -> Changes:
-    stream = Arrival(**options).settled(100)
+    stream = Arrival(**options).resolve(100)
     return stream.bind(Timeline(federation("arrival"), seed=3))
 
 
@@ -148,7 +148,7 @@ MIXED = federation(
 
 
 def test_several_streams_act_together() -> None:
-    assert isinstance(MIXED.changes, All)
+    assert isinstance(MIXED.changes, CombinedChanges)
     drifted = in_round(federation("label_drift"), 25)
     classes = federation({"name": "classes", "keep": True})
     assert classes.changes is not None
@@ -161,11 +161,11 @@ def test_several_streams_act_together() -> None:
     ("stream", "values", "words"),
     [
         ({"name": "classes", "phases": 11}, {}, "set stream.phases to at most 10"),
-        ("domain", {}, "needs a shift that grows"),
-        ({"name": "label_drift", "mode": "sudden", "end": 9}, {}, "end belongs to mode = 'gradual'"),
-        ({"name": "label_drift", "period": 9}, {}, "period belongs to mode = 'recurring'"),
+        ("domain", {}, "needs a feature shift"),
+        ({"name": "label_drift", "mode": "sudden", "end": 9}, {}, "end requires mode = 'gradual'"),
+        ({"name": "label_drift", "period": 9}, {}, "period requires mode = 'recurring'"),
         ({"name": "label_drift", "start": 9, "end": 9}, {}, "end must be after start"),
-        ({"name": "arrival", "awake": 0.2}, {}, "set day too"),
+        ({"name": "arrival", "awake": 0.2}, {}, "require day"),
         ("drift", {}, "no stream is called 'drift'"),
         ({"name": "recorded", "share": 0.0}, {}, "share"),
         ({"name": "recorded", "share": 1.5}, {}, "share"),
@@ -183,12 +183,12 @@ def test_streams_that_do_not_fit_are_refused(stream: Any, values: dict[str, Any]
 def test_natural_clients_cannot_be_drawn_again() -> None:
     ids = np.repeat(np.arange(4), 30)
     data = Federation.from_arrays(np.random.rand(120, 3), np.arange(120) % 3, client_ids=ids)
-    bound = ClassPhases(phases=3).settled(30).bind(Timeline(data, 0))
+    bound = ClassPhases(phases=3).resolve(30).bind(Timeline(data, 0))
     assert bound.phases(30) == (1, 11, 21)
     from eunoe.data.streams.label_drift import LabelDrift
 
     with pytest.raises(InputError, match="natural clients"):
-        LabelDrift().settled(30).bind(Timeline(data, 0))
+        LabelDrift().resolve(30).bind(Timeline(data, 0))
 
 
 def test_a_new_division_comes_before_what_chooses_among_samples() -> None:

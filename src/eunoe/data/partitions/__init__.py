@@ -1,1 +1,1 @@
-"""Ways to divide labeled samples among clients, one file each."""
+"""Partitions: ways to divide samples among clients, one file each; all derive from `Partition`."""

@@ -1,4 +1,4 @@
-"""The contract of a partition, and the index arithmetic that partitions share.
+"""The base class of partitions, and the index arithmetic that they share.
 
 A partition is called with the labels and a generator and returns `(order, offsets)`: client k owns
 the rows `order[offsets[k]:offsets[k + 1]]`, in arbitrary order. No row has two owners; some may
@@ -6,17 +6,19 @@ have none.
 """
 
 from abc import abstractmethod
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from pydantic import Field
 
 from eunoe.config.options import Options
 from eunoe.core.tasks import CLASSES, TaskName
+from eunoe.data.checks import Array, Integers
 from eunoe.errors import InputError
 
-Integers = NDArray[np.int64]
+# The rows of all clients, concatenated, and the offset of each client.
+Division: TypeAlias = tuple[Integers, Integers]
 
 
 class Partition(Options):
@@ -24,19 +26,17 @@ class Partition(Options):
 
     clients: int = Field(ge=1, description="Number of clients.")
 
-    # Those that do not look at labels serve every task.
+    # Partitions that do not use labels support every task.
     tasks: ClassVar[tuple[TaskName, ...]] = CLASSES
 
-    def __call__(
-        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None = None
-    ) -> tuple[Integers, Integers]:
-        """The rows of all clients, concatenated, and the offset of each client."""
+    def __call__(self, labels: Array, generator: Generator, groups: Array | None = None) -> Division:
+        """Return the rows of all clients, concatenated, and the offset of each client."""
         labels = np.asarray(labels)
         whole = labels.ndim == 1 and np.issubdtype(labels.dtype, np.integer)
         if self.tasks == CLASSES and not whole:
             raise InputError(
-                f"the partition divides by class and labels are {labels.dtype} {list(labels.shape)}, not one "
-                "integer each: take partition 'natural', 'iid' or 'quantity'"
+                f"this partition divides by class, but labels are {labels.dtype} {list(labels.shape)}, not "
+                "one integer each: use partition 'natural', 'iid' or 'quantity'"
             )
         if len(labels) < self.clients:
             raise InputError(
@@ -45,10 +45,8 @@ class Partition(Options):
         return self.divide(labels, generator, groups)
 
     @abstractmethod
-    def divide(
-        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
-    ) -> tuple[Integers, Integers]:
-        """The order and offsets for validated labels; override this."""
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
+        """Return order and offsets for validated labels; override this."""
 
 
 class ClassRows(NamedTuple):
@@ -59,8 +57,8 @@ class ClassRows(NamedTuple):
     counts: Integers
 
 
-def rows_by_class(labels: NDArray[Any], generator: np.random.Generator) -> ClassRows:
-    """Shuffle the rows and sort them by class; classes without a sample are left out."""
+def rows_by_class(labels: Array, generator: Generator) -> ClassRows:
+    """Shuffle the rows and sort them by class; classes without samples are omitted."""
     shuffled = generator.permutation(len(labels))
     rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
     counts = np.unique(labels, return_counts=True)[1].astype(np.int64)
@@ -68,16 +66,25 @@ def rows_by_class(labels: NDArray[Any], generator: np.random.Generator) -> Class
 
 
 def offsets_of(sizes: Integers) -> Integers:
-    """Offsets of consecutive parts of these sizes, including the end of the last one."""
+    """Return the offsets of consecutive parts of these sizes, including the end of the last one."""
     return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
 
 
 def ranges(starts: Integers, sizes: Integers) -> Integers:
-    """The indices `start .. start + size - 1` of each part, one part after the other."""
+    """Return the indices `start .. start + size - 1` of each part, one part after the other."""
     offsets = offsets_of(sizes)
     return np.repeat(starts - offsets[:-1], sizes) + np.arange(offsets[-1])
 
 
-def by_owner(rows: Integers, owners: Integers, clients: int) -> tuple[Integers, Integers]:
-    """Order and offsets from the owner of each row."""
+def by_owner(rows: Integers, owners: Integers, clients: int) -> Division:
+    """Return order and offsets from the owner of each row."""
     return rows[np.argsort(owners, kind="stable")], offsets_of(np.bincount(owners, minlength=clients))
+
+
+def check_min_size(samples: int, clients: int, min_size: int) -> None:
+    """Raise InputError if there are fewer samples than the clients need together."""
+    if clients * min_size > samples:
+        raise InputError(
+            f"{samples:,} samples cannot give {clients:,} clients {min_size:,} each;"
+            f" min_size can be at most {samples // clients:,}"
+        )

@@ -3,17 +3,16 @@
 Each class is shared by a number of clients in proportion to its samples (at least one if there are
 enough slots), and its samples are divided evenly among them, so that all samples have an owner
 unless there are fewer slots than classes. Classes are drawn client by client, weighted by their open
-slots; a class with as many open slots as there are clients left must go to each of them, which
-ensures that every client ends with k different classes.
+slots. A class with as many open slots as there are clients left goes to each of them, so that every client
+gets k different classes.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, by_owner, ranges, rows_by_class
+from eunoe.data.checks import Array, Integers
+from eunoe.data.partitions.base import Division, Partition, by_owner, ranges, rows_by_class
 from eunoe.errors import InputError
 
 
@@ -22,44 +21,42 @@ class Classes(Partition):
 
     classes: int = Field(2, ge=1, description="Number of classes per client.")
 
-    def divide(
-        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
-    ) -> tuple[Integers, Integers]:
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
         rows, starts, counts = rows_by_class(labels, generator)
-        chosen = self._choose(self._places(counts), generator)
+        chosen = self._choose(self._count_slots(counts), generator)
         # The pairs (client, class) by class, clients in order, as the rows are ordered.
         pairs = np.argsort(chosen.ravel(), kind="stable")
-        places = np.bincount(chosen.ravel(), minlength=len(counts))
-        served = np.flatnonzero(places)
-        rank = ranges(np.zeros_like(places), places)
-        least, more = np.divmod(counts[served], places[served])
-        sizes = np.repeat(least, places[served]) + (rank < np.repeat(more, places[served]))
+        slots = np.bincount(chosen.ravel(), minlength=len(counts))
+        served = np.flatnonzero(slots)
+        rank = ranges(np.zeros_like(slots), slots)
+        least, more = np.divmod(counts[served], slots[served])
+        sizes = np.repeat(least, slots[served]) + (rank < np.repeat(more, slots[served]))
         used = ranges(starts[served], counts[served])
         return by_owner(rows[used], np.repeat(pairs // self.classes, sizes), self.clients)
 
-    def _places(self, counts: Integers) -> Integers:
-        """The number of clients per class: in proportion to its samples, at most one client per sample."""
+    def _count_slots(self, counts: Integers) -> Integers:
+        """Return the number of clients per class: in proportion to its samples, at most one per sample."""
         most = np.minimum(counts, self.clients)
-        open_places = self.clients * self.classes
-        if most.sum() < open_places:
+        slots_needed = self.clients * self.classes
+        if most.sum() < slots_needed:
             raise InputError(
                 f"{len(counts):,} classes cannot give {self.clients:,} clients {self.classes:,} classes each;"
-                " use fewer classes or clients"
+                " use fewer classes per client or fewer clients"
             )
-        places = np.full(len(counts), int(open_places >= len(counts)), np.int64)
-        while (missing := open_places - int(places.sum())) > 0:
-            weights = np.where(places < most, counts, 0)
-            more = np.minimum(missing * weights // weights.sum(), most - places)
+        slots = np.full(len(counts), int(slots_needed >= len(counts)), np.int64)
+        while (missing := slots_needed - int(slots.sum())) > 0:
+            weights = np.where(slots < most, counts, 0)
+            more = np.minimum(missing * weights // weights.sum(), most - slots)
             if not more.any():
-                wanted = np.where(places < most, counts / (places + 1), 0)
+                wanted = np.where(slots < most, counts / (slots + 1), 0)
                 more[np.argsort(-wanted, kind="stable")[:missing]] = 1
-            places += more
-        return places
+            slots += more
+        return slots
 
-    def _choose(self, places: Integers, generator: np.random.Generator) -> Integers:
-        """The classes of each client [clients, k]."""
+    def _choose(self, slots: Integers, generator: Generator) -> Integers:
+        """Draw the classes of each client [clients, k]."""
         chosen = np.empty((self.clients, self.classes), np.int64)
-        left = places.copy()
+        left = slots.copy()
         for k in range(self.clients):
             # The k smallest of exponential waiting times with rates w are a draw without replacement by w.
             waiting = generator.standard_exponential(len(left))

@@ -11,13 +11,13 @@ Where every class in p has run out, the papers' renormalization is 0/0; here the
 a uniform draw from the samples that are left. The samples left over by rounding have no owner.
 """
 
-from typing import Any
-
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, ranges, rows_by_class
+from eunoe.data.checks import Array, Integers
+from eunoe.data.partitions.base import Division, Partition, ranges, rows_by_class
 
 # Proportions and counts are held for this many clients at a time.
 CHUNK = 4096
@@ -33,9 +33,7 @@ class Dirichlet(Partition):
         description="Concentration: near 0 one class per client, if large the overall mix.",
     )
 
-    def divide(
-        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
-    ) -> tuple[Integers, Integers]:
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
         rows, starts, left = rows_by_class(labels, generator)
         starts, left, size = starts.copy(), left.copy(), len(labels) // self.clients
         owned = []
@@ -52,8 +50,8 @@ class Dirichlet(Partition):
         return np.concatenate(owned), np.arange(self.clients + 1) * size
 
 
-def draw(mix: NDArray[np.float64], left: Integers, size: int, generator: np.random.Generator) -> Integers:
-    """How many of the remaining samples of each class a client with this mix takes."""
+def draw(mix: NDArray[np.float64], left: Integers, size: int, generator: Generator) -> Integers:
+    """Draw how many of the remaining samples of each class a client with this mix takes."""
     taken: Integers = np.minimum(generator.multinomial(size, mix), left)
     while missing := size - int(taken.sum()):
         mix = np.where(taken < left, mix, 0.0)

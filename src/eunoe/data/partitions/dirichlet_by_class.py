@@ -1,19 +1,18 @@
 """Clients of unequal size: each class is divided among them by its own Dirichlet draw.
 
 This is the partition of NIID-Bench, MOON and FedNTD, which the Flashback paper follows. Class after
-class, shares over the clients are drawn from Dirichlet(alpha, ..., alpha); a client that has already
-n / clients samples gets none of the next classes. All is drawn again until every client has min_size
-samples. Should a class's whole mass fall on clients that are full (the others' shares underflow to
-zero, at the smallest alpha), one of the others takes the class: what the division tends to there.
+class, shares over the clients are drawn from Dirichlet(alpha, ..., alpha); a client that already has
+n / clients samples gets none of the next classes. Everything is drawn again until every client has min_size
+samples. If the shares of all clients that are not full underflow to zero (at the smallest alpha), one of
+them at random takes the whole class, which is the limit of the division.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, by_owner, rows_by_class
+from eunoe.data.checks import Array, Integers
+from eunoe.data.partitions.base import Division, Partition, by_owner, check_min_size, rows_by_class
 from eunoe.errors import InputError
 
 
@@ -26,14 +25,8 @@ class DirichletByClass(Partition):
     min_size: int = Field(10, ge=1, description="Minimum number of samples per client.")
     draws: int = Field(1000, ge=1, description="Number of draws after which an error is raised.")
 
-    def divide(
-        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
-    ) -> tuple[Integers, Integers]:
-        if self.clients * self.min_size > len(labels):
-            raise InputError(
-                f"{len(labels):,} samples cannot give {self.clients:,} clients {self.min_size:,} each;"
-                f" min_size can be at most {len(labels) // self.clients:,}"
-            )
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
+        check_min_size(len(labels), self.clients, self.min_size)
         rows, _, counts = rows_by_class(labels, generator)
         fewest = self.clients
         for drawn in range(1, self.draws + 1):
@@ -50,8 +43,8 @@ class DirichletByClass(Partition):
             f" {self.min_size:,} samples; raise alpha, or lower min_size or the number of clients"
         )
 
-    def _draw(self, counts: Integers, generator: np.random.Generator) -> Integers:
-        """The owner of each sample, class after class."""
+    def _draw(self, counts: Integers, generator: Generator) -> Integers:
+        """Draw the owner of each sample, class after class."""
         sizes = np.zeros(self.clients, np.int64)
         owners = []
         for count in counts:

@@ -6,13 +6,12 @@ class has beyond its last whole block, and the blocks beyond those dealt, have n
 clients of two blocks get 192 of the 193 blocks of 306 images: 58,752 images.
 """
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
+from numpy.random import Generator
 from pydantic import Field
 
-from eunoe.data.partitions.base import Integers, Partition, ranges, rows_by_class
+from eunoe.data.checks import Array, Integers
+from eunoe.data.partitions.base import Division, Partition, ranges, rows_by_class
 from eunoe.errors import InputError
 
 
@@ -21,9 +20,7 @@ class Shards(Partition):
 
     shards: int = Field(2, ge=1, description="Blocks of a single label per client.")
 
-    def divide(
-        self, labels: NDArray[Any], generator: np.random.Generator, groups: NDArray[Any] | None
-    ) -> tuple[Integers, Integers]:
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
         rows, starts, counts = rows_by_class(labels, generator)
         dealt = self.clients * self.shards
         size = block_size(counts, dealt)
@@ -36,7 +33,7 @@ class Shards(Partition):
 
 
 def block_size(counts: Integers, blocks: int) -> int:
-    """The largest size at which classes of these counts can be cut into that many blocks."""
+    """Return the largest size at which classes of these counts can be cut into this many blocks."""
     if blocks > (total := int(counts.sum())):
         raise InputError(
             f"{total:,} samples cannot be cut into {blocks:,} shards; use fewer clients or shards"

@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from eunoe.data.arrays import from_arrays
-from eunoe.data.checks import Bytes, Labels
+from eunoe.data.checks import Bytes, Integers
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.errors import InputError, nearest
@@ -14,7 +14,7 @@ from eunoe.errors import InputError, nearest
 def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) -> DataSet:
     """A folder of images, train/<class>/... and test/<class>/...; `size` resizes all to one height and width.
 
-    Classes and files are sorted by name; those that start with a dot are ignored.
+    Classes and files are sorted by name; names that start with a dot are ignored.
     """
     root = Path(path).expanduser()
     for part in ("train", "test"):
@@ -22,25 +22,25 @@ def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) ->
             raise InputError(f"{root} has no folder {part}/; it needs train/<class>/ and test/<class>/")
     class_names = _folders(root / "train")
     if not class_names:
-        raise InputError(f"{root / 'train'} holds no folder; there must be one per class")
+        raise InputError(f"{root / 'train'} has no folders; there must be one per class")
     decoder = ImageDecoder(mode, size)
     (x_train, y_train), (x_test, y_test) = (
         read_part(root / part, class_names, decoder) for part in ("train", "test")
     )
     empty = [name for label, name in enumerate(class_names) if label not in y_train]
     if empty:
-        raise InputError(f"{root / 'train' / empty[0]} holds no images; a class needs some to learn from")
+        raise InputError(f"{root / 'train' / empty[0]} has no images; every class needs training images")
     return from_arrays(
         x_train, y_train, x_test, y_test, name=root.name, classes=len(class_names), class_names=class_names
     )
 
 
-def read_part(part: Path, class_names: list[str], decoder: ImageDecoder) -> tuple[Bytes, Labels]:
-    """The images in part/<class>/ and their labels, by the order of the names; a class may be absent."""
+def read_part(part: Path, class_names: list[str], decoder: ImageDecoder) -> tuple[Bytes, Integers]:
+    """Read the images in part/<class>/ and their labels; a class may be absent."""
     for name in _folders(part):
         if name not in class_names:
             raise InputError(
-                f"{part / name} is a class that train/ does not have; {nearest(name, class_names)}"
+                f"{part / name} is a class without training images; {nearest(name, class_names)}"
             )
     files = [
         (file, label)
@@ -49,7 +49,7 @@ def read_part(part: Path, class_names: list[str], decoder: ImageDecoder) -> tupl
         if file.is_file() and not file.name.startswith(".")
     ]
     if not files:
-        raise InputError(f"{part} holds no images; they belong in {part}/<class>/")
+        raise InputError(f"{part} has no images; put them in {part}/<class>/")
     x: Bytes | None = None
     for i, (file, _) in enumerate(files):
         image = decoder.decode(file, str(file))

@@ -1,4 +1,4 @@
-"""Files and DataFrames of rows: read, labeled, with their clients and their part."""
+"""Files and DataFrames of rows: reading them, and their labels, clients and test rows."""
 
 import bz2
 import gzip
@@ -6,40 +6,41 @@ import lzma
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from eunoe.core.tasks import TaskName
 from eunoe.data.arrays import number_ids
-from eunoe.data.checks import Array, Labels
-from eunoe.data.sources.hub import held_out_rows
+from eunoe.data.checks import Array, Integers
+from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError, first_line, nearest
 
-# Besides what pyarrow takes for empty (NA, NaN, null, ...), what the UCI repository writes.
+Percent = Annotated[int, Field(ge=1, lt=100)]
+# An empty cell in files of the UCI repository, besides those that pyarrow knows (NA, NaN, null, ...).
 _EMPTY = "?"
 _HELD_OUT = 20
 _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
 
 
-class Labeled(NamedTuple):
-    """Rows with their labels, their clients' numbers if they have some, and which are the test part."""
+class LabeledRows(NamedTuple):
+    """Rows with their labels, the numbers of their clients if known, and a mask of the test part."""
 
     frame: Any
-    # Integers of classes, or [n, columns] numbers of the label columns, which `class_names` then names.
+    # One class per row or, for multilabel and regression, [n, columns] with `class_names` as column names.
     y: Array
     class_names: tuple[str, ...]
-    clients: Labels | None
+    clients: Integers | None
     test: NDArray[np.bool_]
     client_names: tuple[str, ...] | None = None
 
 
 def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
-    """The rows of a CSV file (also .gz, .xz, .bz2) or Parquet file as an Arrow table.
+    """Read a CSV file (also .gz, .xz, .bz2) or Parquet file as an Arrow table.
 
-    Columns named in `texts` are text whatever they look like, and none of their cells counts as empty but
-    those without a character.
+    Columns named in `texts` are read as text, in which only cells without characters are empty.
     """
     from pyarrow import ArrowException, csv, parquet, string
 
@@ -51,27 +52,26 @@ def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
             strings_can_be_null=not texts, column_types=dict.fromkeys(texts, string())
         )
         convert.null_values = [*convert.null_values, _EMPTY]
+        parse = csv.ParseOptions(newlines_in_values=True)
         with _OPENERS.get(path.suffix, open)(path, "rb") as file:
-            return csv.read_csv(
-                file, parse_options=csv.ParseOptions(newlines_in_values=True), convert_options=convert
-            )
+            return csv.read_csv(file, parse_options=parse, convert_options=convert)
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except (ArrowException, OSError, EOFError, lzma.LZMAError, zlib.error, MemoryError) as error:
-        raise InputError(f"{path} is no readable CSV or Parquet file: {first_line(error)}") from None
+        raise InputError(f"{path} is not a readable CSV or Parquet file: {first_line(error)}") from None
 
 
 def as_frame(rows: Any, what: str) -> Any:
-    """A DataFrame, an Arrow table or a mapping of columns as an Arrow table."""
+    """Convert a DataFrame, an Arrow table or a mapping of columns to an Arrow table."""
     from pyarrow import ArrowException, table
 
     try:
         return table(rows)
     except (ArrowException, TypeError, ValueError) as error:
-        raise InputError(f"{what} is no table with columns of equal length: {first_line(error)}") from None
+        raise InputError(f"{what} is not a table with columns of equal length: {first_line(error)}") from None
 
 
-def labeled(
+def label_rows(
     frame: Any,
     where: str,
     label: str | Sequence[str],
@@ -79,84 +79,74 @@ def labeled(
     part: str | None,
     held_out: int | None,
     task: TaskName | None = None,
-) -> Labeled:
-    """Take labels, clients and the division into training and test part from a frame's columns.
+) -> LabeledRows:
+    """Read labels, clients and the test part from the columns of a table.
 
-    One column is one of classes, unless `task` is regression or it holds real numbers; several are of labels
-    (0 and 1) or, if that is the task, of numbers.
-
-    The column `part` says train or test; rows that say anything else are left out. Without it, `held_out` per
-    cent of each client's rows (else of each class's) are the test part.
+    One label column is classification, unless `task` is regression or it has real numbers; several are
+    multilabel (0 and 1) or, if that is the task, regression. The column `part` says train or test; rows with
+    another value are dropped. Without it, `held_out` percent of each client's rows (of each class's, without
+    clients) are the test part.
     """
     columns = (label,) if isinstance(label, str) else tuple(label)
     for name in filter(None, (*columns, client, part)):
-        column_of(frame, name, where)
+        get_column(frame, name, where)
     if part is not None and held_out is not None:
-        raise InputError(f"{where}: the column {part!r} says what is tested on: leave held_out out")
+        raise InputError(f"{where}: the column {part!r} defines the test part: omit held_out")
     if part is not None:
-        said = np.array([str(value) for value in frame.column(part).to_pylist()])
-        kept = np.isin(said, ("train", "test"))
-        frame, test = frame.filter(kept), said[kept] == "test"
-    values, class_names = _targets(frame, where, columns, task)
-    ids = None if client is None else _ids(frame, where, client)
-    clients = None if ids is None else number_ids(ids)[0]
+        values = np.array([str(value) for value in frame.column(part).to_pylist()])
+        used = np.isin(values, ("train", "test"))
+        frame, test = frame.filter(used), values[used] == "test"
+    y, class_names = _read_targets(frame, where, columns, task)
+    clients = client_names = None
+    if client is not None:
+        ids = np.array([as_text(value) for value in read_values(frame, where, client)])
+        clients, client_names = number_ids(ids)[0], tuple(str(name) for name in np.unique(ids))
     if part is None:
-        whole = np.zeros(len(values), np.int64) if values.ndim > 1 else values
-        groups = whole if clients is None else clients
-        test = held_out_rows(groups, _HELD_OUT if held_out is None else held_out)
-    for name, rows in (("train on", ~test), ("test on", test)):
+        classes = np.zeros(len(y), np.int64) if y.ndim > 1 else y
+        groups = classes if clients is None else clients
+        test = fixed_test_rows(groups, _HELD_OUT if held_out is None else held_out)
+    for name, rows in (("training", ~test), ("test", test)):
         if not rows.any():
-            raise InputError(f"{where}: no row is left to {name}; some must be on both sides")
-    names = None if ids is None else tuple(str(one) for one in np.unique(ids))
-    return Labeled(frame, values, class_names, clients, test, names)
+            raise InputError(f"{where}: the {name} part has no rows")
+    return LabeledRows(frame, y, class_names, clients, test, client_names)
 
 
-def column_of(frame: Any, name: str, where: str) -> Any:
-    """A column by its name."""
+def get_column(frame: Any, name: str, where: str) -> Any:
+    """Return a column by its name."""
     if name not in frame.column_names:
         raise InputError(f"{where} has no column {name!r}; {nearest(name, frame.column_names)}")
     return frame.column(name)
 
 
-def as_text(value: Any) -> str:
-    """A category or label as text, the same whether a file has it as 3 or as 3.0."""
-    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
-
-
-def _targets(
-    frame: Any, where: str, names: tuple[str, ...], task: TaskName | None
-) -> tuple[Array, tuple[str, ...]]:
-    """The labels of one column, or the numbers of one or several."""
-    if len(names) == 1 and task in (None, "classification"):
-        values = _present(frame, where, names[0])
-        real = any(isinstance(value, float) and not value.is_integer() for value in values)
-        if not real or task == "classification":
-            return _labels(values, where, names[0])
-    columns = [_present(frame, where, name) for name in names]
-    for name, values in zip(names, columns, strict=True):
-        if any(not isinstance(value, int | float) for value in values):
-            raise InputError(f"{where}: column {name!r} holds other things than numbers, which are predicted")
-    return np.array(columns, np.float64).T, names
-
-
-def _labels(values: Sequence[Any], where: str, name: str) -> tuple[Labels, tuple[str, ...]]:
-    """Labels by number, and what they are called, in sorted order."""
-    if any(isinstance(value, float) and not value.is_integer() for value in values):
-        raise InputError(f"{where}: column {name!r} holds real numbers; labels must be integers or text")
-    if len(distinct := sorted(set(values))) < 2:
-        raise InputError(f"{where}: column {name!r} holds one label only; there must be two or more")
-    numbers = {value: number for number, value in enumerate(distinct)}
-    return np.array([numbers[value] for value in values], np.int64), tuple(as_text(v) for v in distinct)
-
-
-def _ids(frame: Any, where: str, name: str) -> Array:
-    return np.array([as_text(value) for value in _present(frame, where, name)])
-
-
-def _present(frame: Any, where: str, name: str) -> list[Any]:
-    """The values of a column in which none may be missing."""
-    values: list[Any] = frame.column(name).to_pylist()
+def read_values(frame: Any, where: str, name: str) -> list[Any]:
+    """Return the values of a column; an empty cell is an error."""
+    values: list[Any] = get_column(frame, name, where).to_pylist()
     for row, value in enumerate(values, start=1):
         if value is None or value == "":
             raise InputError(f"{where}: column {name!r} is empty in row {row}; every row needs a value")
     return values
+
+
+def as_text(value: Any) -> str:
+    """Return a category or label as text, the same whether a file has it as 3 or as 3.0."""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _read_targets(
+    frame: Any, where: str, names: tuple[str, ...], task: TaskName | None
+) -> tuple[Array, tuple[str, ...]]:
+    """Return the classes of one column, or the numbers of one or several, and what they are called."""
+    columns = [read_values(frame, where, name) for name in names]
+    real = any(isinstance(value, float) and not value.is_integer() for value in columns[0])
+    if len(names) == 1 and (task == "classification" or (task is None and not real)):
+        if real:
+            raise InputError(f"{where}: column {names[0]!r} has real numbers; labels are integers or text")
+        if len(distinct := sorted(set(columns[0]))) < 2:
+            raise InputError(f"{where}: column {names[0]!r} has only one label; at least two are required")
+        numbers = {value: number for number, value in enumerate(distinct)}
+        y = np.array([numbers[value] for value in columns[0]], np.int64)
+        return y, tuple(as_text(value) for value in distinct)
+    for name, values in zip(names, columns, strict=True):
+        if any(not isinstance(value, int | float) for value in values):
+            raise InputError(f"{where}: column {name!r} has values other than numbers to predict")
+    return np.array(columns, np.float64).T, names

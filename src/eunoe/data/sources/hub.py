@@ -1,6 +1,6 @@
-"""Data sets from the Hugging Face hub: downloaded, verified and kept as a .npz file with its record.
+"""Data sets from the Hugging Face hub: downloaded, verified and stored as a .npz file with a record.
 
-All files are of one commit; the record (a .json file of the same name) has the commit and the SHA-256 of
+All files are of one commit. The record (a .json file of the same name) has the commit and the SHA-256 of
 every file, so that two downloads can be compared.
 """
 
@@ -18,27 +18,28 @@ from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, cast
 import numpy as np
 from pydantic import Field
 
-from eunoe.core.rng import generator
 from eunoe.data.arrays import number_ids
-from eunoe.data.checks import Array, Labels
+from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
-from eunoe.data.sources.npz import dataset_of, read_npz, write_npz
-from eunoe.data.sources.parquet import Columns, count_rows, read_rows
+from eunoe.data.sources.npz import make_dataset, read_npz, write_npz
+from eunoe.data.sources.parquet import Columns, count_rows, read_columns
+from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError
+from eunoe.system.files import write_text
 
 logger = logging.getLogger(__name__)
-# The branch on which the hub keeps every data set as parquet, whatever its owner uploaded.
+# The branch on which the hub has every data set as parquet, whatever its owner uploaded.
 PARQUET = "refs/convert/parquet"
 _CHUNK = 1 << 20
 
 
 @dataclass(frozen=True)
-class Source:
-    """Which splits and columns of a hub data set make the training and the test part.
+class HubSpec:
+    """The splits and columns of a hub data set.
 
     `held_out` is the percentage of each client's samples (of each class's, without clients) that becomes
-    the test part of a data set that has none; `test` is then empty.
+    the test part of a data set without one; `test` is then empty.
     """
 
     repo: str
@@ -54,7 +55,7 @@ class Source:
 
 
 class RemoteFile(NamedTuple):
-    """A file of a hub repository; its hash is known if the hub states it."""
+    """A file of a hub repository, with its hash if the hub provides it."""
 
     path: str
     bytes: int
@@ -62,13 +63,13 @@ class RemoteFile(NamedTuple):
 
 
 class Hub(Protocol):
-    """The two requests that are sent to the hub."""
+    """The requests that are sent to the hub."""
 
     def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        """The commit that a revision currently points to, and its files."""
+        """Return the commit that a revision points to, and its files."""
 
     def open(self, repo: str, commit: str, path: str) -> BinaryIO:
-        """The content of a file, as a stream."""
+        """Open a file as a stream."""
 
 
 class HuggingFace:
@@ -78,7 +79,7 @@ class HuggingFace:
         self._endpoint = endpoint
 
     def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        """The commit that a revision currently points to, and its files."""
+        """Return the commit that a revision points to, and its files."""
         from huggingface_hub import HfApi
 
         info = HfApi(self._endpoint).dataset_info(repo, revision=revision, files_metadata=True, timeout=30)
@@ -89,10 +90,10 @@ class HuggingFace:
         return str(info.sha), files
 
     def open(self, repo: str, commit: str, path: str) -> BinaryIO:
-        """The content of a file, as a stream."""
+        """Open a file as a stream."""
         from huggingface_hub import HfFileSystem
 
-        # No block size makes it one stream instead of many small requests.
+        # A block size of 0 makes it one stream instead of many small requests.
         system = HfFileSystem(endpoint=self._endpoint)
         return cast(BinaryIO, system.open(f"datasets/{repo}@{commit}/{path}", "rb", block_size=0))
 
@@ -114,27 +115,27 @@ def hub(
 ) -> DataSet:
     """Any data set of the Hugging Face hub (also named hf:owner/name), by its column and split names.
 
-    `image` is a column of images or of lists of numbers, `client` one of client ids. `held_out` per cent
-    of each client's samples (else of each class's) are the test part if there is no `test` split.
+    `image` is a column of images or of lists of numbers, `client` one of client ids. `held_out` percent
+    of each client's samples (of each class's, without clients) are the test part if there is no `test` split.
     """
     splits = [(part,) if isinstance(part, str) else part for part in (train, test)]
-    source = Source(
+    spec = HubSpec(
         repo, splits[0], () if held_out else splits[1], image, label, client, config, held_out, mode, size
     )
-    key = hashlib.sha256(json.dumps([asdict(source), revision]).encode()).hexdigest()[:12]
+    key = hashlib.sha256(json.dumps([asdict(spec), revision]).encode()).hexdigest()[:12]
     path = data_folder() / "hub" / f"{repo.replace('/', '--')}-{key}.npz"
     if not path.exists():
-        fetch(source, path, revision=revision, classes=classes)
-    return dataset_of(read_npz(path), f"hf:{repo}", str(path), classes=classes)
+        fetch(spec, path, revision=revision, classes=classes)
+    return make_dataset(read_npz(path), f"hf:{repo}", str(path), classes=classes)
 
 
 def data_folder() -> Path:
-    """Where data sets are kept: $EUNOE_DATA, else ~/.cache/eunoe."""
+    """Return the folder of data sets: $EUNOE_DATA, else ~/.cache/eunoe."""
     return Path(os.environ.get("EUNOE_DATA") or "~/.cache/eunoe").expanduser()
 
 
 def read_record(path: Path) -> Mapping[str, Any]:
-    """The record of where the data set in this file was downloaded from; empty if unknown."""
+    """Return the record of the download of a data set file; empty if there is none."""
     try:
         record = json.loads(path.with_suffix(".json").read_text())
     except (OSError, ValueError):
@@ -143,7 +144,7 @@ def read_record(path: Path) -> Mapping[str, Any]:
 
 
 def fetch(
-    source: Source,
+    spec: HubSpec,
     target: Path,
     *,
     revision: str = PARQUET,
@@ -151,41 +152,45 @@ def fetch(
     rows: tuple[int, int] | None = None,
     hub: Hub | None = None,
 ) -> None:
-    """Download a data set, verify it, and keep it as `target` with its record."""
+    """Download and verify a data set, and store it as `target` with its record."""
     hub = hub or HuggingFace()
-    if len(splits := source.train + source.test) != len(set(splits)):
-        raise InputError(f"hub data set {source.repo}: a split is named twice in {', '.join(splits)}")
+    if len(splits := spec.train + spec.test) != len(set(splits)):
+        raise InputError(f"hub data set {spec.repo}: a split is named twice in {', '.join(splits)}")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as scratch:
-        commit, files = _listed(hub, source, revision)
+        try:
+            commit, files = hub.files(spec.repo, revision)
+        except Exception as error:  # The hub client raises errors of several HTTP libraries.
+            raise _download_error(spec.repo, error) from error
         local: dict[str, list[Path]] = {}
         record: list[dict[str, object]] = []
         for split in splits:
-            for file in split_files(files, split, source):
+            for file in split_files(files, split, spec):
                 path = Path(scratch, file.path.replace("/", "--"))
-                digest = _download(hub, source.repo, commit, file, path)
+                digest = _download(hub, spec.repo, commit, file, path)
                 local.setdefault(split, []).append(path)
                 record.append({"path": file.path, "bytes": path.stat().st_size, "sha256": digest})
-        parts = [
-            [path for split in splits for path in local[split]] for splits in (source.train, source.test)
-        ]
-        _check_counts(source, parts, rows)
-        arrays = _arrays(source, parts)
-    # Checked as on loading, so that no bad file is ever kept.
-    dataset_of(arrays, source.repo, f"hub data set {source.repo}", classes=classes)
+        parts = [[path for split in splits for path in local[split]] for splits in (spec.train, spec.test)]
+        counts = tuple(count_rows(files) for files in parts)
+        if rows is not None and counts != rows:
+            raise InputError(
+                f"hub data set {spec.repo} has {counts[0]} training and {counts[1]} test rows, not "
+                f"{rows[0]} and {rows[1]}; use another revision"
+            )
+        arrays = _read_arrays(spec, parts)
+    # Checked as on loading, so that no bad file is stored.
+    make_dataset(arrays, spec.repo, f"hub data set {spec.repo}", classes=classes)
     write_npz(target, arrays)
-    about = {"repo": source.repo, "revision": revision, "commit": commit, "files": record}
-    partial = target.with_name(f".{target.stem}.{os.getpid()}.json.part")
-    partial.write_text(json.dumps(about, indent=1) + "\n")
-    partial.replace(target.with_suffix(".json"))
+    about = {"repo": spec.repo, "revision": revision, "commit": commit, "files": record}
+    write_text(target.with_suffix(".json"), json.dumps(about, indent=1) + "\n")
 
 
-def split_files(files: Sequence[RemoteFile], split: str, source: Source) -> list[RemoteFile]:
-    """The parquet files of one split, in order, in the hub's own layout or in that of an owner's branch.
+def split_files(files: Sequence[RemoteFile], split: str, spec: HubSpec) -> list[RemoteFile]:
+    """Return the parquet files of one split, in order.
 
     The hub writes <config>/<split>/0000.parquet; owners write <config>/<split>-00000-of-00002.parquet.
     """
-    found: dict[str, list[RemoteFile]] = {}
+    by_config: dict[str, list[RemoteFile]] = {}
     splits: set[str] = set()
     for file in sorted(files):
         folders, _, stem = file.path.removesuffix(".parquet").rpartition("/")
@@ -195,67 +200,40 @@ def split_files(files: Sequence[RemoteFile], split: str, source: Source) -> list
         if not re.fullmatch(r"\d{4,}", stem):
             config, parent = folders, re.sub(r"-\d{5}-of-\d{5}.*$", "", stem)
         config = "default" if config in ("", "data") else config
-        if source.config in (None, config):
+        if spec.config in (None, config):
             splits.add(parent)
             if parent == split:
-                found.setdefault(config, []).append(file)
-    if not found:
+                by_config.setdefault(config, []).append(file)
+    if not by_config:
         has = f"it has {', '.join(sorted(splits))}" if splits else "it has no parquet files"
-        raise InputError(f"hub data set {source.repo} has no split {split!r}; {has}")
-    if len(found) > 1:
+        raise InputError(f"hub data set {spec.repo} has no split {split!r}; {has}")
+    if len(by_config) > 1:
         raise InputError(
-            f"hub data set {source.repo} has several configs; set config to one of {', '.join(found)}"
+            f"hub data set {spec.repo} has several configs; set config to one of {', '.join(by_config)}"
         )
-    return next(iter(found.values()))
+    return next(iter(by_config.values()))
 
 
-def held_out_rows(groups: Labels, percent: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows become the test part: `percent` of each group's, rounded down, always the same ones."""
-    draw = generator(0, "rows held out for the test part").random(len(groups))
-    order = np.lexsort((draw, groups))
-    starts, counts = np.unique(groups[order], return_index=True, return_counts=True)[1:]
-    rank = np.arange(len(groups)) - np.repeat(starts, counts)
-    chosen = np.empty(len(groups), np.bool_)
-    chosen[order] = rank < np.repeat(counts * percent // 100, counts)
-    return chosen
-
-
-def _arrays(source: Source, parts: list[list[Path]]) -> dict[str, Array]:
-    decoder = ImageDecoder(source.mode, source.size)
-    columns = Columns(source.image, source.label, source.client)
-    train = read_rows(parts[0], columns, decoder)
-    arrays: dict[str, Array] = {}
-    if source.test:
-        test = read_rows(parts[1], columns, decoder)
-        arrays |= {"x_train": train.x, "y_train": train.y, "x_test": test.x, "y_test": test.y}
+def _read_arrays(spec: HubSpec, parts: list[list[Path]]) -> dict[str, Array]:
+    decoder = ImageDecoder(spec.mode, spec.size)
+    columns = Columns(spec.image, spec.label, spec.client)
+    train = read_columns(parts[0], columns, decoder)
+    if spec.test:
+        test = read_columns(parts[1], columns, decoder)
+        arrays = {"x_train": train.x, "y_train": train.y, "x_test": test.x, "y_test": test.y}
         if train.clients is not None and test.clients is not None:
             arrays["writer_train"], arrays["writer_test"] = number_ids(train.clients, test.clients)
     else:
         clients = None if train.clients is None else number_ids(train.clients)[0]
-        chosen = held_out_rows(train.y if clients is None else clients, source.held_out)
-        arrays |= {"x_train": train.x[~chosen], "y_train": train.y[~chosen]}
-        arrays |= {"x_test": train.x[chosen], "y_test": train.y[chosen]}
-        if clients is not None:
-            arrays |= {"writer_train": clients[~chosen], "writer_test": clients[chosen]}
+        tested = fixed_test_rows(train.y if clients is None else clients, spec.held_out)
+        arrays = {}
+        for part, rows in (("train", ~tested), ("test", tested)):
+            arrays |= {f"x_{part}": train.x[rows], f"y_{part}": train.y[rows]}
+            if clients is not None:
+                arrays[f"writer_{part}"] = clients[rows]
     if train.class_names:
         arrays["class_names"] = np.array(train.class_names)
     return arrays
-
-
-def _check_counts(source: Source, parts: list[list[Path]], expected: tuple[int, int] | None) -> None:
-    counts = tuple(count_rows(files) for files in parts)
-    if expected is not None and counts != expected:
-        raise InputError(
-            f"hub data set {source.repo} has {counts[0]} and {counts[1]} rows to train and test, not "
-            f"{expected[0]} and {expected[1]}; choose a revision that has them"
-        )
-
-
-def _listed(hub: Hub, source: Source, revision: str) -> tuple[str, list[RemoteFile]]:
-    try:
-        return hub.files(source.repo, revision)
-    except Exception as error:  # The hub's client raises errors of several HTTP libraries.
-        raise _failed(source.repo, error) from error
 
 
 def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path) -> str:
@@ -267,14 +245,14 @@ def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path) ->
                 out.write(chunk)
                 digest.update(chunk)
     except Exception as error:
-        raise _failed(repo, error) from error
+        raise _download_error(repo, error) from error
     if file.sha256 and digest.hexdigest() != file.sha256:
         raise InputError(
-            f"{file.path} of hub data set {repo} is corrupt (its SHA-256 differs); download it again"
+            f"{file.path} of hub data set {repo} is corrupt (SHA-256 mismatch); download it again"
         )
     return digest.hexdigest()
 
 
-def _failed(repo: str, error: Exception) -> InputError:
+def _download_error(repo: str, error: Exception) -> InputError:
     reason = f"{type(error).__name__}: {error}".split("\n")[0]
     return InputError(f"the download of hub data set {repo} failed ({reason})")

@@ -1,4 +1,4 @@
-"""Decodes images to arrays of bytes, all of one size and either all gray or all colored."""
+"""Decoding of images to arrays of bytes, all of the same size and all gray or all colored."""
 
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -28,14 +28,14 @@ class ImageDecoder:
         self._first: tuple[str, Mode, tuple[int, int]] | None = None
 
     def decode(self, source: Path | IO[bytes], where: str) -> Bytes:
-        """The image as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
+        """Return the image as bytes [H, W] or [H, W, 3]; `where` names it in errors."""
         from PIL import Image
 
         try:
             with Image.open(source) as image:
-                return self._fitted(image, where)
+                return self._convert(image, where)
         except Image.DecompressionBombError as error:
-            raise InputError(f"{where} is too large an image: {first_line(error)}") from None
+            raise InputError(f"{where} is too large: {first_line(error)}") from None
         except InputError:
             raise
         except Exception as error:
@@ -44,11 +44,13 @@ class ImageDecoder:
                 f"{where} is not an image that Pillow can read ({type(error).__name__})"
             ) from None
 
-    def _fitted(self, image: Any, where: str) -> Bytes:
+    def _convert(self, image: Any, where: str) -> Bytes:
         from PIL import Image
 
         if image.mode not in _GRAY | _COLORED:
-            raise InputError(f"{where} has pixels of type {image.mode}; only 8 bits per channel work")
+            raise InputError(
+                f"{where} has pixels of type {image.mode}; only 8 bits per channel are supported"
+            )
         mode: Mode = "L" if image.mode in _GRAY else "RGB"
         size = self._resize or (image.height, image.width)
         if self._first is None:
@@ -56,13 +58,13 @@ class ImageDecoder:
         first, first_mode, first_size = self._first
         if self._mode is None and mode != first_mode:
             raise InputError(
-                f"{where} is {_NAMES[mode]} and {first} is {_NAMES[first_mode]}; "
+                f"{where} is {_NAMES[mode]} but {first} is {_NAMES[first_mode]}; "
                 'set mode = "RGB" or mode = "L" to convert them'
             )
         if size != first_size:
             raise InputError(
-                f"{where} is {size[0]} x {size[1]} and {first} is {first_size[0]} x {first_size[1]}; "
-                f"set a size to resize them, as in --set data.size=[{first_size[0]},{first_size[1]}]"
+                f"{where} is {size[0]} x {size[1]} but {first} is {first_size[0]} x {first_size[1]}; "
+                f"set a size to resize them, for example --set data.size=[{first_size[0]},{first_size[1]}]"
             )
         image = image.convert(self._mode or mode)
         if (image.height, image.width) != size:

@@ -1,32 +1,34 @@
 """Data sets in .npz files: read without copying, written atomically.
 
-The arrays of a .npz that is not compressed lie in the file as they lie in memory, so they are mapped
-from it: opening takes no time, and processes that open the same file share its memory. Pages are
-mapped copy-on-write, so nothing can change the file.
+The arrays of an uncompressed .npz file have the same layout in the file as in memory, so they are mapped:
+opening takes no time, and processes that open the same file share its memory. Pages are mapped copy-on-write,
+so the file cannot change.
 """
 
+import logging
 import lzma
 import math
-import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tokenize import TokenError
 from typing import Any, cast
 
 import numpy as np
+from torch import Tensor
 
+from eunoe.core.fields import Fields, Ragged, Stored
 from eunoe.core.tasks import TaskName
-from eunoe.data.arrays import from_arrays
-from eunoe.data.checks import Array
-from eunoe.data.field_arrays import unpacked
+from eunoe.data.arrays import from_arrays, mean_and_std
+from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, RunFailed, first_line, nearest
-from eunoe.system.files import reading
+from eunoe.system.files import reading, replacing, writing
 
+logger = logging.getLogger(__name__)
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
 OPTIONAL = ("writer_train", "writer_test", "class_names")
 _ALIGNMENT = 64
@@ -34,88 +36,158 @@ _PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program use
 _ZIP64_FIELD_BYTES = 20
 _BROKEN = (zipfile.BadZipFile, struct.error, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
 _NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
-# Members whose CRC was found to be right: path, size, time of change and name.
+# Members with a verified CRC: path, size, modification time and name.
 _verified: set[tuple[str, int, int, str]] = set()
 
 
 def npz(path: Path, *, classes: int | None = None, task: TaskName | None = None) -> DataSet:
     """A .npz file with x_train, y_train, x_test, y_test, optionally writer_train, writer_test.
 
-    y is an integer each for classes, a row of 0 and 1 for labels, or real numbers; `task` states which where
-    that is open.
+    y is one integer per sample (classes), rows of 0 and 1 (multilabel) or real numbers (regression); set
+    `task` if that is ambiguous.
     """
     path = Path(path).expanduser()
-    return dataset_of(read_npz(path), path.stem, str(path), classes=classes, task=task)
+    return make_dataset(read_npz(path), path.stem, str(path), classes=classes, task=task)
 
 
-def dataset_of(arrays: Mapping[str, Any], name: str, where: str, **known: Any) -> DataSet:
-    """Build a data set from the arrays of a file; errors name the file."""
-    # Samples of other writers, which some files hold besides, belong to no part.
+def signal(path: Path, *, classes: int | None = None) -> DataSet:
+    """A .npz file with real inputs [n, time, channels], standardized by channel.
+
+    The mean and std are those of the training part.
+    """
+    return standardize_signal(npz(path, classes=classes))
+
+
+def standardize_signal(data: DataSet) -> DataSet:
+    """Return signals with mean and std set to those of each channel of the training part."""
+    x = data.train.tensor
+    if x.ndim != 3 or not x.is_floating_point():
+        raise InputError(
+            f"{data.name}: inputs are {str(x.dtype).removeprefix('torch.')} {list(x.shape[1:])}; "
+            "signals must be real windows [time, channels], all of the same length"
+        )
+    mean, std = mean_and_std(x.numpy().reshape(-1, x.shape[-1]))
+    return replace(data, mean=mean, std=std)
+
+
+def make_dataset(arrays: Mapping[str, Any], name: str, where: str, **options: Any) -> DataSet:
+    """Build a data set from the arrays of a file, which `where` names in errors."""
+    # Some files also have samples of other writers, which belong to no part.
     arrays = {key: array for key, array in arrays.items() if not key.endswith("_other")}
-    arrays = unpacked(arrays, ("x_train", "x_test"))
+    arrays = unpack_fields(arrays, ("x_train", "x_test"))
     for key in arrays:
         if key not in NEEDED + OPTIONAL:
             raise InputError(f"{where}: unknown array {key!r}; {nearest(key, NEEDED + OPTIONAL)}")
     if missing := [key for key in NEEDED if key not in arrays]:
-        raise InputError(f"{where}: {', '.join(missing)} missing; it must hold {', '.join(NEEDED)}")
+        raise InputError(f"{where}: {', '.join(missing)} missing; it must have {', '.join(NEEDED)}")
     rest = {key: array for key, array in arrays.items() if key != "class_names"}
     if "class_names" in arrays:
-        known.setdefault("class_names", [str(name) for name in arrays["class_names"]])
-    return replace(from_arrays(**rest, name=where, **known), name=name)
+        options.setdefault("class_names", [str(name) for name in arrays["class_names"]])
+    return replace(from_arrays(**rest, name=where, **options), name=name)
+
+
+def unpack_fields(arrays: Mapping[str, Any], parts: Sequence[str]) -> dict[str, Any]:
+    """Combine the arrays of a file that are fields of these parts.
+
+    `x.ids` is the field ids of x. `offsets.x.ids` are the offsets of a field of varying length, and
+    `padding.x.ids` is its padding value, if not 0.
+    """
+    result = {key: value for key, value in arrays.items() if "." not in key}
+    for part in parts:
+        names = [key.removeprefix(f"{part}.") for key in arrays if key.startswith(f"{part}.")]
+        if names and part in arrays:
+            raise InputError(f"both {part} and {part}.{names[0]} exist; samples are one array or have fields")
+        if names:
+            fields = [_unpack_field(arrays, f"{part}.{name}") for name in names]
+            numbered = names == [str(number) for number in range(len(names))]
+            result[part] = Fields(fields, None if numbered else names)
+        elif part in arrays:
+            result[part] = _unpack_field(arrays, part)
+    return result
+
+
+def pack_fields(part: str, x: Stored) -> dict[str, Array]:
+    """Return the arrays from which `unpack_fields` restores the inputs."""
+    if isinstance(x, Fields):
+        return {
+            key: array
+            for name, field in zip(x.labels, x.values, strict=True)
+            for key, array in pack_fields(f"{part}.{name}", field).items()
+        }
+    if isinstance(x, Tensor):
+        return {part: x.numpy()}
+    padding = {f"padding.{part}": np.array([x.padding])} if x.padding else {}
+    return {part: x.values.numpy(), f"offsets.{part}": x.offsets.numpy(), **padding}
+
+
+def _unpack_field(arrays: Mapping[str, Any], key: str) -> Any:
+    if f"offsets.{key}" not in arrays:
+        return arrays[key]
+    padding = np.asarray(arrays.get(f"padding.{key}", [0])).reshape(-1)[0].item()
+    offsets = np.asarray(arrays[f"offsets.{key}"])
+    if offsets.dtype.kind not in "iu":
+        raise InputError(f"offsets.{key} is {offsets.dtype}; offsets must be integers")
+    offsets = offsets.astype(np.int64, copy=False)
+    return Ragged(as_tensor(np.asarray(arrays[key])), as_tensor(offsets), padding)
+
+
+def load_or_compute(path: Path, compute: Callable[[], dict[str, Array]]) -> dict[str, Array]:
+    """Read arrays from a file, or compute and write them; a file that cannot be written is a warning."""
+    if path.exists():
+        return read_npz(path)
+    arrays = compute()
+    try:
+        write_npz(path, arrays)
+    except RunFailed as error:
+        logger.warning("not cached: %s", error)
+    return arrays
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """All arrays of a .npz file, memory-mapped if stored uncompressed, else read into memory.
+    """Return all arrays of a .npz file, memory-mapped if they are uncompressed.
 
-    Whichever it is, an array whose CRC is not that of the file is refused.
+    An array whose CRC differs from the one in the file is an error.
     """
     try:
         with reading(path), zipfile.ZipFile(path) as archive, path.open("rb") as file:
             names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
             if twice := next((name for name in names if names.count(name) > 1), None):
-                raise InputError(f"{path} holds the array {twice!r} twice")
-            return dict(
-                zip(names, (_member(archive, m, file, path) for m in archive.infolist()), strict=True)
-            )
+                raise InputError(f"{path} has the array {twice!r} twice")
+            members = (_read_member(archive, member, file, path) for member in archive.infolist())
+            return dict(zip(names, members, strict=True))
     except FileNotFoundError:
         raise InputError(f"there is no file {path}") from None
     except RunFailed as error:
         raise InputError(str(error)) from None
     except (*_BROKEN, NotImplementedError, UnicodeDecodeError) as error:
         raise InputError(
-            f"{path} is not a readable .npz file ({first_line(error)}); write one with numpy.savez"
+            f"{path} is not a readable .npz file ({first_line(error)}); write it with numpy.savez"
         ) from None
 
 
 def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
-    """Write arrays so that `read_npz` can map them: not compressed, each starting at a multiple of 64 bytes.
+    """Write arrays so that `read_npz` can map them: uncompressed, each aligned to 64 bytes.
 
-    numpy.savez aligns nothing, so that only its arrays of single bytes can be mapped. Equal arrays give
+    numpy.savez does not align, so that only its arrays of single bytes can be mapped. Equal arrays give
     equal files, and the file appears under its name only when it is complete.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        with partial.open("wb") as file:
-            with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-                for key, array in arrays.items():
-                    member = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
-                    start = file.tell() + 30 + len(member.filename) + _ZIP64_FIELD_BYTES + 4
-                    member.extra = struct.pack("<HH", _PADDING_FIELD, -start % _ALIGNMENT) + bytes(
-                        -start % _ALIGNMENT
-                    )
-                    with archive.open(member, "w", force_zip64=True) as out:
-                        np.lib.format.write_array(
-                            cast(Any, out), np.ascontiguousarray(array), allow_pickle=False
-                        )
-            file.flush()
-            os.fsync(file.fileno())
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    with (
+        replacing(path) as partial,
+        partial.open("wb") as file,
+        zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive,
+    ):
+        for key, array in arrays.items():
+            member = zipfile.ZipInfo(f"{key}.npy", date_time=(1980, 1, 1, 0, 0, 0))
+            start = file.tell() + 30 + len(member.filename) + _ZIP64_FIELD_BYTES + 4
+            padding = -start % _ALIGNMENT
+            member.extra = struct.pack("<HH", _PADDING_FIELD, padding) + bytes(padding)
+            with archive.open(member, "w", force_zip64=True) as out:
+                np.lib.format.write_array(cast(Any, out), np.ascontiguousarray(array), allow_pickle=False)
 
 
-def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: Path) -> Array:
+def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: Path) -> Array:
     try:
         if member.compress_type == zipfile.ZIP_STORED and not member.flag_bits & 1:
             file.seek(member.header_offset)
@@ -125,7 +197,7 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: 
             begins = file.tell()
             _check_length(shape, dtype, member.file_size - (begins - start))
             plain = dtype.isnative and not fortran_order and not dtype.hasobject and 0 not in shape
-            # Vector instructions may crash on numbers at odd addresses, so those are read instead.
+            # Vector instructions may crash on unaligned numbers, so those are read instead.
             if plain and begins % dtype.alignment == 0:
                 _check_crc(path, start, member)
                 return np.asarray(np.memmap(path, dtype, mode="c", offset=begins, shape=shape))
@@ -142,14 +214,14 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, path: 
 
 
 def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], left: int) -> None:
-    """Refuse an array that does not fill its place, before memory is taken for it."""
+    """Raise ValueError, before memory is allocated, if an array does not have the size of its member."""
     wanted = math.prod(shape) * dtype.itemsize
     if any(size < 0 for size in shape) or (wanted != left and not dtype.hasobject):
-        raise ValueError(f"shape {list(shape)} of {dtype} takes {wanted} bytes and there are {left}")
+        raise ValueError(f"shape {list(shape)} of {dtype} needs {wanted} bytes, but there are {left}")
 
 
 def _check_crc(path: Path, start: int, member: zipfile.ZipInfo) -> None:
-    """Compare a stored member's CRC, once for each state of a file: it is mapped many times and read once."""
+    """Verify the CRC of a stored member, once for each version of the file."""
     about = path.stat()
     key = (str(path), about.st_size, about.st_mtime_ns, member.filename)
     if key in _verified:
@@ -158,7 +230,7 @@ def _check_crc(path: Path, start: int, member: zipfile.ZipInfo) -> None:
     for part in range(0, member.file_size, step):
         crc = zlib.crc32(mapped[part : part + step].data, crc)
     if crc != member.CRC:
-        raise ValueError("its CRC is not the file's: the file is damaged")
+        raise ValueError("CRC mismatch: the file is damaged")
     _verified.add(key)
 
 

@@ -1,4 +1,4 @@
-"""Parquet files as the Hugging Face hub keeps them: columns of inputs, labels and client ids."""
+"""Parquet files of the Hugging Face hub: columns of inputs, labels and client ids."""
 
 import io
 import json
@@ -8,39 +8,39 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from eunoe.data.checks import Array, Labels
+from eunoe.data.checks import Array, Integers
 from eunoe.data.sources.images import ImageDecoder
 from eunoe.errors import InputError, nearest
 
-_ROWS_AT_ONCE = 1000
+_BATCH_ROWS = 1000
 
 
 class Columns(NamedTuple):
-    """Which column holds what."""
+    """The names of the columns."""
 
     image: str
     label: str
     client: str | None
 
 
-class Rows(NamedTuple):
-    """The contents of the rows of one or more files."""
+class ColumnValues(NamedTuple):
+    """The values of all rows, and the class names if a file has them."""
 
     x: Array
-    y: Labels
+    y: Integers
     clients: Array | None
     class_names: tuple[str, ...] | None
 
 
 def count_rows(files: Sequence[Path]) -> int:
-    """The number of rows in all files together."""
+    """Return the number of rows of all files together."""
     from pyarrow.parquet import read_metadata
 
     return sum(read_metadata(file).num_rows for file in files)
 
 
-def read_rows(files: Sequence[Path], columns: Columns, decoder: ImageDecoder) -> Rows:
-    """All rows of the files in order."""
+def read_columns(files: Sequence[Path], columns: Columns, decoder: ImageDecoder) -> ColumnValues:
+    """Read all rows of the files in order."""
     from pyarrow.parquet import ParquetFile
 
     count = count_rows(files)
@@ -48,37 +48,37 @@ def read_rows(files: Sequence[Path], columns: Columns, decoder: ImageDecoder) ->
         more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
         raise InputError(f"{files[0].name}{more}: no rows; at least one is needed")
     x: Array | None = None
-    labels: list[Labels] = []
+    labels: list[Integers] = []
     clients: list[Any] = []
     class_names = None
     row = 0
     for file in files:
         with ParquetFile(file) as table:
-            _check(table.schema_arrow, columns, file.name)
-            class_names = _class_names(table.schema_arrow, columns.label)
-            for batch in table.iter_batches(_ROWS_AT_ONCE, columns=[name for name in columns if name]):
+            _check_schema(table.schema_arrow, columns, file.name)
+            class_names = _read_class_names(table.schema_arrow, columns.label)
+            for batch in table.iter_batches(_BATCH_ROWS, columns=[name for name in columns if name]):
                 for name in batch.schema.names:
                     if batch.column(name).null_count:
                         raise InputError(
                             f"{file.name}: column {name!r} has empty cells; every row needs a value"
                         )
                 where = f"{file.name}: column {columns.image!r}, row"
-                inputs = _inputs(batch.column(columns.image), decoder, where, row)
+                inputs = _decode_inputs(batch.column(columns.image), decoder, where, row)
                 if x is None:
                     x = np.empty((count, *inputs.shape[1:]), inputs.dtype)
                 if inputs.shape[1:] != x.shape[1:]:
                     before, now = list(x.shape[1:]), list(inputs.shape[1:])
-                    raise InputError(f"{where}s change their shape from {before} to {now}; all must have one")
+                    raise InputError(f"{where}s change shape from {before} to {now}; all must be equal")
                 x[row : row + len(inputs)] = inputs
                 labels.append(batch.column(columns.label).to_numpy(zero_copy_only=False).astype(np.int64))
                 if columns.client:
                     clients.append(np.array(batch.column(columns.client).to_pylist()))
                 row += len(inputs)
     assert x is not None
-    return Rows(x, np.concatenate(labels), np.concatenate(clients) if clients else None, class_names)
+    return ColumnValues(x, np.concatenate(labels), np.concatenate(clients) if clients else None, class_names)
 
 
-def _check(schema: Any, columns: Columns, file: str) -> None:
+def _check_schema(schema: Any, columns: Columns, file: str) -> None:
     from pyarrow import types
 
     for name in columns:
@@ -95,25 +95,25 @@ def _check(schema: Any, columns: Columns, file: str) -> None:
             )
 
 
-def _class_names(schema: Any, label: str) -> tuple[str, ...] | None:
-    """The names that the `datasets` library keeps in a file's metadata, if it does."""
+def _read_class_names(schema: Any, label: str) -> tuple[str, ...] | None:
+    """Return the class names that the `datasets` library writes into the metadata, if any."""
     try:
-        found: Any = json.loads((schema.metadata or {}).get(b"huggingface", b"null"))
+        value: Any = json.loads((schema.metadata or {}).get(b"huggingface", b"null"))
     except ValueError:
         return None
     for key in ("info", "features", label, "names"):
-        found = found.get(key) if isinstance(found, dict) else None
-    return tuple(str(name) for name in found) if isinstance(found, list) else None
+        value = value.get(key) if isinstance(value, dict) else None
+    return tuple(str(name) for name in value) if isinstance(value, list) else None
 
 
-def _inputs(column: Any, decoder: ImageDecoder, where: str, row: int) -> Array:
-    """A batch of images (encoded bytes, or a struct with them) or of equally long lists of numbers."""
+def _decode_inputs(column: Any, decoder: ImageDecoder, where: str, row: int) -> Array:
+    """Decode a batch of images (bytes, or a struct with bytes) or of lists of numbers of equal length."""
     from pyarrow import compute, types
 
     if types.is_struct(column.type) and column.type.get_field_index("bytes") >= 0:
         column = column.field("bytes")
         if column.null_count:
-            raise InputError(f"{where}s have no bytes; images given only by a path cannot be read")
+            raise InputError(f"{where}s have no bytes; images stored as a path only cannot be read")
     if types.is_binary(column.type) or types.is_large_binary(column.type):
         encoded = column.to_pylist()
         return np.stack(
@@ -123,12 +123,10 @@ def _inputs(column: Any, decoder: ImageDecoder, where: str, row: int) -> Array:
     while types.is_nested(column.type) and not types.is_struct(column.type):
         lengths = compute.unique(compute.list_value_length(column)).to_pylist()
         if len(lengths) != 1:
-            raise InputError(
-                f"{where}s {row} to {row + shape[0] - 1} have lists of unequal length; one is needed"
-            )
+            raise InputError(f"{where}s {row} to {row + shape[0] - 1} have lists of unequal length")
         shape.append(lengths[0])
         column = column.flatten()
     numeric = types.is_integer(column.type) or types.is_floating(column.type)
     if not numeric or column.null_count or len(shape) == 1:
-        raise InputError(f"{where}s hold {column.type}; images or lists of numbers are needed")
+        raise InputError(f"{where}s are {column.type}; images or lists of numbers are needed")
     return np.asarray(column.to_numpy(zero_copy_only=False)).reshape(shape)

@@ -1,4 +1,7 @@
-"""Data that change with time, on top of any partition."""
+"""Streams: data and clients that change over the rounds, on top of any partition; one file each.
+
+`Stream` holds the options of a stream and `bind` returns its `Changes` for one federation.
+"""
 
 from eunoe.data.streams.base import Stream, Timeline
 

@@ -1,7 +1,7 @@
-"""Clients that come and go: they join, leave, and are there at some hours of the day only.
+"""Clients that join, leave, and are available only at certain hours of the day.
 
-When a client joins, leaves and wakes is drawn from (seed, client) alone, so a million clients cost what
-those that are asked cost.
+When a client joins, leaves and wakes is drawn from (seed, client) alone, so only clients that are asked for
+cost anything.
 """
 
 import math
@@ -11,24 +11,23 @@ from pydantic import Field, PositiveInt, model_validator
 
 from eunoe.config.options import Finite
 from eunoe.core.rng import generator
-from eunoe.data.changes import Changes
-from eunoe.data.streams.base import Stream, Timeline, Unchanged
+from eunoe.data.streams.base import Changes, Stream, Timeline
 
 
 class Arrival(Stream):
-    """Clients join and leave in the course of the run, and are there at some hours of the day only."""
+    """Clients join and leave during the run, and are available only at certain hours of the day."""
 
     joining: Finite = Field(0.0, ge=0, le=1, description="Share of clients that join later, at any round.")
     leaving: Finite = Field(0.0, ge=0, le=1, description="Share of clients that leave, at any round after.")
-    day: PositiveInt | None = Field(None, description="Rounds of a day; by default there are no days.")
+    day: PositiveInt | None = Field(None, description="Rounds per day; by default there are no days.")
     awake: Finite = Field(
-        0.5, gt=0, le=1, description="Share of a day in which a client is there, at hours of its own."
+        0.5, gt=0, le=1, description="Share of a day in which a client is available, at hours of its own."
     )
     together: Finite = Field(
         0.5,
         ge=0,
         le=1,
-        description="How alike the clients' hours are: 0 spreads them over the day, 1 makes them the same.",
+        description="How similar the clients' hours are: 0 spreads them over the day, 1 makes them equal.",
     )
 
     over: PositiveInt | None = Field(
@@ -36,31 +35,31 @@ class Arrival(Stream):
     )
 
     @model_validator(mode="after")
-    def _of_a_day(self) -> "Arrival":
+    def _check_day(self) -> "Arrival":
         if self.day is None and self.model_fields_set & {"awake", "together"}:
-            raise ValueError("awake and together are of a day; set day too")
+            raise ValueError("awake and together require day")
         return self
 
-    def settled(self, rounds: int) -> "Arrival":
+    def resolve(self, rounds: int) -> "Arrival":
         return self.model_copy(update={"over": self.over or rounds})
 
     def bind(self, timeline: Timeline) -> Changes:
-        return Coming(self, timeline.seed)
+        return Presence(self, timeline.seed)
 
 
-class Coming(Unchanged):
-    """Who is there: `drawn` has what was drawn of a client, once it was asked."""
+class Presence(Changes):
+    """Which clients are present; `schedule` caches what was drawn for a client."""
 
     def __init__(self, options: Arrival, seed: int) -> None:
         self.options, self.seed, self.over = options, seed, options.over or 1
-        self.drawn = lru_cache(maxsize=65536)(self._draw)
+        self.schedule = lru_cache(maxsize=65536)(self._draw)
 
-    def __reduce__(self) -> tuple[type["Coming"], tuple[Arrival, int]]:
-        # The cache cannot be sent to another process.
-        return Coming, (self.options, self.seed)
+    def __reduce__(self) -> tuple[type["Presence"], tuple[Arrival, int]]:
+        # The cache cannot be pickled.
+        return Presence, (self.options, self.seed)
 
     def _draw(self, client: int) -> tuple[int, float, float]:
-        """The client's first round, its last one, and the hour at which it wakes (a share of the day)."""
+        """Draw a client's first round, its last round, and the time of day at which it wakes (0 to 1)."""
         joins, first, leaves, last, wakes = generator(self.seed, "arrival", client=client).random(5)
         options, over = self.options, self.over
         joined = 1 + int(first * over) if joins < options.joining else 1
@@ -68,7 +67,7 @@ class Coming(Unchanged):
         return joined, left, float(wakes * (1 - options.together))
 
     def present(self, client: int, round: int) -> bool:
-        joined, left, wakes = self.drawn(client)
+        joined, left, wakes = self.schedule(client)
         if not joined <= round <= left:
             return False
         if self.options.day is None:

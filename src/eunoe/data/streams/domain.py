@@ -2,8 +2,7 @@
 
 from pydantic import Field, PositiveInt, model_validator
 
-from eunoe.data.changes import Changes
-from eunoe.data.streams.base import Stream, Timeline, Unchanged, phases_from
+from eunoe.data.streams.base import Changes, Stream, Timeline, phases_from
 from eunoe.errors import InputError
 
 
@@ -23,19 +22,19 @@ class Domain(Stream):
             raise ValueError("end must be after start")
         return self
 
-    def settled(self, rounds: int) -> "Domain":
+    def resolve(self, rounds: int) -> "Domain":
         start = self.start or max(1, rounds // 3)
         return self.model_copy(update={"start": start, "end": self.end or max(start + 1, 2 * rounds // 3)})
 
     def bind(self, timeline: Timeline) -> Changes:
         if timeline.federation.shift is None:
             raise InputError(
-                "stream 'domain' needs a shift that grows: set shift = { kind = \"rotation\", ... }"
+                "stream 'domain' needs a feature shift: set shift = { kind = \"rotation\", ... }"
             )
-        return _Growing(self.start or 1, self.end or 2)
+        return _GrowingShift(self.start or 1, self.end or 2)
 
 
-class _Growing(Unchanged):
+class _GrowingShift(Changes):
     def __init__(self, start: int, end: int) -> None:
         self.start, self.end = start, end
 

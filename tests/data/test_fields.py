@@ -12,9 +12,8 @@ from eunoe.core.fields import Fields, Ragged
 from eunoe.data.arrays import from_arrays
 from eunoe.data.description import describe
 from eunoe.data.federation import Federation
-from eunoe.data.field_arrays import packed
 from eunoe.data.samples import checksum
-from eunoe.data.sources.npz import npz, write_npz
+from eunoe.data.sources.npz import npz, pack_fields, write_npz
 from eunoe.errors import InputError
 from tests.field_inputs import columns, field_federation
 
@@ -48,7 +47,7 @@ def test_a_federation_of_fields() -> None:
     assert about["input"]["ids"] == {"dtype": "int64", "shape": [None], "padding": 0}
     assert about["model_input"]["numbers"] == {"dtype": "float32", "shape": [2]}
     assert about["steps"][0] == "ids: pad to the longest sample"
-    with pytest.raises(InputError, match="inputs have the fields ids, mask"):
+    with pytest.raises(InputError, match="inputs have several fields \\(ids, mask"):
         _ = federation.shape
 
 
@@ -84,7 +83,12 @@ def test_files_hold_fields(tmp_path: Path) -> None:
         [Ragged(stored.values[0].values, stored.values[0].offsets, 7), *stored.values[1:]], stored.names
     )
     for inputs in (stored, Fields(stored.values[2:]), stored.values[0]):
-        arrays = {**packed("x_train", inputs), **packed("x_test", inputs), "y_train": y, "y_test": y}
+        arrays = {
+            **pack_fields("x_train", inputs),
+            **pack_fields("x_test", inputs),
+            "y_train": y,
+            "y_test": y,
+        }
         write_npz(tmp_path / "data.npz", arrays)
         read = npz(tmp_path / "data.npz")
         expected = from_arrays(inputs, y, inputs, y)
@@ -96,14 +100,14 @@ def test_files_hold_fields(tmp_path: Path) -> None:
     ("x", "says"),
     [
         ({}, "x has no field"),
-        ({"a": PLAIN, "b": PLAIN[:3]}, "x: a has 4, b has 3 samples; every field must have one entry"),
+        ({"a": PLAIN, "b": PLAIN[:3]}, "x: a has 4, b has 3 samples; all fields must have the same number"),
         ({"a": PLAIN[:3]}, "x has 3 samples and y 4"),
-        ((PLAIN, np.array(["one"] * 4)), r"x\[1\] holds text; inputs must be numbers"),
-        ({"a": [np.zeros((1, 2)), np.zeros((2, 3)), [], []]}, r"x\['a'\] holds samples of unlike shapes"),
-        ({"a": [[1], [2, 3], 4, [5]]}, r"x\['a'\] holds samples of unlike shapes"),
+        ((PLAIN, np.array(["one"] * 4)), r"x\[1\] contains text; inputs must be numbers"),
+        ({"a": [np.zeros((1, 2)), np.zeros((2, 3)), [], []]}, r"x\['a'\] has samples of different shapes"),
+        ({"a": [[1], [2, 3], 4, [5]]}, r"x\['a'\] has samples of different shapes"),
         ({"a": Ragged(torch.zeros(3), torch.tensor([0, 2]))}, r"x\['a'\]: offsets must rise from 0 to 3"),
-        ({"a": np.full((4, 1), np.nan)}, r"x\['a'\] holds values that are not finite"),
-        ([[1], [2, 3], [4], [5]], "x is made of lists of unequal lengths"),
+        ({"a": np.full((4, 1), np.nan)}, r"x\['a'\] contains values that are not finite"),
+        ([[1], [2, 3], [4], [5]], "x consists of lists of unequal lengths"),
     ],
 )
 def test_what_does_not_fit(x: Any, says: str) -> None:
@@ -112,9 +116,9 @@ def test_what_does_not_fit(x: Any, says: str) -> None:
 
 
 def test_parts_must_be_alike() -> None:
-    with pytest.raises(InputError, match=r"x_train holds {a: float32 \[2\]} and x_test {b: float32 \[2\]}"):
+    with pytest.raises(InputError, match=r"x_train is {a: float32 \[2\]} but x_test is {b: float32 \[2\]}"):
         from_arrays({"a": PLAIN}, Y, {"b": PLAIN}, Y)
-    with pytest.raises(InputError, match="several fields are not normalized: leave mean and std out"):
+    with pytest.raises(InputError, match="several fields are not normalized: omit mean and std"):
         _ = Federation.from_arrays(
             {"a": PLAIN}, Y, clients=1, partition="iid", mean=(0,), std=(1,)
         ).preprocess
