@@ -4,8 +4,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from eunoe.analysis import diagnosis
 from eunoe.analysis.comparison import Comparison
-from eunoe.search import diagnosis
+from eunoe.simulation.build import assemble
 from eunoe.simulation.run import Run
 from eunoe.store.groups import find_folders, labeled
 from eunoe.store.reader import read_run
@@ -21,8 +22,8 @@ def compare(runs: RunLike | Sequence[RunLike]) -> Comparison:
 
 
 def diagnose(run: RunLike) -> diagnosis.Diagnosis:
-    """What a run forgot and in which step, in words, and what to try next."""
-    return diagnosis.diagnose(_read(run)[0][0])
+    """Explain what a run forgot and in which step, and propose remedies."""
+    return diagnosis.diagnose(_read(run)[0][0], assemble)
 
 
 def figures(runs: RunLike | Sequence[RunLike]) -> dict[str, Any]:

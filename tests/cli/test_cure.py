@@ -15,7 +15,7 @@ def test_a_cure_from_the_run_to_its_config(tmp_path: Path, monkeypatch: pytest.M
     run({**SLOW, "rounds": 2}, out=tmp_path / "base")
     small = eunoe("cure", "base", "--budget", "0.01s")
     assert small.code == 2
-    assert "give --budget" in small.error
+    assert "use at least" in small.error
     assert len(small.error.splitlines()) == 1
     outcome = eunoe("cure", "base", "--budget", "1h", "--jobs", 2)
     assert outcome.code == 0, outcome.error

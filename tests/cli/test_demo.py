@@ -27,7 +27,7 @@ def test_the_demo_shows_what_each_arm_forgets_reaches_and_costs(
         assert words in outcome.out
     assert "warning" not in outcome.out
     assert outcome.out.splitlines()[-1].startswith("FedAvg + averaging: ")
-    assert "on validation over 2 fresh seeds; it forgets" in outcome.out
+    assert "on validation over 2 seeds; round forgetting" in outcome.out
     assert len(list(tmp_path.rglob("metrics.jsonl"))) == 8
     cells = {line.split("│")[1].strip(): line.split("│") for line in outcome.out.splitlines() if "│" in line}
     # SCAFFOLD sends its controls with the weights, both ways.

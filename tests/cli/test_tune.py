@@ -35,8 +35,8 @@ def test_lists_and_ranges(here: Path) -> None:
     ("arguments", "says"),
     [
         (["--over", "training.lr=log:0.1..0.01"], "a range goes from a number above 0 to a larger one"),
-        (["--over", "training.lr=0.1..x"], "is no range of numbers"),
-        (["--over", "training.lr=0.1..0.2"], "give --budget, as in 30m, or --trials"),
+        (["--over", "training.lr=0.1..x"], "is not a range of numbers"),
+        (["--over", "training.lr=0.1..0.2"], "needs --budget (such as 30m) or --trials"),
         (["--over", "loss.name=ce,wsm", "--budget", "5"], "write it as 90s, 15m or 2h"),
         (["--over", "loss.name"], "must be an option and its values"),
         (["--over", "loss.name=ce", "--set", "split.validation=0.0"], "set split.validation"),

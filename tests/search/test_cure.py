@@ -6,15 +6,17 @@ from typing import Any
 
 import pytest
 
+from eunoe.analysis import diagnosis
+from eunoe.analysis.remedies import Remedy
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.search import cure_plan, diagnosis, remedies
+from eunoe.search import cure_plan, remedies
 from eunoe.search.budget import Clock
 from eunoe.search.cure import cure, find_cure
-from eunoe.search.halving import Halving, Watching
-from eunoe.search.remedies import BASELINE, Treatment
+from eunoe.search.halving import Callbacks, Halving
+from eunoe.search.remedies import BASELINE
 from eunoe.search.sweep import Planned
 from eunoe.search.verdict import NOT_PRIVATE
 from eunoe.simulation.build import build_federation
@@ -32,9 +34,9 @@ SLOW: dict[str, Any] = {
     "stop": {"hours": 5.0},
     "checkpoint_seconds": 60,
 }
-LARGER = Treatment("larger steps", lr=600.0)
-SMALLER = Treatment("smaller steps", lr=0.1)
-SAME = Treatment("a trace of fedprox", {"method": {"name": "fedprox", "mu": 1e-12}})
+LARGER = Remedy("larger steps", lr=600.0)
+SMALLER = Remedy("smaller steps", lr=0.1)
+SAME = Remedy("a trace of fedprox", {"method": {"name": "fedprox", "mu": 1e-12}})
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +45,8 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run(SLOW, out=tmp_path_factory.mktemp("run") / "slow").folder
 
 
-def tries(monkeypatch: pytest.MonkeyPatch, *treatments: Treatment) -> None:
-    monkeypatch.setattr(remedies, "TABLE", (BASELINE, *treatments))
+def tries(monkeypatch: pytest.MonkeyPatch, *table: Remedy) -> None:
+    monkeypatch.setattr(remedies, "TABLE", (BASELINE, *table))
     # These runs are too small to forget much.
     count_any_forgetting(monkeypatch)
     monkeypatch.setattr(cure_plan, "MOST_SEEDS", 2)
@@ -68,7 +70,7 @@ def test_a_remedy_that_wins_is_written_with_its_interval(
     assert any(
         re.fullmatch(
             r"larger steps: \+\d+\.\d points \[\d+\.\d, \d+\.\d\] on validation over 5 fresh seeds; "
-            r"it forgets \d+\.\d points a round instead of \d+\.\d\.",
+            r"round forgetting \d+\.\d points instead of \d+\.\d\.",
             sentence,
         )
         for sentence in found.sentences
@@ -96,15 +98,15 @@ def test_a_remedy_that_wins_is_written_with_its_interval(
         cure(slow, budget="2h", jobs=1, out=tmp_path / "cure")
 
 
-def test_where_the_run_as_it_is_comes_out_best_nothing_is_promised(
+def test_where_the_baseline_comes_out_best_it_is_kept(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, SMALLER)
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.label, found.config, found.validation, found.runs) == (None, None, None, ())
     assert found.sentences[-1] == (
-        "Nothing did better than fedavg · ce as it is: of 3 remedies tried on 2 search seeds, none reached "
-        "its validation accuracy. Keep it."
+        "No remedy is better; keep fedavg · ce. Of 3 remedies tried on 2 search seeds, none reached its "
+        "validation accuracy."
     )
     assert not (tmp_path / "cure" / "runs").exists()
 
@@ -118,7 +120,7 @@ def test_a_gain_within_its_interval_is_no_cure(
     assert (found.label, found.config) == (None, None)
     assert found.validation is not None
     assert not found.validation.positive
-    assert "Nothing is better beyond its interval: keep fedavg · ce as it is." in repr(found)
+    assert "No candidate is significantly better; keep fedavg · ce." in repr(found)
     assert not (tmp_path / "cure" / "cure.toml").exists()
 
 
@@ -137,7 +139,7 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(
 
     whole = cure(slow, budget="1h", jobs=1, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        find_cure(slow, "1h", None, 1, tmp_path / "cut", Watching(on_round=die))
+        find_cure(slow, "1h", None, 1, tmp_path / "cut", Callbacks(on_round=die))
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cut")
     assert again.validation == whole.validation
     assert again.test == whole.test
@@ -180,7 +182,9 @@ def test_a_run_without_validation_data_gets_some(tmp_path: Path, monkeypatch: py
     blind = run({**SLOW, "split": {"validation": 0.0}}, out=tmp_path / "blind")
     found = cure(blind, budget="1h", jobs=1)
     assert found.label == "larger steps"
-    assert any("holds out 10% of a client's data (split.validation=0.1)" in one for one in found.sentences)
+    assert any(
+        "hold out 10% of each client's samples (split.validation=0.1)" in one for one in found.sentences
+    )
     assert {one.config.split.validation for one in found.runs} == {0.1}
     assert found.config is not None
     assert read_config(found.config)["split"]["validation"] == 0.0
@@ -205,14 +209,14 @@ def test_where_class_mixes_are_alike_ups_and_downs_are_no_forgetting_to_cure(
     found = cure(slow, out=tmp_path / "cure")
     assert (found.label, found.search, found.runs) == (None, (), ())
     assert "class mixes are alike" in found.sentences[-1]
-    assert "nothing is promised" in found.sentences[-1]
+    assert "There is nothing to cure; keep the run" in found.sentences[-1]
 
 
 def test_a_run_that_forgets_little_has_nothing_to_cure(slow: Path, tmp_path: Path) -> None:
     assert Run(slow).forgetting < diagnosis.LITTLE_PER_ROUND
     found = cure(slow, out=tmp_path / "cure")
     assert (found.label, found.search, found.runs, found.config) == (None, (), (), None)
-    assert "there is nothing to cure: the run stays as it is" in found.sentences[-1]
+    assert "there is nothing to cure; keep the run" in found.sentences[-1]
     assert not (tmp_path / "cure").exists()
 
 
@@ -235,9 +239,9 @@ def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
         found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.label, found.test, found.config, found.runs) == (None, None, None, ())
     assert re.fullmatch(
-        r"The budget ended after 2 of 5 fresh seeds, over which larger steps, the best of the search, has "
-        r"\+\d+\.\d points \[.*\] on validation. Nothing is promised on fewer: the same command goes on, "
-        r"with as much time again\.",
+        r"The budget ended after 2 of 5 fresh seeds, on which larger steps, the best of the search, has "
+        r"\+\d+\.\d points \[.*\] on validation. Too few for a verdict: run the same command "
+        r"to continue, with as much time again\.",
         found.sentences[-1],
     )
     # The same command goes on, and finds what one without an end would have.
@@ -254,11 +258,14 @@ def test_without_time_for_a_search_averaging_is_judged_by_runs_that_show_both(
     )
     found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert (found.search, found.label) == ((), None)
-    assert any("60m hold no search (--budget 120m and another --out would)" in one for one in found.sentences)
+    assert any(
+        "A budget of 60m is too short for a search (use at least 120m, and another --out)" in one
+        for one in found.sentences
+    )
     assert [path.name for path in (tmp_path / "cure" / "runs").iterdir()] == ["averaging"]
     assert found.table is not None
     assert [row[0] for row in found.table.rows] == ["fedavg · ce", "averaging"]
-    # The run as it is has the numbers that it would have by itself.
+    # The baseline has the numbers that it would have by itself.
     alone = run({**SLOW, "seed": 2000}, out=tmp_path / "alone")
     first = found.runs[0]
     assert (first.config.averaging, first.config.seed) == (None, 2000)
@@ -270,7 +277,7 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count_any_forgetting(monkeypatch)
-    with pytest.raises(InputError, match=r"a budget of 1s cannot hold 5 runs .* give --budget \d+[sm]"):
+    with pytest.raises(InputError, match=r"a budget of 1s is too short .* \(use at least \d+[sm]\)"):
         cure(slow, budget="0.001s", out=tmp_path / "cure")
     with pytest.raises(InputError, match="at least 5 fresh seeds, not 3"):
         cure(slow, seeds=3, out=tmp_path / "cure")
@@ -279,7 +286,7 @@ def test_what_cannot_be_cured_is_refused_before_anything_runs(
     (tmp_path / "base.toml").touch()
     with pytest.raises(InputError, match=r"base\.toml is not a run folder"):
         cure(tmp_path / "base.toml", out=tmp_path / "cure")
-    with pytest.raises(InputError, match="budget 'soon' is no time: write it as 90s, 15m or 2h"):
+    with pytest.raises(InputError, match="invalid budget 'soon': write it as 90s, 15m or 2h"):
         cure(slow, budget="soon", out=tmp_path / "cure")
     values = {**NAMED, "rounds": 1, "split": {"validation": 0.0}}
     given = build_federation(make_config(values))

@@ -10,7 +10,7 @@ import pytest
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError
 from eunoe.search.budget import Clock
-from eunoe.search.halving import Halving, Trial, Watching, accuracy_at, result, rungs_of, search_values
+from eunoe.search.halving import Callbacks, Halving, Trial, accuracy_at, rungs_of, score_runs, search_values
 from eunoe.search.journal import Journal
 from eunoe.search.sweep import Planned
 from eunoe.simulation.run import Run
@@ -47,8 +47,8 @@ class Seen:
 
 def halving(folder: Path, seen: Seen, budget: float | None = None) -> Halving:
     journal = Journal(folder / "journal.jsonl", {"plan": "this"})
-    watching = Watching(seen.stage, seen.round)
-    return Halving(folder, [0], rungs_of(8), 1, journal, Clock(budget, journal.spent), watching)
+    callbacks = Callbacks(seen.stage, seen.round)
+    return Halving(folder, [0], rungs_of(8), 1, journal, Clock(budget, journal.spent), callbacks)
 
 
 def test_the_better_half_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
@@ -61,18 +61,18 @@ def test_the_better_half_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
     assert (best.number, rounds) == (1, 8)
     # No round was trained twice, and the one that survived has the bits of a run without a stop.
     assert len(set(seen.rounds)) == len(seen.rounds) == 16
-    whole = run(best.planned(tmp_path, 0, 8).config, out=tmp_path / "whole")
-    halved = Run(best.planned(tmp_path, 0, 8).folder)
+    whole = run(best.plan_run(tmp_path, 0, 8).config, out=tmp_path / "whole")
+    halved = Run(best.plan_run(tmp_path, 0, 8).folder)
     assert halved.weights().parameters.equal(whole.weights().parameters)
     assert not any("test" in record for record in halved.records)
 
 
 def test_a_trial_that_is_kept_goes_on_beside_the_best(tmp_path: Path) -> None:
-    made = replace(halving(tmp_path, Seen()), kept=0)
+    made = replace(halving(tmp_path, Seen()), keep=0)
     assert made.run(trials())
     # It is the worst of four, and takes the place of the second best.
-    assert {number for number, rounds in made.journal.results if rounds == 4} == {0, 1}
-    assert {number for number, rounds in made.journal.results if rounds == 8} == {0, 1}
+    assert {number for number, rounds in made.journal.scores if rounds == 4} == {0, 1}
+    assert {number for number, rounds in made.journal.scores if rounds == 8} == {0, 1}
 
 
 @pytest.mark.parametrize("stop", [1, 7, 11, 15])
@@ -84,8 +84,8 @@ def test_one_that_was_killed_goes_on_with_the_same_plan(tmp_path: Path, stop: in
     seen = Seen()
     again = halving(tmp_path / "cut", seen)
     assert again.run(trials())
-    assert {key: it.accuracy for key, it in again.journal.results.items()} == {
-        key: it.accuracy for key, it in whole.journal.results.items()
+    assert {key: it.accuracy for key, it in again.journal.scores.items()} == {
+        key: it.accuracy for key, it in whole.journal.scores.items()
     }
     assert len(seen.rounds) <= 16 - stop + 1
 
@@ -93,7 +93,7 @@ def test_one_that_was_killed_goes_on_with_the_same_plan(tmp_path: Path, stop: in
 def test_the_budget_ends_the_plan_and_more_of_it_goes_on(tmp_path: Path) -> None:
     made = halving(tmp_path, Seen(), budget=1e-9)
     assert not made.run(trials())
-    with pytest.raises(InputError, match="the budget ended before a first result"):
+    with pytest.raises(InputError, match="the budget ended before the first result"):
         made.best(trials())
     made = halving(tmp_path, Seen(), budget=1e9)
     assert made.run(trials())
@@ -104,7 +104,7 @@ def test_the_budget_ends_the_plan_and_more_of_it_goes_on(tmp_path: Path) -> None
 
 def test_a_stage_that_is_cut_short_promotes_nobody(tmp_path: Path) -> None:
     first = halving(tmp_path, Seen())
-    assert first._stage(trials(), 2)
+    assert first._run_stage(trials(), 2)
 
     class Late(Clock):
         calls = 0
@@ -118,7 +118,7 @@ def test_a_stage_that_is_cut_short_promotes_nobody(tmp_path: Path) -> None:
     journal = Journal(tmp_path / "journal.jsonl", {"plan": "this"})
     made = Halving(tmp_path, [0], [2, 4, 8], 1, journal, Late(None))
     assert not made.run(trials())
-    assert {rounds for _, rounds in journal.results} == {2}
+    assert {rounds for _, rounds in journal.scores} == {2}
     assert made.best(trials())[1] == 2
 
 
@@ -126,7 +126,7 @@ def test_one_that_diverges_comes_last(tmp_path: Path) -> None:
     plan = [Trial(0, "wild", {**VALUES, "training": {"lr": 1e38}}), Trial(1, "tame", VALUES)]
     made = halving(tmp_path, Seen())
     made.run(plan)
-    assert made.journal.results[0, 2].accuracy == 0
+    assert made.journal.scores[0, 2].accuracy == 0
     assert made.best(plan)[0].number == 1
 
 
@@ -140,7 +140,7 @@ def test_the_accuracy_at_a_round_is_that_of_the_last_rounds_before_it(tmp_path: 
 def test_a_run_that_averages_shows_what_its_newest_model_reached_too(tmp_path: Path) -> None:
     plain = run({**NAMED, "rounds": 4}, out=tmp_path / "plain")
     averaged = run({**NAMED, "rounds": 4, "averaging": {"decay": 0.5}}, out=tmp_path / "averaged")
-    alone, both = (result([done.read], 4) for done in (plain, averaged))
+    alone, both = (score_runs([done.read], 4) for done in (plain, averaged))
     assert (both.newest_accuracy, both.newest_forgetting) == (alone.accuracy, alone.forgetting)
     assert both.accuracy != both.newest_accuracy
     assert both.best == max(both.accuracy, both.newest_accuracy)

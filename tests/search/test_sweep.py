@@ -65,7 +65,7 @@ def test_the_whole_plan_is_checked_before_anything_runs(tmp_path: Path) -> None:
 
 
 def test_the_seed_is_no_setting_to_sweep_over(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"takes its seeds from --seeds"):
+    with pytest.raises(InputError, match=r"cannot vary 'seed' with --over: use --seeds"):
         plan(BRIEF, {"loss.name": ["ce"], "seed": [1, 2]}, [0], tmp_path)
 
 
@@ -170,7 +170,7 @@ def test_a_run_that_is_planned_twice_runs_once(tmp_path: Path) -> None:
     done = sweep(BRIEF, {"loss.name": ["ce", "ce"]}, [0, 0], tmp_path, on_round=seen)
     assert len(done) == len(seen.began) == 1
     runs = plan(BRIEF, {"name": ["a/b", "a b"]}, [0], tmp_path / "other")
-    with pytest.raises(InputError, match="two runs that differ would both be in"):
+    with pytest.raises(InputError, match="two different runs have the same folder"):
         execute(runs)
 
 

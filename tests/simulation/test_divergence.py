@@ -9,7 +9,7 @@ import torch
 
 from eunoe.analysis.comparison import MAIN, Comparison
 from eunoe.methods import Aggregate, Method, RoundContext, ServerUpdate, Vectors, Weights
-from eunoe.search.sweep import Planned, done
+from eunoe.search.sweep import Planned, is_done
 from eunoe.simulation.running import resume, run
 from eunoe.trackers import Tracking
 from tests.small_runs import FAST
@@ -47,7 +47,7 @@ def test_a_run_whose_loss_exploded_is_diverged_wherever_it_is_shown(
     assert "a smaller training.lr may help" in caplog.text
     assert Comparison([ended.read]).table(MAIN).rows[0][2:] == ["NC", "NC"]
     # A sweep does not run it again.
-    assert done(Planned("run", {**SMALL, "method": method}, tmp_path / "run"))
+    assert is_done(Planned("run", {**SMALL, "method": method}, tmp_path / "run"))
 
 
 def test_after_a_divergence_there_is_a_way_back(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

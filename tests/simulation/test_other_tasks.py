@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 import torch
 
+from eunoe import diagnose
 from eunoe.analysis.comparison import Comparison
 from eunoe.config import registry
 from eunoe.core.tasks import MULTILABEL, Regression, Task, serves
 from eunoe.errors import InputError
 from eunoe.report.html import report_html
-from eunoe.search.diagnosis import diagnose
-from eunoe.search.remedies import candidates
+from eunoe.search.remedies import applicable_remedies
 from eunoe.simulation.export import export_model
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
@@ -201,7 +201,7 @@ def test_a_cure_tries_nothing_that_is_for_classes(tmp_path: Path, task: str) -> 
     done = trained(task, tmp_path / "run", needs_public=True)
     objects = done._objects
     values = done.config.model_dump(exclude_none=True)
-    found = {one.treatment.name for one in candidates(values, done.config, objects, labels_differ=False)}
+    found = {remedy.name for remedy in applicable_remedies(values, done.config, objects, labels_differ=False)}
     assert {"", "scaffold with server momentum", "server momentum", "fedprox"} <= found
     assert not found & {"wsm", "fedntd", "flashback", "feddf", "logit adjustment"}
 

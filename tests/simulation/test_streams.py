@@ -12,7 +12,7 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
 from eunoe.data.streams.arrival import Presence
 from eunoe.search.sweep import execute, plan
-from eunoe.search.tuning import tune
+from eunoe.search.tune import tune
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run

@@ -53,9 +53,9 @@ def demo(
     from eunoe.analysis.statistics import mean_std
     from eunoe.cli.tables import show
     from eunoe.report.html import write_report
+    from eunoe.report.progress import Bars
     from eunoe.search.sweep import Planned, execute, folder_name
-    from eunoe.search.verdict import gained
-    from eunoe.simulation.progress import Bars
+    from eunoe.search.verdict import describe_gain
     from eunoe.store.groups import read_runs
 
     planned = [
@@ -88,7 +88,7 @@ def demo(
     print("\n".join(findings(rows)))
     report = write_report(read_runs([run.folder for run in runs]), out / "report.html")
     print(f"results in {out}; report: {report.resolve().as_uri()}")
-    print(gained(CURE, arms["FedAvg"], arms[CURE]))
+    print(describe_gain(CURE, arms["FedAvg"], arms[CURE]))
 
 
 def findings(rows: Sequence["Row"]) -> list[str]:

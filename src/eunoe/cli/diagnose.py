@@ -8,16 +8,15 @@ import typer
 
 def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
     """Explain what was forgotten and in which step, and suggest what to try next as ready-to-run commands."""
-    from eunoe.search.diagnosis import diagnose as find
+    from eunoe import views
     from eunoe.store.reader import read_run
 
     records = read_run(run)
-    found = find(records)
-    for sentence in found.sentences:
-        print(sentence)
-    if found.remedies:
+    diagnosis = views.diagnose(records)
+    print("\n".join(diagnosis.sentences))
+    if diagnosis.remedies:
         again = ", then start the federation again with another `folder` in its pyproject.toml"
         print(f"\nTo try, in this order{again if records.flower else ''}:")
-    for remedy in found.remedies:
+    for remedy in diagnosis.remedies:
         command = remedy.command(str(run / "config.toml"), records.config.get("name", ""))
-        print(f"  {remedy.change() if records.flower else command}\n      {remedy.why}")
+        print(f"  {remedy.config_change() if records.flower else command}\n      {remedy.reason}")

@@ -100,7 +100,7 @@ def _run(
 ) -> None:
     from eunoe.papers import reproduce as running
     from eunoe.papers.drawing import draw
-    from eunoe.simulation.progress import Bars
+    from eunoe.report.progress import Bars
 
     seconds = limits.seconds(running.to_run(planned, limits))
     if seconds > LONG and not yes:

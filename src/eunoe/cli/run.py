@@ -31,8 +31,8 @@ def run(
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
+    from eunoe.report.progress import Bars
     from eunoe.simulation import running as runs
-    from eunoe.simulation.progress import Bars
     from eunoe.store.reader import read_run_config
 
     chosen = [

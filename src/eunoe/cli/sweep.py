@@ -24,8 +24,8 @@ def sweep(
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
+    from eunoe.report.progress import Bars
     from eunoe.search import sweep as sweeping
-    from eunoe.simulation.progress import Bars
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)

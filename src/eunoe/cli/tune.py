@@ -38,19 +38,19 @@ def tune(
     from eunoe.cli.tables import show
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
-    from eunoe.search import tuning
-    from eunoe.search.budget import read_budget
-    from eunoe.search.halving import Watching
-    from eunoe.simulation.progress import StageBars
+    from eunoe.report.progress import StageBars
+    from eunoe.search import tune as tuning
+    from eunoe.search.budget import parse_budget
+    from eunoe.search.halving import Callbacks
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
     space: dict[str, Any] = {}
     for setting in over:
         path, items = read_over(setting)
-        found = tuning.read_range(items[0]) if len(items) == 1 else None
+        found = tuning.parse_range(items[0]) if len(items) == 1 else None
         space[path] = found or [parse_value(item) for item in items]
-    seconds = None if budget is None else read_budget(budget)
+    seconds = None if budget is None else parse_budget(budget)
     folder = out or Path("runs") / f"{config.stem}-tune"
     with StageBars() as bars:
         tuned = tuning.tune(
@@ -61,7 +61,7 @@ def tune(
             budget=seconds,
             trials=trials,
             jobs=jobs,
-            watching=Watching(bars.stage, bars.count),
+            callbacks=Callbacks(bars.stage, bars.count),
         )
     rows = [
         [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]

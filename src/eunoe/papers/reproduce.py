@@ -11,7 +11,7 @@ from eunoe.papers.cost import core_seconds
 from eunoe.papers.exhibit import STAND_INS, Exhibit, PlannedRun, Scale, data_sets
 from eunoe.papers.found import FoundRun, in_folders
 from eunoe.papers.results import Results, collect
-from eunoe.search.sweep import OnSweepRound, Planned, done, execute
+from eunoe.search.sweep import OnSweepRound, Planned, execute, is_done
 from eunoe.simulation.run import Run
 
 
@@ -36,7 +36,7 @@ class Limits:
 
 def to_run(planned: Sequence[PlannedRun], limits: Limits) -> list[PlannedRun]:
     """The pending runs; those with missing data are left out, unless all are."""
-    return [run for run in ready(planned) if not done(limits.of(run))]
+    return [run for run in ready(planned) if not is_done(limits.of(run))]
 
 
 def reproduce(
@@ -51,7 +51,7 @@ def reproduce(
     if exhibit.after is not None:
         for run in planned:
             path = run.folder / "after.json"
-            if not path.exists() and done(run) and Run(run.folder).finished:
+            if not path.exists() and is_done(run) and Run(run.folder).finished:
                 path.write_text(json.dumps(exhibit.after(Run(run.folder))) + "\n", "utf-8")
 
 

@@ -1,8 +1,8 @@
-"""What of a cure fits a budget: how many remedies are searched over, on how many seeds, for how many rounds.
+"""The plan of a cure: how many remedies, seeds and rounds fit its budget.
 
-The seconds of a round are those that the run itself took. The plan is made once and then kept, so that which
-trials there are does not depend on how long anything takes. The search ends before its plan does if the
-machine turns out so slow that nothing would be left for the runs on fresh seeds.
+Times are estimated from those of the run itself. The plan is made once and stored, so that the trials do not
+depend on how long anything takes. If the machine turns out slower, the search ends early, so that time is
+left for the runs on fresh seeds.
 """
 
 import math
@@ -12,21 +12,21 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from eunoe.errors import InputError
-from eunoe.search.budget import Clock, written
+from eunoe.search.budget import Clock, format_budget
 from eunoe.search.halving import rungs_of
 from eunoe.store.run_records import RunRecords
 from eunoe.system.machine import cores
 
-# Fewer candidates are no search.
+# The least number of remedies in a search.
 LEAST = 4
-# Candidates that are worth more than a further seed.
+# From so many remedies on, a second seed is preferred to further remedies.
 SOME = 6
 MOST_SEEDS = 5
-# Fresh seeds that a cure is judged on: at least so many, and more where there is time, up to so many.
+# The least and the largest number of fresh seeds.
 FRESH, MOST_FRESH = 5, 20
-# Longer than by the measured speed: a judgment that is cut short is none.
+# Factor on estimated times.
 SLACK = 1.2
-# What the search may take of the budget however slow the machine is.
+# Share of the budget that the search gets however slow the machine is.
 ALWAYS = 0.35
 # Rounds after which the speed of a search is known.
 KNOWN = 20
@@ -34,7 +34,7 @@ KNOWN = 20
 
 @dataclass(frozen=True)
 class Speed:
-    """Seconds on one core: to begin a run, of a round's training, and to evaluate a model on each part."""
+    """Seconds on one core: to start a run, to train a round, and to evaluate a model on each part."""
 
     start: float
     train: float
@@ -42,80 +42,79 @@ class Speed:
     test: float
 
 
-def measured(run: RunRecords, start: float, validation: float) -> Speed:
-    """The speed of a run's rounds; what several processes did at once is done by one.
+def measure_speed(run: RunRecords, start: float, validation: float) -> Speed:
+    """Return the speed of a run's rounds, scaled to one process.
 
-    `validation` is the share of the evaluated samples that are the clients' validation parts.
+    `validation` is the share of the clients' validation parts in the evaluated samples.
     """
     config = run.checked_config
-    together = 1
+    parallel = 1
     if config.engine.name == "process":
         workers = int(config.engine.options.get("workers") or cores())
-        taking = max((len(record.get("clients", ())) for record in run.metrics), default=1)
-        together = max(1, min(workers, taking))
+        participants = max((len(record.get("clients", ())) for record in run.metrics), default=1)
+        parallel = max(1, min(workers, participants))
     timings = run.timings
     if not timings:
         seconds = float(run.status.get("seconds", 0.0)) / max(1, len(run.metrics))
-        return Speed(start, together * seconds, 0.0, 0.0)
-    train = float(np.mean([timing.get("train") or 0.0 for timing in timings]))
+        return Speed(start, parallel * seconds, 0.0, 0.0)
+    train = parallel * float(np.mean([timing.get("train") or 0.0 for timing in timings]))
     evaluations = [timing["evaluate"] for timing in timings if timing.get("evaluate")]
     models = 1 if config.averaging is None else 2
-    evaluate = float(np.mean(evaluations)) / models if evaluations else 0.0
-    return Speed(
-        start,
-        together * train,
-        together * evaluate * validation,
-        together * evaluate * (1 - validation),
-    )
+    evaluate = parallel * (float(np.mean(evaluations)) / models if evaluations else 0.0)
+    return Speed(start, train, evaluate * validation, evaluate * (1 - validation))
 
 
 @dataclass(frozen=True)
-class Work:
-    """What a cure is made of: rounds of a run, evaluations of a stage and of a run on a fresh seed."""
+class CostModel:
+    """Estimated seconds of a cure, from its speed, rounds and evaluations of a stage and of a full run."""
 
+    speed: Speed
     rounds: int
     stage_evaluations: int
     run_evaluations: int
     fresh: int
     jobs: int
 
-    def search(self, costs: Sequence[float], seeds: int, speed: Speed) -> tuple[float, int]:
-        """Seconds of a search and its rounds; each trial has two models, the newest and the mean."""
+    def search(self, costs: Sequence[float], seeds: int) -> tuple[float, int]:
+        """Return the seconds and rounds of a search over remedies of these costs.
+
+        Each trial evaluates two models, the newest and the averaged one.
+        """
         seconds, total, left, before = 0.0, 0, sorted(costs), 0
         for rung in rungs_of(self.rounds):
             evaluations = min(self.stage_evaluations, rung - before)
-            train = (rung - before) * float(np.mean(left)) * speed.train
-            one = speed.start + train + 2 * evaluations * speed.validate
-            seconds += math.ceil(len(left) * seeds / self.jobs) * one
+            train = (rung - before) * float(np.mean(left)) * self.speed.train
+            trial = self.speed.start + train + 2 * evaluations * self.speed.validate
+            seconds += math.ceil(len(left) * seeds / self.jobs) * trial
             total += len(left) * seeds * (rung - before)
-            # The dearer ones may be the better ones, and the run as it is goes on beside the best.
+            # The more expensive half may be the better one, and the baseline continues beside the best.
             left, before = left[min(len(left) // 2, max(0, len(left) - 2)) :], rung
         return seconds, total
 
-    def confirm(self, speed: Speed, arms: int = 2, cost: float = 1.0) -> float:
-        """Seconds of the runs on fresh seeds: as it is with one model to evaluate, the remedy with two.
+    def confirm(self, arms: int = 2, cost: float = 1.0) -> float:
+        """Return the seconds of the runs on fresh seeds.
 
-        Of a remedy that is averaging alone, its own runs show the run as it is: one arm. `cost` is that of
-        the remedy's local training.
+        The baseline evaluates one model, a remedy two. Averaging alone needs one arm: its runs show the
+        baseline too. `cost` is that of the remedy's local training.
         """
         models, cost = (1.5, (1 + cost) / 2) if arms == 2 else (2.0, cost)
-        evaluations = models * self.run_evaluations * (speed.validate + speed.test)
-        run = speed.start + self.rounds * cost * speed.train + evaluations
+        evaluations = models * self.run_evaluations * (self.speed.validate + self.speed.test)
+        run = self.speed.start + self.rounds * cost * self.speed.train + evaluations
         return math.ceil(arms * self.fresh / self.jobs) * run
 
-    def seeds_within(self, seconds: float, speed: Speed, arms: int, cost: float) -> int:
-        """As many fresh seeds as these seconds hold, but no fewer than planned."""
+    def seeds_within(self, seconds: float, arms: int, cost: float) -> int:
+        """Return how many fresh seeds fit these seconds, but no fewer than planned."""
         counts = range(self.fresh, MOST_FRESH + 1)
-        fit = [n for n in counts if SLACK * replace(self, fresh=n).confirm(speed, arms, cost) <= seconds]
+        fit = [n for n in counts if SLACK * replace(self, fresh=n).confirm(arms, cost) <= seconds]
         return max(fit, default=self.fresh)
 
 
 @dataclass(frozen=True)
 class CurePlan:
-    """How many of the candidates are searched over and on how many seeds; on none if no search fits.
+    """How many remedies are searched, on how many seeds (0: no search fits the budget).
 
-    `rate` is the planned seconds of a round of the search, `confirm` those of all runs on fresh seeds.
-    `needed` is the least budget with a search.
+    `rate` is the planned seconds of a round of the search, `confirm` of all runs on fresh seeds. `needed` is
+    the least budget with a search.
     """
 
     candidates: int
@@ -125,37 +124,36 @@ class CurePlan:
     needed: float
 
 
-def make_plan(
-    costs: Sequence[float], work: Work, speed: Speed, budget: float, averages: bool = False
-) -> CurePlan:
-    """The largest search that fits half of the budget and what the runs on fresh seeds leave of it.
+def make_plan(costs: Sequence[float], model: CostModel, budget: float, averages: bool = False) -> CurePlan:
+    """Return the largest search that fits half of the budget and leaves time for the fresh seeds.
 
-    If there is none, averaging alone is left to judge, unless the run averages already.
+    `costs` are those of the applicable remedies. If no search fits, only averaging is evaluated, unless the
+    run `averages` already.
     """
     if len(costs) < 2:
-        raise InputError("no remedy fits this run: what could be tried is refused in its setting")
-    least, confirm = min(LEAST, len(costs)), work.confirm(speed)
-    needed = SLACK * (confirm + work.search(costs[:least], 1, speed)[0])
-    alone = work.confirm(speed, arms=1)
+        raise InputError("no remedy fits this run: all of them are incompatible with its configuration")
+    least, confirm = min(LEAST, len(costs)), model.confirm()
+    needed = SLACK * (confirm + model.search(costs[:least], 1)[0])
+    alone = model.confirm(arms=1)
     if needed > budget >= SLACK * alone and not averages:
         return CurePlan(1, 0, 0.0, alone, needed)
     if needed > budget:
         raise InputError(
-            f"a budget of {written(budget)} cannot hold {work.fresh} runs each of baseline and cure and a "
-            f"search: give --budget {written(needed)}"
+            f"a budget of {format_budget(budget)} is too short for a search and {model.fresh} fresh seeds "
+            f"(use at least {format_budget(needed)})"
         )
     available = min(budget / 2, budget - SLACK * confirm)
-    tried = [(len(costs), seeds) for seeds in range(MOST_SEEDS, 1, -1)]
-    tried += [(count, 2) for count in range(len(costs), SOME - 1, -1)]
-    tried += [(count, 1) for count in range(len(costs), least - 1, -1)]
-    fitting = (it for it in tried if SLACK * work.search(costs[: it[0]], it[1], speed)[0] <= available)
+    sizes = [(len(costs), seeds) for seeds in range(MOST_SEEDS, 1, -1)]
+    sizes += [(count, 2) for count in range(len(costs), SOME - 1, -1)]
+    sizes += [(count, 1) for count in range(len(costs), least - 1, -1)]
+    fitting = (size for size in sizes if SLACK * model.search(costs[: size[0]], size[1])[0] <= available)
     count, seeds = next(fitting, (least, 1))
-    seconds, rounds = work.search(costs[:count], seeds, speed)
+    seconds, rounds = model.search(costs[:count], seeds)
     return CurePlan(count, seeds, seconds / rounds, confirm, needed)
 
 
 class SearchClock(Clock):
-    """Ends a search where the runs on fresh seeds, at the speed seen so far, need what is left."""
+    """Ends a search when the fresh seeds, at the speed measured so far, need the rest of the budget."""
 
     def __init__(self, budget: float, spent: float, plan: CurePlan) -> None:
         super().__init__(budget, spent)
@@ -167,7 +165,7 @@ class SearchClock(Clock):
 
     @property
     def pace(self) -> float:
-        """How much slower than planned it goes."""
+        """The time taken relative to the plan."""
         planned = self.rounds * self.plan.rate
         return (self.spent - self._before) / planned if self.rounds >= KNOWN and planned > 0 else 1.0
 

@@ -1,109 +1,127 @@
-"""The runs of a cure: those of its search, and those on fresh seeds that judge what was found."""
+"""The runs of a cure: those of its search, and those on fresh seeds that judge the best remedy."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
+from typing import Any
 
+from eunoe.analysis.remedies import Remedy
 from eunoe.config.schema import Config
 from eunoe.search.budget import Clock, TimeUp
 from eunoe.search.cure_plan import SearchClock
-from eunoe.search.halving import Halving, Trial, Watching, rungs_of, search_values
+from eunoe.search.halving import Callbacks, Halving, Trial, rungs_of, search_values
 from eunoe.search.journal import Journal
-from eunoe.search.remedies import Candidate, Forms
-from eunoe.search.sweep import Planned, done, execute
+from eunoe.search.remedies import Variants, kept_objects
+from eunoe.search.sweep import Planned, execute, is_done
+from eunoe.simulation.build import UserObjects
 from eunoe.simulation.loop import Record
 from eunoe.simulation.run import Run
 from eunoe.store.reader import read_status
 from eunoe.store.run_records import by_newest_model
 
-# Averaging alone is taken where it is within a point of the best: it changes no training, so its gain varies
-# least from seed to seed, and each of its runs shows the run as it is too.
+# Averaging alone is preferred within a point of the best: it changes no training, so its gain varies least
+# between seeds, and each of its runs shows the baseline too.
 NEAR = 0.01
 
 
 @dataclass(frozen=True)
 class CureRuns:
-    """Where a cure's runs are, what they have in common, and who is told how they go."""
+    """The runs of a cure in a folder; `values` and `config` are those of the baseline."""
 
     folder: Path
+    values: Mapping[str, Any]
     config: Config
+    objects: UserObjects
     jobs: int
-    watching: Watching
+    callbacks: Callbacks
 
-    def searched(
-        self, chosen: Sequence[Forms], seeds: Sequence[int], journal: Journal, clock: SearchClock
-    ) -> Candidate:
-        """The best form of the best trial; a search that was begun goes on."""
+    def label(self, remedy: Remedy) -> str:
+        """Return the remedy's name; the baseline has the title of its config."""
+        return remedy.name or self.config.title
+
+    def search(
+        self, variants: Sequence[Variants], seeds: Sequence[int], journal: Journal, clock: SearchClock
+    ) -> Remedy:
+        """Return the best variant of the best remedy, resuming a search in the journal."""
         trials = []
-        for number, (newest, mean) in enumerate(chosen):
-            # A run shows both forms, so it has the name of neither.
-            label = newest.treatment.name if self.config.averaging is None else mean.treatment.name
-            values = search_values(mean.values, self.config)
-            trials.append(Trial(number, label or self.config.title, values, mean.given))
-            journal.trial(number, trials[-1].label, dict(mean.treatment.changes))
+        for number, (newest, averaged) in enumerate(variants):
+            # A run shows both variants and is labeled by the one with the run's own averaging.
+            label = self.label(newest if self.config.averaging is None else averaged)
+            trial = self._trial(averaged)
+            values = search_values(trial.values, self.config)
+            trials.append(Trial(number, label, values, trial.objects))
+            journal.add_trial(number, label, averaged.changes)
         if "winner" not in journal.notes:
 
-            def follow(planned: Planned, record: Record | None) -> None:
-                self.watching.on_round(planned, record)
+            def on_round(planned: Planned, record: Record | None) -> None:
+                self.callbacks.on_round(planned, record)
                 if record is not None:
                     clock.tick()
 
-            watching = Watching(self.watching.on_stage, follow)
-            rungs, place = rungs_of(self.config.rounds), self.folder / "search"
             halving = Halving(
-                place, seeds, rungs, self.jobs, journal, clock, watching, lambda result: result.best, kept=0
+                self.folder / "search",
+                seeds,
+                rungs_of(self.config.rounds),
+                self.jobs,
+                journal,
+                clock,
+                Callbacks(self.callbacks.on_stage, on_round),
+                score=lambda scores: scores.best,
+                keep=0,
             )
             halving.run(trials)
             best, reached = halving.best(trials)
-            found, base = journal.results[best.number, reached], journal.results.get((0, reached))
-            number, averaged = best.number, bool(found.accuracy > found.newest_accuracy)
-            near = base is not None and base.accuracy > max(base.newest_accuracy, found.best - NEAR)
+            scores, baseline = journal.scores[best.number, reached], journal.scores.get((0, reached))
+            number, mean = best.number, bool(scores.accuracy > scores.newest_accuracy)
+            near = baseline and baseline.accuracy > max(baseline.newest_accuracy, scores.best - NEAR)
             if near and self.config.averaging is None:
-                number, averaged = 0, True
-            journal.note(winner=number, mean=averaged, reached=reached)
-        both = chosen[int(journal.notes["winner"])]
-        return both.mean if journal.notes["mean"] else both.newest
+                number, mean = 0, True
+            journal.note(winner=number, mean=mean, reached=reached)
+        winner = variants[int(journal.notes["winner"])]
+        return winner.averaged if journal.notes["mean"] else winner.newest
 
-    def shows_both(self, winner: Candidate) -> bool:
-        """Whether a remedy is averaging alone: it changes no training, so its runs show the run as it is."""
-        treatment = winner.treatment
-        alone = treatment.changes.keys() == {"averaging"} and (treatment.lr, treatment.epochs) == (1.0, 1.0)
+    def is_averaging_alone(self, remedy: Remedy) -> bool:
+        """Whether a remedy changes no training, so that its runs show the baseline too."""
+        alone = remedy.changes.keys() == {"averaging"} and (remedy.lr, remedy.epochs) == (1.0, 1.0)
         return alone and self.config.averaging is None
 
-    def repeated(
-        self, as_it_is: Candidate, winner: Candidate, seeds: Sequence[int], clock: Clock
+    def confirm(
+        self, baseline: Remedy, winner: Remedy, seeds: Sequence[int], clock: Clock
     ) -> tuple[list[Run], list[Run]]:
-        """The runs of both on fresh seeds; only those of the first seeds if the time is over."""
-        rounds, place = self.config.rounds, self.folder / "runs"
-        alone = self.shows_both(winner)
-        arms = [
-            Trial(0, one.label, one.values, one.given) for one in ((winner,) if alone else (as_it_is, winner))
-        ]
-        # Seed by seed, so that what is there when the time is over are pairs.
-        pairs = [[arm.planned(place, seed, rounds) for arm in arms] for seed in seeds]
-        planned = [one for pair in pairs for one in pair]
-        left = [rounds - int(read_status(one.folder).get("round", 0)) for one in planned]
+        """Run baseline and winner on fresh seeds; return the pairs that ended before the budget did."""
+        rounds, folder = self.config.rounds, self.folder / "runs"
+        alone = self.is_averaging_alone(winner)
+        arms = [self._trial(remedy) for remedy in ((winner,) if alone else (baseline, winner))]
+        # Seed by seed, so that complete pairs are there when the time is up.
+        pairs = [[arm.plan_run(folder, seed, rounds) for arm in arms] for seed in seeds]
+        runs = [planned for pair in pairs for planned in pair]
+        left = [rounds - int(read_status(planned.folder).get("round", 0)) for planned in runs]
         if any(left):
-            title = f"{winner.label} against the run as it is, {len(seeds)} fresh seeds"
-            self.watching.on_stage(title, sum(left))
+            title = f"{winner.name} against the baseline, {len(seeds)} fresh seeds"
+            self.callbacks.on_stage(title, sum(left))
 
-        def follow(one: Planned, record: Record | None) -> None:
-            self.watching.on_round(one, record)
+        def on_round(planned: Planned, record: Record | None) -> None:
+            self.callbacks.on_round(planned, record)
             if clock.over:
                 raise TimeUp
 
         with suppress(TimeUp):
-            execute(planned, self.jobs, follow)
-        ended = list(takewhile(lambda pair: all(map(done, pair)), pairs))
+            execute(runs, self.jobs, on_round)
+        ended = list(takewhile(lambda pair: all(map(is_done, pair)), pairs))
         before, after = ([Run(pair[arm].folder) for pair in ended] for arm in (0, -1))
-        return [_without_averaging(one, as_it_is.label) for one in before] if alone else before, after
+        return [_without_averaging(run, self.label(baseline)) for run in before] if alone else before, after
+
+    def _trial(self, remedy: Remedy) -> Trial:
+        values = remedy.apply(self.values, self.config)
+        assert values is not None
+        return Trial(0, self.label(remedy), values, kept_objects(remedy, self.objects))
 
 
 def _without_averaging(run: Run, title: str) -> Run:
-    """A run that averages as the one that does not, by its numbers; its weights stay those of the mean."""
+    """Return a run with averaging as the one without: its numbers, but the weights of the averaged model."""
     other = copy.copy(run)
     other.read = by_newest_model(run.read, title)
     other.values = other.read.config

@@ -1,32 +1,33 @@
-"""The journal of a search: its plan, its trials and their results, a JSON line each.
+"""The journal of a search: its plan, its trials and their scores, one JSON line each.
 
     {"schema": 1, "plan": {what decides the search}}
     {"trial": 3, "label": "loss=wsm", "settings": {"loss.name": "wsm"}}
     {"trial": 3, "rounds": 15, "accuracy": 0.91, "forgetting": 0.02, "seconds": 4.1}
     {"spent": 12.5}
 
-What is in it is not asked or run again, so a search that was killed goes on with the same plan.
+A search that was interrupted continues with the same plan: nothing in the journal is sampled or run again.
 """
 
 import json
 import math
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from eunoe.config.renamed import rename_keys
 from eunoe.errors import InputError
 from eunoe.system.files import plain, read_lines, write_text, writing
 
 
 @dataclass(frozen=True)
-class Result:
-    """What a trial reached after so many rounds, as means over its seeds.
+class Scores:
+    """Validation scores of a trial after some rounds, as means over its seeds.
 
-    Where global models are averaged, the first two are of their mean, the last two of the newest model.
+    With averaging, the first two are of the averaged model, the last two of the newest model.
     """
 
     accuracy: float
@@ -41,46 +42,72 @@ class Result:
         return float(np.fmax(self.accuracy, self.newest_accuracy))
 
 
-NUMBERS = tuple(field.name for field in fields(Result))
+@dataclass(frozen=True)
+class TrialResult:
+    """A row of a search's result table: a trial, the rounds it reached, and its scores there."""
+
+    label: str
+    rounds: int
+    accuracy: float
+    forgetting: float
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def rank_results(results: list[TrialResult]) -> list[TrialResult]:
+    """Sort results: those with more rounds first, then by accuracy."""
+    return sorted(results, key=lambda result: (-result.rounds, -result.accuracy))
 
 
 class Journal:
-    """A journal on disk; one of another plan is refused."""
+    """A journal on disk. Opening the journal of another plan raises an InputError."""
 
     def __init__(self, path: Path, plan: Mapping[str, Any]) -> None:
         self.path = path
         self.settings: dict[int, dict[str, Any]] = {}
         self.labels: dict[int, str] = {}
-        self.results: dict[tuple[int, int], Result] = {}
+        self.scores: dict[tuple[int, int], Scores] = {}
         self.notes: dict[str, Any] = {}
         lines = read_lines(path)
         new = json.loads(json.dumps(plain(plan)))
         if lines:
-            check_plan(path, lines[0].get("plan", {}), new)
+            old = {
+                key: rename_keys(value) if isinstance(value, Mapping) else value
+                for key, value in lines[0].get("plan", {}).items()
+            }
+            for key in {**old, **new}:
+                if old.get(key) != new.get(key):
+                    raise InputError(
+                        f"{path.parent} holds a search with another {key}: pass the same, or another --out"
+                    )
         else:
             lines = [{"schema": 1, "plan": new}]
         path.parent.mkdir(parents=True, exist_ok=True)
-        # A line that a kill cut short is gone.
+        # This drops a last line that a kill cut short.
         write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
         for line in lines[1:]:
-            self._take(line)
+            self._load(line)
 
     @property
     def spent(self) -> float:
         """Seconds that the search has taken so far."""
         return float(self.notes.get("spent", 0.0))
 
-    def trial(self, number: int, label: str, settings: Mapping[str, Any]) -> None:
-        """Write down what a trial is, unless it is there."""
+    def last_scores(self, number: int) -> tuple[int, Scores] | None:
+        """Return the rounds that a trial reached and its scores there, or None."""
+        reached = [rounds for trial, rounds in self.scores if trial == number]
+        return (max(reached), self.scores[number, max(reached)]) if reached else None
+
+    def add_trial(self, number: int, label: str, settings: Mapping[str, Any]) -> None:
+        """Write a trial, unless it is there."""
         if number not in self.settings:
             self._add({"trial": number, "label": label, "settings": dict(settings)})
 
-    def result(self, number: int, rounds: int, found: Result) -> None:
-        """Write down what a trial reached."""
-        self._add({"trial": number, "rounds": rounds, **vars(found)})
+    def add_scores(self, number: int, rounds: int, scores: Scores) -> None:
+        """Write the scores of a trial."""
+        self._add({"trial": number, "rounds": rounds, **vars(scores)})
 
     def note(self, **notes: Any) -> None:
-        """Write down anything else; the last one of a name counts."""
+        """Write other values; the last one of a name counts."""
         self._add(notes)
 
     def _add(self, line: Mapping[str, Any]) -> None:
@@ -89,23 +116,15 @@ class Journal:
             file.write(f"{json.dumps(line)}\n")
             file.flush()
             os.fsync(file.fileno())
-        self._take(line)
+        self._load(line)
 
-    def _take(self, line: Mapping[str, Any]) -> None:
+    def _load(self, line: Mapping[str, Any]) -> None:
         if "rounds" in line:
-            known = {key: math.nan if line.get(key) is None else float(line[key]) for key in NUMBERS}
-            found = Result(**known)
-            self.results[line["trial"], line["rounds"]] = found
+            numbers = {each.name: line.get(each.name) for each in fields(Scores)}
+            self.scores[line["trial"], line["rounds"]] = Scores(
+                **{key: math.nan if number is None else float(number) for key, number in numbers.items()}
+            )
         elif "trial" in line:
             self.settings[line["trial"]], self.labels[line["trial"]] = line["settings"], line["label"]
         else:
             self.notes |= line
-
-
-def check_plan(path: Path, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-    """Refuse to go on with another search than the one that was begun."""
-    for key in {**old, **new}:
-        if old.get(key) != new.get(key):
-            raise InputError(
-                f"{path.parent} holds a search with another {key}; give it the same, or another --out"
-            )

@@ -1,176 +1,125 @@
-"""What a cure tries, in the order in which it tries it: one table, and what of it fits a run.
+"""What a cure tries, in which order: one table, and which of its remedies fit a run.
 
-The run as it is stands first. What follows it is in the order in which each adds most to the best of those
-before it, on average over the settings of benchmarks/remedies.py. The learning rate of the run as it is is
-varied like that of the others, so that a remedy is not compared with a badly tuned baseline.
+The baseline comes first, then the remedies in the order in which each adds most to the best of those before
+it, on average over the settings of benchmarks/remedies.py. The baseline's learning rate is varied like that
+of the remedies, so that no remedy is compared with a badly tuned baseline.
 
-Averaging of global models is not in the table: it changes no training, so every candidate is tried with it
-and without in one run.
+Averaging of global models is not in the table: it changes no training, so every remedy is tried with and
+without it in one run.
 """
 
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from eunoe.analysis.remedies import FEDDF, FEDNTD, FEDPROX, FLASHBACK, SCAFFOLD, SERVER_MOMENTUM, WSM, Remedy
 from eunoe.config.schema import Config, make_config
-from eunoe.config.settings import merge
 from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.store.run_records import with_averaging
 
-Changes = Mapping[str, Any]
-
-
-@dataclass(frozen=True)
-class Treatment:
-    """Changes of a run's configuration, when they apply, and what they cost.
-
-    `labels`: only where the clients' class mixes differ; `dead`: only for a run that learned nothing;
-    `below`: only for learning rates below it. `lr` and `epochs` are factors on the run's own. `cost` is the
-    time of local training, 1 for plain training.
-    """
-
-    name: str
-    changes: Changes = field(default_factory=dict)
-    lr: float = 1.0
-    epochs: float = 1.0
-    labels: bool = False
-    dead: bool = False
-    below: float = math.inf
-    cost: float = 1.0
-
-    def applied(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
-        """The values with its changes; None if it cannot change them."""
-        training: dict[str, Any] = {}
-        if self.lr != 1:
-            training["lr"] = float(f"{config.training.lr * self.lr:.4g}")
-        if self.epochs != 1:
-            epochs = config.training.epochs
-            if config.training.steps is not None or not isinstance(epochs, int) or epochs < 2:
-                return None
-            training["epochs"] = max(1, round(epochs * self.epochs))
-        changed = merge(values, self.changes, {"training": training} if training else {})
-        return None if self.name and make_config(changed) == config else changed
-
-
-WSM: Changes = {"loss": {"name": "wsm"}}
-MOMENTUM: Changes = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
-# Its momentum lengthens steps almost sevenfold, so it goes with a smaller learning rate.
-FEDACG: Changes = {"method": {"name": "fedacg"}}
-# A mean of models lags behind while they still learn quickly.
+# Up to so many rounds averaging gets a smaller decay: models still learn quickly, and their mean lags behind.
 SHORT = 60
-# Ten times a rate that is not small leads nowhere.
+# Learning rates from which a tenfold one is not tried.
 SMALL = 0.02
 
-BASELINE = Treatment("")
-_WSM = Treatment("wsm", WSM, labels=True)
+BASELINE = Remedy("")
+# The momentum of FedACG lengthens steps almost sevenfold: it is tried with a smaller learning rate.
+_FEDACG = Remedy("fedacg", {"method": {"name": "fedacg"}}, cost=1.1)
+_WSM_FEDACG = Remedy("wsm with fedacg", {**WSM.changes, **_FEDACG.changes}, labels=True, cost=1.1)
 
 
-def _third(treatment: Treatment) -> Treatment:
-    return _at(treatment, 1 / 3, "a third of the learning rate")
+def _scale_lr(remedy: Remedy, lr: float, words: str, **conditions: Any) -> Remedy:
+    name = f"{remedy.name}, {words}" if remedy.name else words
+    return replace(remedy, name=name, lr=lr, **conditions)
 
 
-def _threefold(treatment: Treatment) -> Treatment:
-    return _at(treatment, 3.0, "three times the learning rate")
+def _third(remedy: Remedy) -> Remedy:
+    return _scale_lr(remedy, 1 / 3, "a third of the learning rate")
 
 
-def _tenfold(treatment: Treatment) -> Treatment:
-    return replace(_at(treatment, 10.0, "ten times the learning rate"), below=SMALL)
+def _threefold(remedy: Remedy) -> Remedy:
+    return _scale_lr(remedy, 3.0, "three times the learning rate")
 
 
-def _at(treatment: Treatment, lr: float, words: str) -> Treatment:
-    return replace(treatment, name=", ".join(part for part in (treatment.name, words) if part), lr=lr)
+def _tenfold(remedy: Remedy) -> Remedy:
+    return _scale_lr(remedy, 10.0, "ten times the learning rate", below=SMALL)
 
 
-TABLE: Sequence[Treatment] = (
+TABLE: Sequence[Remedy] = (
     BASELINE,
-    replace(_at(BASELINE, 0.1, "a tenth of the learning rate"), dead=True),
-    replace(_at(BASELINE, 0.01, "a hundredth of the learning rate"), dead=True),
-    _threefold(_WSM),
+    _scale_lr(BASELINE, 0.1, "a tenth of the learning rate", dead=True),
+    _scale_lr(BASELINE, 0.01, "a hundredth of the learning rate", dead=True),
+    _threefold(WSM),
     _threefold(BASELINE),
-    _third(Treatment("wsm with fedacg", {**WSM, **FEDACG}, labels=True, cost=1.1)),
-    Treatment("scaffold with server momentum", {"method": {"name": "scaffold"}, **MOMENTUM}, cost=1.1),
-    _WSM,
+    _third(_WSM_FEDACG),
+    SCAFFOLD,
+    WSM,
     _tenfold(BASELINE),
-    _tenfold(_WSM),
-    Treatment("fedntd", {"method": {"name": "fedntd"}}, labels=True, cost=1.3),
-    Treatment("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
+    _tenfold(WSM),
+    FEDNTD,
+    Remedy("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
     _third(BASELINE),
-    _third(Treatment("fedacg", FEDACG, cost=1.1)),
-    Treatment("wsm with server momentum", {**WSM, **MOMENTUM}, labels=True),
-    Treatment("falling learning rate", {"training": {"lr_decay": 0.97}}),
-    Treatment("server momentum", MOMENTUM),
-    _third(_WSM),
-    Treatment("half of the local epochs", epochs=0.5, cost=0.5),
-    Treatment("fedprox", {"method": {"name": "fedprox", "mu": 0.1}}, cost=1.1),
-    Treatment("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
-    Treatment("flashback", {"method": {"name": "flashback"}}, cost=1.5),
-    Treatment("feddf", {"method": {"name": "feddf"}}, cost=1.5),
+    _third(_FEDACG),
+    Remedy("wsm with server momentum", {**WSM.changes, **SERVER_MOMENTUM}, labels=True),
+    Remedy("falling learning rate", {"training": {"lr_decay": 0.97}}),
+    Remedy("server momentum", SERVER_MOMENTUM),
+    _third(WSM),
+    Remedy("half of the local epochs", epochs=0.5, cost=0.5),
+    FEDPROX,
+    Remedy("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
+    FLASHBACK,
+    FEDDF,
 )
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A treatment of a run: its label, the values of its runs, and the user's objects that it keeps."""
-
-    label: str
-    treatment: Treatment
-    values: Mapping[str, Any]
-    given: Mapping[str, Any]
-
-
-def candidates(
-    values: Mapping[str, Any],
-    config: Config,
-    given: UserObjects,
-    labels_differ: bool,
-    dead: bool = False,
-) -> list[Candidate]:
-    """The treatments that fit a run, the run as it is first; what could not be assembled is left out."""
-    found: list[Candidate] = []
-    objects = {key: it for key, it in vars(given).items() if it is not None}
-    for treatment in TABLE:
-        if (treatment.labels and not labels_differ) or (treatment.dead and not dead):
+def applicable_remedies(
+    values: Mapping[str, Any], config: Config, objects: UserObjects, labels_differ: bool, dead: bool = False
+) -> list[Remedy]:
+    """Return the remedies of the table that fit a run, the baseline first."""
+    remedies: list[Remedy] = []
+    configs: list[Config] = []
+    for remedy in TABLE:
+        if (remedy.labels and not labels_differ) or (remedy.dead and not dead):
             continue
-        if config.training.lr >= treatment.below:
+        if config.training.lr >= remedy.below:
             continue
-        # An object of the user's own is kept unless the treatment names another in its place.
-        kept = {key: it for key, it in objects.items() if key not in treatment.changes}
         try:
-            changed = treatment.applied(values, config)
-            if changed is None:
+            changed = remedy.apply(values, config)
+            if changed is None or (new := make_config(changed)) in configs:
                 continue
-            made = make_config(changed)
-            if any(made == make_config(other.values) for other in found):
-                continue
-            if treatment is not BASELINE:
-                assemble(made, UserObjects(**kept))
+            if remedy is not BASELINE:
+                assemble(new, UserObjects(**kept_objects(remedy, objects)))
         except InputError:
-            if treatment is BASELINE:
+            if remedy is BASELINE:
                 raise
             continue
-        found.append(Candidate(treatment.name or config.title, treatment, changed, kept))
-    return found
+        remedies.append(remedy)
+        configs.append(new)
+    return remedies
 
 
-class Forms(NamedTuple):
-    """A candidate in the two forms that one run shows: by its newest model, and by the mean of its models."""
-
-    newest: Candidate
-    mean: Candidate
+def kept_objects(remedy: Remedy, objects: UserObjects) -> dict[str, Any]:
+    """Return the user's objects, without those that the remedy replaces by a named component."""
+    return {key: it for key, it in vars(objects).items() if it is not None and key not in remedy.changes}
 
 
-def forms(one: Candidate, config: Config) -> Forms:
-    """Both forms of a candidate; that which the run to cure has is the candidate itself."""
+class Variants(NamedTuple):
+    """A remedy without and with averaging; one run shows the results of both."""
+
+    newest: Remedy
+    averaged: Remedy
+
+
+def averaging_variants(remedy: Remedy, config: Config) -> Variants:
+    """Return both variants of a remedy; the one with the run's own averaging is the remedy itself."""
     if config.averaging is not None:
-        return Forms(_form(one, f"{one.label} without averaging", None), one)
+        name = f"{remedy.name or config.title} without averaging"
+        return Variants(_with_changes(remedy, name, {"averaging": None}), remedy)
     decay = 0.8 if config.rounds <= SHORT else 0.9
-    label = with_averaging(one.label) if one.treatment.name else "averaging"
-    return Forms(one, _form(one, label, {"decay": decay}))
+    name = with_averaging(remedy.name) if remedy.name else "averaging"
+    return Variants(remedy, _with_changes(remedy, name, {"averaging": {"decay": decay}}))
 
 
-def _form(one: Candidate, label: str, averaging: Mapping[str, Any] | None) -> Candidate:
-    change = {"averaging": averaging}
-    treatment = replace(one.treatment, name=label, changes={**one.treatment.changes, **change})
-    return Candidate(label, treatment, {**one.values, **change}, one.given)
+def _with_changes(remedy: Remedy, name: str, changes: Mapping[str, Any]) -> Remedy:
+    return replace(remedy, name=name, changes={**remedy.changes, **changes})

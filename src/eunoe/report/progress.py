@@ -11,8 +11,9 @@ from typing import Any, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from eunoe.simulation.loop import Record
 from eunoe.store.main_metric import main_number
+
+Record = dict[str, Any]
 
 
 class Job(Protocol):

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from eunoe import diagnose
 from eunoe.config.schema import make_config
 from eunoe.config.settings import apply_settings
 from eunoe.data.arrays import from_arrays
-from eunoe.search.diagnosis import diagnose
 from eunoe.simulation.build import assemble
 from eunoe.simulation.running import run
 from eunoe.store.reader import read_run
@@ -18,7 +18,7 @@ ALIKE = np.full((6, 4), 10.0)
 FEW = np.kron(np.eye(2), np.full((3, 2), 10.0))
 # The same with so many clients that two in a round are few.
 MANY = np.tile(FEW, (5, 1))
-TWO = {"name": "tests.search.test_diagnosis:two_classes"}
+TWO = {"name": "tests.analysis.test_diagnosis:two_classes"}
 
 
 def two_classes():
@@ -53,7 +53,7 @@ def records(start, local, merged, counts, before=None, **config):
         # The same loss of knowledge where all clients have the same classes.
         (records(0.9, [0.5, 0.5], 0.8, ALIKE), "not labels", "averaging.decay=0.9"),
         # Local models keep nearly all; their average loses 30 points.
-        (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "merge", "averaging.decay=0.9"),
+        (records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1}), "aggregation", "averaging.decay=0.9"),
         (records(0.9, [0.88, 0.89], 0.89, FEW), "little", None),
         (records(0.9, [0.5, 0.5], 0.8, MANY, loss="wsm"), "local", "averaging.decay=0.9"),
         (
@@ -100,7 +100,7 @@ def test_both_losses_are_named_and_the_larger_one_is_said_to_be():
     )
     # Now the best client has kept all but L is 15 on average, and aggregation loses 25 from it.
     (last,) = diagnose(records(0.9, [0.9, 0.6], 0.65, FEW)).sentences[-1:]
-    assert last.startswith("aggregation loses 25.0 points, more than local training (15.0 points)")
+    assert last.startswith("Aggregation loses 25.0 points, more than local training (15.0 points)")
     (last,) = diagnose(records(0.9, [0.88, 0.9], 0.6, FEW)).sentences[-1:]
     assert last.startswith("Most is lost in aggregation, gains not counted: 30.0 points, against 1.0 points")
 
@@ -142,7 +142,9 @@ def test_where_models_are_averaged_the_forgetting_of_the_clients_model_counts():
 
 def test_a_federation_is_told_what_to_change_in_its_own_config():
     remedy = flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW))
-    assert remedy.change() == ('in config.toml of the app: method.name = "flashback", public.share = 0.05')
+    assert remedy.config_change() == (
+        'in config.toml of the app: method.name = "flashback", public.share = 0.05'
+    )
 
 
 @pytest.mark.parametrize("method", ["scaffold", "fedntd", "fedprox", "flashback"])
@@ -190,8 +192,8 @@ def test_where_the_run_itself_cannot_be_assembled_nothing_is_left_out():
 
 def test_without_public_data_distillation_asks_for_some():
     remedy = flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW))
-    assert "5% of the clients' samples, with their labels, must be at the server" in remedy.why
-    assert "samples" not in flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1})).why
+    assert "5% of the clients' samples, with their labels, at the server" in remedy.reason
+    assert "samples" not in flashback_for(records(0.9, [0.88, 0.9], 0.6, FEW, public={"share": 0.1})).reason
     assert remedy.settings == ("method.name=flashback", "public.share=0.05")
     assert remedy.command("r/config.toml") == (
         "eunoe run r/config.toml --set method.name=flashback --set public.share=0.05"
@@ -298,7 +300,7 @@ def test_drift_is_told_from_label_skew(loss, method, first):
     # What changed cost less than a round does: it is the labels.
     found = diagnose(changed(skewed, 0.85))
     assert found.kind == "local"
-    assert "What is forgotten does not come from the changes of the data." in found.sentences
+    assert "The changes of the data are not the cause of forgetting." in found.sentences
     again = replace(skewed, config={**skewed.config, "replay": {"memory": 9}})
     assert "replay.memory=100" not in proposed(changed(again, 0.6))
 

@@ -8,10 +8,9 @@ import pytest
 
 from eunoe.config.settings import read_config
 from eunoe.errors import InputError
-from eunoe.search import tuning
-from eunoe.search.halving import Watching
+from eunoe.search.halving import Callbacks
 from eunoe.search.sweep import Planned
-from eunoe.search.tuning import Range, read_range, tune
+from eunoe.search.tune import Range, parse_range, tune
 from tests.small_runs import NAMED
 
 optuna = pytest.importorskip("optuna")
@@ -24,16 +23,16 @@ def asked(folder: Path) -> list[dict[str, Any]]:
 
 
 def test_ranges_as_they_are_written() -> None:
-    assert read_range("log:0.003..0.3") == Range(0.003, 0.3, log=True)
-    assert read_range("1..20") == Range(1, 20)
+    assert parse_range("log:0.003..0.3") == Range(0.003, 0.3, log=True)
+    assert parse_range("1..20") == Range(1, 20)
     assert Range(1, 20).whole
     assert not Range(1.0, 20).whole
-    assert read_range("ce") is None
-    assert Range(0.1, 0.2).rounded(0.1234567) == 0.1235
-    assert Range(0.12341, 0.2).rounded(0.12341) == 0.12341
+    assert parse_range("ce") is None
+    assert Range(0.1, 0.2).round(0.1234567) == 0.1235
+    assert Range(0.12341, 0.2).round(0.12341) == 0.12341
     for wrong in ("1..x", "2..1", "log:0..1", "log:3", "1..inf"):
         with pytest.raises(InputError, match="range"):
-            read_range(wrong)
+            parse_range(wrong)
 
 
 def test_lists_are_tried_as_their_product(tmp_path: Path) -> None:
@@ -52,7 +51,7 @@ def test_lists_are_tried_as_their_product(tmp_path: Path) -> None:
 def test_ranges_are_sampled_by_trials_before_and_a_kill_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tuning, "BATCH", 3)
+    monkeypatch.setattr("eunoe.search.tune.BATCH", 3)
     values = {**NAMED, "rounds": 1}
     whole = tune(values, SPACE, tmp_path / "whole", seeds=[0], trials=7)
     assert len(whole.trials) == 7
@@ -68,7 +67,7 @@ def test_ranges_are_sampled_by_trials_before_and_a_kill_changes_nothing(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        tune(values, SPACE, tmp_path / "cut", seeds=[0], trials=7, watching=Watching(on_round=die))
+        tune(values, SPACE, tmp_path / "cut", seeds=[0], trials=7, callbacks=Callbacks(on_round=die))
     again = tune(values, SPACE, tmp_path / "cut", seeds=[0], trials=7)
     assert asked(tmp_path / "cut") == asked(tmp_path / "whole")
     reached = [[(one.label, one.accuracy) for one in tuned.trials] for tuned in (again, whole)]
@@ -77,7 +76,7 @@ def test_ranges_are_sampled_by_trials_before_and_a_kill_changes_nothing(
 
 
 def test_the_budget_ends_it_and_more_goes_on(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="the budget ended before a first result"):
+    with pytest.raises(InputError, match="the budget ended before the first result"):
         tune(NAMED, SPACE, tmp_path, seeds=[0], budget=1e-9)
     tuned = tune({**NAMED}, SPACE, tmp_path, seeds=[0], budget=1e9, trials=2)
     assert tuned.complete
@@ -88,11 +87,11 @@ def test_the_budget_ends_it_and_more_goes_on(tmp_path: Path) -> None:
     ("values", "over", "options", "says"),
     [
         ({}, {}, {}, "nothing to search over"),
-        ({}, {"training.lr": Range(0.1, 1.0)}, {}, "give --budget, as in 30m, or --trials"),
-        ({}, {"loss.name": ["ce"]}, {"trials": 3}, "leave --trials out"),
+        ({}, {"training.lr": Range(0.1, 1.0)}, {}, "needs --budget \\(such as 30m\\) or --trials"),
+        ({}, {"loss.name": ["ce"]}, {"trials": 3}, "--trials applies to ranges only"),
         ({}, {"training.lr": Range(-1.0, 1.0)}, {"trials": 3}, "training.lr: input should be greater than 0"),
         ({}, {"loss.name": ["ce", "wms"]}, {}, "did you mean 'wsm'"),
-        ({}, {"seed": [1, 2]}, {}, "takes its seeds from --seeds"),
+        ({}, {"seed": [1, 2]}, {}, "cannot vary 'seed' with --over: use --seeds"),
         (
             {"split": {"validation": 0.0}},
             {"loss.name": ["ce"]},
@@ -110,7 +109,7 @@ def test_bad_input(
 
 
 def test_without_optuna_a_range_is_refused_in_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tuning, "find_spec", lambda name: None)
+    monkeypatch.setattr("eunoe.search.tune.find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"training.lr has a range, .*pip install '\.\[tune\]'"):
         tune(NAMED, SPACE, tmp_path / "out", seeds=[0], trials=2)
 

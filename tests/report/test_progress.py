@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from eunoe.simulation import progress
-from eunoe.simulation.progress import Bars, describe, following
+from eunoe.report import progress
+from eunoe.report.progress import Bars, describe, following
 
 
 def record(round: int, **more: Any) -> dict[str, Any]:
