@@ -49,7 +49,7 @@ def main() -> Forgetting:
             for name, tensor in client.state_dict().items():
                 sums[name] += tensor * len(clients[k]) / samples
         model.load_state_dict(sums)
-        watch.merged(model)
+        watch.aggregated(model)
     print(watch.summary())
     return watch
 

@@ -33,7 +33,7 @@ PACKAGES = {
     "eunoe.losses": "Loss client_loss",
     "eunoe.methods": "Aggregate Batch ClientContext Cost Finished Method Neutral RoundContext ServerUpdate "
     "Upload Vectors Weights",
-    "eunoe.metrics": "Metric Place PlaceMetric Predictions Rows Snapshot",
+    "eunoe.metrics": "Metric Evaluation EvaluationMetric Predictions Rows Snapshot",
     "eunoe.models": "Classifier",
     "eunoe.server": "Aggregate ServerOptimizer",
     "eunoe.trackers": "TrackedRun Tracker",

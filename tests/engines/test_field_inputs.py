@@ -109,7 +109,7 @@ def test_forgetting_is_measured_in_any_loop_with_dicts() -> None:
         watch = eunoe.Forgetting(given, classes=3)
         watch.start(field_net())
         watch.local(0, field_net())
-        watch.merged(field_net())
+        watch.aggregated(field_net())
         seen.append(watch.metrics[0]["test"]["accuracy"])
     logits = field_net()(**data).logits
     assert seen == [pytest.approx((logits.argmax(1) == labels).double().mean().item())] * 2

@@ -189,7 +189,7 @@ def test_every_round_is_recorded(case):
     model.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, final), strict=True)))
     by_hand.start(model)
     by_hand.hidden(0)
-    by_hand.merged(model)
+    by_hand.aggregated(model)
     assert by_hand.metrics[0]["test"] == forgetting.metrics[-1]["test"]
 
 
@@ -203,7 +203,7 @@ def test_local_forgetting_equals_the_recorder_used_by_hand():
         arrays = trained([value.numpy() for value in model.state_dict().values()], node)
         other.load_state_dict(dict(zip(model.state_dict(), map(torch.tensor, arrays), strict=True)))
         by_hand.local(sorted(NODES).index(node), other)
-    by_hand.merged(model)
+    by_hand.aggregated(model)
     ours, theirs = by_hand.probes[0], strategy.forgetting.probes[0]
     assert (ours["start"], ours["local"]) == (theirs["start"], theirs["local"])
 

@@ -1,6 +1,6 @@
 """A metric of a user's own, as it would stand in a file beside the config."""
 
-from eunoe.metrics import Metric, Place, PlaceMetric, Snapshot
+from eunoe.metrics import Evaluation, EvaluationMetric, Metric, Snapshot
 
 
 class WorstClass(Metric):
@@ -13,7 +13,7 @@ class WorstClass(Metric):
     _sums = None
 
     def update(self, model: Snapshot) -> None:
-        per_class = model.places["test"].per_class
+        per_class = model.evaluations["test"].per_class
         self._now = float(per_class.min())
         self._lowest = min(self.start if self._lowest is None else self._lowest, self._now)
         self._rounds += 1
@@ -30,11 +30,11 @@ class WorstClass(Metric):
         self._rounds, self._lowest, self._sums = state["rounds"], state["lowest"], state["sums"]
 
 
-class Brier(PlaceMetric):
+class Brier(EvaluationMetric):
     """Squared distance of the probabilities from the truth."""
 
     needs = ("logits",)
 
-    def measure(self, place: Place) -> float:
-        truth = place.labels[:, None] == range(place.class_count)
-        return float(((place.probabilities - truth) ** 2).sum(axis=1).mean())
+    def measure(self, evaluation: Evaluation) -> float:
+        truth = evaluation.labels[:, None] == range(evaluation.class_count)
+        return float(((evaluation.probabilities - truth) ** 2).sum(axis=1).mean())

@@ -9,7 +9,7 @@ from eunoe.data.samples import DataSet, Samples
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
-from eunoe.metrics import Metric, Place, PlaceMetric, Rows, Snapshot
+from eunoe.metrics import Evaluation, EvaluationMetric, Metric, Rows, Snapshot
 from eunoe.metrics.evaluation import RoundMetrics
 from eunoe.metrics.named import round_metrics
 from tests.helpers import Same, make_simulation
@@ -31,15 +31,15 @@ def simulation() -> Simulation:
     return make_simulation(hand_made(), Same())
 
 
-def evaluate(simulation: Simulation, **places: bool) -> dict:
-    record = measured(simulation, round_metrics(), **places)
+def evaluate(simulation: Simulation, **evaluations: bool) -> dict:
+    record = measured(simulation, round_metrics(), **evaluations)
     record.pop("forgetting", None)
     return record
 
 
-def measured(simulation: Simulation, metrics: dict[str, Metric], **places: bool) -> dict:
+def measured(simulation: Simulation, metrics: dict[str, Metric], **evaluations: bool) -> dict:
     engine = Serial(simulation, ClientStates("none"))  # type: ignore[arg-type]
-    asking = RoundMetrics(metrics, simulation.federation, simulation.context.seed, **places)
+    asking = RoundMetrics(metrics, simulation.federation, simulation.context.seed, **evaluations)
     return asking(engine, 1, simulation.model.weights)
 
 
@@ -96,13 +96,13 @@ def test_the_clients_own_test_parts_are_evaluated_with_the_test_set() -> None:
     assert list(evaluate(make_simulation(split, Same()), test=False)) == ["validation"]
 
 
-class Certainty(PlaceMetric):
+class Certainty(EvaluationMetric):
     """Mean probability of the class that is predicted."""
 
     needs = ("logits",)
 
-    def measure(self, place: Place) -> float:
-        return float(place.probabilities.max(axis=1).mean())
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(evaluation.probabilities.max(axis=1).mean())
 
 
 @pytest.mark.parametrize("chunk", [1, 3, 100])
@@ -114,9 +114,9 @@ def test_a_metric_gets_the_logits_that_it_needs(chunk: int) -> None:
     assert found["certainty"] == {"validation": certainty, "test": certainty}
 
 
-class Undeclared(PlaceMetric):
-    def measure(self, place: Place) -> float:
-        return float(place.logits.max())
+class Undeclared(EvaluationMetric):
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(evaluation.logits.max())
 
 
 def test_a_metric_that_does_not_declare_its_needs_is_reported(simulation: Simulation) -> None:
@@ -133,8 +133,8 @@ class OnRowsOfItsOwn(Metric):
         return {"first": Rows("test", np.arange(2))}
 
     def update(self, model: Snapshot) -> None:
-        assert set(model.places) == {"first", "test", "validation"}
-        self._right = float(model.places["first"].right.mean())
+        assert set(model.evaluations) == {"first", "test", "validation"}
+        self._right = float(model.evaluations["first"].right.mean())
 
     def compute(self) -> dict[str, float]:
         return {"first": self._right}

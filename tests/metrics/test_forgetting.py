@@ -62,7 +62,7 @@ def test_nothing_is_forgotten_when_nothing_changes(start):
     assert not forgetting.client_forgetting(start, same, [0, 1, 2], [0, 1, 2, 3]).matrix.any()
     lost = forgetting.knowledge_lost(start, same, start)
     assert lost.local == pytest.approx(0)
-    assert lost.merge == 0
+    assert lost.aggregation == 0
 
 
 def test_fedntd_score_by_hand():
@@ -121,30 +121,30 @@ def test_a_client_alone_with_its_own_data_has_no_client_forgetting():
 def test_accounting_by_hand():
     result = forgetting.accounting([0.8, 0.5], [[0.4, 0.5], [0.6, 0.9]], [0.7, 0.4])
     np.testing.assert_allclose(result.local, [0.3, -0.2])
-    np.testing.assert_allclose(result.merge, [-0.2, 0.3])
+    np.testing.assert_allclose(result.aggregation, [-0.2, 0.3])
 
 
 @given(table(1, 5), table(3, 5), table(1, 5))
 def test_accounting_sums_to_the_change(start, local, merged):
     result = forgetting.accounting(start[0], local, merged[0])
     change = np.where(np.isnan(local).all(axis=0), NAN, start[0] - merged[0])
-    np.testing.assert_allclose(result.local + result.merge, change, rtol=0, atol=1e-15)
+    np.testing.assert_allclose(result.local + result.aggregation, change, rtol=0, atol=1e-15)
 
 
 def test_knowledge_lost_by_hand():
     result = forgetting.knowledge_lost([0.8, 0.5, NAN], [[0.4, 0.6, NAN], [0.7, 0.1, NAN]], [0.5, 0.7, NAN])
     # Local: 0.4 and 0.1 of class 0, 0 and 0.4 of class 1. Merge: 0.7 - 0.5 of class 0, nothing of class 1.
-    assert (result.local, result.merge) == pytest.approx((0.225, 0.1))
+    assert (result.local, result.aggregation) == pytest.approx((0.225, 0.1))
 
 
 @given(table(1, 3), table(4, 3), table(1, 3))
 def test_knowledge_lost_is_never_negative_and_bounds_the_round(start, local, merged):
     lost = forgetting.knowledge_lost(start[0], local, merged[0])
     assert np.isnan(lost.local) or 0 <= lost.local <= 1
-    assert np.isnan(lost.merge) or 0 <= lost.merge <= 1
+    assert np.isnan(lost.aggregation) or 0 <= lost.aggregation <= 1
     if not np.isnan([*start[0], *local.ravel(), *merged[0]]).any():
         # What a round lost was lost locally or in aggregation.
-        assert forgetting.round_forgetting(start[0], merged[0]) <= lost.local + lost.merge + 1e-12
+        assert forgetting.round_forgetting(start[0], merged[0]) <= lost.local + lost.aggregation + 1e-12
 
 
 def test_saw_tooth_by_hand():

@@ -9,21 +9,23 @@ import pytest
 import torch
 
 from eunoe.core.tasks import Regression
-from eunoe.metrics import Place, Predictions, Snapshot
+from eunoe.metrics import Evaluation, Predictions, Snapshot
 from eunoe.metrics.global_forgetting import GlobalForgetting
 
 
-def place(*per_class: tuple[int, int]) -> Place:
+def evaluation(*per_class: tuple[int, int]) -> Evaluation:
     """So many right of so many samples in each class; who is wrong says the next class."""
     labels = np.concatenate([np.full(count, label) for label, (_, count) in enumerate(per_class)])
     said = labels.copy()
     for label, (right, count) in enumerate(per_class):
         said[np.flatnonzero(labels == label)[: count - right]] = (label + 1) % len(per_class)
-    return Place(Predictions(said, np.zeros(len(said)), np.zeros(len(per_class))), labels, len(per_class))
+    return Evaluation(
+        Predictions(said, np.zeros(len(said)), np.zeros(len(per_class))), labels, len(per_class)
+    )
 
 
 def on_test(round: int, *per_class: tuple[int, int]) -> Snapshot:
-    return Snapshot(round, "merged", {"test": place(*per_class)}, torch.zeros(1))
+    return Snapshot(round, "global", {"test": evaluation(*per_class)}, torch.zeros(1))
 
 
 def shown(metric: GlobalForgetting, *snapshots: Snapshot) -> list[dict]:
@@ -80,30 +82,30 @@ def test_round_forgetting_is_between_neighboring_rounds_only() -> None:
 
 
 def test_validation_stands_in_for_a_test_set() -> None:
-    parts = {"validation": place((1, 2), (2, 2)), "client_test": place((0, 2), (0, 2))}
+    parts = {"validation": evaluation((1, 2), (2, 2)), "client_test": evaluation((0, 2), (0, 2))}
     metric = GlobalForgetting()
-    metric.update(Snapshot(1, "merged", parts, torch.zeros(1)))
+    metric.update(Snapshot(1, "global", parts, torch.zeros(1)))
     assert metric.compute()["on"] == "validation"
     assert metric.state()["best"] == [0.5, 1.0]
 
 
 def test_without_either_it_is_empty() -> None:
     metric = GlobalForgetting()
-    assert shown(metric, Snapshot(1, "merged", {"client_test": place((1, 2))}, torch.zeros(1))) == [{}]
+    assert shown(metric, Snapshot(1, "global", {"client_test": evaluation((1, 2))}, torch.zeros(1))) == [{}]
     assert metric.state()["previous"] is None
 
 
-def of_clients(losses: list[float]) -> Place:
-    """A place at which clients 0, 1, ... have a sample each, and these squared errors."""
+def of_clients(losses: list[float]) -> Evaluation:
+    """A evaluation at which clients 0, 1, ... have a sample each, and these squared errors."""
     found = np.array(losses)
     predictions = Predictions(np.zeros((len(found), 1)), found, np.zeros(1))
-    return Place(predictions, np.zeros((len(found), 1)), 1, np.arange(len(found)), Regression())
+    return Evaluation(predictions, np.zeros((len(found), 1)), 1, np.arange(len(found)), Regression())
 
 
 def test_numbers_are_forgotten_by_clients() -> None:
     metric = GlobalForgetting()
     for number, losses in enumerate(([0.5, 0.9], [0.8, 0.7]), start=1):
-        metric.update(Snapshot(number, "merged", {"validation": of_clients(losses)}, torch.zeros(1)))
+        metric.update(Snapshot(number, "global", {"validation": of_clients(losses)}, torch.zeros(1)))
     # Client 0 loses .3, client 1 gains .2.
     assert metric.compute() == {
         "on": "validation",
@@ -115,8 +117,8 @@ def test_numbers_are_forgotten_by_clients() -> None:
 def test_a_test_set_of_nobody_says_nothing_of_numbers() -> None:
     metric = GlobalForgetting()
     nobody = replace(of_clients([0.5, 0.5]), owners=None)
-    places = {"test": nobody, "validation": of_clients([0.5, 0.5])}
-    metric.update(Snapshot(1, "merged", places, torch.zeros(1)))
+    evaluations = {"test": nobody, "validation": of_clients([0.5, 0.5])}
+    metric.update(Snapshot(1, "global", evaluations, torch.zeros(1)))
     assert metric.compute()["on"] == "validation"
 
 
@@ -124,6 +126,6 @@ def test_clients_elsewhere_may_be_others_in_each_round() -> None:
     metric = GlobalForgetting()
     for number, (clients, losses) in enumerate((([0, 2], [0.5, 0.5]), ([0, 1], [0.7, 0.1])), start=1):
         measured = {"validation": {"by_client": {"clients": clients, "loss": losses}}}
-        metric.update(Snapshot(number, "merged", {}, torch.zeros(1), elsewhere=measured))
+        metric.update(Snapshot(number, "global", {}, torch.zeros(1), elsewhere=measured))
     # Only client 0 is known in both.
     assert metric.compute()["round"] == pytest.approx(0.2)

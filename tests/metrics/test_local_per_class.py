@@ -5,7 +5,7 @@ from dataclasses import replace
 from eunoe.data.samples import Samples
 from eunoe.metrics.local_per_class import LocalPerClass
 from tests.helpers import blobs
-from tests.metrics.snapshots import ON_TEST, found, place, snapshot
+from tests.metrics.snapshots import ON_TEST, evaluation, found, snapshot
 
 
 def test_accuracy_by_class_before_after_and_merged() -> None:
@@ -23,7 +23,7 @@ def test_accuracy_by_class_before_after_and_merged() -> None:
 
 
 def test_without_label_counts_it_has_none() -> None:
-    uncounted = [ON_TEST[0], snapshot("local", {"test": place([0, 0, 0, 0])}, 3), ON_TEST[3]]
+    uncounted = [ON_TEST[0], snapshot("local", {"test": evaluation([0, 0, 0, 0])}, 3), ON_TEST[3]]
     assert found(LocalPerClass(), *uncounted)["counts"] is None
 
 

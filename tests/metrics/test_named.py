@@ -72,7 +72,7 @@ class Round(Metric):
         (["forgetting"], "metric 'forgetting' is already measured: leave it out"),
         ([f"{OWN}:Brier"] * 2, "metric 'brier' is already measured"),
         (["drift"], "metric 'drift' measures clients' models: name it in probes"),
-        ([Round()], "a round has something else called 'round': rename your metric"),
+        ([Round()], "a round has another key 'round': rename your metric"),
         (["tests.helpers:Net"], "must be a class that derives from eunoe.metrics.Metric"),
     ],
 )
@@ -83,5 +83,5 @@ def test_what_cannot_be_measured_is_refused_in_a_line(metrics: list[Any], messag
 
 
 def test_probes_are_for_metrics_that_look_at_clients_models() -> None:
-    with pytest.raises(InputError, match="metric 'accuracy' measures no client's model: name it in metrics"):
+    with pytest.raises(InputError, match="'accuracy' does not measure clients' models: name it in metrics"):
         check_metrics([], [Probe(metric="accuracy", every=1)])

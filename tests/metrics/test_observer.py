@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 from eunoe.errors import InputError
-from eunoe.metrics import Place, PlaceMetric
+from eunoe.metrics import Evaluation, EvaluationMetric
 from eunoe.metrics.observer import Forgetting
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "bare_loop.py"
@@ -36,9 +36,9 @@ def watched(**options: object) -> Forgetting:
     watch.start(Answers([0, 0, 1, 2]))  # per class 1, 1/2
     watch.local(7, Answers([0, 0, 2, 2]), [4, 0, 0])  # 1, 0
     watch.local(9, Answers([2, 0, 1, 1]), [0, 4, 0])  # 1/2, 1
-    watch.merged(Answers([0, 0, 1, 1]))  # 1, 1
+    watch.aggregated(Answers([0, 0, 1, 1]))  # 1, 1
     watch.local(9, Answers([2, 2, 1, 1]), [0, 4, 0])  # 0, 1
-    watch.merged(Answers([2, 0, 1, 1]))  # 1/2, 1
+    watch.aggregated(Answers([2, 0, 1, 1]))  # 1/2, 1
     return watch
 
 
@@ -97,7 +97,7 @@ def test_without_label_counts_there_is_no_client_forgetting():
     watch = Forgetting((X, Y), 3)
     watch.start(Answers([0, 0, 1, 2]))
     watch.local(7, Answers([0, 0, 2, 2]))
-    watch.merged(Answers([0, 0, 1, 1]))
+    watch.aggregated(Answers([0, 0, 1, 1]))
     assert [probe["probe"] for probe in watch.probes] == ["local_per_class", "drift"]
     assert "others' data" not in str(watch.summary())
 
@@ -106,7 +106,7 @@ def test_a_loader_gives_the_same_as_tensors():
     watch = Forgetting(DataLoader(TensorDataset(X, Y), batch_size=3, shuffle=True), 3)
     watch.start(Answers([0, 0, 1, 2]))
     watch.local(7, Answers([0, 0, 2, 2]), [4, 0, 0])
-    watch.merged(Answers([0, 0, 1, 1]))
+    watch.aggregated(Answers([0, 0, 1, 1]))
     assert watch.metrics[0]["test"]["per_class"] == [1.0, 1.0, None]
     assert watch.probes[0]["local"] == [[1.0, 0.0, None]]
 
@@ -122,7 +122,7 @@ def test_watching_changes_neither_model_nor_random_numbers():
     torch.manual_seed(3)
     watch.start(model)
     watch.local(0, model)
-    watch.merged(model)
+    watch.aggregated(model)
     assert torch.equal(torch.rand(1), expected)
     assert [module.training for module in model.modules()] == modes
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
@@ -134,7 +134,7 @@ def test_the_same_model_forgets_nothing():
     for _ in range(3):
         watch.local(0, model, [1, 1, 0])
         watch.local(1, model, [1, 0, 1])
-        watch.merged(model)
+        watch.aggregated(model)
     summary = watch.summary()
     names = [
         "round_forgetting",
@@ -151,8 +151,8 @@ def test_the_same_model_forgets_nothing():
     ("use", "message"),
     [
         (lambda watch: watch.local(0, Answers([0, 0, 0, 0])), "call start"),
-        (lambda watch: watch.merged(Answers([0, 0, 0, 0])), "call start"),
-        (lambda watch: watch.summary(), "no round has ended"),
+        (lambda watch: watch.aggregated(Answers([0, 0, 0, 0])), "call start"),
+        (lambda watch: watch.summary(), "nothing was measured yet"),
         (lambda watch: Forgetting((X, Y), 1).start(Answers([0, 0, 0, 0])), "label 1, but classes=1"),
         (lambda watch: Forgetting([], 3).start(Answers([0, 0, 0, 0])), "empty"),
         (lambda watch: Forgetting((X, Y), 3, class_names=["cat"]), "1 class names for 3 classes"),
@@ -167,7 +167,7 @@ def test_a_client_twice_in_a_round_is_refused():
     watch = Forgetting((X, Y), 3)
     watch.start(Answers([0, 0, 1, 2]))
     watch.local(7, Answers([0, 0, 2, 2]))
-    with pytest.raises(InputError, match="client 7 was shown twice"):
+    with pytest.raises(InputError, match="client 7 was added twice"):
         watch.local(7, Answers([0, 0, 2, 2]))
 
 
@@ -188,7 +188,7 @@ def test_hidden_clients_leave_round_forgetting_only():
     for number, answers in ((1, [0, 0, 1, 1]), (4, [2, 0, 1, 1])):
         watch.hidden(7)
         watch.hidden(9)
-        watch.merged(Answers(answers), number)
+        watch.aggregated(Answers(answers), number)
     assert [record["round"] for record in watch.metrics] == [1, 4]
     assert watch.metrics[1]["clients"] == [7, 9]
     assert watch.metrics[1]["forgetting"]["round"] == 0.25
@@ -196,13 +196,13 @@ def test_hidden_clients_leave_round_forgetting_only():
     assert "Local training" not in str(watch.summary())
 
 
-class Certainty(PlaceMetric):
+class Certainty(EvaluationMetric):
     """Mean probability of the class that is predicted."""
 
     needs = ("logits",)
 
-    def measure(self, place: Place) -> float:
-        return float(place.probabilities.max(axis=1).mean())
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(evaluation.probabilities.max(axis=1).mean())
 
 
 def test_a_metric_of_the_users_own_is_recorded_beside_the_others():

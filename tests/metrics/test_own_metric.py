@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eunoe.errors import InputError
-from eunoe.metrics import Place, Predictions, Snapshot
+from eunoe.metrics import Evaluation, Predictions, Snapshot
 from eunoe.simulation.running import resume, run
 from eunoe.trackers import scalars
 from tests.helpers import blobs
@@ -36,8 +36,8 @@ def test_it_is_recorded_under_its_own_name_and_found_there(tmp_path: Path) -> No
     assert lowest == pytest.approx(np.minimum.accumulate(np.minimum(values, 0.9)))
     _, means = done.series("worst_class.mean")
     assert means[-1] == pytest.approx(per_class.mean(axis=0), rel=1e-5)
-    for place in ("test", "validation"):
-        assert len(done.series(f"brier.{place}")[0]) == 8
+    for evaluation in ("test", "validation"):
+        assert len(done.series(f"brier.{evaluation}")[0]) == 8
     assert scalars(done.records[0])["worst_class/value"] == values[0]
 
 
@@ -74,10 +74,10 @@ def test_by_hand() -> None:
     # Logits of log 3 and 0 are probabilities of 3/4 and 1/4.
     logits = np.log([[3.0, 1.0], [3.0, 1.0]])
     predictions = Predictions(np.array([0, 0]), np.zeros(2), np.zeros(2), logits)
-    place = Place(predictions, np.array([0, 1]), 2)
-    assert Brier().measure(place) == pytest.approx((2 * (1 / 4) ** 2 + 2 * (3 / 4) ** 2) / 2)
+    evaluation = Evaluation(predictions, np.array([0, 1]), 2)
+    assert Brier().measure(evaluation) == pytest.approx((2 * (1 / 4) ** 2 + 2 * (3 / 4) ** 2) / 2)
     metric = WorstClass()
-    metric.update(Snapshot(1, "merged", {"test": place}, torch.zeros(3)))
+    metric.update(Snapshot(1, "global", {"test": evaluation}, torch.zeros(3)))
     assert metric.compute() == {"value": 0.0, "lowest": 0.0, "mean": [1.0, 0.0]}
 
 

@@ -9,7 +9,7 @@ import torch
 from eunoe.core.flat_model import Weights
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
-from eunoe.metrics.own_models import OwnModels
+from eunoe.metrics.evaluation import OwnModels
 
 
 def model(number: float) -> Weights:

@@ -2,11 +2,13 @@
 
 from eunoe.metrics.probability import Probability
 from tests.helpers import blobs
-from tests.metrics.snapshots import found, place, snapshot
+from tests.metrics.snapshots import evaluation, found, snapshot
 
 
 def test_mean_probabilities_on_the_public_set() -> None:
-    models = [snapshot("local", {"public": place([0, 0, 0, 1])}, client, [client, 1]) for client in (3, 5)]
+    models = [
+        snapshot("local", {"public": evaluation([0, 0, 0, 1])}, client, [client, 1]) for client in (3, 5)
+    ]
     assert found(Probability(), *models) == {
         "clients": [3, 5],
         "probability": [[0.75, 0.25], [0.75, 0.25]],

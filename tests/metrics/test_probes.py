@@ -10,7 +10,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.metrics import Metric
-from eunoe.metrics.balanced_part import balanced_part
+from eunoe.metrics.base import balanced_test_rows
 from eunoe.metrics.probes import ProbedRound, Prober
 from eunoe.simulation.running import resume, run
 from tests.helpers import Net, blobs, make_simulation
@@ -50,7 +50,7 @@ def moved(simulation, scale):
 def test_models_that_stay_as_they_were_forget_nothing(tmp_path, data):
     simulation, probing, engine = prober(tmp_path, Probe(metric="client_matrix", every=1, data=data))
     start = simulation.model.weights.copy()
-    watch = ProbedRound(1, probing.plans, {1, 3}, start, {1: start, 3: start})
+    watch = ProbedRound(1, probing.probes, {1, 3}, start, {1: start, 3: start})
     (record,) = probing.measure(engine, watch, start)
     assert record["models"] == [1, 3]
     assert record["data"] == ([0, 1, 2, 3] if data == "clients" else [1, 3])
@@ -62,7 +62,7 @@ def test_the_matrix_on_validation_parts_is_each_models_accuracy_on_each_clients_
         tmp_path, Probe(metric="client_matrix", every=1, data="participants")
     )
     local = {0: moved(simulation, 0.5), 2: moved(simulation, 0.9)}
-    watch = ProbedRound(1, probing.plans, {0, 2}, simulation.model.weights.copy(), local)
+    watch = ProbedRound(1, probing.probes, {0, 2}, simulation.model.weights.copy(), local)
     (record,) = probing.measure(engine, watch, local[0])
     for row, model in enumerate(local.values()):
         simulation.model.load(model)
@@ -81,17 +81,17 @@ def test_small_validation_parts_are_replaced_by_the_test_set_in_the_clients_mix(
             tmp_path, Probe(metric="client_matrix", every=1), federation=blobs(size=size)
         )
         start = simulation.model.weights.copy()
-        (record,) = probing.measure(engine, ProbedRound(1, probing.plans, {0}, start, {0: start}), start)
+        (record,) = probing.measure(engine, ProbedRound(1, probing.probes, {0}, start, {0: start}), start)
         assert record["on"] == where
 
 
 def test_the_test_part_is_balanced_and_always_the_same():
     federation = blobs()
-    part = balanced_part(federation, 30, 7)
+    part = balanced_test_rows(federation, 30, 7)
     labels = federation.data.test.y[torch.from_numpy(part.rows)]
     assert torch.bincount(labels).tolist() == [10, 10, 10]
-    assert np.array_equal(part.rows, balanced_part(federation, 30, 7).rows)
-    assert not np.array_equal(part.rows, balanced_part(federation, 30, 8).rows)
+    assert np.array_equal(part.rows, balanced_test_rows(federation, 30, 7).rows)
+    assert not np.array_equal(part.rows, balanced_test_rows(federation, 30, 8).rows)
 
 
 def test_few_of_many_participants_are_looked_at():
@@ -105,7 +105,7 @@ def test_few_of_many_participants_are_looked_at():
 class Sum(Metric):
     """Sums of the parameters, and how many local models were ever seen."""
 
-    sees = ("start", "local", "merged")
+    sees = ("start", "local", "global")
     _sums: list = PrivateAttr(default_factory=list)
     _seen: int = 0
 
@@ -113,7 +113,7 @@ class Sum(Metric):
         self._sums = []
 
     def update(self, model):
-        assert model.places == {}
+        assert model.evaluations == {}
         self._seen += model.role == "local"
         self._sums.append((model.role, model.client, float(model.parameters.sum())))
 
@@ -138,7 +138,7 @@ def test_a_metric_of_the_users_own_looks_at_clients_models(tmp_path):
     done = run(**values, rounds=4, out=tmp_path / "run")
     lines = [json.loads(line) for line in (done.folder / "probes.jsonl").read_text().splitlines()]
     assert [(line["round"], line["probe"], line["seen"]) for line in lines] == [(2, "sum", 2), (4, "sum", 4)]
-    assert [role for role, _, _ in lines[1]["sums"]] == ["start", "local", "local", "merged"]
+    assert [role for role, _, _ in lines[1]["sums"]] == ["start", "local", "local", "global"]
     total = float(done.weights().parameters.sum())
     assert lines[1]["sums"][-1][2] == total
     # What it remembers goes on with the run.

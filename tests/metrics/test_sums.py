@@ -7,13 +7,22 @@ import pytest
 from sklearn import metrics as sklearn
 
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task
-from eunoe.metrics.balanced_accuracy import per_label_accuracy
-from eunoe.metrics.base import Place, Predictions
+from eunoe.metrics.base import Evaluation, Predictions
 from eunoe.metrics.classification import AUROC, BalancedAccuracy, MacroF1
-from eunoe.metrics.multilabel import F1, HammingLoss, SubsetAccuracy
-from eunoe.metrics.regression import MAE, R2, RMSE
+from eunoe.metrics.forgetting import per_label_accuracy
 from eunoe.metrics.standard import ByClient, Clients
-from eunoe.metrics.sums import checked_sums, numbers_of, score_of, sums_of
+from eunoe.metrics.sums import (
+    F1,
+    MAE,
+    R2,
+    RMSE,
+    HammingLoss,
+    SubsetAccuracy,
+    compute_sums,
+    metrics_from_sums,
+    score_from_sums,
+    validate_sums,
+)
 
 RNG = np.random.default_rng(0)
 THERE = (RNG.random((60, 4)) < [0.5, 0.1, 0.9, 0.3]).astype(np.float32)
@@ -23,32 +32,32 @@ TARGETS = RNG.normal(size=(50, 2))
 OUTPUTS = TARGETS + 0.5 * RNG.normal(size=(50, 2))
 
 
-def labels_place(owners: Any = None) -> Place:
+def labels_place(owners: Any = None) -> Evaluation:
     said = (SCORES > 0).astype(np.int64)
     predictions = Predictions(said, np.zeros(60), np.zeros(4), SCORES)
-    return Place(predictions, THERE, 4, owners, MULTILABEL)
+    return Evaluation(predictions, THERE, 4, owners, MULTILABEL)
 
 
-def numbers_place(owners: Any = None) -> Place:
+def numbers_place(owners: Any = None) -> Evaluation:
     losses = ((OUTPUTS - TARGETS) ** 2).mean(1)
-    return Place(Predictions(OUTPUTS, losses, np.zeros(2)), TARGETS, 2, owners, SCALE)
+    return Evaluation(Predictions(OUTPUTS, losses, np.zeros(2)), TARGETS, 2, owners, SCALE)
 
 
 def test_labels_are_measured_as_by_scikit_learn() -> None:
-    place, said = labels_place(), SCORES > 0
-    assert F1().measure(place) == pytest.approx(sklearn.f1_score(THERE, said, average="macro"))
-    assert SubsetAccuracy().measure(place) == pytest.approx(sklearn.accuracy_score(THERE, said))
-    assert HammingLoss().measure(place) == pytest.approx(sklearn.hamming_loss(THERE, said))
+    evaluation, said = labels_place(), SCORES > 0
+    assert F1().measure(evaluation) == pytest.approx(sklearn.f1_score(THERE, said, average="macro"))
+    assert SubsetAccuracy().measure(evaluation) == pytest.approx(sklearn.accuracy_score(THERE, said))
+    assert HammingLoss().measure(evaluation) == pytest.approx(sklearn.hamming_loss(THERE, said))
     each = [sklearn.balanced_accuracy_score(THERE[:, one], said[:, one]) for one in range(4)]
-    assert place.per_class.tolist() == pytest.approx(each)
+    assert evaluation.per_class.tolist() == pytest.approx(each)
 
 
 def test_numbers_are_measured_as_by_scikit_learn_in_the_units_of_the_data() -> None:
-    place, scale = numbers_place(), np.array(SCALE.std)
+    evaluation, scale = numbers_place(), np.array(SCALE.std)
     targets, outputs = TARGETS * scale, OUTPUTS * scale
-    assert R2().measure(place) == pytest.approx(sklearn.r2_score(targets, outputs))
-    assert RMSE().measure(place) == pytest.approx(sklearn.root_mean_squared_error(targets, outputs))
-    assert MAE().measure(place) == pytest.approx(sklearn.mean_absolute_error(targets, outputs))
+    assert R2().measure(evaluation) == pytest.approx(sklearn.r2_score(targets, outputs))
+    assert RMSE().measure(evaluation) == pytest.approx(sklearn.root_mean_squared_error(targets, outputs))
+    assert MAE().measure(evaluation) == pytest.approx(sklearn.mean_absolute_error(targets, outputs))
 
 
 def test_balanced_accuracy_by_hand() -> None:
@@ -60,57 +69,59 @@ def test_balanced_accuracy_by_hand() -> None:
 
 def test_a_label_neither_there_nor_predicted_is_left_out_of_f1() -> None:
     labels, said = np.array([[1.0, 0.0], [1.0, 0.0]]), np.array([[1, 0], [0, 0]])
-    place = Place(Predictions(said, np.zeros(2), np.zeros(2)), labels, 2, None, MULTILABEL)
-    assert F1().measure(place) == pytest.approx(2 / 3)
+    evaluation = Evaluation(Predictions(said, np.zeros(2), np.zeros(2)), labels, 2, None, MULTILABEL)
+    assert F1().measure(evaluation) == pytest.approx(2 / 3)
 
 
 def test_equal_targets_explain_nothing() -> None:
-    place = Place(
+    evaluation = Evaluation(
         Predictions(np.zeros((3, 1)), np.ones(3), np.zeros(1)), np.ones((3, 1)), 1, None, Regression()
     )
-    assert np.isnan(R2().measure(place))
-    assert RMSE().measure(place) == 1.0
+    assert np.isnan(R2().measure(evaluation))
+    assert RMSE().measure(evaluation) == 1.0
 
 
 def test_metrics_with_support_take_labels() -> None:
-    place = labels_place()
-    found = AUROC(min_support=10).measure(place)
+    evaluation = labels_place()
+    found = AUROC(min_support=10).measure(evaluation)
     kept = [one for one in range(4) if 10 <= THERE[:, one].sum() <= 50]
     assert found is not None
     expected = np.mean([sklearn.roc_auc_score(THERE[:, one], SCORES[:, one]) for one in kept])
     assert found["value"] == pytest.approx(expected)
     assert (found["classes"], found["support"]) == (len(kept), int(THERE[:, kept].sum()))
-    assert AUROC(min_support=61).measure(place) is None
-    many = MacroF1(min_support=1).measure(place)
+    assert AUROC(min_support=61).measure(evaluation) is None
+    many = MacroF1(min_support=1).measure(evaluation)
     assert many is not None
-    assert many["value"] == pytest.approx(F1().measure(place))
-    balanced = BalancedAccuracy(min_support=1).measure(place)
+    assert many["value"] == pytest.approx(F1().measure(evaluation))
+    balanced = BalancedAccuracy(min_support=1).measure(evaluation)
     assert balanced is not None
-    assert balanced["value"] == pytest.approx(float(np.mean(place.per_class)))
+    assert balanced["value"] == pytest.approx(float(np.mean(evaluation.per_class)))
 
 
 def test_sums_of_parts_add_up() -> None:
-    for place in (labels_place(), numbers_place()):
+    for evaluation in (labels_place(), numbers_place()):
         halves = [slice(20), slice(20, None)]
         parts = [
-            sums_of(
-                Place(
+            compute_sums(
+                Evaluation(
                     Predictions(
-                        place.predictions.predicted[part], place.predictions.losses[part], np.zeros(1)
+                        evaluation.predictions.predicted[part],
+                        evaluation.predictions.losses[part],
+                        np.zeros(1),
                     ),
-                    place.labels[part],
-                    place.class_count,
+                    evaluation.labels[part],
+                    evaluation.class_count,
                     None,
-                    place.task,
+                    evaluation.task,
                 )
             )
             for part in halves
         ]
         total = {name: parts[0][name] + parts[1][name] for name in parts[0]}
-        whole = numbers_of(place.task, sums_of(place))
-        for name, value in numbers_of(place.task, total).items():
+        whole = metrics_from_sums(evaluation.task, compute_sums(evaluation))
+        for name, value in metrics_from_sums(evaluation.task, total).items():
             assert value == pytest.approx(whole[name])
-        assert score_of(place.task, total) == pytest.approx(float(place.scores.mean()))
+        assert score_from_sums(evaluation.task, total) == pytest.approx(float(evaluation.scores.mean()))
 
 
 def test_numbers_by_client() -> None:
@@ -119,13 +130,13 @@ def test_numbers_by_client() -> None:
     assert several is not None
     right = [(((SCORES > 0) == THERE)[owners == one]).mean() for one in range(3)]
     assert several["accuracy"] == pytest.approx(right)
-    place = numbers_place(np.arange(50) % 3)
-    alone = ByClient().measure(place)
+    evaluation = numbers_place(np.arange(50) % 3)
+    alone = ByClient().measure(evaluation)
     assert alone is not None
     assert "accuracy" not in alone
-    losses = [place.predictions.losses[np.arange(50) % 3 == one].mean() for one in range(3)]
+    losses = [evaluation.predictions.losses[np.arange(50) % 3 == one].mean() for one in range(3)]
     assert alone["loss"] == pytest.approx(losses)
-    over = Clients().measure(place)
+    over = Clients().measure(evaluation)
     assert over is not None
     assert over["worst_tenth"] == pytest.approx(1 - max(losses))
 
@@ -152,7 +163,7 @@ TASKS: dict[str, Task] = {"classification": CLASSIFICATION, "multilabel": MULTIL
 
 @pytest.mark.parametrize("name", GOOD)
 def test_sums_of_others_are_taken_as_they_are(name: str) -> None:
-    found = checked_sums(TASKS[name], 2, GOOD[name], 10)
+    found = validate_sums(TASKS[name], 2, GOOD[name], 10)
     assert {key: value.tolist() for key, value in found.items()} == GOOD[name]
 
 
@@ -175,5 +186,5 @@ def test_sums_of_others_are_taken_as_they_are(name: str) -> None:
     ],
 )
 def test_impossible_sums_are_refused(name: str, change: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=r"impossible|and not of"):
-        checked_sums(TASKS[name], 2, {**GOOD[name], **change}, 10)
+    with pytest.raises(ValueError, match=r"impossible|instead of"):
+        validate_sums(TASKS[name], 2, {**GOOD[name], **change}, 10)

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from eunoe.metrics.transfer import recovery
+from eunoe.metrics.phases import recovery
 from eunoe.store.run_records import RunRecords
 
 

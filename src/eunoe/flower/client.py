@@ -16,8 +16,8 @@ from eunoe.flower.node import NodeOptions, node_options, node_simulation, own_pa
 from eunoe.flower.own_data import client_federation, facts_in
 from eunoe.flower.secure.client import STAGES
 from eunoe.flower.wire import update_out, weights_in
-from eunoe.metrics.base import Place, Rows
-from eunoe.metrics.sums import sums_of
+from eunoe.metrics.base import Evaluation, Rows
+from eunoe.metrics.sums import compute_sums
 
 # Answers a message, given the config, the node's options, the message and what the node remembers of the run.
 Answer = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
@@ -90,7 +90,7 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
     predictions = joined([evaluate_chunk(simulation, weights, part) for part in chunks(simulation, where)])
     federation = simulation.federation
     labels = federation.samples("clients").y.numpy()[rows]
-    place = Place(predictions, labels, federation.classes, task=federation.task)
-    counts = {name: values.tolist() for name, values in sums_of(place).items()}
+    place = Evaluation(predictions, labels, federation.classes, task=federation.task)
+    counts = {name: values.tolist() for name, values in compute_sums(place).items()}
     loss = float(predictions.losses.sum())
     return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})

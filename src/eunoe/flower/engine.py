@@ -31,7 +31,7 @@ from eunoe.flower.wire import (
     vectors_out,
 )
 from eunoe.metrics.forgetting import spread
-from eunoe.metrics.sums import Sums, checked_sums, numbers_of, score_of
+from eunoe.metrics.sums import Sums, metrics_from_sums, score_from_sums, validate_sums
 
 logger = logging.getLogger(__name__)
 
@@ -160,9 +160,9 @@ class ClientValidation:
         total = {name: np.sum([sums[name] for sums in each], axis=0) for name in each[0]}
         sizes = [int(sums["samples"].sum()) for sums in each]
         measured = {
-            **numbers_of(self.task, total),
+            **metrics_from_sums(self.task, total),
             "loss": sum(losses) / sum(sizes),
-            "clients": spread([score_of(self.task, sums) for sums in each])._asdict(),
+            "clients": spread([score_from_sums(self.task, sums) for sums in each])._asdict(),
             "by": list(known),
         }
         if self.task.name == "regression":
@@ -177,7 +177,7 @@ class ClientValidation:
             return None
         try:
             record: ConfigRecord = reply.content.config_records["counts"]
-            sums = checked_sums(self.task, self.outputs, record, MOST_SAMPLES)
+            sums = validate_sums(self.task, self.outputs, record, MOST_SAMPLES)
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
             if not np.isfinite(loss):
                 raise ValueError("its loss is not finite")

@@ -75,7 +75,7 @@ def measure(
         recorder.local(api.received(arguments[1], recorder.names))
         unnamed = len(arguments) - len(names)
         result = aggregate(*arguments[:unnamed], **dict(zip(names, arguments[unnamed:], strict=True)))
-        recorder.merged(arguments[0], None if result[0] is None else api.sent(result[0]))
+        recorder.aggregated(arguments[0], None if result[0] is None else api.sent(result[0]))
         return result
 
     # Patched on the object, since the strategy's own loop calls self.aggregate_train.
@@ -197,13 +197,13 @@ class _Recorder:
             else:
                 self.forgetting.local(number, self._loaded(arrays))
 
-    def merged(self, number: int, arrays: Arrays | None) -> None:
+    def aggregated(self, number: int, arrays: Arrays | None) -> None:
         if arrays is None or not self._replied:
             self._current = arrays or self._current
             self.forgetting.start(self._loaded(self._current))
             return
         probes = len(self.forgetting.probes)
-        self.forgetting.merged(self._loaded(arrays), number)
+        self.forgetting.aggregated(self._loaded(arrays), number)
         self._current = arrays
         if self.folder is not None:
             _append(self.folder / "metrics.jsonl", self.forgetting.metrics[-1:])

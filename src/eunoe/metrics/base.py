@@ -1,4 +1,4 @@
-"""The base of metrics, and what they receive: snapshots of models with their predictions.
+"""The base of metrics and what they receive: snapshots of models with their predictions.
 
 A metric collects models (`update`), then returns its numbers (`compute`). The same objects serve the rounds
 and probes of a run, `eunoe.Forgetting` in any training loop and `eunoe.flower.measure`.
@@ -17,14 +17,14 @@ from torch import Tensor
 
 from eunoe.config.options import Options
 from eunoe.core.flat_model import Weights
+from eunoe.core.rng import generator
 from eunoe.core.tasks import CLASSES, CLASSIFICATION, Task, TaskName
 from eunoe.data.federation import Federation, SampleSet
-from eunoe.metrics.balanced_accuracy import per_label_accuracy
-from eunoe.metrics.forgetting import per_class_accuracy
+from eunoe.metrics.forgetting import per_class_accuracy, per_label_accuracy
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
-Role = Literal["start", "local", "merged"]
+Role = Literal["start", "local", "global"]
 Need = Literal["logits"]
 
 
@@ -43,11 +43,22 @@ class Rows:
     logits: bool = False
 
 
+def balanced_test_rows(federation: Federation, samples: int, seed: int) -> Rows:
+    """Return a fixed part of the test set, class-balanced for classification, to measure local models on."""
+    labels = federation.data.test.y.numpy()
+    order = generator(seed, "probe part").permutation(len(labels))
+    if federation.task.name != "classification":
+        return Rows("test", np.sort(order[:samples]))
+    share = max(1, samples // federation.classes)
+    rows = [order[labels[order] == label][:share] for label in range(federation.classes)]
+    return Rows("test", np.sort(np.concatenate(rows)))
+
+
 @dataclass(frozen=True)
 class Predictions:
     """A model's predictions: class and plain loss of each sample, summed probabilities by class.
 
-    For several labels or numbers, `predicted` is [samples, outputs]. The logits (a model's outputs) are
+    For multilabel and regression tasks, `predicted` is [samples, outputs]. The logits (a model's outputs) are
     [samples, outputs], if requested.
     """
 
@@ -64,12 +75,19 @@ class Evaluator(Protocol):
     """Anything that can evaluate models; every engine can."""
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        """The predictions of each model on these samples."""
+        """Return the predictions of each model on these samples."""
 
 
 @dataclass(frozen=True)
-class Place:
-    """A model's predictions at one place, with labels and, for clients' samples, owners."""
+class Evaluation:
+    """A model's predictions on one set of samples, with labels and, for clients' samples, owners.
+
+    Example::
+
+        predictions = Predictions(np.array([0, 1, 1]), np.zeros(3), np.zeros(2))
+        evaluation = Evaluation(predictions, labels=np.array([0, 0, 1]), class_count=2)
+        evaluation.per_class  # array([0.5, 1. ])
+    """
 
     predictions: Predictions
     labels: NDArray[Any]
@@ -79,13 +97,13 @@ class Place:
 
     @cached_property
     def right(self) -> NDArray[np.bool_]:
-        """Whether the model is right, by sample; of several labels [samples, labels]."""
+        """Whether the model is right, [samples]; for multilabel tasks [samples, labels]."""
         same: NDArray[np.bool_] = np.equal(self.predictions.predicted, self.labels)
         return same
 
     @cached_property
     def scores(self) -> NDArray[Any]:
-        """How right the model is, by sample: whether, on which share of the labels, or 1 - squared error."""
+        """Score of each sample: right or not, fraction of correct labels, or 1 - squared error."""
         if self.task.name == "regression":
             return 1 - self.predictions.losses
         return self.right if self.task.name == "classification" else self.right.mean(axis=1)
@@ -100,23 +118,22 @@ class Place:
 
     @cached_property
     def knowledge(self) -> Floats | None:
-        """What a model can forget: accuracy by class, balanced accuracy by label, or the variance that it
-        explains by client; None where samples have no owners to tell clients by."""
+        """What the model can forget: `per_class`, or for regression `by_owner`."""
         return self.by_owner if self.task.name == "regression" else self.per_class
 
     @cached_property
     def by_owner(self) -> Floats | None:
-        """The mean score by client, NaN for one without samples; None if samples have no owners."""
+        """Mean score by client, NaN for a client without samples; None if samples have no owners."""
         if self.owners is None or not (self.owners >= 0).any():
             return None
-        kept = self.owners >= 0
-        samples = np.bincount(self.owners[kept])
-        totals = np.bincount(self.owners[kept], self.scores[kept])
+        owned = self.owners >= 0
+        samples = np.bincount(self.owners[owned])
+        totals = np.bincount(self.owners[owned], self.scores[owned])
         return np.where(samples > 0, totals / np.maximum(samples, 1), np.nan)
 
     @cached_property
     def loss(self) -> float:
-        """Mean plain loss: cross-entropy, or the squared error of standardized numbers."""
+        """Mean plain loss: cross-entropy, or the squared error of standardized targets."""
         return float(self.predictions.losses.mean())
 
     @property
@@ -128,7 +145,7 @@ class Place:
 
     @cached_property
     def probabilities(self) -> Floats:
-        """Softmax of the logits; of several labels, a probability for each."""
+        """Softmax of the logits; for multilabel tasks, their sigmoid."""
         if self.task.name == "multilabel":
             return np.asarray(0.5 * (1 + np.tanh(0.5 * self.logits)), np.float64)
         shifted = np.exp(self.logits - self.logits.max(axis=1, keepdims=True))
@@ -137,16 +154,16 @@ class Place:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A model of a round, as a metric sees it: its predictions at each place, its parameters, its client.
+    """A model of a round, as a metric sees it: its evaluations, its parameters, its client.
 
-    Places of an evaluated round are `validation`, `client_test` and `test`, where they exist; those
-    measured on clients' own machines are in `elsewhere`, as numbers. `counts` are the training
-    labels by class of the client whose local model it is, None where they are not known.
+    The evaluations of a round are `validation`, `client_test` and `test`, where these exist; numbers
+    computed on clients' own machines are in `elsewhere`. `counts` are the training labels by class of
+    the client whose local model it is, None where they are unknown.
     """
 
     round: int
     role: Role
-    places: Mapping[str, Place]
+    evaluations: Mapping[str, Evaluation]
     parameters: Tensor
     client: int | None = None
     counts: NDArray[Any] | None = None
@@ -154,7 +171,7 @@ class Snapshot:
 
 
 class Metric(Options, ABC):
-    """Base of the metrics: its fields are its options; what it collects is in private attributes.
+    """Base of the metrics: fields are options; collected values are private attributes.
 
     In `metrics` of a config it receives the global model of each evaluated round, and its numbers are
     recorded under its name in metrics.jsonl. One that measures clients' models is named in `probes`, with its
@@ -162,18 +179,18 @@ class Metric(Options, ABC):
     """
 
     # Which models of a round it receives.
-    sees: ClassVar[tuple[Role, ...]] = ("merged",)
+    sees: ClassVar[tuple[Role, ...]] = ("global",)
     # What it needs of predictions besides classes and losses.
     needs: ClassVar[tuple[Need, ...]] = ()
-    # The tasks that it serves.
+    # The tasks that it supports.
     tasks: ClassVar[tuple[TaskName, ...]] = CLASSES
 
     def possible(self, federation: Federation) -> bool:
-        """Whether these data let it measure anything."""
+        """Return whether it can measure anything on these data."""
         return True
 
     def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
-        """Places of its own to evaluate the models at, by name; `clients` are those whose models it sees."""
+        """Return its own samples to evaluate on, by name; `clients` are those whose models it sees."""
         return {}
 
     def reset(self) -> None:
@@ -181,31 +198,31 @@ class Metric(Options, ABC):
 
     @abstractmethod
     def update(self, model: Snapshot) -> None:
-        """Add a model; in a round the start comes first, then local models, then the merged one."""
+        """Add a model; a round's start model comes first, then its local models, then the global one."""
 
     @abstractmethod
     def compute(self) -> Mapping[str, Any]:
-        """The numbers of the round; empty if there are none."""
+        """Return the numbers of the round; empty if there are none."""
 
     def state(self) -> dict[str, Any]:
-        """What later rounds depend on, saved in checkpoints: tensors and JSON values."""
+        """Return what later rounds depend on, saved in checkpoints: tensors and JSON values."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Restore such a state."""
 
 
-class PlaceMetric(Metric):
-    """A metric of one place alone, such as an accuracy: what it measures at each place, by place."""
+class EvaluationMetric(Metric):
+    """A metric of single evaluations, such as an accuracy: recorded for each set of samples."""
 
     _values: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     @abstractmethod
-    def measure(self, place: Place) -> Any:
-        """A number, or several by name; None if it is undefined."""
+    def measure(self, evaluation: Evaluation) -> Any:
+        """Return a number, or several by name; None if it is undefined."""
 
     def update(self, model: Snapshot) -> None:
-        measured = {name: self.measure(place) for name, place in model.places.items()}
+        measured = {name: self.measure(evaluation) for name, evaluation in model.evaluations.items()}
         self._values = {name: value for name, value in measured.items() if value is not None}
 
     def compute(self) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
-"""What practitioners read besides accuracy, each with the support it rests on.
+"""Further classification metrics, each with its support.
 
-A class with few samples makes a mean over classes jump by chance, so that classes below `min_support` are
-left out of it, and nothing is said where too little is left.
+Classes with fewer samples than `min_support` make a mean over classes noisy, so they are left out; the metric
+is undefined where too few classes remain.
 """
 
 from collections.abc import Mapping
@@ -11,55 +11,50 @@ import numpy as np
 from pydantic import Field
 
 from eunoe.core.tasks import LABELED
-from eunoe.metrics.base import Integers, Need, Place, PlaceMetric
+from eunoe.metrics.base import Evaluation, EvaluationMetric, Integers, Need
 
 BINS = 15
 
 
-class SupportedMetric(PlaceMetric):
-    """A metric whose value comes with the number of samples, and of classes, that it rests on.
+class SupportedMetric(EvaluationMetric):
+    """Base of metrics that record the number of samples and classes they are computed from.
 
-    Of several labels, a label's samples are those that have it.
+    In multilabel tasks, a label's samples are those that have it.
     """
 
     tasks = LABELED
 
-    min_support: int = Field(
-        10, ge=1, description="Samples that a class needs to count; with fewer the class is left out."
-    )
+    min_support: int = Field(10, ge=1, description="Classes with fewer samples than this are left out.")
 
-    def supported(self, place: Place) -> tuple[Integers, Integers]:
-        """The classes that count, and how many samples each has."""
-        one_class = place.task.name == "classification"
-        counts = (
-            np.bincount(place.labels, minlength=place.class_count)
-            if one_class
-            else (place.labels > 0).sum(axis=0)
-        )
+    def supported(self, evaluation: Evaluation) -> tuple[Integers, Integers]:
+        """Return the classes with enough samples, and how many samples each has."""
+        labels = evaluation.labels
+        single = evaluation.task.name == "classification"
+        counts = np.bincount(labels, minlength=evaluation.class_count) if single else (labels > 0).sum(axis=0)
         classes = np.flatnonzero(counts >= self.min_support)
         return classes, counts[classes]
 
 
 class BalancedAccuracy(SupportedMetric):
-    """Mean over classes of the share of a class's samples that is predicted right."""
+    """Mean over classes of the accuracy of each class."""
 
-    def measure(self, place: Place) -> Mapping[str, Any] | None:
-        classes, counts = self.supported(place)
-        known = ~np.isnan(place.per_class[classes])
-        return _mean(place.per_class[classes[known]], counts[known])
+    def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
+        classes, counts = self.supported(evaluation)
+        known = ~np.isnan(evaluation.per_class[classes])
+        return _mean(evaluation.per_class[classes[known]], counts[known])
 
 
 class MacroF1(SupportedMetric):
     """Mean over classes of F1, the harmonic mean of precision and recall."""
 
-    def measure(self, place: Place) -> Mapping[str, Any] | None:
+    def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
         from sklearn.metrics import f1_score
 
-        classes, counts = self.supported(place)
+        classes, counts = self.supported(evaluation)
         if len(classes) < 2:
             return None
-        predicted = place.predictions.predicted
-        values = f1_score(place.labels, predicted, labels=classes, average=None, zero_division=0.0)
+        predicted = evaluation.predictions.predicted
+        values = f1_score(evaluation.labels, predicted, labels=classes, average=None, zero_division=0.0)
         return _mean(values, counts)
 
 
@@ -71,41 +66,40 @@ class AUROC(SupportedMetric):
 
     needs: ClassVar[tuple[Need, ...]] = ("logits",)
 
-    def measure(self, place: Place) -> Mapping[str, Any] | None:
+    def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
         from sklearn.metrics import roc_auc_score
 
-        classes, counts = self.supported(place)
-        enough = len(place.labels) - counts >= self.min_support
+        classes, counts = self.supported(evaluation)
+        enough = len(evaluation.labels) - counts >= self.min_support
         classes, counts = classes[enough], counts[enough]
-        several = place.task.name == "multilabel"
-        there = [place.labels[:, one] > 0 if several else place.labels == one for one in classes]
+        labels, multilabel = evaluation.labels, evaluation.task.name == "multilabel"
         values = [
-            roc_auc_score(truth, place.probabilities[:, one])
-            for one, truth in zip(classes, there, strict=True)
+            roc_auc_score(labels[:, c] > 0 if multilabel else labels == c, evaluation.probabilities[:, c])
+            for c in classes
         ]
         return _mean(np.array(values), counts)
 
 
-class CalibrationError(PlaceMetric):
-    """Expected calibration error: how far confidence is from accuracy, in 15 bins of equal width."""
+class CalibrationError(EvaluationMetric):
+    """Expected calibration error: mean gap between confidence and accuracy in 15 bins of equal width."""
 
     needs: ClassVar[tuple[Need, ...]] = ("logits",)
 
-    min_support: int = Field(10, ge=1, description="Samples that there must be to say anything.")
+    min_support: int = Field(10, ge=1, description="The metric is undefined for fewer samples than this.")
 
-    def measure(self, place: Place) -> Mapping[str, Any] | None:
-        samples = len(place.labels)
+    def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
+        samples = len(evaluation.labels)
         if samples < self.min_support:
             return None
-        confidence = place.probabilities.max(axis=1)
+        confidence = evaluation.probabilities.max(axis=1)
         # A confidence on the border of two bins belongs to the lower one.
         bins = np.clip(np.ceil(confidence * BINS).astype(np.int64) - 1, 0, BINS - 1)
-        difference = np.bincount(bins, confidence - place.right, minlength=BINS)
+        difference = np.bincount(bins, confidence - evaluation.right, minlength=BINS)
         return {"value": float(np.abs(difference).sum() / samples), "support": samples}
 
 
 def _mean(values: Any, counts: Integers) -> Mapping[str, Any] | None:
-    """The mean over classes with its support; there is none over a single class."""
+    """Return the mean over classes with its support; None for a single class."""
     if len(counts) < 2:
         return None
     return {"value": float(np.mean(values)), "support": int(counts.sum()), "classes": len(counts)}

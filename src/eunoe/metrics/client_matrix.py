@@ -1,4 +1,4 @@
-"""Every local model of a round on every client's data: whose training loses whose knowledge."""
+"""Every local model of a round on every client's data: whose training forgets whose data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -8,19 +8,19 @@ from pydantic import Field, PrivateAttr
 
 from eunoe.core.tasks import EVERY
 from eunoe.data.federation import Federation
-from eunoe.metrics.balanced_part import balanced_part
-from eunoe.metrics.base import Floats, Metric, Place, Role, Rows, Snapshot
+from eunoe.metrics.base import Evaluation, Floats, Metric, Role, Rows, Snapshot, balanced_test_rows
 from eunoe.metrics.forgetting import reweighted_accuracy
+from eunoe.store.schema import ClientMatrixRecord
 
-# Validation parts below this size are too noisy: the test set re-weighted to the client's mix is better.
+# Smaller validation parts are too noisy: the test set reweighted to the client's labels is better.
 _FEW = 30
 
 
 class ClientMatrix(Metric):
     """Accuracy of the start model and of each local model on each client's data.
 
-    Of several labels it is the share that is right, of numbers the variance that is explained, and both are
-    on the clients' validation parts.
+    Multilabel: fraction of correct labels; regression: explained variance; both on the clients' validation
+    parts.
     """
 
     sees: ClassVar[tuple[Role, ...]] = ("start", "local")
@@ -42,10 +42,10 @@ class ClientMatrix(Metric):
     def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
         self._owners = list(range(len(federation))) if self.data == "clients" else list(clients)
         parts = [federation.rows(client, "validation") for client in self._owners]
-        # Only classes can be re-weighted to a client's mix.
+        # Only classes can be reweighted to a client's labels.
         few = federation.task.name == "classification" and min(len(part) for part in parts) < _FEW
         if self.data == "test" or (self.data == "auto" and few and len(federation.data.test)):
-            return {"test": balanced_part(federation, self.samples, seed)}
+            return {"test": balanced_test_rows(federation, self.samples, seed)}
         owners = np.repeat(np.array(self._owners), [len(part) for part in parts])
         return {"validation": Rows("clients", np.concatenate(parts), owners)}
 
@@ -53,14 +53,14 @@ class ClientMatrix(Metric):
         self._clients, self._counts, self._accuracy = [], [], []
 
     def update(self, model: Snapshot) -> None:
-        ((self._on, place),) = model.places.items()
-        self._accuracy.append(place.per_class if self._on == "test" else self._by_owner(place))
+        ((self._on, evaluation),) = model.evaluations.items()
+        self._accuracy.append(evaluation.per_class if self._on == "test" else self._by_owner(evaluation))
         if model.role == "local":
             self._clients.append(model.client)
             self._counts.append(model.counts)
 
-    def compute(self) -> Mapping[str, Any]:
-        accuracy, owners = np.array(self._accuracy), self._owners or self._clients
+    def compute(self) -> ClientMatrixRecord:
+        accuracy, owners = np.array(self._accuracy), [*(self._owners or self._clients)]
         if self._on == "test":
             if any(counts is None for counts in self._counts):
                 return {}
@@ -68,10 +68,10 @@ class ClientMatrix(Metric):
         start, after = accuracy[0].tolist(), accuracy[1:].tolist()
         return {"models": self._clients, "data": owners, "on": self._on, "start": start, "after": after}
 
-    def _by_owner(self, place: Place) -> Floats:
-        """Accuracy on each owner's samples, which stand one owner after the other; NaN for one without."""
-        assert place.owners is not None
-        sizes = dict(zip(*np.unique(place.owners, return_counts=True), strict=True))
+    def _by_owner(self, evaluation: Evaluation) -> Floats:
+        """Return the accuracy on each owner's samples, which are sorted by owner; NaN for one without."""
+        assert evaluation.owners is not None
+        sizes = dict(zip(*np.unique(evaluation.owners, return_counts=True), strict=True))
         ends = np.cumsum([sizes.get(owner, 0) for owner in self._owners])
-        cuts = np.split(place.scores, ends[:-1])
+        cuts = np.split(evaluation.scores, ends[:-1])
         return np.array([cut.mean() if len(cut) else np.nan for cut in cuts])

@@ -1,7 +1,6 @@
-"""How far local training takes clients' models from where they started and from each other."""
+"""How far local training moves models from the start model and from each other."""
 
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from pydantic import PrivateAttr
 from torch import Tensor
@@ -9,6 +8,7 @@ from torch import Tensor
 from eunoe.core.tasks import EVERY
 from eunoe.metrics.base import Metric, Role, Snapshot
 from eunoe.metrics.forgetting import DriftSum
+from eunoe.store.schema import DriftRecord, Numbers
 
 
 class Drift(Metric):
@@ -31,7 +31,12 @@ class Drift(Metric):
             self._clients.append(model.client)
             self._sum.add((model.parameters.double() - self._start).cpu().numpy())
 
-    def compute(self) -> Mapping[str, Any]:
+    def compute(self) -> DriftRecord:
         drift = self._sum.result()
-        lengths = [float(length) for length in drift.from_start]
-        return {"clients": self._clients, "from_start": lengths, "apart": drift.apart, "cosine": drift.cosine}
+        from_start: Numbers = [float(length) for length in drift.from_start]
+        return {
+            "clients": self._clients,
+            "from_start": from_start,
+            "apart": drift.apart,
+            "cosine": drift.cosine,
+        }

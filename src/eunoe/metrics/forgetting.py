@@ -1,7 +1,7 @@
-"""What a federated model forgets, as pure functions on arrays.
+"""Measures of forgetting as pure functions on arrays.
 
-Accuracies are float64 in [0, 1]. A class or client without test data has no accuracy: it is NaN, it is left
-out of every mean, and it never counts as 0. Forgetting is positive when accuracy was lost.
+Accuracies are float64 in [0, 1]. The accuracy of a class or client without test data is NaN, which every
+mean leaves out. Forgetting is positive when accuracy was lost.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ Array = NDArray[np.float64]
 
 
 def known_mean(values: ArrayLike, axis: int | None = None) -> Any:
-    """Mean of the values that are not NaN; NaN where there are none."""
+    """Return the mean of the values that are not NaN; NaN where there are none."""
     values = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(values)
     count = known.sum(axis=axis)
@@ -24,34 +24,71 @@ def known_mean(values: ArrayLike, axis: int | None = None) -> Any:
 
 
 def running_mean(values: ArrayLike, window: int) -> Array:
-    """At each position the mean of the last values that are not NaN, at most `window` back; NaN for none."""
+    """Return the mean of the last `window` values at each position, leaving out NaN; NaN where all are."""
     values = np.asarray(values, dtype=np.float64)
     known = ~np.isnan(values)
-    counts, totals = (np.cumsum(one) for one in (known, np.where(known, values, 0.0)))
-    counts, totals = (one - np.pad(one, (window, 0))[: len(one)] for one in (counts, totals))
+    counts, totals = (np.cumsum(sums) for sums in (known, np.where(known, values, 0.0)))
+    counts, totals = (sums - np.pad(sums, (window, 0))[: len(sums)] for sums in (counts, totals))
     mean: Array = np.where(counts > 0, totals / np.maximum(counts, 1), np.nan)
     return mean
 
 
 def per_class_accuracy(predicted: ArrayLike, labels: ArrayLike, classes: int) -> Array:
-    """Share of each class's samples that were predicted right, [classes]; NaN for a class without samples."""
+    """Return the accuracy of each class, [classes]; NaN for a class without samples.
+
+    Example::
+
+        per_class_accuracy([0, 1, 1], labels=[0, 0, 1], classes=3)  # array([0.5, 1. , nan])
+    """
     predicted, labels = np.asarray(predicted), np.asarray(labels)
     count = np.bincount(labels, minlength=classes)
     right = np.bincount(labels[predicted == labels], minlength=classes)
     return np.where(count > 0, right / np.maximum(count, 1), np.nan)
 
 
+def per_label_accuracy(predicted: ArrayLike, labels: ArrayLike) -> Array:
+    """Return the balanced accuracy of each label, [labels], from 0 and 1 [samples, labels].
+
+    It is the mean of sensitivity and specificity, so a label that is never or always predicted has 0.5,
+    however rare it is. NaN for a label that all samples have, or none.
+    """
+    predicted, labels = np.asarray(predicted) > 0, np.asarray(labels) > 0
+    return balanced_accuracy(
+        (predicted & labels).sum(axis=0), labels.sum(axis=0), (~predicted & ~labels).sum(axis=0), len(labels)
+    )
+
+
+def balanced_accuracy(
+    true_positives: ArrayLike, positives: ArrayLike, true_negatives: ArrayLike, samples: ArrayLike
+) -> Array:
+    """Return the balanced accuracy of each label from its counts."""
+    right = np.stack([np.asarray(true_positives, np.float64), np.asarray(true_negatives, np.float64)])
+    present = np.asarray(positives, np.float64)
+    count = np.stack([present, np.asarray(samples, np.float64) - present])
+    shares: Array = np.where(count > 0, right / np.maximum(count, 1), np.nan).mean(axis=0)
+    return shares
+
+
 def round_forgetting(previous: ArrayLike, current: ArrayLike) -> float:
-    """F_t of the Flashback paper: mean over classes of the accuracy one round lost; gains count as 0."""
+    """Return F_t of the Flashback paper: mean accuracy that classes lost in one round; gains count as 0.
+
+    Example::
+
+        round_forgetting([0.8, 0.4], [0.5, 0.9])  # 0.15: the first class lost 0.3, the second lost nothing
+    """
     lost = np.asarray(previous, np.float64) - np.asarray(current, np.float64)
     return float(known_mean(np.maximum(lost, 0.0)))
 
 
 def fedntd_score(history: ArrayLike) -> float:
-    """FedNTD's forgetting score: mean over classes of best earlier accuracy minus last.
+    """Return FedNTD's forgetting score: mean over classes of best earlier accuracy minus last.
 
     The history is [rounds, classes]. It is not clipped: a class that is at its best in the last round counts
     as negative. Backward transfer is its negative. NaN with fewer than two rounds.
+
+    Example::
+
+        fedntd_score([[0.9, 0.2], [0.5, 0.3], [0.6, 0.4]])  # 0.1 = ((0.9 - 0.6) + (0.3 - 0.4)) / 2
     """
     history = np.asarray(history, dtype=np.float64)
     if len(history) < 2:
@@ -69,7 +106,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: ArrayLike) -> Spread:
-    """How values differ over clients; worst_tenth is the mean of the lowest tenth (at least one client)."""
+    """Return how values differ over clients; worst_tenth is the mean of the lowest tenth (at least one)."""
     values = np.asarray(values, dtype=np.float64)
     known = np.sort(values[~np.isnan(values)])
     if not len(known):
@@ -89,7 +126,7 @@ class ClientForgetting(NamedTuple):
 def client_forgetting(
     start: ArrayLike, after: ArrayLike, model_owners: Sequence[int], data_owners: Sequence[int]
 ) -> ClientForgetting:
-    """Accuracy on others' data that a client's own training lost (WSM paper, equations 5 and 6).
+    """Return the accuracy on others' data that a client's training lost (WSM paper, equations 5 and 6).
 
     start[k] is the accuracy of the model that the clients started from on the data of data_owners[k];
     after[i, k] is that of the trained model of model_owners[i]. by_model is the mean over others' data, as in
@@ -102,74 +139,78 @@ def client_forgetting(
 
 
 class Accounting(NamedTuple):
-    """Where a round's accuracy went, per class: positive is lost, negative gained."""
+    """Change of per-class accuracy in each step of a round: positive is lost, negative gained."""
 
     local: Array
-    merge: Array
+    aggregation: Array
 
 
-def accounting(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> Accounting:
-    """Split a round's change of per-class accuracy [C] into local training and merge, exactly.
+def accounting(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> Accounting:
+    """Split a round's change of per-class accuracy [C] into local training and aggregation, exactly.
 
-    start - merged = (start - mean of local) + (mean of local - merged), with local [clients, C]. Aggregation
-    often gains back what local training lost, so the parts have opposite signs and shares of the total mean
-    nothing.
+    start - aggregated = (start - mean of local) + (mean of local - aggregated), with local [clients, C].
+    Aggregation often gains back what local training lost, so the parts have opposite signs and shares of the
+    total mean nothing.
+
+    Example::
+
+        accounting([0.8], local=[[0.5], [0.3]], aggregated=[0.7])  # local [0.4], aggregation [-0.3]
     """
-    start, merged = np.asarray(start, np.float64), np.asarray(merged, np.float64)
+    start, aggregated = np.asarray(start, np.float64), np.asarray(aggregated, np.float64)
     middle = known_mean(local, axis=0)
-    return Accounting(start - middle, middle - merged)
+    return Accounting(start - middle, middle - aggregated)
 
 
 class KnowledgeLost(NamedTuple):
-    """Knowledge that was there and is gone, never negative: by local training (L) and by aggregation (G)."""
+    """Accuracy lost in each step of a round, never negative: local training (L) and aggregation (G)."""
 
     local: float
-    merge: float
+    aggregation: float
 
 
-def knowledge_lost(start: ArrayLike, local: ArrayLike, merged: ArrayLike) -> KnowledgeLost:
-    """Knowledge lost in a round's two steps, from per-class accuracies.
+def knowledge_lost(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> KnowledgeLost:
+    """Return what each step of a round lost, from per-class accuracies; gains count as 0.
 
-    start and merged are [C], local is [clients, C]. Local training loses what the start model knew and a
-    client's model no longer knows: L is the mean over clients and classes of max(0, start - local).
-    Aggregation loses what at least one client's model knew: G is the mean over classes of
-    max(0, best local - merged).
+    start and aggregated are [C], local is [clients, C]. Local training loses what the start model knew and a
+    client's model does not: L is the mean over clients and classes of max(0, start - local). Aggregation
+    loses what some client's model knew: G is the mean over classes of max(0, best local - aggregated).
+
+    Example::
+
+        knowledge_lost([0.8], local=[[0.5], [0.9]], aggregated=[0.7])  # local 0.15, aggregation 0.2
     """
     local = np.asarray(local, dtype=np.float64)
     forgotten = np.maximum(np.asarray(start, np.float64)[None, :] - local, 0.0)
     best = np.where(np.isnan(local), -np.inf, local).max(axis=0, initial=-np.inf)
-    missed = np.maximum(np.where(np.isinf(best), np.nan, best) - np.asarray(merged, np.float64), 0.0)
+    missed = np.maximum(np.where(np.isinf(best), np.nan, best) - np.asarray(aggregated, np.float64), 0.0)
     return KnowledgeLost(float(known_mean(forgotten)), float(known_mean(missed)))
 
 
 def saw_tooth(
-    rounds: ArrayLike, start: ArrayLike, local: ArrayLike, merged: ArrayLike
+    rounds: ArrayLike, start: ArrayLike, local: ArrayLike, aggregated: ArrayLike
 ) -> tuple[Array, Array]:
-    """Positions and losses of the saw-tooth line: start at t - 1, mean local at t - 1/2, merged at t.
+    """Return positions and losses of the saw-tooth line: start at t - 1, mean local at t - 1/2, global at t.
 
-    start and merged are [rounds]; local is [rounds, clients], NaN where a round had fewer clients.
+    start and aggregated are [rounds]; local is [rounds, clients], NaN where a round had fewer clients.
     """
     rounds = np.asarray(rounds, dtype=np.float64)
     positions = np.stack([rounds - 1, rounds - 0.5, rounds], axis=1)
-    losses = np.stack([np.asarray(start, np.float64), known_mean(local, axis=1), np.asarray(merged)], axis=1)
-    return positions.ravel(), losses.ravel()
+    losses = [np.asarray(start, np.float64), known_mean(local, axis=1), np.asarray(aggregated)]
+    return positions.ravel(), np.stack(losses, axis=1).ravel()
 
 
 def rounds_to_accuracy(
     curve: ArrayLike, rounds: Sequence[int], shares: Sequence[float], target: float
 ) -> list[int | None]:
-    """First round that reaches each share of the target accuracy, or None (Flashback paper, table 1)."""
+    """Return the first round that reaches each share of the target accuracy, or None (Flashback, table 1)."""
     curve = np.asarray(curve, dtype=np.float64)
-    found: list[int | None] = []
-    for share in shares:
-        # 0.75 * 0.4 is a little above 0.3 in floating point; an accuracy of exactly 0.3 must count.
-        reached = np.flatnonzero(curve >= share * target - 1e-12)
-        found.append(int(rounds[reached[0]]) if len(reached) else None)
-    return found
+    # 0.75 * 0.4 is a little above 0.3 in floating point; an accuracy of exactly 0.3 must count.
+    reached = [np.flatnonzero(curve >= share * target - 1e-12) for share in shares]
+    return [int(rounds[positions[0]]) if len(positions) else None for positions in reached]
 
 
 def area_under_curve(curve: ArrayLike, rounds: ArrayLike) -> float:
-    """Mean height of a curve over its rounds, by trapezoids, so that runs of different length compare."""
+    """Return the mean height of a curve (trapezoids), which is comparable between runs of any length."""
     heights, positions = np.asarray(curve, np.float64), np.asarray(rounds, np.float64)
     known = ~np.isnan(heights)
     y, x = heights[known], positions[known]
@@ -177,9 +218,9 @@ def area_under_curve(curve: ArrayLike, rounds: ArrayLike) -> float:
 
 
 def mean_over_rounds(values: ArrayLike, rounds: ArrayLike) -> float:
-    """Mean over a run of what single rounds did, each measured round standing for those since the last one.
+    """Return the mean of per-round values over a run, each weighted by the rounds since the one before.
 
-    A stretch in which every round was measured counts no more than its length. Round 1 has no value.
+    So a stretch in which every round was measured counts by its length. Round 1 has no value.
     """
     heights, positions = np.asarray(values, np.float64), np.asarray(rounds, np.int64)
     known = ~np.isnan(heights)
@@ -188,14 +229,13 @@ def mean_over_rounds(values: ArrayLike, rounds: ArrayLike) -> float:
 
 
 def mean_at_end(values: ArrayLike, rounds: ArrayLike, last: int) -> float:
-    """Mean of what was measured in the last so many rounds of those that there are."""
+    """Return the mean of the values of the last rounds; a run that stopped early has last rounds too."""
     heights, positions = np.asarray(values, np.float64), np.asarray(rounds, np.int64)
-    # A run that stopped early has last rounds too.
     return float(known_mean(heights[positions > positions.max(initial=0) - max(last, 1)]))
 
 
-class Drift(NamedTuple):
-    """How far local training took the clients' models from where they started and from each other."""
+class DriftNumbers(NamedTuple):
+    """Distance of local models from the start model and from each other, and cosine between updates."""
 
     from_start: Array
     apart: float
@@ -203,7 +243,7 @@ class Drift(NamedTuple):
 
 
 class DriftSum:
-    """Adds up clients' updates (local minus start weights) one at a time, in the memory of a few models.
+    """Sum of clients' updates (local minus start weights), added one at a time in the memory of a few models.
 
     The sums over all pairs of clients follow exactly from the sum of the vectors.
     """
@@ -214,7 +254,7 @@ class DriftSum:
         self.directions: Any = 0.0
 
     def add(self, update: ArrayLike) -> None:
-        """Count one client's update."""
+        """Add one client's update."""
         update = np.asarray(update, dtype=np.float64)
         # Not a norm of BLAS, whose bits depend on the number of threads.
         length = float(np.sqrt(np.sum(update**2)))
@@ -223,15 +263,15 @@ class DriftSum:
         if length > 0:
             self.directions = self.directions + update / length
 
-    def result(self) -> Drift:
-        """Each model's distance from the start, the root mean square distance and the mean cosine over pairs.
+    def result(self) -> DriftNumbers:
+        """Return each model's distance from the start, and over pairs the RMS distance and the mean cosine.
 
         The cosine is between updates; one of length 0 has no direction and is left out. NaN without pairs.
         """
         count, moved = len(self.lengths), sum(length > 0 for length in self.lengths)
         squares = count * sum(length**2 for length in self.lengths) - float(np.sum(self.total**2))
         along = float(np.sum(self.directions**2)) - moved
-        return Drift(
+        return DriftNumbers(
             np.array(self.lengths),
             (2 * max(squares, 0.0) / (count * (count - 1))) ** 0.5 if count > 1 else float("nan"),
             along / (moved * (moved - 1)) if moved > 1 else float("nan"),
@@ -239,14 +279,14 @@ class DriftSum:
 
 
 def ecdf(values: ArrayLike) -> tuple[Array, Array]:
-    """The distinct values in order, and the share of values at or below each; NaN is left out."""
+    """Return the distinct values in order, and the share of values at or below each, leaving out NaN."""
     values = np.asarray(values, dtype=np.float64).ravel()
     distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
     return distinct, np.cumsum(counts) / max(int(counts.sum()), 1)
 
 
 class ProbabilityByCount(NamedTuple):
-    """Whether a client's model believes in a class as much as the client's data hold of it."""
+    """Output probability of each class against its share in the client's data, [clients, C]."""
 
     count_share: Array
     probability: Array
@@ -256,11 +296,11 @@ class ProbabilityByCount(NamedTuple):
 def probability_by_count(
     probability: ArrayLike, counts: ArrayLike, most: ArrayLike | None = None
 ) -> ProbabilityByCount:
-    """Mean output probability per class of local models against label counts (Flashback paper, figure 9).
+    """Relate the mean output probability of each class to label counts (Flashback paper, figure 9).
 
-    Both are [clients, C]. A class's counts are divided by the most that any client has of it (NaN for a class
-    that no client has): `most` [C] where there are clients besides these. The correlation is Pearson's over
-    all clients and classes, NaN where either side does not vary.
+    Both are [clients, C]. A class's counts are divided by the largest count of any client (NaN for a class
+    that no client has): `most` [C] if there are further clients. The correlation is Pearson's over all
+    clients and classes, NaN where either side does not vary.
     """
     probability, counts = np.asarray(probability, np.float64), np.asarray(counts, np.float64)
     most = counts.max(axis=0, initial=0.0) if most is None else np.asarray(most, np.float64)
@@ -272,11 +312,10 @@ def probability_by_count(
 
 
 def reweighted_accuracy(per_class: ArrayLike, counts: ArrayLike) -> Array:
-    """Accuracy that models would have on data with each client's label mix.
+    """Return the accuracy that models would have on data with each client's label distribution.
 
-    per_class [..., C] and counts [clients, C] give [..., clients]. It stands in for a client's own test data
-    where these are too few. Classes without accuracy are left out of the mix; a client with no other class
-    gets NaN.
+    per_class [..., C] and counts [clients, C] give [..., clients]. It stands in for clients' own test data
+    where these are too few. Classes without accuracy are left out; a client with no other class gets NaN.
     """
     per_class, counts = np.asarray(per_class, np.float64), np.asarray(counts, np.float64)
     known = ~np.isnan(per_class)

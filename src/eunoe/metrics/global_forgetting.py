@@ -1,4 +1,4 @@
-"""What the global model forgets in a round, and since each class was at its best."""
+"""Forgetting of the global model: in a round, and since each class was at its best."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,36 +14,36 @@ from eunoe.metrics.forgetting import fedntd_score, round_forgetting
 class GlobalForgetting(Metric):
     """Round forgetting and FedNTD's score of the global model, on the test set or else on validation.
 
-    They are over classes, over labels or, of numbers, over clients: there on the test set only if its samples
-    are clients' own.
+    They are means over classes or labels. For regression they are means over clients of R², on the test set
+    only if its samples belong to clients.
     """
 
     tasks = EVERY
 
     over_gaps: bool = Field(
         False,
-        description="Whether what went in several rounds, of which the last alone is evaluated, counts.",
+        description="Count what was lost over several rounds of which only the last was evaluated.",
     )
     _previous: list[float] | None = PrivateAttr(None)
     _round: int = PrivateAttr(0)
     _best: list[float] | None = PrivateAttr(None)
-    _found: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _values: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def update(self, model: Snapshot) -> None:
-        known: dict[str, Any] = {name: place.knowledge for name, place in model.places.items()}
-        known |= {name: _known_elsewhere(numbers) for name, numbers in model.elsewhere.items()}
+        known: dict[str, Any] = {name: evaluation.knowledge for name, evaluation in model.evaluations.items()}
+        known |= {name: _knowledge_elsewhere(numbers) for name, numbers in model.elsewhere.items()}
         known = {name: values for name, values in known.items() if values is not None}
         where = "test" if "test" in known else "validation"
-        self._found = {}
+        self._values = {}
         if where not in known:
             return
         now = [float(value) for value in known[where]]
-        # Where clients of a federation are told apart, not all of them answer in every round.
+        # Not all clients of a federation answer in every round.
         self._previous, self._best = _as_long(self._previous, now), _as_long(self._best, now)
         now += [float("nan")] * (len(self._best or now) - len(now))
-        # What went in several rounds is not what one round takes.
+        # A loss over several rounds is not that of one round.
         follows = self._previous is not None and (self.over_gaps or self._round == model.round - 1)
-        self._found = {
+        self._values = {
             "on": where,
             "round": round_forgetting(self._previous or [], now) if follows else None,
             "fedntd": fedntd_score([self._best, now]) if self._best else None,
@@ -52,7 +52,7 @@ class GlobalForgetting(Metric):
         self._best = [float(value) for value in np.fmax(self._best or now, now)]
 
     def compute(self) -> Mapping[str, Any]:
-        return self._found
+        return self._values
 
     def state(self) -> dict[str, Any]:
         return {"previous": self._previous, "round": self._round, "best": self._best}
@@ -61,8 +61,8 @@ class GlobalForgetting(Metric):
         self._previous, self._round, self._best = state["previous"], state["round"], state["best"]
 
 
-def _known_elsewhere(numbers: Mapping[str, Any]) -> Any:
-    """What a model can forget, from numbers on data of other machines."""
+def _knowledge_elsewhere(numbers: Mapping[str, Any]) -> Any:
+    """Return what a model can forget, from numbers computed on other machines."""
     if "per_class" in numbers:
         return numbers["per_class"]
     each = numbers["by_client"]

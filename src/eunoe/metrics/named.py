@@ -10,95 +10,53 @@ from eunoe.core.tasks import CLASSIFICATION, Task, refuse_unless_serving, serves
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Metric
+from eunoe.store.schema import BY_SET, RECORDED
 
-# Recorded in the section of each place, as in test.accuracy; all others have a section of their own.
-BY_PLACE = (
-    "accuracy",
-    "f1",
-    "subset_accuracy",
-    "hamming_loss",
-    "r2",
-    "rmse",
-    "mae",
-    "loss",
-    "per_class",
-    "clients",
-    "by_client",
-)
-# Measured of every evaluated model, as far as they serve its task.
-STANDARD = (*BY_PLACE, "forgetting")
-# Other names in the record of a round.
-RECORDED = frozenset(
-    [
-        "schema",
-        "round",
-        "lr",
-        "clients",
-        "sizes",
-        "steps",
-        "loss_before",
-        "loss_after",
-        "update_norms",
-        "means",
-        "forwards",
-        "backwards",
-        "dropped",
-        "bytes_up",
-        "bytes_down",
-        "server",
-        "warnings",
-        "validation",
-        "client_test",
-        "test",
-        "personal",
-        "sent",
-        "participants",
-        "privacy",
-    ]
-)
+# Computed for every evaluated model, as far as they support its task.
+STANDARD = (*BY_SET, "forgetting")
 
 
 def round_metrics(
     wanted: Iterable[Named | str | Metric] = (), task: Task = CLASSIFICATION
 ) -> dict[str, Metric]:
-    """The standard metrics of a task and these, by the names under which they are recorded."""
-    made: dict[str, Metric] = {name: registry.build("metric", name, {}) for name in STANDARD}
-    made = {name: metric for name, metric in made.items() if serves(metric, task)}
-    for one in wanted:
-        metric, name = _built(one)
+    """Build the standard metrics of a task and the wanted ones, by the names they are recorded under."""
+    metrics: dict[str, Metric] = {name: registry.build("metric", name, {}) for name in STANDARD}
+    metrics = {name: metric for name, metric in metrics.items() if serves(metric, task)}
+    for section in wanted:
+        metric, name = _build(section)
         refuse_unless_serving(metric, task, "metric", name)
-        if metric.sees != ("merged",):
+        if metric.sees != ("global",):
             raise InputError(f"metric {name!r} measures clients' models: name it in probes, with its rounds")
-        # With options a standard one takes the place of the one without.
-        if name in made and (name not in STANDARD or metric == made[name]):
+        # A standard metric with options replaces the one without.
+        if name in metrics and (name not in STANDARD or metric == metrics[name]):
             raise InputError(f"metric {name!r} is already measured: leave it out")
-        if name in RECORDED:
-            raise InputError(f"the record of a round has something else called {name!r}: rename your metric")
-        made[name] = metric
-    return made
+        if name in RECORDED - {"forgetting"}:
+            raise InputError(f"the record of a round has another key {name!r}: rename your metric")
+        metrics[name] = metric
+    return metrics
 
 
-def _built(one: Named | str | Metric) -> tuple[Metric, str]:
-    """A metric, and the name under which it is recorded."""
-    if isinstance(one, Metric):
-        return one, recorded_name(":", one)
-    name, options = (one, {}) if isinstance(one, str) else (one.name, one.options)
+def _build(section: Named | str | Metric) -> tuple[Metric, str]:
+    """Return a metric and the name under which it is recorded."""
+    if isinstance(section, Metric):
+        return section, recorded_name(":", section)
+    name, options = (section, {}) if isinstance(section, str) else (section.name, section.options)
     metric: Metric = registry.build("metric", name, options)
     return metric, recorded_name(name, metric)
 
 
 def probe_metric(probe: Probe) -> tuple[str, Metric]:
-    """The metric of a probe, and the name under which it is recorded."""
+    """Return the name under which a probe is recorded, and its metric."""
     metric: Metric = registry.build("metric", probe.metric, {}, data=probe.data, samples=probe.samples)
     if "local" not in metric.sees:
         raise InputError(
-            f"metric {probe.metric!r} measures no client's model: name it in metrics, not in probes"
+            f"metric {probe.metric!r} does not measure clients' models: name it in metrics, not in probes"
         )
     return recorded_name(probe.metric, metric), metric
 
 
 def check_metrics(sections: Iterable[Named], probes: Iterable[Probe], task: Task = CLASSIFICATION) -> None:
-    """Refuse metrics that cannot be built or do not serve the task, before anything is trained."""
+    """Refuse metrics that cannot be built or do not support the task, before anything is trained."""
     round_metrics(sections, task)
     for probe in probes:
         name, metric = probe_metric(probe)
@@ -107,12 +65,12 @@ def check_metrics(sections: Iterable[Named], probes: Iterable[Probe], task: Task
             refuse_unless_serving(metric, task, "metric", name)
 
 
-def measures(metric: Metric, federation: Federation) -> bool:
-    """Whether a metric serves the task of some data and they let it measure anything."""
+def can_measure(metric: Metric, federation: Federation) -> bool:
+    """Return whether a metric supports the task of a federation and can measure anything on its data."""
     return serves(metric, federation.task) and metric.possible(federation)
 
 
 def recorded_name(name: str, metric: Metric) -> str:
-    """A metric's name in records: that of the config, or of the user's own class (MacroF1 is macro_f1)."""
+    """Return a metric's name in records: that of the config, or of the user's class (MacroF1 is macro_f1)."""
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", type(metric).__name__)
     return words.lower() if ":" in name else name

@@ -1,4 +1,4 @@
-"""Measures forgetting in any PyTorch training loop from the start, local and global models."""
+"""`eunoe.Forgetting`: measure forgetting in any PyTorch training loop."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,10 +13,10 @@ from torch import Tensor, nn
 from eunoe.core.calling import call
 from eunoe.core.fields import Input, as_input, split
 from eunoe.errors import InputError
-from eunoe.metrics.base import Metric, Place, Predictions, Role, Snapshot
+from eunoe.metrics.base import Evaluation, Metric, Predictions, Role, Snapshot
 from eunoe.metrics.client_matrix import ClientMatrix
 from eunoe.metrics.drift import Drift
-from eunoe.metrics.evaluation import record_of
+from eunoe.metrics.evaluation import compute_metrics
 from eunoe.metrics.global_forgetting import GlobalForgetting
 from eunoe.metrics.local_per_class import LocalPerClass
 from eunoe.metrics.named import round_metrics
@@ -28,17 +28,26 @@ if TYPE_CHECKING:
 
 # Inputs may be tensors, or tuples or dicts of tensors.
 Batches = tuple[Any, Tensor] | Iterable[tuple[Any, Tensor]]
-Record = dict[str, Any]
 
 
 class Forgetting:
     """Measure what a federated loop forgets: which class, in local training or in aggregation.
 
     `data` is the test set: a pair of tensors (x, y), or a loader of such batches; x may also be a tuple or
-    dict of tensors. Each round, call `local` once per client after its training and `merged` once with the
-    new global model; call `start` before the first round (and again only if the global model changes between
-    rounds). Models are left unchanged and no random number is drawn. `metrics` are additional ones, your own
-    or by name.
+    dict of tensors. Call `start` before the first round (and again only if the global model changes between
+    rounds); in each round call `local` once per client after its training, then `aggregated` once with the
+    new global model. Models are left unchanged and no random number is drawn. `metrics` are additional ones,
+    your own or by name.
+
+    Example::
+
+        watch = eunoe.Forgetting((x_test, y_test), classes=10)
+        watch.start(model)
+        for round in range(rounds):
+            for client in clients:
+                watch.local(client, train(model, client))
+            watch.aggregated(model)
+        print(watch.summary())
     """
 
     def __init__(
@@ -55,8 +64,8 @@ class Forgetting:
             raise InputError(f"there are {len(class_names)} class names for {classes} classes")
         self.data, self.classes, self.name, self.batch_size = data, classes, name, batch_size
         self.class_names = list(class_names) if class_names is not None else None
-        self.metrics: list[Record] = []
-        self.probes: list[Record] = []
+        self.metrics: list[dict[str, Any]] = []
+        self.probes: list[dict[str, Any]] = []
         # Every global model is observed: a gap consists of rounds that left the model unchanged.
         self._global = round_metrics(metrics) | {"forgetting": GlobalForgetting(over_gaps=True)}
         self._of_clients = {
@@ -64,64 +73,66 @@ class Forgetting:
             "client_matrix": ClientMatrix(),
             "drift": Drift(),
         }
-        used = [*self._global.values(), *self._of_clients.values()]
-        self._logits = any("logits" in metric.needs for metric in used)
+        every = [*self._global.values(), *self._of_clients.values()]
+        self._logits = any("logits" in metric.needs for metric in every)
         self._started = False
         self._clients: list[int] = []
         self._hidden: list[int] = []
 
     def start(self, model: nn.Module) -> None:
-        """The model that the clients of the next round start from."""
-        self._begin_from(self._snapshot("start", model))
+        """Begin a round with the model that its clients start from."""
+        self._begin_round(self._snapshot("start", model))
 
     def local(self, client: int, model: nn.Module, label_counts: ArrayLike | None = None) -> None:
-        """A client's trained model; with its train label counts [classes], also client forgetting."""
+        """Add a client's trained model; with its training label counts [classes], also client forgetting."""
         if not self._started:
             raise InputError("call start(model) with the model the clients start from before local(...)")
         if client in self._clients:
             raise InputError(
-                f"client {client} was shown twice in one round; call merged(model) between rounds"
+                f"client {client} was added twice in one round; call aggregated(model) between rounds"
             )
         self._clients.append(client)
         counts = None if label_counts is None else np.asarray(label_counts, np.float64)
-        self._show(self._snapshot("local", model, client, counts))
+        self._update(self._snapshot("local", model, client, counts))
 
     def hidden(self, client: int) -> None:
-        """A client that took part but whose model is not visible, as under secure aggregation.
+        """Add a client whose model is not visible, as under secure aggregation.
 
-        A round of hidden clients has round forgetting only: local training and merge cannot be separated.
+        A round of hidden clients has round forgetting only, not split into local training and aggregation.
         """
         self._hidden.append(client)
 
-    def merged(self, model: nn.Module, round: int | None = None) -> None:
-        """The new global model: ends the round; the next round starts from it.
+    def aggregated(self, model: nn.Module, round: int | None = None) -> None:
+        """End the round with the new global model, from which the next round starts.
 
-        Rounds are counted from 1; pass `round` if the caller has a number, so that a round without a merge
-        leaves a gap.
+        Rounds are counted from 1; pass `round` if the caller has a number, so that a round without
+        aggregation leaves a gap.
         """
         if not self._started or not (self._clients or self._hidden):
-            raise InputError("call start(model), then local(client, model) per client, before merged(model)")
+            raise InputError(
+                "call start(model), then local(client, model) per client, before aggregated(model)"
+            )
         number = round or self._next_round
-        merged = replace(self._snapshot("merged", model), round=number)
+        end = replace(self._snapshot("global", model), round=number)
         record = {"schema": 1, "round": number, "clients": self._clients + self._hidden, "dropped": []}
-        self.metrics.append(plain(record | record_of(self._global, merged)))
-        self._show(merged)
+        self.metrics.append(plain(record | compute_metrics(self._global, end)))
+        self._update(end)
         for name, metric in self._of_clients.items() if self._clients else ():
-            if found := metric.compute():
-                self.probes.append(plain({"schema": 1, "round": number, "probe": name, **found}))
-        self._begin_from(replace(merged, role="start", round=self._next_round))
+            if numbers := metric.compute():
+                self.probes.append(plain({"schema": 1, "round": number, "probe": name, **numbers}))
+        self._begin_round(replace(end, role="start", round=self._next_round))
 
     @property
     def records(self) -> "RunRecords":
         """All measurements, in the form that figures and the report use."""
         if not self.metrics:
-            raise InputError("there is nothing to show yet: no round has ended with merged(model)")
+            raise InputError("nothing was measured yet: end a round with aggregated(model)")
         from eunoe.store.run_records import RunRecords
 
         return RunRecords(self.name, self.metrics, self.probes, class_names=self.class_names)
 
     def summary(self) -> "Summary":
-        """The numbers so far as a dict, which prints in plain words."""
+        """Return the numbers so far as a dict, which prints as sentences."""
         from eunoe.analysis.summary import summarize
 
         return summarize(self.records)
@@ -136,13 +147,13 @@ class Forgetting:
     def _next_round(self) -> int:
         return int(self.metrics[-1]["round"]) + 1 if self.metrics else 1
 
-    def _begin_from(self, start: Snapshot) -> None:
+    def _begin_round(self, start: Snapshot) -> None:
         self._started, self._clients, self._hidden = True, [], []
         for metric in self._of_clients.values():
             metric.reset()
-        self._show(start)
+        self._update(start)
 
-    def _show(self, model: Snapshot) -> None:
+    def _update(self, model: Snapshot) -> None:
         for metric in self._of_clients.values():
             if model.role in metric.sees:
                 metric.update(model)
@@ -150,36 +161,37 @@ class Forgetting:
     def _snapshot(
         self, role: Role, model: nn.Module, client: int | None = None, counts: Any = None
     ) -> Snapshot:
-        """A snapshot of a model for metrics, evaluated here so that the model need not be kept."""
-        places = {"test": self._evaluate(model)}
+        """Return a snapshot of a model, evaluated here so that the model need not be kept."""
+        evaluations = {"test": self._evaluate(model)}
         parameters = torch.cat([p.detach().reshape(-1).double().cpu() for p in model.parameters()])
-        return Snapshot(self._next_round, role, places, parameters, client, counts)
+        return Snapshot(self._next_round, role, evaluations, parameters, client, counts)
 
-    def _evaluate(self, model: nn.Module) -> Place:
-        """The model's predictions on the test set; the model is left unchanged."""
+    def _evaluate(self, model: nn.Module) -> Evaluation:
+        """Return the model's predictions on the test set; the model is left unchanged."""
         training = [module for module in model.modules() if module.training]
         device = next((parameter.device for parameter in model.parameters()), torch.device("cpu"))
-        outputs, truth = [], []
+        outputs, targets = [], []
         model.eval()
         try:
             # Merely iterating a DataLoader draws from the global generator.
             with torch.inference_mode(), torch.random.fork_rng(devices=[]):
                 for x, y in self._batches():
                     outputs.append(call(model, x.to(device)).cpu().double())
-                    truth.append(y.cpu())
+                    targets.append(y.cpu())
         finally:
             for module in training:
                 module.training = True
-        if not truth:
+        if not targets:
             raise InputError("the test data are empty")
-        logits, labels = torch.cat(outputs), torch.cat(truth)
+        logits, labels = torch.cat(outputs), torch.cat(targets)
         if int(labels.max()) >= self.classes:
             raise InputError(f"the test data have label {int(labels.max())}, but classes={self.classes}")
         losses = nn.functional.cross_entropy(logits, labels, reduction="none").numpy()
-        kept = logits.numpy() if self._logits else None
         probability = logits.softmax(1).sum(0).numpy()
-        predictions = Predictions(logits.argmax(1).numpy(), losses, probability, kept)
-        return Place(predictions, labels.numpy(), self.classes)
+        predictions = Predictions(
+            logits.argmax(1).numpy(), losses, probability, logits.numpy() if self._logits else None
+        )
+        return Evaluation(predictions, labels.numpy(), self.classes)
 
     def _batches(self) -> Iterable[tuple[Input, Tensor]]:
         if is_pair(self.data):
@@ -189,5 +201,5 @@ class Forgetting:
 
 
 def is_pair(data: Batches) -> TypeGuard[tuple[Any, Tensor]]:
-    """Whether test data are inputs and labels, rather than batches of them."""
+    """Return whether test data are inputs and labels, rather than batches of them."""
     return isinstance(data, tuple) and len(data) == 2 and isinstance(data[1], Tensor)

@@ -1,8 +1,8 @@
-"""What clients gain when the global model predicts with their own class shares (WSM paper, appendix A.4).
+"""Accuracy of the global model with each client's class shares as a prior (WSM paper, appendix A.4).
 
-Each client gets a part of the test set drawn in the proportions of its training labels, and the model
-predicts argmax z_c there, and argmax z_c + log p_c with p the shares of its training labels. Neither the
-prior nor the draw looks at what the client is tested on beyond the class of each test sample.
+Each client gets test samples drawn in the proportions of its training labels. The model predicts argmax z_c,
+and argmax z_c + log p_c with p the shares of the training labels. Of the test samples, only the classes are
+used for the prior and the draw.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ from eunoe.metrics.base import Integers, Metric, Rows, Snapshot
 def personal_rows(
     by_class: Sequence[Integers], counts: Integers, size: int, rng: np.random.Generator
 ) -> Integers:
-    """So many test rows in the mix of a client's label counts; none if it shares no class with the test set.
+    """Draw `size` test rows in the proportions of a client's label counts; none if no class is tested.
 
-    A class with too few test samples gives them again.
+    Samples of a class with too few of them are repeated.
     """
     weights = np.where([len(rows) > 0 for rows in by_class], counts, 0).astype(np.float64)
     if not weights.any():
@@ -32,10 +32,10 @@ def personal_rows(
 
 
 class Personal(Metric):
-    """Accuracy on test samples in each client's label mix, with and without the client's class shares."""
+    """Accuracy on test samples in each client's label distribution, with and without its class shares."""
 
     samples: int = Field(ge=1, description="Test samples of each client.")
-    _found: dict[str, Any] = PrivateAttr(default_factory=dict)
+    _values: dict[str, Any] = PrivateAttr(default_factory=dict)
 
     def rows(self, federation: Federation, clients: Sequence[int], seed: int) -> Mapping[str, Rows]:
         labels = federation.data.test.y.numpy()
@@ -51,12 +51,12 @@ class Personal(Metric):
         return {name: Rows("test", rows, owners, prior) for name, prior in priors.items()}
 
     def update(self, model: Snapshot) -> None:
-        self._found = {}
+        self._values = {}
         for name in ("without_prior", "with_prior"):
-            if place := model.places.get(name):
+            if evaluation := model.evaluations.get(name):
                 # Clients have equally many samples, so the mean over samples is the mean over clients.
-                owners = len(np.unique(place.owners)) if place.owners is not None else 0
-                self._found |= {"clients": owners, name: float(place.right.mean())}
+                owners = len(np.unique(evaluation.owners)) if evaluation.owners is not None else 0
+                self._values |= {"clients": owners, name: float(evaluation.right.mean())}
 
     def compute(self) -> Mapping[str, Any]:
-        return self._found
+        return self._values

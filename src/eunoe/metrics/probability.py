@@ -1,4 +1,4 @@
-"""Whether the output probability of a class follows its share in the client's data."""
+"""Output probability of each class, to compare with its share in the client's data."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -8,6 +8,7 @@ from pydantic import PrivateAttr
 
 from eunoe.data.federation import Federation
 from eunoe.metrics.base import Metric, Role, Rows, Snapshot
+from eunoe.store.schema import Numbers, ProbabilityRecord
 
 
 class Probability(Metric):
@@ -16,7 +17,7 @@ class Probability(Metric):
     sees: ClassVar[tuple[Role, ...]] = ("local",)
 
     _clients: list[int | None] = PrivateAttr(default_factory=list)
-    _probability: list[list[float]] = PrivateAttr(default_factory=list)
+    _probability: list[Numbers] = PrivateAttr(default_factory=list)
     _counts: list[Any] = PrivateAttr(default_factory=list)
 
     def possible(self, federation: Federation) -> bool:
@@ -30,11 +31,11 @@ class Probability(Metric):
         self._clients, self._probability, self._counts = [], [], []
 
     def update(self, model: Snapshot) -> None:
-        public = model.places["public"].predictions
+        public = model.evaluations["public"].predictions
         self._clients.append(model.client)
         self._probability.append((public.probability / len(public)).tolist())
         self._counts.append(model.counts)
 
-    def compute(self) -> Mapping[str, Any]:
+    def compute(self) -> ProbabilityRecord:
         counts = np.stack(self._counts).tolist()
         return {"clients": self._clients, "probability": self._probability, "counts": counts}

@@ -1,7 +1,7 @@
-"""Measures the models of single rounds: the start model, the local models and the global model.
+"""Probes: measure the models of single rounds, which are the start model, local models and the global model.
 
-A probe draws its random numbers from its own keys and only evaluates, so a run gives the same bits with
-and without probes. Its result is a line in probes.jsonl; the schema is in records/reader.py.
+A probe draws random numbers from its own keys and only evaluates, so a run gives the same bits with and
+without probes. Its result is a line in probes.jsonl.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
 from eunoe.data.federation import Federation
 from eunoe.metrics.base import Evaluator, Metric, Role, Snapshot
-from eunoe.metrics.evaluation import evaluate_at
-from eunoe.metrics.named import measures, probe_metric
+from eunoe.metrics.evaluation import evaluate_on
+from eunoe.metrics.named import can_measure, probe_metric
 
 
 @dataclass(frozen=True)
-class Planned:
+class NamedProbe:
     """A probe, its metric and the name under which that is recorded."""
 
     probe: Probe
@@ -28,10 +28,10 @@ class Planned:
 
 @dataclass
 class ProbedRound:
-    """The models of a probed round that its probes need."""
+    """The models of a round that its probes need."""
 
     round: int
-    plans: Sequence[Planned]
+    probes: Sequence[NamedProbe]
     chosen: set[int]
     start: Weights
     local: dict[int, Weights] = field(default_factory=dict)
@@ -47,51 +47,47 @@ class Prober:
 
     def __init__(self, federation: Federation, seed: int, probes: Sequence[Probe], rounds: int) -> None:
         self.federation, self.seed, self.rounds = federation, seed, rounds
-        plans = [Planned(probe, *probe_metric(probe)) for probe in probes]
-        self.plans = [plan for plan in plans if measures(plan.metric, federation)]
+        named = [NamedProbe(probe, *probe_metric(probe)) for probe in probes]
+        self.probes = [probe for probe in named if can_measure(probe.metric, federation)]
 
     @property
     def metrics(self) -> dict[str, Metric]:
         """The metrics by unique names."""
-        return {f"probe {number} {plan.name}": plan.metric for number, plan in enumerate(self.plans)}
+        return {f"probe {number} {probe.name}": probe.metric for number, probe in enumerate(self.probes)}
 
     def watch(self, round: int, clients: Sequence[int], start: Weights) -> ProbedRound | None:
-        """What a round must keep for its probes; None if there are none."""
-        due = [plan for plan in self.plans if plan.probe.due(round, self.rounds)]
+        """Return what keeps a round's models for its probes; None if no probe is due."""
+        due = [probe for probe in self.probes if probe.probe.due(round, self.rounds)]
         if not due or not clients:
             return None
-        most = max(plan.probe.models for plan in due)
+        most = max(probe.probe.models for probe in due)
         rng = generator(self.seed, "probe", round)
         chosen = rng.choice(sorted(clients), min(most, len(clients)), replace=False)
         return ProbedRound(round, due, {int(client) for client in chosen}, start)
 
-    def measure(self, evaluator: Evaluator, seen: ProbedRound, merged: Weights) -> list[dict[str, Any]]:
-        """One record per probe of the round."""
+    def measure(self, evaluator: Evaluator, probed: ProbedRound, model: Weights) -> list[dict[str, Any]]:
+        """Return one record per probe of a round that ended with this global model."""
         # If all clients were skipped there is no local model.
-        found = [(plan, self._numbers(evaluator, plan, seen, merged)) for plan in seen.plans if seen.local]
-        return [
-            {"schema": 1, "round": seen.round, "probe": plan.name, **numbers}
-            for plan, numbers in found
-            if numbers
-        ]
+        probes = probed.probes if probed.local else ()
+        measured = [(probe.name, self._compute(evaluator, probe, probed, model)) for probe in probes]
+        head = {"schema": 1, "round": probed.round}
+        return [{**head, "probe": name, **numbers} for name, numbers in measured if numbers]
 
-    def _numbers(
-        self, evaluator: Evaluator, plan: Planned, seen: ProbedRound, merged: Weights
+    def _compute(
+        self, evaluator: Evaluator, probe: NamedProbe, probed: ProbedRound, model: Weights
     ) -> dict[str, Any]:
-        metric, clients = plan.metric, sorted(seen.local)[: plan.probe.models]
+        metric, clients = probe.metric, sorted(probed.local)[: probe.probe.models]
         models: list[tuple[Role, int | None, Weights]] = [
-            ("start", None, seen.start),
-            *(("local", client, seen.local[client]) for client in clients),
-            ("merged", None, merged),
+            ("start", None, probed.start),
+            *(("local", client, probed.local[client]) for client in clients),
+            ("global", None, model),
         ]
         models = [model for model in models if model[0] in metric.sees]
-        where = metric.rows(self.federation, clients, self.seed)
+        sets, logits = metric.rows(self.federation, clients, self.seed), "logits" in metric.needs
         # All models at once, which an engine may spread over its workers.
-        places = evaluate_at(
-            evaluator, self.federation, [model[2] for model in models], where, "logits" in metric.needs
-        )
+        evaluations = evaluate_on(evaluator, self.federation, [model[2] for model in models], sets, logits)
         metric.reset()
-        for (role, client, weights), predicted in zip(models, places, strict=True):
+        for (role, client, weights), each in zip(models, evaluations, strict=True):
             counts = None if client is None else self.federation.counts(client).numpy()
-            metric.update(Snapshot(seen.round, role, predicted, weights.parameters, client, counts))
+            metric.update(Snapshot(probed.round, role, each, weights.parameters, client, counts))
         return dict(metric.compute())

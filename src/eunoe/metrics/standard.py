@@ -1,4 +1,4 @@
-"""The standard metrics of every evaluated model at each place."""
+"""The standard metrics of every evaluated model, on each set of samples."""
 
 from typing import Any, NamedTuple
 
@@ -7,81 +7,82 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from eunoe.core.tasks import EVERY, LABELED
-from eunoe.metrics.base import Floats, Integers, Place, PlaceMetric
+from eunoe.metrics.base import Evaluation, EvaluationMetric, Floats, Integers
 from eunoe.metrics.forgetting import spread
 
 
-class Accuracy(PlaceMetric):
-    """Share of samples whose class is predicted right."""
+class Accuracy(EvaluationMetric):
+    """Fraction of samples whose class is predicted correctly."""
 
-    def measure(self, place: Place) -> float:
-        return float(place.right.mean())
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(evaluation.right.mean())
 
 
-class Loss(PlaceMetric):
-    """Mean plain loss: cross-entropy, or the squared error of standardized numbers."""
+class Loss(EvaluationMetric):
+    """Mean plain loss: cross-entropy, or the squared error of standardized targets."""
 
     tasks = EVERY
 
-    def measure(self, place: Place) -> float:
-        return place.loss
+    def measure(self, evaluation: Evaluation) -> float:
+        return evaluation.loss
 
 
-class PerClass(PlaceMetric):
+class PerClass(EvaluationMetric):
     """Accuracy by class, or balanced accuracy by label."""
 
     tasks = LABELED
 
-    def measure(self, place: Place) -> list[float]:
-        return [float(value) for value in place.per_class]
+    def measure(self, evaluation: Evaluation) -> list[float]:
+        return [float(value) for value in evaluation.per_class]
 
 
-class Clients(PlaceMetric):
-    """How the accuracy (of several labels, their share that is right) or explained variance differs between
-    the clients that own the samples."""
-
-    tasks = EVERY
-
-    def measure(self, place: Place) -> dict[str, Any] | None:
-        found = _by_owner(place)
-        return None if found is None else spread(found.scores / found.samples)._asdict()
-
-
-class ByClient(PlaceMetric):
-    """The accuracy (of several labels, their share that is right) and the mean loss of each client that owns
-    samples, with how many it owns; of numbers the loss alone."""
+class Clients(EvaluationMetric):
+    """Mean, deviation and worst tenth over clients of accuracy (multilabel: fraction of correct labels) or
+    explained variance."""
 
     tasks = EVERY
 
-    most: int = Field(100, ge=0, description="With more clients than this nothing is recorded.")
+    def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:
+        owned = _by_owner(evaluation)
+        return None if owned is None else spread(owned.scores / owned.samples)._asdict()
 
-    def measure(self, place: Place) -> dict[str, Any] | None:
-        found = _by_owner(place)
-        if found is None or len(found.clients) > self.most:
+
+class ByClient(EvaluationMetric):
+    """Number of samples, accuracy (multilabel: fraction of correct labels) and mean loss of each client that
+    owns samples; regression: loss only."""
+
+    tasks = EVERY
+
+    most: int = Field(100, ge=0, description="Nothing is recorded with more clients than this.")
+
+    def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:
+        owned = _by_owner(evaluation)
+        if owned is None or len(owned.clients) > self.most:
             return None
-        losses = np.bincount(found.owner, place.predictions.losses[found.kept])
+        losses = np.bincount(owned.owner, evaluation.predictions.losses[owned.mask])
+        accuracy = {"accuracy": (owned.scores / owned.samples).tolist()}
         return {
-            "clients": found.clients.tolist(),
-            "samples": found.samples.tolist(),
-            **({"accuracy": (found.scores / found.samples).tolist()} if place.task.name in LABELED else {}),
-            "loss": (losses / found.samples).tolist(),
+            "clients": owned.clients.tolist(),
+            "samples": owned.samples.tolist(),
+            **(accuracy if evaluation.task.name in LABELED else {}),
+            "loss": (losses / owned.samples).tolist(),
         }
 
 
 class _ByOwner(NamedTuple):
-    """Samples that have an owner, the owners, and how many samples each has and the sum of their scores."""
+    """The samples that have an owner, the owner of each, and samples and sum of scores by client."""
 
-    kept: NDArray[np.bool_]
+    mask: NDArray[np.bool_]
     owner: Integers
     clients: Integers
     samples: Integers
     scores: Floats
 
 
-def _by_owner(place: Place) -> _ByOwner | None:
-    if place.owners is None:
+def _by_owner(evaluation: Evaluation) -> _ByOwner | None:
+    if evaluation.owners is None:
         return None
-    kept = place.owners >= 0
-    clients, owner, samples = np.unique(place.owners[kept], return_inverse=True, return_counts=True)
-    scores = np.asarray(np.bincount(owner, place.scores[kept]), np.float64)
-    return _ByOwner(kept, owner, clients, samples, scores)
+    mask = evaluation.owners >= 0
+    clients, owner, samples = np.unique(evaluation.owners[mask], return_inverse=True, return_counts=True)
+    scores = np.asarray(np.bincount(owner, evaluation.scores[mask]), np.float64)
+    return _ByOwner(mask, owner, clients, samples, scores)

@@ -1,14 +1,14 @@
-"""The standard numbers of a place from sums over its samples.
+"""Standard metrics from sums over samples.
 
-They are all that a client of a federation sends of its own data, and sums of clients add up. With P
+The sums are all that a client of a federation sends of its own data, and sums of clients add up. With P
 positives, TP and TN of n samples for a label, and errors e = prediction - target for an output:
 
     accuracy, per_class   right / samples, over all and by class
-    f1                    mean over labels of 2 TP / (2 TP + FP + FN); a label that is neither there nor
-                          predicted is left out
+    f1                    mean over labels of 2 TP / (2 TP + FP + FN), leaving out labels that are neither
+                          present nor predicted
     per_class             of labels: (TP / P + TN / (n - P)) / 2, balanced accuracy
-    subset_accuracy       share of samples with every label right
-    hamming_loss          share of all labels of all samples that are wrong
+    subset_accuracy       fraction of samples with every label right
+    hamming_loss          fraction of all labels of all samples that are wrong
     r2                    mean over outputs of 1 - sum e^2 / sum (y - mean y)^2
     rmse, mae             mean over outputs of sqrt(mean e^2) and mean |e|, in the units of the data
 """
@@ -20,15 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.core.tasks import Regression, Task
-from eunoe.metrics.balanced_accuracy import balanced_accuracy
-from eunoe.metrics.base import Place, PlaceMetric
-from eunoe.metrics.forgetting import known_mean
+from eunoe.metrics.base import Evaluation, EvaluationMetric
+from eunoe.metrics.forgetting import balanced_accuracy, known_mean
 
 Sums = Mapping[str, NDArray[Any]]
 
 
-def form_of(task: Task, outputs: int) -> dict[str, int]:
-    """The names and lengths of a task's sums."""
+def sum_lengths(task: Task, outputs: int) -> dict[str, int]:
+    """Return the names and lengths of a task's sums."""
     if task.name == "classification":
         return {"samples": outputs, "right": outputs}
     if task.name == "multilabel":
@@ -38,21 +37,21 @@ def form_of(task: Task, outputs: int) -> dict[str, int]:
     return {"samples": 1, **by_output}
 
 
-def sums_of(place: Place) -> dict[str, NDArray[Any]]:
-    """The sums of a place."""
-    labels, predicted, count = place.labels, place.predictions.predicted, place.class_count
-    if place.task.name == "classification":
+def compute_sums(evaluation: Evaluation) -> dict[str, NDArray[Any]]:
+    """Return the sums of an evaluation."""
+    labels, predicted, count = evaluation.labels, evaluation.predictions.predicted, evaluation.class_count
+    if evaluation.task.name == "classification":
         right = labels[predicted == labels]
         return {"samples": np.bincount(labels, minlength=count), "right": np.bincount(right, minlength=count)}
     samples = np.array([len(labels)])
-    if place.task.name == "multilabel":
-        there, said = labels > 0, predicted > 0
+    if evaluation.task.name == "multilabel":
+        present, positive = labels > 0, predicted > 0
         return {
             "samples": samples,
-            "exact": np.array([(there == said).all(axis=1).sum()]),
-            "positives": there.sum(axis=0),
-            "true_positives": (there & said).sum(axis=0),
-            "true_negatives": (~there & ~said).sum(axis=0),
+            "exact": np.array([(present == positive).all(axis=1).sum()]),
+            "positives": present.sum(axis=0),
+            "true_positives": (present & positive).sum(axis=0),
+            "true_negatives": (~present & ~positive).sum(axis=0),
         }
     targets = labels.astype(np.float64)
     errors = predicted - targets
@@ -65,22 +64,22 @@ def sums_of(place: Place) -> dict[str, NDArray[Any]]:
     }
 
 
-def numbers_of(task: Task, sums: Sums) -> dict[str, Any]:
-    """The standard numbers of a task from sums of one or more samples."""
+def metrics_from_sums(task: Task, sums: Sums) -> dict[str, Any]:
+    """Return the standard metrics of a task from sums over one or more samples."""
     if task.name == "classification":
         right, each = sums["right"], sums["samples"]
         by_class = np.where(each > 0, right / np.maximum(each, 1), np.nan)
         return {"accuracy": float(right.sum() / each.sum()), "per_class": by_class.tolist()}
     samples = int(sums["samples"][0])
     if task.name == "multilabel":
-        there, hits, misses = (sums[name] for name in ("positives", "true_positives", "true_negatives"))
+        positives, hits, misses = (sums[name] for name in ("positives", "true_positives", "true_negatives"))
         # TP + FP + P, which is 2 TP + FP + FN.
-        whole = hits + (samples - there - misses) + there
+        whole = hits + (samples - positives - misses) + positives
         return {
             "f1": float(known_mean(np.where(whole > 0, 2 * hits / np.maximum(whole, 1), np.nan))),
             "subset_accuracy": float(sums["exact"][0] / samples),
             "hamming_loss": float(1 - (hits + misses).sum() / (samples * len(hits))),
-            "per_class": balanced_accuracy(hits, there, misses, samples).tolist(),
+            "per_class": balanced_accuracy(hits, positives, misses, samples).tolist(),
         }
     assert isinstance(task, Regression)
     varied = sums["squared_targets"] - sums["targets"] ** 2 / samples
@@ -95,33 +94,35 @@ def numbers_of(task: Task, sums: Sums) -> dict[str, Any]:
     }
 
 
-def checked_sums(task: Task, outputs: int, given: Mapping[str, Any], most: int) -> dict[str, NDArray[Any]]:
-    """The sums that somebody else sent, if those of at most so many samples can be so; else a ValueError."""
+def validate_sums(task: Task, outputs: int, sums: Mapping[str, Any], most: int) -> dict[str, NDArray[Any]]:
+    """Return sums that a client sent as arrays; ValueError if at most `most` samples cannot have them."""
     whole = task.name != "regression"
-    found = {}
-    for name, size in form_of(task, outputs).items():
+    checked = {}
+    for name, size in sum_lengths(task, outputs).items():
         kind = np.int64 if whole or name == "samples" else np.float64
-        found[name] = np.array(given[name], kind)
-        if found[name].shape != (size,):
-            raise ValueError(f"it has counts of {found[name].shape} and not of ({size},): {name}")
-        if not np.isfinite(found[name]).all() or (name != "targets" and (found[name] < 0).any()):
+        checked[name] = np.array(sums[name], kind)
+        if checked[name].shape != (size,):
+            raise ValueError(f"{name} has shape {checked[name].shape} instead of ({size},)")
+        if not np.isfinite(checked[name]).all() or (name != "targets" and (checked[name] < 0).any()):
             raise ValueError("its counts are impossible")
-    samples = found["samples"]
+    samples = checked["samples"]
     # The bound keeps the sums over clients and classes from overflowing.
     possible = not (samples > most).any()
     if task.name == "classification":
-        possible = possible and not (found["right"] > samples).any()
+        possible = possible and not (checked["right"] > samples).any()
     if task.name == "multilabel":
-        there, hits, misses = (found[name] for name in ("positives", "true_positives", "true_negatives"))
-        possible = possible and not (found["exact"] > samples).any() and not (there > samples).any()
-        possible = possible and not (hits > there).any() and not (misses > samples - there).any()
+        positives, hits, misses = (
+            checked[name] for name in ("positives", "true_positives", "true_negatives")
+        )
+        possible = possible and not (checked["exact"] > samples).any() and not (positives > samples).any()
+        possible = possible and not (hits > positives).any() and not (misses > samples - positives).any()
     if not possible:
         raise ValueError("its counts are impossible")
-    return found
+    return checked
 
 
-def score_of(task: Task, sums: Sums) -> float:
-    """What clients are compared by: accuracy, the share of labels that are right, or explained variance."""
+def score_from_sums(task: Task, sums: Sums) -> float:
+    """Return what clients are compared by: accuracy, fraction of correct labels, or explained variance."""
     if task.name == "classification":
         return float(sums["right"].sum() / sums["samples"].sum())
     samples = int(sums["samples"][0])
@@ -131,10 +132,48 @@ def score_of(task: Task, sums: Sums) -> float:
     return float(1 - sums["squared_errors"].mean() / samples)
 
 
-class SumMetric(PlaceMetric):
-    """A standard number of a place."""
+class SumMetric(EvaluationMetric):
+    """Base of the metrics that follow from sums."""
 
     number: ClassVar[str]
 
-    def measure(self, place: Place) -> float:
-        return float(numbers_of(place.task, sums_of(place))[self.number])
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(metrics_from_sums(evaluation.task, compute_sums(evaluation))[self.number])
+
+
+class F1(SumMetric):
+    """Macro-F1: mean over labels of F1, leaving out labels that are neither present nor predicted."""
+
+    tasks = ("multilabel",)
+    number: ClassVar[str] = "f1"
+
+
+class SubsetAccuracy(F1):
+    """Fraction of samples with every label right."""
+
+    number: ClassVar[str] = "subset_accuracy"
+
+
+class HammingLoss(F1):
+    """Fraction of all labels of all samples that are wrong."""
+
+    number: ClassVar[str] = "hamming_loss"
+
+
+class R2(SumMetric):
+    """Explained share of the targets' variance, mean over outputs; negative if worse than their mean."""
+
+    tasks = ("regression",)
+    number: ClassVar[str] = "r2"
+
+
+class RMSE(R2):
+    """Root of the mean squared error in the units of the data, mean over outputs."""
+
+    number: ClassVar[str] = "rmse"
+
+
+class MAE(R2):
+    """Mean absolute error in the units of the data, mean over outputs."""
+
+    number: ClassVar[str] = "mae"

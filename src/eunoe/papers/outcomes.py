@@ -67,7 +67,7 @@ def _client_matrix(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float
 def _local_per_class(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
     start, local, merged = (numbers(probe[part]) for part in ("start", "local", "merged"))
     lost = forgetting.knowledge_lost(start, local, merged)
-    found = {"lost_locally": lost.local, "lost_in_merge": lost.merge}
+    found = {"lost_locally": lost.local, "lost_in_merge": lost.aggregation}
     if probe.get("loss"):
         rise = forgetting.known_mean(numbers(probe["loss"]["local"])) - probe["loss"]["start"]
         found["local_loss_rise"] = float(rise)

@@ -12,9 +12,8 @@ from eunoe.engines.base import Engine
 from eunoe.engines.client import Update
 from eunoe.engines.simulation import Simulation
 from eunoe.metrics.base import Evaluator, Metric
-from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.metrics.evaluation import OwnModels, RoundMetrics
 from eunoe.metrics.named import round_metrics
-from eunoe.metrics.own_models import OwnModels
 from eunoe.metrics.personal import Personal
 from eunoe.metrics.probes import ProbedRound, Prober
 from eunoe.simulation.loop import Hook, Record, Round

@@ -12,8 +12,8 @@ from eunoe.config.schema import Config, make_config
 from eunoe.core.tasks import Task
 from eunoe.errors import Damaged
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
-from eunoe.metrics.named import RECORDED
 from eunoe.store.main_metric import task_of_run
+from eunoe.store.schema import RECORDED
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
@@ -126,7 +126,7 @@ class RunRecords:
         """The user's own metrics, as `name` or `name.part`."""
         found = set()
         for record in self.metrics:
-            for name in record.keys() - RECORDED - {"forgetting"}:
+            for name in record.keys() - RECORDED:
                 value = record[name]
                 parts = (
                     {f"{name}.{part}": v for part, v in value.items()} if isinstance(value, Mapping) else {}

@@ -40,8 +40,8 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 def _measure(probe: Record) -> tuple[float, float, float, float]:
     models = numbers(probe["start"]), numbers(probe["local"]), numbers(probe["merged"])
     signed, lost = forgetting.accounting(*models), forgetting.knowledge_lost(*models)
-    local, aggregation = forgetting.known_mean(signed.local), forgetting.known_mean(signed.merge)
-    return local, lost.local, aggregation, lost.merge
+    local, aggregation = forgetting.known_mean(signed.local), forgetting.known_mean(signed.aggregation)
+    return local, lost.local, aggregation, lost.aggregation
 
 
 def step_means(rows: Sequence[Row], step: str, field: str) -> dict[str, float]:

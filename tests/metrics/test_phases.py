@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.metrics.transfer import backward_transfer, forward_transfer, recovery, temporal_forgetting
+from eunoe.metrics.phases import backward_transfer, forward_transfer, recovery, temporal_forgetting
 
 # After phase i, on the data of phase j.
 TABLE = [[0.9, 0.2, 0.1], [0.6, 0.8, 0.3], [0.7, 0.5, 0.85]]

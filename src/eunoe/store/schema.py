@@ -1,0 +1,312 @@
+"""The schema of a run's records: every key of its JSON files with type and meaning.
+
+Writers return these types, the reader validates files against them, and the tables in docs/run-folder.md are
+generated from them. A key may be absent, and a number that does not exist is null (the accuracy of a class
+without samples, forgetting in the first round). Further keys are those of a user's own metrics.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import TypeAdapter, ValidationError, with_config
+from typing_extensions import Doc, TypedDict, get_type_hints
+
+from eunoe.config.messages import explain
+from eunoe.errors import Damaged
+
+SCHEMA = 1
+
+Number = float | None
+Numbers = list[Number]
+
+
+@with_config(strict=True)
+class SpreadRecord(TypedDict, total=False):
+    """How a number differs between clients."""
+
+    mean: Number
+    deviation: Number
+    worst_tenth: Number
+
+
+@with_config(strict=True)
+class ByClientRecord(TypedDict, total=False):
+    """Numbers of each client that owns samples."""
+
+    clients: list[int]
+    samples: list[int]
+    accuracy: Numbers
+    loss: Numbers
+
+
+@with_config(strict=True)
+class EvaluationRecord(TypedDict, total=False):
+    """A section of metrics.jsonl: the numbers of a model on one set of samples."""
+
+    accuracy: Annotated[Number, Doc("classification: fraction of correct predictions")]
+    f1: Annotated[Number, Doc("multilabel: macro-F1")]
+    subset_accuracy: Annotated[Number, Doc("multilabel: fraction of samples with every label right")]
+    hamming_loss: Annotated[Number, Doc("multilabel: fraction of wrong labels")]
+    r2: Annotated[Number, Doc("regression: explained share of the variance, mean over outputs")]
+    rmse: Annotated[Number, Doc("regression: root mean squared error in the units of the data")]
+    mae: Annotated[Number, Doc("regression: mean absolute error in the units of the data")]
+    loss: Annotated[Number, Doc("plain loss: cross-entropy, or squared error of standardized targets")]
+    per_class: Annotated[Numbers | None, Doc("accuracy by class; multilabel: balanced accuracy by label")]
+    clients: Annotated[
+        SpreadRecord | None,
+        Doc("where samples belong to clients: `mean`, `deviation` and `worst_tenth` over clients"),
+    ]
+    by_client: Annotated[
+        ByClientRecord | None,
+        Doc(
+            "up to 100 clients: `samples`, `accuracy` and `loss` of each of `clients` "
+            '(`metrics = [{name = "by_client", most = 1000}]` raises the limit)'
+        ),
+    ]
+
+
+@with_config(strict=True)
+class ForgettingRecord(TypedDict, total=False):
+    """Forgetting of the global model in one round."""
+
+    on: str | None
+    round: Number
+    fedntd: Number
+
+
+@with_config(strict=True)
+class DroppedClient(TypedDict):
+    """A client whose update was not used."""
+
+    client: int
+    reason: str
+
+
+@with_config(strict=True)
+class MeansRecord(TypedDict, total=False):
+    """Means over the clients of a round with secure aggregation."""
+
+    size: Number
+    steps: Number
+    loss_before: Number
+    loss_after: Number
+    update_norm: Number
+
+
+@with_config(strict=True)
+class PrivacyRecord(TypedDict, total=False):
+    """The privacy budget spent so far."""
+
+    epsilon: Number
+    delta: Number
+    merges: int
+
+
+@with_config(strict=True)
+class PersonalRecord(TypedDict, total=False):
+    """Accuracy in each client's own label distribution."""
+
+    clients: int
+    without_prior: Number
+    with_prior: Number
+
+
+@with_config(strict=True)
+class ModelRecord(TypedDict, total=False):
+    """What is measured of an evaluated model."""
+
+    validation: Annotated[EvaluationRecord | None, Doc("on the clients' validation parts")]
+    client_test: Annotated[EvaluationRecord | None, Doc("on the clients' own test parts")]
+    test: Annotated[EvaluationRecord | None, Doc("on the test set")]
+    forgetting: Annotated[
+        ForgettingRecord | None,
+        Doc("[forgetting](forgetting.md) `on` one of these sets: `round` (F_t) and `fedntd`"),
+    ]
+
+
+@with_config(strict=True)
+class RoundRecord(ModelRecord, total=False):
+    """A line of metrics.jsonl: one round."""
+
+    schema: Annotated[int, Doc("version of this table: 1")]
+    round: Annotated[int, Doc("number of the round, from 1")]
+    lr: Annotated[float, Doc("learning rate of the round")]
+    clients: Annotated[list[int], Doc("participants in the order in which updates were added")]
+    participants: Annotated[int, Doc("number of participants, where privacy keeps `clients` empty")]
+    sizes: Annotated[list[int], Doc("training samples of each client")]
+    steps: Annotated[list[int], Doc("local steps of each client")]
+    loss_before: Annotated[Numbers, Doc("each client's loss on its first batch before training")]
+    loss_after: Annotated[Numbers, Doc("each client's loss on its first batch after training")]
+    update_norms: Annotated[Numbers, Doc("norm of each client's update")]
+    means: Annotated[
+        MeansRecord,
+        Doc(
+            "with [secure aggregation](privacy.md), where the lists above are empty: `size`, `steps`, "
+            "`loss_before`, `loss_after`, `update_norm`"
+        ),
+    ]
+    forwards: Annotated[int, Doc("samples in forward passes: the cost of a method")]
+    backwards: Annotated[int, Doc("samples in backward passes")]
+    dropped: Annotated[list[DroppedClient], Doc("clients whose update was not used: `client`, `reason`")]
+    bytes_up: Annotated[int, Doc("bytes that clients would upload over a network")]
+    bytes_down: Annotated[int, Doc("bytes that clients would download")]
+    server: Annotated[
+        dict[str, Any], Doc("methods that train at the server: steps, samples forward and back, validation")
+    ]
+    warnings: Annotated[list[str], Doc("warnings of the method during aggregation")]
+    sent: Annotated[
+        ModelRecord | None,
+        Doc("with [averaging](averaging.md): the same sections for the model that clients receive"),
+    ]
+    personal: Annotated[
+        PersonalRecord | None,
+        Doc(
+            "last round, with `evaluation.personal`: mean accuracy of the `clients` on test samples in their "
+            "own label distribution, `without_prior` and `with_prior`"
+        ),
+    ]
+    privacy: Annotated[
+        PrivacyRecord,
+        Doc(
+            "with [privacy](privacy.md): `epsilon` and `delta` spent after this round, and the number of "
+            "aggregations (`merges`); the clients' lists are then empty"
+        ),
+    ]
+
+
+@with_config(strict=True)
+class StepLosses(TypedDict, total=False):
+    """The losses of a round's models."""
+
+    start: Number
+    local: Numbers
+    merged: Number
+
+
+@with_config(strict=True)
+class ProbeRecord(TypedDict, total=False):
+    """A line of probes.jsonl: one probe of a round."""
+
+    schema: Annotated[int, Doc("version of this table: 1")]
+    round: Annotated[int, Doc("number of the round")]
+    probe: Annotated[str, Doc("name of the metric: one of those below or your own")]
+
+
+@with_config(strict=True)
+class ClientMatrixRecord(ProbeRecord, total=False):
+    """client_matrix: every local model on every client's data."""
+
+    models: Annotated[list[int | None], Doc("clients whose models were measured")]
+    data: Annotated[list[int | None], Doc("clients whose data they were measured on")]
+    on: Annotated[str, Doc("`validation` parts, or `test` reweighted to each client's labels")]
+    start: Annotated[Numbers, Doc("accuracy of the start model on each client's data")]
+    after: Annotated[list[Numbers], Doc("accuracy of each local model on each client's data")]
+
+
+@with_config(strict=True)
+class LocalPerClassRecord(ProbeRecord, total=False):
+    """local_per_class: each class before and after local training, and after aggregation."""
+
+    clients: Annotated[list[int | None], Doc("clients whose models were measured")]
+    start: Annotated[Numbers, Doc("accuracy of the start model by class")]
+    local: Annotated[list[Numbers], Doc("accuracy of each local model by class")]
+    merged: Annotated[Numbers, Doc("accuracy of the new global model by class")]
+    counts: Annotated[list[Numbers] | None, Doc("training labels by class of each client, if known")]
+    loss: Annotated[StepLosses | None, Doc("the losses of these models: `start`, `local`, `merged`")]
+
+
+@with_config(strict=True)
+class DriftRecord(ProbeRecord, total=False):
+    """drift: distances between models."""
+
+    clients: Annotated[list[int | None], Doc("clients whose models were measured")]
+    from_start: Annotated[Numbers, Doc("distance of each local model from the start model")]
+    apart: Annotated[Number, Doc("root mean square distance over pairs of local models")]
+    cosine: Annotated[Number, Doc("mean cosine over pairs of updates")]
+
+
+@with_config(strict=True)
+class ProbabilityRecord(ProbeRecord, total=False):
+    """probability: output probabilities on the public set."""
+
+    clients: Annotated[list[int | None], Doc("clients whose models were measured")]
+    probability: Annotated[list[Numbers], Doc("mean output probability of each local model by class")]
+    counts: Annotated[list[Numbers] | None, Doc("training labels by class of each client")]
+
+
+@with_config(strict=True)
+class TimingRecord(TypedDict, total=False):
+    """A line of timings.jsonl: the seconds of one round."""
+
+    round: Annotated[int, Doc("number of the round")]
+    train: Annotated[float, Doc("seconds of training and aggregation")]
+    evaluate: Annotated[float, Doc("seconds of evaluation")]
+    probe: Annotated[float, Doc("seconds of probes")]
+    moved: Annotated[
+        dict[str, Any],
+        Doc(
+            "copies and bytes to devices (`model`, `samples`, `broadcast`) and through Ray (`to the store`, "
+            "`to the driver`)"
+        ),
+    ]
+
+
+@with_config(strict=True)
+class PartitionRecord(TypedDict, total=False):
+    """partition.json: the labels of each client."""
+
+    schema: Annotated[int, Doc("version of this table: 1")]
+    label_counts: Annotated[list[list[int]], Doc("training labels by class of each client")]
+    class_names: Annotated[list[str] | None, Doc("names of the classes")]
+    client_names: Annotated[list[str] | None, Doc("names of the clients")]
+
+
+@with_config(strict=True)
+class StatusRecord(TypedDict, total=False):
+    """status.json: the progress of the run."""
+
+    state: Annotated[
+        Literal["running", "finished", "interrupted", "diverged", "failed"],
+        Doc(
+            "`running`, `finished`, `interrupted`, `diverged` "
+            "([rule](../src/eunoe/analysis/divergence.py)) or `failed`"
+        ),
+    ]
+    round: Annotated[int, Doc("round of the newest checkpoint")]
+    reason: Annotated[str, Doc("why the run ended")]
+    seconds: Annotated[float, Doc("seconds of all rounds")]
+    privacy: Annotated[PrivacyRecord, Doc("the privacy budget spent, as in metrics.jsonl")]
+
+
+# Recorded in the section of each set of samples, as in test.accuracy; other metrics have their own section.
+BY_SET = tuple(EvaluationRecord.__annotations__)
+# The names in the record of a round that no metric of a user's own may have.
+RECORDED = frozenset(RoundRecord.__annotations__)
+
+PROBES: Mapping[str, Any] = {
+    "client_matrix": ClientMatrixRecord,
+    "local_per_class": LocalPerClassRecord,
+    "drift": DriftRecord,
+    "probability": ProbabilityRecord,
+}
+_VALIDATORS = {
+    record: TypeAdapter[Any](record).validator
+    for record in (RoundRecord, ProbeRecord, *PROBES.values(), TimingRecord, PartitionRecord, StatusRecord)
+}
+
+
+def validate(value: dict[str, Any], record: Any, where: Path | str) -> dict[str, Any]:
+    """Return a value as it is if its known keys have the types of a record; `where` it was read from."""
+    try:
+        _VALIDATORS[record].validate_python(value)
+    except ValidationError as error:
+        raise Damaged(f"{where}: {explain(error)}; restore the file") from None
+    return value
+
+
+def describe(record: Any) -> dict[str, str]:
+    """Return the keys of a record, without those of its base, with their meaning."""
+    hints = get_type_hints(record, include_extras=True)
+    inherited = {key for base in record.__orig_bases__ for key in getattr(base, "__annotations__", ())}
+    return {key: hints[key].__metadata__[0].documentation for key in hints if key not in inherited}
