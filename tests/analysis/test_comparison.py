@@ -211,7 +211,7 @@ def test_a_comparison_is_text_and_html(tmp_path: Path) -> None:
         "---  -----  --------  ----------",
         "<b>      1     0.500      0.2500",
     ]
-    assert "<th>seconds</th>" in made._repr_html_()
+    assert ">seconds</th>" in made._repr_html_()
     assert "&lt;b&gt;" in made._repr_html_()
 
 

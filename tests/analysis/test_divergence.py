@@ -18,7 +18,7 @@ from eunoe.analysis.divergence import (
 )
 from eunoe.analysis.summary import summarize
 from eunoe.config.schema import make_config
-from eunoe.report.findings import comparison
+from eunoe.report.summary import comparison
 from eunoe.store.run_records import RunRecords
 
 # Ten classes: chance is .1, up to .12 counts as chance, clearly above is .19, and a loss explodes at 23.03.

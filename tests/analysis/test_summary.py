@@ -6,7 +6,7 @@ import pytest
 
 from eunoe.analysis.summary import summarize
 from eunoe.report.figures import series
-from eunoe.report.findings import over_seeds
+from eunoe.report.summary import mean_over_seeds
 from eunoe.store.run_records import RunRecords
 
 
@@ -59,6 +59,6 @@ def test_the_end_of_a_run_is_as_long_as_its_settings_say() -> None:
 
 
 def test_the_best_round_of_one_seed_is_not_said_of_several() -> None:
-    assert over_seeds([summarize(sparse()), summarize(sparse())]).sentences()[0] == (
+    assert mean_over_seeds([summarize(sparse()), summarize(sparse())]).sentences()[0] == (
         "21 rounds, accuracy 37.5% at the end (best 50.0%)."
     )

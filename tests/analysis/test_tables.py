@@ -44,7 +44,7 @@ def test_text_has_numbers_to_the_right() -> None:
 
 
 def test_html_is_escaped() -> None:
-    assert "<td>comma, &quot;quote&quot;</td>" in MADE.html()
+    assert '<th scope="row">comma, &quot;quote&quot;</th><td class="number">' in MADE.html()
 
 
 def test_some_columns() -> None:

@@ -57,7 +57,7 @@ def test_what_cannot_be_written(run, tmp_path, monkeypatch):
     (tmp_path / "taken" / "accuracy.svg").mkdir(parents=True)
     for arguments, says in (
         (["report", run, "--out", tmp_path], "it is a folder"),
-        (["figures", run, "--out", tmp_path / "file"], "cannot create the folder"),
+        (["figures", run, "--out", tmp_path / "file"], "cannot write"),
         (["figures", run, "--out", tmp_path / "taken", "--format", "svg"], "accuracy.svg: Is a directory"),
     ):
         outcome = eunoe(*arguments)

@@ -8,8 +8,8 @@ from html.parser import HTMLParser
 import pytest
 
 from eunoe.report.figures.series import group_by_label
-from eunoe.report.findings import comparison, rounds_table
 from eunoe.report.html import report_html, write_report
+from eunoe.report.summary import comparison, rounds_table
 from tests.report.made_up import made_up_run
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -89,7 +89,7 @@ def test_settings_that_differ_come_first():
     runs[1] = dataclasses.replace(runs[1], config={"seed": 0, "method": {"name": "b"}, "data": "digits"})
     text = report_html(runs)
     assert text.index(">method.name<") < text.index(">seed<")
-    assert text.count('class="differs"') == 2
+    assert text.count('class="marked"') == 2
 
 
 def test_the_comparison_names_the_best():
@@ -105,7 +105,7 @@ def test_the_comparison_names_the_best():
     assert "other clients' data" not in text
     assert comparison(group_by_label([quiet, dataclasses.replace(quiet, label="as quiet")])) == ""
     other = dataclasses.replace(loud, config={**loud.config, "data": {"name": "mnist"}})
-    assert "The runs have different data, so none is said to be better." in comparison(
+    assert "The runs have different data and cannot be compared." in comparison(
         group_by_label([other, quiet])
     )
     assert rounds_table(group_by_label([other, quiet])) == ""

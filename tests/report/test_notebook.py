@@ -29,8 +29,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Run:
 def test_the_table_and_both_curves_are_shown(made: Run) -> None:
     html = made._repr_html_()
     assert html is not None
-    assert f"<td>{made.accuracy:.3f}</td>" in html
-    assert f"<td>{made.forgetting:.4f}</td>" in html
+    assert f">{made.accuracy:.3f}</td>" in html
+    assert f">{made.forgetting:.4f}</td>" in html
     assert "finished after round 3" in html
     pictures = [base64.b64decode(data).decode() for data in re.findall(r"svg\+xml;base64,([^\"]+)\"", html)]
     assert len(pictures) == 2

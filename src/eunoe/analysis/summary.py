@@ -54,9 +54,9 @@ class Summary(dict[str, Any]):
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
             word = "costs" if cost >= 0 else "adds"
-            own = "labels that are right" if unit == "label" else what
             lines.append(
-                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of {own}."
+                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of "
+                f"{self['client_metric']}."
             )
         if "epsilon" in known:
             lines.append(
@@ -67,7 +67,7 @@ class Summary(dict[str, Any]):
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
         if worst:
             named = ", ".join(f"{self['class_names'][label]} ({_points(drops[label])})" for label in worst)
-            lines.append(f"{'Labels' if unit == 'label' else 'Classes'} that lose most per round: {named}.")
+            lines.append(f"{self['units'].capitalize()} that lose most per round: {named}.")
         return lines
 
     def __str__(self) -> str:
@@ -105,6 +105,8 @@ def summarize(run: RunRecords) -> Summary:
         metric=run.task.title,
         known=run.task.unit_metric,
         unit=run.task.unit,
+        units=run.task.units,
+        client_metric=run.task.client_metric,
         diverged=bool(diverged),
         changes="" if changes is None else changes.sentence,
         lost_by_changes=float("nan") if changes is None else changes.lost,

@@ -2,7 +2,7 @@
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -51,11 +51,21 @@ class Table:
         ]
         return "\n".join(lines)
 
-    def html(self) -> str:
-        """An HTML table."""
-        head = "".join(f"<th>{escape(heading)}</th>" for heading in self.headings)
-        body = "".join(f"<tr>{''.join(f'<td>{escape(cell)}</td>' for cell in row)}</tr>" for row in self.rows)
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
+    def html(self, marked: Container[int] = ()) -> str:
+        """Return an HTML table, with `class="marked"` on the rows at these positions."""
+        numeric = [self.numeric(at) for at in range(len(self.headings))]
+
+        def line(cells: Sequence[str], tag: str, look: str = "") -> str:
+            first, *others = map(escape, cells)
+            scope = "col" if tag == "th" else "row"
+            html = [f'<th scope="{scope}">{first}</th>']
+            for cell, number in zip(others, numeric[1:], strict=True):
+                html.append(f'<{tag} class="number">{cell}</{tag}>' if number else f"<{tag}>{cell}</{tag}>")
+            return f"<tr{look}>{''.join(html)}</tr>"
+
+        rows = enumerate(self.rows)
+        body = "".join(line(row, "td", ' class="marked"' if at in marked else "") for at, row in rows)
+        return f"<table><thead>{line(self.headings, 'th')}</thead><tbody>{body}</tbody></table>"
 
     def markdown(self) -> str:
         """A Markdown table."""

@@ -12,7 +12,7 @@ from eunoe.papers.exhibit import MARKS, Exhibit
 from eunoe.papers.found import FoundRun
 from eunoe.papers.outcomes import outcome_of
 from eunoe.papers.results import Results
-from eunoe.report.export import as_svg, printed
+from eunoe.report.export import as_svg, without_hover
 from eunoe.report.figures import KINDS
 from eunoe.report.figures.charts import Display
 from eunoe.report.theme import PICTURE_FONT, config
@@ -36,7 +36,7 @@ def draw(results: Results, found: Sequence[FoundRun], path: Path) -> Path | None
         subtitle=[line for text in (exhibit.source.sentence, *marks) for line in wrap(text, WIDE)],
     )
     path.parent.mkdir(parents=True, exist_ok=True)
-    spec = printed(chart.properties(title=title).to_dict(validate=False))
+    spec = without_hover(chart.properties(title=title).to_dict(validate=False))
     del spec["config"]  # Altair's default sizes would take precedence over ours.
     look = {**config("#222222", font=PICTURE_FONT), "background": "white", "padding": 8}
     path.write_text(_compact(as_svg(spec, look)), "utf-8")

@@ -1,4 +1,4 @@
-"""Figures as files for papers: PDF, SVG or PNG, as wide as one or two columns."""
+"""Export of figures as PDF, SVG or PNG files, as wide as one or two columns of a paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,40 +11,37 @@ from eunoe.store.run_records import RunRecords
 
 Format = Literal["pdf", "svg", "png"]
 
-# In points of 1/72 inch: column widths of common paper styles, and the space of axes and their titles.
-ONE_COLUMN, TWO_COLUMNS, AXES = 240, 504, 54
+# In points of 1/72 inch: column widths of common paper styles, the space of axes, and the largest height.
+ONE_COLUMN, TWO_COLUMNS, AXES, HEIGHT = 240, 504, 54, 130
 
 
 def paper_spec(chart: Any) -> dict[str, Any]:
-    """A chart for print: no slider, no tooltips, as wide as one or two columns."""
-    spec = printed(chart.to_dict(validate=False))
+    """Return the spec of a chart for print: no slider, no tooltips, as wide as one or two columns."""
+    spec = without_hover(chart.to_dict(validate=False))
     for param in spec.get("params", []):
         param.pop("bind", None)
     if "concat" in spec:
         columns = min(spec["columns"], len(spec["concat"]))
-        wide = sum(panel["width"] for panel in spec["concat"][:columns])
-        scale = (TWO_COLUMNS - columns * AXES) / wide
+        width = sum(panel["width"] for panel in spec["concat"][:columns])
+        scale = (TWO_COLUMNS - columns * AXES) / width
         for panel in spec["concat"]:
-            square = panel["width"] == panel["height"]
+            square, height = panel["width"] == panel["height"], panel["height"]
             panel["width"] = round(panel["width"] * scale)
-            panel["height"] = panel["width"] if square else _lower(panel["height"])
+            low = min(height, HEIGHT) if isinstance(height, int | float) else {"step": 10}
+            panel["height"] = panel["width"] if square else low
     elif "facet" in spec:
         spec["spec"]["width"] = TWO_COLUMNS - 2 * AXES
     else:
-        spec["width"], spec["height"] = ONE_COLUMN - AXES, 130
+        spec["width"], spec["height"] = ONE_COLUMN - AXES, HEIGHT
     return spec
 
 
-def printed(spec: dict[str, Any]) -> dict[str, Any]:
-    """The chart without the invisible points that only serve tooltips."""
+def without_hover(spec: dict[str, Any]) -> dict[str, Any]:
+    """Remove the invisible points that only serve tooltips."""
     for panel in spec.get("concat", [spec]):
         if "layer" in panel:
             panel["layer"] = [layer for layer in panel["layer"] if layer["mark"].get("opacity") != 0]
     return spec
-
-
-def _lower(height: Any) -> Any:
-    return min(height, 130) if isinstance(height, int | float) else {"step": 10}
 
 
 def draw(chart: Any, format: Format) -> bytes:
@@ -55,32 +52,13 @@ def draw(chart: Any, format: Format) -> bytes:
     look["line"] = {"strokeWidth": 1.2, "strokeJoin": "round"}
     if format == "svg":
         return as_svg(spec, look).encode()
-    version = _version(spec)
     if format == "pdf":
-        return bytes(vl_convert.vegalite_to_pdf(spec, version, config=look))
-    return bytes(vl_convert.vegalite_to_png(spec, version, config=look, ppi=300, scale=1))
-
-
-def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format = "pdf") -> list[Path]:
-    """Write every figure of these runs into a folder, named after the figure."""
-    folder = Path(folder)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot create the folder {folder} for the figures: {error.strerror}") from None
-    written = []
-    for figure in all_figures(runs):
-        path = folder / f"{figure.name}.{format}"
-        try:
-            path.write_bytes(draw(figure.chart, format))
-        except OSError as error:
-            raise InputError(f"cannot write {path}: {error.strerror}") from None
-        written.append(path)
-    return written
+        return bytes(vl_convert.vegalite_to_pdf(spec, _version(spec), config=look))
+    return bytes(vl_convert.vegalite_to_png(spec, _version(spec), config=look, ppi=300, scale=1))
 
 
 def as_svg(spec: dict[str, Any], look: dict[str, Any]) -> str:
-    """Render a specification as an image."""
+    """Render a spec as SVG."""
     import vl_convert
 
     return str(vl_convert.vegalite_to_svg(spec, _version(spec), config=look))
@@ -88,3 +66,17 @@ def as_svg(spec: dict[str, Any], look: dict[str, Any]) -> str:
 
 def _version(spec: dict[str, Any]) -> str:
     return ".".join(spec["$schema"].rsplit("/v", 1)[1].split(".")[:2])
+
+
+def write_figures(runs: Sequence[RunRecords], folder: str | Path, format: Format = "pdf") -> list[Path]:
+    """Write every figure of these runs into a folder, named after the figure."""
+    paths, path = [], Path(folder)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        for figure in all_figures(runs):
+            path = Path(folder) / f"{figure.name}.{format}"
+            path.write_bytes(draw(figure.chart, format))
+            paths.append(path)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return paths

@@ -9,12 +9,13 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from eunoe.analysis.tables import Table
 from eunoe.errors import InputError
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
 from eunoe.report.figures.charts import Figure
 from eunoe.report.figures.series import group_by_label
-from eunoe.report.findings import card, clients_table, comparison, rounds_table
+from eunoe.report.summary import Groups, summary_html
 from eunoe.store.run_records import RunRecords
 
 # Nothing may be fetched; Vega compiles its expressions, which needs unsafe-eval.
@@ -27,7 +28,7 @@ LIVE = "; connect-src 'self'"
 
 @cache
 def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed as one script."""
+    """Return Vega, Vega-Lite and Vega-Embed as one script."""
     import altair
     import vl_convert
 
@@ -41,16 +42,15 @@ def _file(name: str) -> str:
 
 
 def _script_data(value: Any) -> str:
-    """JSON escaped so that it cannot close its script element."""
+    """Return JSON escaped so that it cannot close its script element."""
     return json.dumps(value, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
-    """A figure as HTML and as what the report's script draws."""
+    """Return a figure as HTML, and the data that the report's script draws it from."""
     spec = figure.chart.to_dict(validate=False)
     spec.pop("config", None)
-    rounds = list(figure.rounds)
-    name, slider = figure.name, ""
+    rounds, name, slider = list(figure.rounds), figure.name, ""
     if rounds:
         param = next(param for param in spec["params"] if param["name"] == "probe")
         del param["bind"]
@@ -62,11 +62,10 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
             f'<output id="round-{name}" for="slider-{name}">{now}</output>'
             f'<button type="button" id="play-{name}">Play</button></div>'
         )
-    kind = "wide" if figure.wide else "single"
     text = escape(str(spec.get("description", "")))
     html = (
-        f'<figure id="{name}" class="{kind}"><figcaption><h3>{escape(figure.title)}</h3>'
-        f"<p>{escape(figure.caption)}</p></figcaption>{slider}"
+        f'<figure id="{name}" class="{"wide" if figure.wide else "single"}">'
+        f"<figcaption><h3>{escape(figure.title)}</h3><p>{escape(figure.caption)}</p></figcaption>{slider}"
         f'<div class="chart" id="chart-{name}" role="img" aria-label="{text}"></div>'
         f'<div class="paper" id="paper-{name}" aria-hidden="true"></div>'
         f"<noscript><p>{text}</p></noscript></figure>"
@@ -74,44 +73,37 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
     return html, {"name": name, "spec": spec, "rounds": rounds}
 
 
-def _settings(groups: Mapping[str, Sequence[RunRecords]]) -> str:
-    """Configurations side by side, differences first and marked; then the environments."""
+def _settings(groups: Groups) -> str:
+    """Return tables of configurations and environments side by side, with differences first and marked."""
     parts = []
-    for title, pick in (("Configuration", "config"), ("Environment", "environment")):
-        columns = {label: _flat(getattr(seeds[0], pick)) for label, seeds in groups.items()}
-        names = list(dict.fromkeys(name for column in columns.values() for name in column))
-        if not names:
-            continue
-        lines = []
-        for name in names:
-            values = [column.get(name, "") for column in columns.values()]
-            differs = len(set(values)) > 1
-            cells = "".join(f"<td>{escape(value)}</td>" for value in values)
-            mark = ' class="differs"' if differs else ""
-            lines.append((not differs, f'<tr{mark}><th scope="row">{escape(name)}</th>{cells}</tr>'))
-        heads = "".join(f'<th scope="col">{escape(label)}</th>' for label in columns)
-        body = "".join(line for _, line in sorted(lines, key=lambda line: line[0]))
-        parts.append(
-            f'<details class="settings"{" open" if pick == "config" else ""}>'
-            f'<summary><strong>{title}</strong></summary><div class="scroll"><table>'
-            f'<thead><tr><th scope="col">setting</th>{heads}</tr></thead>'
-            f"<tbody>{body}</tbody></table></div></details>"
-        )
+    for title, pick, state in (("Configuration", "config", " open"), ("Environment", "environment", "")):
+        columns = [_flatten(getattr(seeds[0], pick)) for seeds in groups.values()]
+        names = dict.fromkeys(name for column in columns for name in column)
+        rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
+        # False sorts before True.
+        rows.sort(key=lambda row: len(set(row[1:])) == 1)
+        different = range(sum(len(set(row[1:])) > 1 for row in rows))
+        if rows:
+            table = Table(["setting", *groups], rows).html(marked=different)
+            parts.append(
+                f'<details class="settings"{state}><summary><strong>{title}</strong></summary>'
+                f'<div class="scroll">{table}</div></details>'
+            )
     return f'<section id="settings"><h2>Settings</h2>{"".join(parts)}</section>' if parts else ""
 
 
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
+def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
     flat: dict[str, str] = {}
     for name, value in settings.items():
         if isinstance(value, Mapping):
-            flat.update(_flat(value, f"{prefix}{name}."))
+            flat.update(_flatten(value, f"{prefix}{name}."))
         else:
             flat[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value, default=str)
     return flat
 
 
 def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[Figure] = ()) -> str:
-    """The whole report of one run or of several compared.
+    """Return the report of one run or of several compared, with further figures at its end.
 
     With `live`, the version of the records, it polls its server for a newer one and then reloads.
     """
@@ -130,42 +122,37 @@ def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[Fi
             f'<section id="{anchor}"><h2>{escape(title)}</h2>'
             f'<div class="figures">{"".join(figures)}</div></section>'
         )
-    cards = "".join(
-        card(seeds, *(colors[index % len(colors)] for colors in (theme.PALETTE, theme.DARK_PALETTE)))
-        for index, seeds in enumerate(groups.values())
-    )
-    settings = _settings(groups)
-    if settings:
+    if settings := _settings(groups):
         links.append('<a href="#settings">Settings</a>')
     config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}
-    names = ", ".join(groups)
-    data = _script_data({"figures": drawn, "config": config, "live": live})
+    names = escape(", ".join(groups))
     return f"""<!doctype html>
 <html lang="en" data-theme="light">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="{POLICY + LIVE * bool(live)}">
-<title>What was forgotten: {escape(names)}</title>
+<title>What was forgotten: {names}</title>
 <style>{_file("report.css")}</style>
 </head>
 <body>
 <header><div>
 <h1>What was forgotten</h1>
-<p class="lead">{escape(names)}: what the federated model forgot, whose knowledge it was,
-in which step it went.</p>
+<p class="lead">{names}: what the federated model forgot, whose knowledge it was, and in which step it was
+lost.</p>
 <nav aria-label="Sections"><a href="#summary">Summary</a>{"".join(links)}
 <button type="button" id="theme" aria-label="Switch between light and dark">Dark</button></nav>
 </div></header>
 <main>
-<section id="summary"><h2>Summary</h2>{comparison(groups)}<div class="runs">{cards}</div>
-{rounds_table(groups)}{clients_table(groups)}</section>
+{summary_html(groups, (theme.PALETTE, theme.DARK_PALETTE))}
 {"".join(body)}
 {settings}
 </main>
-<footer>Made with Eunoe. Accuracy differences are in points (hundredths). Colors are safe for color-blind
+<footer>Made with Eunoe. Differences of accuracy are in points (hundredths). Colors are safe for color-blind
 readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differences.</footer>
-<script type="application/json" id="eunoe-data">{data}</script>
+<script type="application/json" id="eunoe-data">{
+        _script_data({"figures": drawn, "config": config, "live": live})
+    }</script>
 <script>{_bundle()}</script>
 <script>{_file("report.js")}</script>
 </body>
@@ -178,7 +165,7 @@ def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence
     path = Path(path)
     if path.is_dir():
         raise InputError(
-            f"cannot write the report to {path}: it is a folder; name a file, such as report.html"
+            f"cannot write the report to {path}: it is a folder (use a name such as report.html)"
         )
     text = report_html(runs, further=further)
     try:

@@ -1,4 +1,4 @@
-"""Serves the report on localhost during runs, updated after every round."""
+"""Serve the report on localhost during runs, updated after every round."""
 
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -10,6 +10,9 @@ from eunoe.errors import EunoeError, InputError
 from eunoe.report.html import report_html
 from eunoe.store.groups import find_folders, read_runs
 
+WAITING = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">
+<title>Waiting</title><p>No round has finished yet. This page reloads every two seconds.</p></html>"""
+
 
 class LiveReport:
     """The report of runs, rebuilt only when their records have grown."""
@@ -17,31 +20,23 @@ class LiveReport:
     def __init__(self, runs: Sequence[Path]) -> None:
         self.runs = list(runs)
         self._lock = Lock()
-        self._made: tuple[str, bytes] = ("", b"")
+        self._cache: tuple[str, bytes] = ("", WAITING.encode())
 
     def version(self) -> str:
-        """Changes whenever a round or a probe is recorded."""
-        files = [
-            path
-            for folder in find_folders(self.runs)
-            for name in ("metrics.jsonl", "probes.jsonl")
-            if (path := folder / name).exists()
-        ]
-        return "-".join(str(path.stat().st_size) for path in files)
+        """Return a text that changes whenever a round or a probe is recorded."""
+        names = ("metrics.jsonl", "probes.jsonl")
+        files = [folder / name for folder in find_folders(self.runs) for name in names]
+        return "-".join(str(path.stat().st_size) for path in files if path.exists())
 
     def html(self) -> bytes:
-        """The current report; before any round has finished, a placeholder that reloads itself."""
+        """Return the current report, or a page that reloads itself before any round has finished."""
         with self._lock:
             version = self.version()
-            if version != self._made[0]:
-                ready = [path for path in find_folders(self.runs) if _has_rounds(path)]
+            if version != self._cache[0]:
+                ready = [folder for folder in find_folders(self.runs) if _has_rounds(folder)]
                 text = report_html(read_runs(ready), live=version) if ready else WAITING
-                self._made = version, text.encode()
-            return self._made[1] or WAITING.encode()
-
-
-WAITING = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">
-<title>Waiting</title><p>No round has finished yet. The report looks again every two seconds.</p></html>"""
+                self._cache = version, text.encode()
+            return self._cache[1]
 
 
 def _has_rounds(folder: Path) -> bool:
@@ -50,7 +45,7 @@ def _has_rounds(folder: Path) -> bool:
 
 
 def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
-    """A server of the live report, bound to localhost only."""
+    """Return a server of the live report, bound to localhost only."""
     live = LiveReport(runs)
     live.version()
 
@@ -59,18 +54,18 @@ def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
             # A foreign host name that resolves to this machine must not read the report (DNS rebinding).
             host = (self.headers.get("Host") or "").rsplit(":", 1)[0]
             if host not in ("127.0.0.1", "localhost"):
-                self._send(403, b"only for this machine", "text/plain")
+                self._send(403, b"only localhost is served")
             elif self.path == "/":
                 try:
                     self._send(200, live.html(), "text/html")
                 except EunoeError as error:
-                    self._send(500, str(error).encode(), "text/plain")
+                    self._send(500, str(error).encode())
             elif self.path == "/version":
-                self._send(200, live.version().encode(), "text/plain")
+                self._send(200, live.version().encode())
             else:
-                self._send(404, b"there is only /", "text/plain")
+                self._send(404, b"there is only /")
 
-        def _send(self, status: int, body: bytes, kind: str) -> None:
+        def _send(self, status: int, body: bytes, kind: str = "text/plain") -> None:
             self.send_response(status)
             self.send_header("Content-Type", f"{kind}; charset=utf-8")
             self.send_header("Content-Length", str(len(body)))

@@ -14,7 +14,7 @@ from eunoe.core.tasks import Classification, MultiLabel, Regression, Task
 from eunoe.report.figures import (
     KINDS,
     all_figures,
-    client_matrices,
+    client_forgetting,
     curves,
     one_client,
     probabilities,
@@ -181,7 +181,7 @@ MATRIX = {"model": "1", "before": None, "after": None, "own": 0, "run": "a", "pr
 )
 def test_the_title_of_the_matrices_says_what_they_show(lost, says):
     rows = [{**MATRIX, "data": "F_k", "lost": lost}, {**MATRIX, "data": "2", "lost": 0.9}]
-    assert says in client_matrices.title(rows)
+    assert says in client_forgetting.title(rows)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eunoe.report.figures import (
-    client_matrices,
+    client_forgetting,
     costs,
     curves,
     distribution,
@@ -94,7 +94,7 @@ def test_saw_tooth_by_hand():
 
 
 def test_matrices_by_hand():
-    found = client_matrices.rows([run("a", [0.5], probes=[MATRIX])])
+    found = client_forgetting.matrix_rows([run("a", [0.5], probes=[MATRIX])])
     cells = {(row["model"], row["data"]): row for row in found}
     assert cells["7", "9"]["lost"] == pytest.approx(0.4)
     assert cells["7", "F_k"]["lost"] == pytest.approx(0.4)
@@ -177,7 +177,7 @@ def test_long_runs_of_many_clients_and_classes_stay_small():
     big = made_up_run(rounds=300, classes=60, clients=30, probe_every=20)
     assert len({row["round"] for row in per_class.rows([big])}) <= MOST_POINTS
     assert len({row["class"] for row in per_class.rows([big])}) <= MOST_CLASSES
-    assert len({row["model"] for row in client_matrices.rows([big])}) == MOST_CLIENTS
+    assert len({row["model"] for row in client_forgetting.matrix_rows([big])}) == MOST_CLIENTS
     assert len({row["class"] for row in local_models.rows([big])}) <= MOST_CLASSES
 
 
@@ -185,7 +185,7 @@ def test_of_many_clients_data_each_models_own_are_kept():
     run = made_up_run(clients=100)
     matrix = {"probe": "client_matrix", "round": 2, "models": [3, 97], "data": list(range(100)),
               "start": [0.5] * 100, "after": [[0.4] * 100, [0.3] * 100]}  # fmt: skip
-    cells = client_matrices.rows([RunRecords("run", run.metrics, [matrix], config=run.config)])
+    cells = client_forgetting.matrix_rows([RunRecords("run", run.metrics, [matrix], config=run.config)])
     assert {(row["model"], row["data"]) for row in cells if row["own"]} == {("3", "3"), ("97", "97")}
     assert len({row["data"] for row in cells}) == 2 * MOST_CLIENTS + 1
 

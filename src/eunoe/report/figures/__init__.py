@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eunoe.report.figures import (
-    client_matrices,
-    client_means,
+    client_forgetting,
     clients,
     costs,
     curves,
@@ -37,7 +36,7 @@ SECTIONS: dict[str, Sequence[Kind]] = {
         phases.KIND,
     ),
     CUSTOM: (),
-    "Whose knowledge is lost": (client_matrices.KIND, client_means.KIND),
+    "Whose knowledge is lost": (client_forgetting.MATRICES, client_forgetting.MEANS),
     "Which {units} are lost": (per_class.KIND, local_models.KIND, one_client.KIND),
     "In which step it is lost": (steps.SIGNED, steps.LOST, saw_tooth.KIND),
     "Clients and costs": (

@@ -127,6 +127,11 @@ def points(share: float) -> str:
     return f"{100 * share:.1f} points"
 
 
+def mean_points(rows: Sequence[Row], field: str) -> str:
+    """Format the mean of a field for each run, in points."""
+    return "; ".join(f"{label} {points(mean_of(own, field))}" for label, own in by_run(rows).items())
+
+
 def capitalize(text: str) -> str:
     """Capitalize the first letter and keep the others."""
     return text[:1].upper() + text[1:]
@@ -140,6 +145,11 @@ def tip(field: str, title: str | None = None, form: str = ".1%") -> alt.Tooltip:
 def hover_points(base: Any, tips: Sequence[Any]) -> Any:
     """Add large invisible points, so that tooltips show without aiming at a thin line."""
     return base.mark_point(opacity=0, size=160).encode(tooltip=list(tips))
+
+
+def line(base: Any, tips: Sequence[Any]) -> Any:
+    """Draw lines with tooltips."""
+    return alt.layer(base.mark_line(), hover_points(base, tips))
 
 
 def round_axis(field: str = "round:Q", grid: bool = True, **options: Any) -> alt.X:

@@ -8,17 +8,8 @@ import altair as alt
 from eunoe.analysis.by_client import ByClient
 from eunoe.analysis.statistics import mean
 from eunoe.errors import InputError
-from eunoe.report.figures.charts import (
-    PERCENT,
-    SHARE,
-    Display,
-    Figure,
-    Kind,
-    by_run,
-    capitalize,
-    table,
-    tip,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, group_by_label
 from eunoe.report.theme import PANEL
 from eunoe.store.run_records import RunRecords
@@ -41,11 +32,11 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a dot per run on each client's line."""
-    groups, share = by_run(rows), rows[0]["metric"] == "accuracy"
+    groups, share = charts.by_run(rows), rows[0]["metric"] == "accuracy"
     metric, form = (display.task.client_metric, ".1%") if share else ("loss", ".3f")
-    axis: dict[str, Any] = {"scale": SHARE, "axis": PERCENT} if share else {}
-    tips = ["run:N", "client:N", "samples:Q", tip("accuracy", metric, form)]
-    chart = alt.Chart(table(rows)).mark_point(filled=True, size=70, opacity=0.9)
+    axis: dict[str, Any] = {"scale": charts.SHARE, "axis": charts.PERCENT} if share else {}
+    tips = ["run:N", "client:N", "samples:Q", charts.tip("accuracy", metric, form)]
+    chart = alt.Chart(charts.table(rows)).mark_point(filled=True, size=70, opacity=0.9)
     chart = chart.encode(
         alt.X("accuracy:Q", title=metric, **axis),
         alt.Y("client:N", sort=list(dict.fromkeys(row["client"] for row in rows)), title=None),
@@ -59,7 +50,7 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
         words.append(f"{label}: {name} {row['client']} with {row['accuracy']:{form}}")
     first = [row["accuracy"] for row in groups[rows[0]["run"]]]
     low, high = (f"{value:{'.0%' if share else '.2f'}}" for value in (min(first), max(first)))
-    text = f"{capitalize(metric)} of each client on its own test data; {'; '.join(words)}."
+    text = f"{charts.capitalize(metric)} of each client on its own test data; {'; '.join(words)}."
     return Figure(
         f"Clients' {metric} on their own test data: {low} to {high} with {rows[0]['run']}",
         "A dot per run: mean of the last rounds and of the seeds. If `local` is among the runs, it shows "

@@ -5,16 +5,8 @@ from collections.abc import Sequence
 import altair as alt
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.charts import (
-    Display,
-    Figure,
-    Kind,
-    by_run,
-    hover_points,
-    round_axis,
-    side_by_side,
-    tip,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, probe_means
 from eunoe.report.theme import PANEL
 from eunoe.store.run_records import Record, RunRecords, numbers
@@ -43,21 +35,21 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
     ):
         base = alt.Chart().transform_filter(f"isValid(datum.{field})")
         height = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True))
-        base = base.encode(round_axis(), height, display.run_color(rows))
-        tips = ["run:N", "round:Q", tip(field, title, ".3f")]
-        panel = alt.layer(base.mark_line(), hover_points(base, tips))
+        base = base.encode(charts.round_axis(), height, display.run_color(rows))
+        tips = ["run:N", "round:Q", charts.tip(field, title, ".3f")]
+        panel = charts.line(base, tips)
         panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
     words = "; ".join(
         f"{label}: {own[-1]['start']:.2f} from the start model, {own[-1]['apart']:.2f} from each other, "
         f"cosine {own[-1]['cosine']:.2f}"
-        for label, own in by_run(rows).items()
+        for label, own in charts.by_run(rows).items()
     )
     text = f"Line charts of the drift of local models; in the last probed round {words}."
     return Figure(
         "Drift of local models, and agreement of their updates",
         "Mean distance from the start model, root mean square distance between two clients, mean cosine "
         "between two clients' updates (1: same direction, 0: unrelated).",
-        side_by_side(panels, rows, columns=3).properties(description=text),
+        charts.side_by_side(panels, rows, columns=3).properties(description=text),
     )
 
 

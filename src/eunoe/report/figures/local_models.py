@@ -5,17 +5,8 @@ from typing import Any
 
 import altair as alt
 
-from eunoe.report.figures.charts import (
-    NO_GRID,
-    Display,
-    Figure,
-    Kind,
-    by_run,
-    capitalize,
-    class_names,
-    panel_per_run,
-    round_slider,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, first_seeds, probed_rounds
 from eunoe.report.theme import MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL
 from eunoe.store.run_records import RunRecords
@@ -50,29 +41,28 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the models of the round at the slider, one panel per run."""
-    names, task = class_names(rows), display.task
+    names, task = charts.class_names(rows), display.task
     tips = ["model:N", *display.unit_tips(), alt.Tooltip("labels:Q", title="train labels"), "round:Q"]
 
     def panel(base: Any) -> Any:
         cells = base.transform_filter("datum.probe === probe").encode(
             alt.X("class:N", sort=names, title=task.unit, axis=alt.Axis(labelAngle=0, grid=False)),
-            alt.Y("model:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=NO_GRID),
+            alt.Y("model:N", sort=alt.EncodingSortField("order", op="min"), title=None, axis=charts.NO_GRID),
         )
         held = cells.transform_filter("datum.labels > 0").mark_point(
             filled=True, size=14, color="white", stroke="black", strokeWidth=0.6, opacity=1
         )
         return alt.layer(cells.mark_rect().encode(display.unit_color(), tooltip=tips), held)
 
-    chart = panel_per_run(rows, panel, width=1.3 * PANEL, height=alt.Step(17)).add_params(round_slider(rows))
+    chart = charts.panel_per_run(rows, panel, width=1.3 * PANEL, height=alt.Step(17))
+    chart = chart.add_params(charts.round_slider(rows)).resolve_scale(x="independent", y="independent")
     what = f"{task.unit_metric} per {task.unit} of the model at the start of a round, of each client's model "
     what += "after local training and of the global model"
     return Figure(
         "From the start model to local models to the global model: dark rows between bright ones are local "
         "forgetting",
-        f"{capitalize(what)} after aggregation. A dot marks a {task.unit} that the client has data of.",
-        chart.resolve_scale(x="independent", y="independent").properties(
-            description=f"Heat map of {what}, for {', '.join(by_run(rows))}."
-        ),
+        f"{charts.capitalize(what)}. A dot marks a {task.unit} that the client has data of.",
+        chart.properties(description=f"Heat map of {what}, for {', '.join(charts.by_run(rows))}."),
     )
 
 

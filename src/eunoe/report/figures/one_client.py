@@ -5,15 +5,8 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from eunoe.report.figures.charts import (
-    NO_GRID,
-    Display,
-    Figure,
-    Kind,
-    class_names,
-    mean_of,
-    side_by_side,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, select_classes, thin
 from eunoe.report.theme import MOST_PROBES, PALETTE, PANEL
 from eunoe.store.run_records import RunRecords
@@ -42,36 +35,29 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def title(rows: Sequence[Row], display: Display) -> str:
     """State how well the client's model knows the classes of its data, and the others."""
-    held, others = [row for row in rows if row["labels"]], [row for row in rows if not row["labels"]]
-    known = [f"{mean_of(held, 'accuracy'):.0%} on the {display.task.units} of its data"] if held else []
-    known += [f"{mean_of(others, 'accuracy'):.0%} on the others"] if others else []
-    return f"Model of client {rows[0]['client']} after local training: {', '.join(known)}"
+    parts = []
+    for words, own in (
+        (f"the {display.task.units} of its data", [row for row in rows if row["labels"]]),
+        ("the others", [row for row in rows if not row["labels"]]),
+    ):
+        parts += [f"{charts.mean_of(own, 'accuracy'):.0%} on {words}"] if own else []
+    return f"Model of client {rows[0]['client']} after local training: {', '.join(parts)}"
 
 
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a heat map of accuracies beside bars of label counts."""
-    names, task, client = class_names(rows), display.task, rows[0]["client"]
-    known = (
-        alt.Chart()
-        .mark_rect()
-        .encode(
-            alt.X("round:O", title="round of participation", axis=alt.Axis(labelAngle=0)),
-            alt.Y("class:N", sort=names, title=task.unit, axis=NO_GRID),
-            display.unit_color(),
-            tooltip=["round:Q", *display.unit_tips(), "labels:Q"],
-        )
+    names, task, client = charts.class_names(rows), display.task, rows[0]["client"]
+    base = alt.Chart()
+    known = base.mark_rect().encode(
+        alt.X("round:O", title="round of participation", axis=alt.Axis(labelAngle=0)),
+        alt.Y("class:N", sort=names, title=task.unit, axis=charts.NO_GRID),
+        display.unit_color(),
+        tooltip=["round:Q", *display.unit_tips(), "labels:Q"],
     )
-    held = (
-        alt.Chart()
-        .mark_bar(color=PALETTE[0])
-        .encode(
-            alt.X("max(labels):Q", title="train labels"),
-            alt.Y("class:N", sort=names, title=None, axis=NO_GRID),
-            tooltip=[
-                alt.Tooltip("class:N", title=task.unit),
-                alt.Tooltip("max(labels):Q", title="train labels"),
-            ],
-        )
+    held = base.mark_bar(color=PALETTE[0]).encode(
+        alt.X("max(labels):Q", title="train labels"),
+        alt.Y("class:N", sort=names, title=None, axis=charts.NO_GRID),
+        tooltip=[display.unit_tips()[0], alt.Tooltip("max(labels):Q", title="train labels")],
     )
     height = max(PANEL, 9 * len(names))
     panels = [
@@ -82,7 +68,7 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
     return Figure(
         title(rows, display),
         f"The client that took part most often in the first run: {task.unit_metric} {what}",
-        side_by_side(panels, rows).properties(
+        charts.side_by_side(panels, rows).properties(
             description=f"Heat map for client {client}: {task.unit_metric} {what}"
         ),
     )

@@ -6,17 +6,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.report.figures.charts import (
-    NO_GRID,
-    Display,
-    Figure,
-    Kind,
-    by_run,
-    capitalize,
-    class_names,
-    panel_per_run,
-    round_axis,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, first_seeds, thin
 from eunoe.report.theme import MOST_CELLS, MOST_CLASSES, MOST_POINTS, PANEL
 from eunoe.store.run_records import RunRecords
@@ -43,26 +34,26 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the accuracy of each class over rounds, one panel per run."""
-    names, task = class_names(rows), display.task
+    names, task = charts.class_names(rows), display.task
 
     def panel(base: Any) -> Any:
         return base.mark_rect().encode(
-            round_axis(grid=False, scale=alt.Scale(nice=False, zero=False)),
+            charts.round_axis(grid=False, scale=alt.Scale(nice=False, zero=False)),
             alt.X2("end:Q"),
-            alt.Y("class:N", sort=names, title=task.unit, axis=NO_GRID),
+            alt.Y("class:N", sort=names, title=task.unit, axis=charts.NO_GRID),
             display.unit_color(),
             tooltip=["run:N", "round:Q", *display.unit_tips()],
         )
 
     words = []
-    for label, own in by_run(rows).items():
+    for label, own in charts.by_run(rows).items():
         last = max(row["round"] for row in own)
         low = min((row for row in own if row["round"] == last), key=lambda row: row["accuracy"])
         words.append(f"{label} ends with {low['accuracy']:.1%} on {task.unit} {low['class']}, its lowest")
     text = f"Heat map of {task.unit_metric} per {task.unit} over rounds. {'; '.join(words)}."
-    chart = panel_per_run(rows, panel, height=max(PANEL, 9 * len(names)))
+    chart = charts.panel_per_run(rows, panel, height=max(PANEL, 9 * len(names)))
     return Figure(
-        f"{capitalize(task.unit_metric)} of each {task.unit}: a dark cell right of a bright one is a "
+        f"{charts.capitalize(task.unit_metric)} of each {task.unit}: a dark cell right of a bright one is a "
         f"{task.unit} forgotten",
         f"Global model. Of more than {MOST_CLASSES} {task.units}, those that lose most per round are shown.",
         chart.properties(description=text),

@@ -7,15 +7,8 @@ import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.charts import (
-    Display,
-    Figure,
-    Kind,
-    by_run,
-    mean_of,
-    panel_per_run,
-    round_axis,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, group_by_label, thin
 from eunoe.report.theme import MOST_POINTS
 from eunoe.store.run_records import Record, RunRecords, numbers
@@ -62,20 +55,22 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
 
     def panel(base: Any) -> Any:
         base = base.encode(
-            round_axis("at:Q"), alt.Y("loss:Q", title="loss on the test set", scale=scale), color
+            charts.round_axis("at:Q"), alt.Y("loss:Q", title="loss on the test set", scale=scale), color
         )
         line = base.mark_line(strokeWidth=1.2).encode(order="at:Q")
         ends = base.transform_filter(f"datum.model !== '{START}'")
         return alt.layer(line, ends.mark_point(filled=True, size=26, opacity=0.9).encode(shape, tooltip=tips))
 
     words = []
-    for label, own in by_run(rows).items():
+    for label, own in charts.by_run(rows).items():
         local, aggregated = ([row for row in own if row["model"] == model] for model in (LOCAL, GLOBAL))
-        words.append(f"{label} {mean_of(local, 'loss'):.2f} and {mean_of(aggregated, 'loss'):.2f}")
+        words.append(
+            f"{label} {charts.mean_of(local, 'loss'):.2f} and {charts.mean_of(aggregated, 'loss'):.2f}"
+        )
     return Figure(
         "Loss within each round: high peaks are local models that drift from the global objective",
         "Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
-        panel_per_run(rows, panel).properties(
+        charts.panel_per_run(rows, panel).properties(
             description=f"Mean loss of local models and of the global model: {'; '.join(words)}."
         ),
     )

@@ -6,16 +6,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.report.figures.charts import (
-    PERCENT,
-    Display,
-    Figure,
-    capitalize,
-    hover_points,
-    round_axis,
-    table,
-    tip,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure
 from eunoe.report.figures.curves import main_metric
 from eunoe.report.figures.series import Row, band_rows, group_by_label
 from eunoe.report.theme import HEIGHT, PALETTE, WIDTH
@@ -47,8 +39,8 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
         # The best come last, so that they are drawn over the others.
         ranked = sorted(rows, key=lambda row: row["run"] in best)
         shown = [{**row, "shown": row["run"] if row["run"] in best else STOPPED} for row in ranked]
-        axis = alt.Y(height, title=f"validation {metric}", axis=PERCENT, scale=alt.Scale(zero=False))
-        return alt.Chart(table(shown)).encode(axis, color)
+        axis = alt.Y(height, title=f"validation {metric}", axis=charts.PERCENT, scale=alt.Scale(zero=False))
+        return alt.Chart(charts.table(shown)).encode(axis, color)
 
     def figure(name: str, title: str, caption: str, drawn: Any, what: str) -> Figure:
         end = f"{first['accuracy']:.1%} after {first['rounds']} rounds"
@@ -56,16 +48,16 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
         drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT, description=text)
         return Figure(title, caption, drawn, name=name, section=SECTION)
 
-    base = chart(band_rows(remedies, main_metric), "mean:Q").encode(round_axis(), detail="run:N")
-    tips = ["run:N", "round:Q", tip("mean", metric)]
-    lines = alt.layer(base.mark_line(point=True).encode(opacity=faint), hover_points(base, tips))
+    base = chart(band_rows(remedies, main_metric), "mean:Q").encode(charts.round_axis(), detail="run:N")
+    tips = ["run:N", "round:Q", charts.tip("mean", metric)]
+    lines = alt.layer(base.mark_line(point=True).encode(opacity=faint), charts.hover_points(base, tips))
     scatter = (
         chart(points, "accuracy:Q")
         .mark_point(filled=True, size=90)
         .encode(
-            alt.X("forgetting:Q", title="round forgetting", axis=PERCENT),
+            alt.X("forgetting:Q", title="round forgetting", axis=charts.PERCENT),
             opacity=faint,
-            tooltip=["run:N", "rounds:Q", tip("accuracy", metric), tip("forgetting")],
+            tooltip=["run:N", "rounds:Q", charts.tip("accuracy", metric), charts.tip("forgetting")],
         )
     )
     return [
@@ -78,7 +70,7 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
         ),
         figure(
             "search-front",
-            f"{capitalize(metric)} against forgetting: the best are at the upper left",
+            f"{charts.capitalize(metric)} against forgetting: the best are at the upper left",
             "A point per remedy, at its last round. An average of models forgets little by construction.",
             scatter,
             f"Scatter plot of {metric} against forgetting",

@@ -6,21 +6,8 @@ from typing import Any
 import altair as alt
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.charts import (
-    PERCENT,
-    Display,
-    Figure,
-    Kind,
-    after_first_round,
-    by_run,
-    capitalize,
-    hover_points,
-    mean_of,
-    panel_per_run,
-    round_axis,
-    side_by_side,
-    tip,
-)
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, probe_means
 from eunoe.report.theme import PANEL
 from eunoe.store.run_records import Record, RunRecords, numbers
@@ -46,8 +33,8 @@ def _measure(probe: Record) -> tuple[float, float, float, float]:
 
 def step_means(rows: Sequence[Row], step: str, field: str) -> dict[str, float]:
     """Return the mean of a field over the rounds after the first, for one step of each run, in points."""
-    groups = by_run([row for row in after_first_round(rows) if row["step"] == step])
-    return {label: 100 * mean_of(own, field) for label, own in groups.items()}
+    groups = charts.by_run([row for row in charts.after_first_round(rows) if row["step"] == step])
+    return {label: 100 * charts.mean_of(own, field) for label, own in groups.items()}
 
 
 def _describe(rows: Sequence[Row], field: str, form: str) -> str:
@@ -76,54 +63,38 @@ def signed_title(rows: Sequence[Row], display: Display) -> str:
 def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the signed change of each step, losses above zero, one panel per run."""
     metric, values = display.task.unit_metric, [0.0, *(row["signed"] for row in rows)]
-    tips = ["round:Q", "step:N", tip("signed", "lost", "+.1%")]
-    scale = alt.Scale(domain=[AGGREGATION, LOCAL], range="category")
-    key = alt.Legend(title=None, orient="top", symbolOpacity=1)
+    tips = ["round:Q", "step:N", charts.tip("signed", "lost", "+.1%")]
+    steps = alt.Scale(domain=[AGGREGATION, LOCAL], range="category")
+    color = alt.Color("step:N", scale=steps, legend=alt.Legend(title=None, orient="top", symbolOpacity=1))
+    axis, scale = alt.Axis(format="+%"), alt.Scale(domain=[min(values), max(values)])
+    height = alt.Y("signed:Q", title=f"{metric} lost (+) or gained (−)", axis=axis, scale=scale, stack=None)
 
     def panel(base: Any) -> Any:
-        base = base.encode(
-            round_axis(),
-            alt.Y(
-                "signed:Q",
-                title=f"{metric} lost (+) or gained (−)",
-                axis=alt.Axis(format="+%"),
-                scale=alt.Scale(domain=[min(values), max(values)]),
-                stack=None,
-            ),
-            alt.Color("step:N", scale=scale, legend=key),
-        )
+        base = base.encode(charts.round_axis(), height, color)
         area, line = base.mark_area(opacity=0.25), base.mark_line(strokeWidth=1.5)
-        return alt.layer(area, line, hover_points(base, tips))
+        return alt.layer(area, line, charts.hover_points(base, tips))
 
-    text = f"{capitalize(metric)} lost per round, mean over rounds. {_describe(rows, 'signed', '+.1f')}."
+    text = f"Change of {metric} per round, mean over rounds. {_describe(rows, 'signed', '+.1f')}."
     return Figure(
         signed_title(rows, display),
         f"Signed change of {metric} in each step, mean over {display.task.units}. Both steps add up to "
         "the change of the round.",
-        panel_per_run(rows, panel).properties(description=text),
+        charts.panel_per_run(rows, panel).properties(description=text),
     )
 
 
 def draw_lost(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the knowledge lost by local training (L) and by aggregation (G), one panel per step."""
-    top, units = max(row["lost"] for row in rows), display.task.units
-    panels = []
+    metric, units, panels = display.task.unit_metric, display.task.units, []
+    scale = alt.Scale(domain=[0, max(row["lost"] for row in rows)])
+    height = alt.Y("lost:Q", title=f"{metric} lost", axis=charts.PERCENT, scale=scale)
     for step, subtitle in (
         (LOCAL, "L: known to the start model, not to a client's model"),
         (AGGREGATION, "G: known to a client's model, not to the global model"),
     ):
         base = alt.Chart().transform_filter(f"datum.step === '{step}'")
-        base = base.encode(
-            round_axis(),
-            alt.Y(
-                "lost:Q",
-                title=f"{display.task.unit_metric} lost",
-                axis=PERCENT,
-                scale=alt.Scale(domain=[0, top]),
-            ),
-            display.run_color(rows),
-        )
-        panel = alt.layer(base.mark_line(), hover_points(base, ["run:N", "round:Q", tip("lost")]))
+        base = base.encode(charts.round_axis(), height, display.run_color(rows))
+        panel = charts.line(base, ["run:N", "round:Q", charts.tip("lost")])
         heading = alt.Title(step, subtitle=subtitle)
         panels.append(panel.properties(width=1.5 * PANEL, height=PANEL, title=heading))
     text = f"Knowledge lost per round, mean over rounds. {_describe(rows, 'lost', '.1f')}."
@@ -131,7 +102,7 @@ def draw_lost(rows: Sequence[Row], display: Display) -> Figure:
         "Knowledge lost in each step, not counting gains",
         f"L is the mean over clients and {units} of what the start model knew and a client's model does not. "
         f"G is the mean over {units} of what the best client's model knew and the global model does not.",
-        side_by_side(panels, rows).properties(description=text),
+        charts.side_by_side(panels, rows).properties(description=text),
     )
 
 

@@ -1,39 +1,28 @@
-"""Forgetting between clients: every local model on every client's data, before and after local training."""
+"""Forgetting between clients: local models on all clients' data, as matrices and as means F_k.
+
+The means over the rounds are figure 4 of the WSM paper.
+"""
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import altair as alt
 import numpy as np
 
 from eunoe.metrics import forgetting
-from eunoe.report.figures.charts import (
-    NO_GRID,
-    SHARE,
-    Display,
-    Figure,
-    Kind,
-    after_first_round,
-    by_run,
-    mean_of,
-    points,
-    round_slider,
-    run_filter,
-    slider_rounds,
-    slider_start,
-    table,
-    tip,
-)
-from eunoe.report.figures.series import Row, group_by_label, probed_rounds
-from eunoe.report.theme import MOST_CLIENTS, PANEL
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
+from eunoe.report.figures.series import Row, group_by_label, probed_rounds, thin
+from eunoe.report.theme import MOST_CLIENTS, MOST_PROBES, PANEL
 from eunoe.store.run_records import Record, RunRecords, numbers
 
 # The column of means over all other clients' data.
 MEAN = "F_k"
 
 
-def rows(runs: Sequence[RunRecords]) -> list[Row]:
+def matrix_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return each cell of the client forgetting matrix of each label's first seed, and the means F_k."""
     rounds = probed_rounds(runs, "client_matrix")
     return [
@@ -45,17 +34,20 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     ]
 
 
-def _cells(record: Record) -> Iterator[Row]:
+def _lost(record: Record) -> forgetting.ClientForgetting:
     start, after = numbers(record["start"]), numbers(record["after"])
-    models, data = record["models"], record["data"]
-    lost = forgetting.client_forgetting(start, after, models, data)
+    return forgetting.client_forgetting(start, after, record["models"], record["data"])
+
+
+def _cells(record: Record) -> Iterator[Row]:
+    start, after, models, lost = record["start"], record["after"], record["models"], _lost(record)
     shown = list(enumerate(models))[:MOST_CLIENTS]
-    columns = _columns([model for _, model in shown], data)
+    columns = _columns([model for _, model in shown], record["data"])
     for i, model in shown:
         for k, owner in columns:
             if not np.isnan(lost.matrix[i, k]):
                 cell = {"model": str(model), "data": str(owner), "own": int(model == owner)}
-                cell |= {"before": float(start[k]), "after": float(after[i, k])}
+                cell |= {"before": float(start[k]), "after": float(after[i][k])}
                 yield cell | {"lost": float(lost.matrix[i, k])}
         if not np.isnan(lost.by_model[i]):
             cell = {"model": str(model), "data": MEAN, "own": 0, "before": None, "after": None}
@@ -70,23 +62,23 @@ def _columns(models: Sequence[int], data: Sequence[int]) -> list[tuple[int, int]
 
 def title(rows: Sequence[Row]) -> str:
     """State what training on one client costs on the others, over all rounds and runs."""
-    means = [row for row in after_first_round(rows) if row["data"] == MEAN]
-    lost = mean_of(means, "lost") if means else 0.0
+    means = [row for row in charts.after_first_round(rows) if row["data"] == MEAN]
+    lost = charts.mean_of(means, "lost") if means else 0.0
     verb = "costs" if lost > 0.0005 else "adds" if lost < -0.0005 else "changes"
-    amount = points(abs(lost)) if verb != "changes" else "nothing"
+    amount = charts.points(abs(lost)) if verb != "changes" else "nothing"
     return f"Training on one client {verb} {amount} on other clients' data (orange: forgotten, blue: learned)"
 
 
-def draw(rows: Sequence[Row], display: Display) -> Figure:
+def draw_matrices(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the metric before and after training and the difference, a row of panels per run."""
-    metric, labels = display.task.client_metric, list(by_run(rows))
+    metric, labels = display.task.client_metric, list(charts.by_run(rows))
     limit = max(0.1, math.ceil(10 * max(abs(row["lost"]) for row in rows)) / 10)
     signed = alt.Scale(domain=[-limit, limit], domainMid=0, interpolate="rgb")
     panels, columns = [], _most_columns(rows)
     for label in labels:
         for field, heading, scale, named in (
-            ("before", "before local training", SHARE, metric),
-            ("after", "after local training", SHARE, metric),
+            ("before", "before local training", charts.SHARE, metric),
+            ("after", "after local training", charts.SHARE, metric),
             ("lost", "forgotten", signed, f"{metric} lost"),
         ):
             key = alt.Legend(title=named, format=".0%", orient="bottom") if label == labels[-1] else None
@@ -95,17 +87,16 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
             axis = _column_axis(columns if field == "lost" else columns - 1)
             panel = _panel(label, field, color, axis)
             panels.append(panel.properties(title=alt.Title(label, subtitle=heading)))
-    chart = alt.concat(*panels, columns=3, spacing={"row": 28, "column": 24}, data=table(rows))
-    chart = chart.add_params(round_slider(rows)).resolve_scale(
+    chart = alt.concat(*panels, columns=3, spacing={"row": 28, "column": 24}, data=charts.table(rows))
+    chart = chart.add_params(charts.round_slider(rows)).resolve_scale(
         color="independent", x="independent", y="independent"
     )
-    shown = slider_start(rows)
-    means = by_run([row for row in rows if row["probe"] == shown and row["data"] == MEAN])
-    words = "; ".join(f"{label} {points(mean_of(own, 'lost'))}" for label, own in means.items())
+    shown = charts.slider_start(rows)
+    means = [row for row in rows if row["probe"] == shown and row["data"] == MEAN]
     text = (
         f"Heat maps of the {metric} of each client's model (rows) on each client's data (columns), before "
         "and after local training, and the difference. Mean forgotten on other clients' data in round "
-        f"{slider_rounds(rows)[shown]}: {words}."
+        f"{charts.slider_rounds(rows)[shown]}: {charts.mean_points(means, 'lost')}."
     )
     caption = (
         "Rows are clients' models, columns are clients' data; a client's own data are outlined. The last "
@@ -133,26 +124,65 @@ def _column_axis(columns: int) -> alt.Axis:
 
 def _panel(label: str, field: str, color: alt.Color, axis: alt.Axis) -> Any:
     tips = [alt.Tooltip("model:N", title="model of client"), alt.Tooltip("data:N", title="data of client")]
-    tips += [tip("before"), tip("after"), tip("lost", "forgotten"), alt.Tooltip("round:Q")]
+    tips += [charts.tip("before"), charts.tip("after"), charts.tip("lost", "forgotten")]
+    sort = partial(alt.EncodingSortField, op="min")
     # Clients sort by number, and the column of means comes last.
     cells = (
         alt.Chart()
-        .transform_filter(f"{run_filter(label)} && datum.probe === probe && isValid(datum.{field})")
+        .transform_filter(f"{charts.run_filter(label)} && datum.probe === probe && isValid(datum.{field})")
         .transform_calculate(order="isNaN(+datum.data) ? 1e9 : +datum.data", row="+datum.model")
         .encode(
-            alt.X("data:N", sort=alt.EncodingSortField("order", op="min"), title="data of client", axis=axis),
-            alt.Y(
-                "model:N",
-                sort=alt.EncodingSortField("row", op="min"),
-                title="model of client",
-                axis=NO_GRID,
-            ),
+            alt.X("data:N", sort=sort("order"), title="data of client", axis=axis),
+            alt.Y("model:N", sort=sort("row"), title="model of client", axis=charts.NO_GRID),
         )
     )
     own = cells.transform_filter("datum.own === 1").mark_rect(
         fill=None, stroke="currentColor", strokeWidth=1.5, strokeOpacity=0.75
     )
-    return alt.layer(cells.mark_rect().encode(color, tooltip=tips), own).properties(width=PANEL, height=PANEL)
+    return alt.layer(cells.mark_rect().encode(color, tooltip=[*tips, "round:Q"]), own).properties(
+        width=PANEL, height=PANEL
+    )
 
 
-KIND = Kind("client-matrices", rows, draw)
+def mean_rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return F_k of each local model in every probed round, for all seeds."""
+    rows = []
+    for label, seeds in group_by_label(runs).items():
+        for seed, run in enumerate(seeds):
+            for record in thin(list(run.probe("client_matrix")), 2 * MOST_PROBES):
+                common = {"run": label, "seed": seed, "round": int(record["round"])}
+                rows += [
+                    {**common, "client": str(model), "lost": mean}
+                    for model, mean in zip(record["models"], _lost(record).by_model.tolist(), strict=True)
+                    if not np.isnan(mean)
+                ]
+    return rows
+
+
+def draw_means(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a dot per client and a line of means."""
+    metric, axis = display.task.client_metric, "forgotten on other clients' data"
+    color = display.run_color(rows)
+    base = alt.Chart(charts.table(rows)).encode(charts.round_axis())
+    dots = base.mark_circle(opacity=0.3, size=24).encode(
+        alt.Y("lost:Q", title=axis, axis=charts.PERCENT),
+        color,
+        tooltip=["run:N", "round:Q", "client:N", charts.tip("lost", "forgotten")],
+    )
+    means = base.mark_line(point=True).encode(
+        alt.Y("mean(lost):Q", title=axis),
+        color,
+        tooltip=["run:N", "round:Q", charts.tip("mean(lost)", "mean forgotten")],
+    )
+    words = charts.mean_points(charts.after_first_round(rows), "lost")
+    text = f"Scatter plot of the {metric} on other clients' data that local training loses, mean: {words}."
+    return Figure(
+        "Forgetting between clients over the rounds",
+        f"A dot per client's model: {metric} lost on other clients' data (F_k). The line is the mean.",
+        alt.layer(dots, means).properties(description=text),
+        wide=False,
+    )
+
+
+MATRICES = Kind("client-matrices", matrix_rows, draw_matrices)
+MEANS = Kind("client-means", mean_rows, draw_means)
