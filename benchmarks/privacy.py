@@ -35,7 +35,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.secure_sum import encoded
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
-from eunoe.flower.secure.protocol import Participant, Secrets, Session, as_words, unmasked
+from eunoe.flower.secure.protocol import Participant, Secrets, Session, as_words, unmask
 from eunoe.server.accounting import Accountant
 from eunoe.simulation.build import assemble
 from eunoe.simulation.loop import one_round
@@ -131,7 +131,7 @@ def plain_and_masked(values: Mapping[str, Any], rounds: int = 3) -> tuple[Simula
                     classes = frozenset(torch.nonzero(counts).flatten().tolist())
                     plain.append(Seen(change, classes))
                     words = as_words(encoded(simulation, update, broadcast).numpy())
-                    hidden = Participant(session, update.client, secrets[update.client], keys).masked(words)
+                    hidden = Participant(session, update.client, secrets[update.client], keys).mask(words)
                     numbers = torch.from_numpy(hidden.view(np.int64)[: len(start)].astype(np.float64))
                     masked.append(Seen(numbers / 2.0**63, classes))
             one_round(simulation, engine, state)
@@ -185,16 +185,16 @@ def protocol_costs(size: int, count: int) -> tuple[list[float], int]:
     words = np.zeros(size, np.uint64)
     work: dict[str, Callable[[], object]] = {
         "share": participants[0].shares,
-        "mask": lambda: participants[0].masked(words),
+        "mask": lambda: participants[0].mask(words),
     }
     sealed = {client: participants[client].shares() for client in clients}
     for lost in (0, count // 5):
         alive = list(clients)[lost:]
         revealed = {
-            client: participants[client].revealed({c: sealed[c][client] for c in clients}, alive)
+            client: participants[client].reveal({c: sealed[c][client] for c in clients}, alive)
             for client in alive[: session.threshold]
         }
-        work[f"unmask, {lost} lost"] = partial(unmasked, session, words, keys, alive, revealed)
+        work[f"unmask, {lost} lost"] = partial(unmask, session, words, keys, alive, revealed)
     seconds = time_in_turn(work, 3, time.process_time)
     # Its own keys and all others', what it sends to each, receives from each and reveals of each.
     share = len(next(iter(revealed[alive[0]].values())))

@@ -16,9 +16,9 @@ from eunoe.config.options import Compression
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client import Update
 from eunoe.flower.client import train
+from eunoe.flower.layout import Layout
 from eunoe.flower.node import node_options
-from eunoe.flower.parts import Parts
-from eunoe.flower.wire import update_in, update_out, vectors_out
+from eunoe.flower.wire import decode_update, encode_update, encode_vectors
 from eunoe.server.aggregate import Upload
 from eunoe.simulation.running import run
 from tests.flower import test_federation
@@ -85,13 +85,13 @@ UPLOADS = {"a": Upload("sum", 6, entries=2), "b": Upload("sum", 6, entries=2, in
 
 def test_sparse_uploads_share_their_indices_and_arrive_whole() -> None:
     own = {"a": torch.tensor([0, 0, 2.0, 0, 0, 0]), "b": torch.tensor([0, 0, 0, 0, -1.0, 0])}
-    reply = update_out(Update(1, 5, START, own), keeps_state=False, uploads=UPLOADS)
+    reply = encode_update(Update(1, 5, START, own), keeps_state=False, uploads=UPLOADS)
     assert set(reply.array_records["uploads"]) == {"a/indices", "a/values", "b/values"}
-    update, _ = update_in(reply, 1, Parts(START, UPLOADS))
+    update, _ = decode_update(reply, 1, Layout(START, UPLOADS))
     assert update.skipped is None
     assert all(torch.equal(update.uploads[name], own[name]) for name in own)
     with pytest.raises(ValueError, match="3 values are not 0, more than the 2"):
-        update_out(Update(1, 5, START, {**own, "a": torch.eye(6)[0] + own["a"]}), False, UPLOADS)
+        encode_update(Update(1, 5, START, {**own, "a": torch.eye(6)[0] + own["a"]}), False, UPLOADS)
 
 
 @pytest.mark.parametrize(
@@ -99,13 +99,13 @@ def test_sparse_uploads_share_their_indices_and_arrive_whole() -> None:
     [([4, 1], "do not rise"), ([0, 6], "outside 0 to 5"), ([0, 1, 2], "not int32 [2]")],
 )
 def test_indices_that_cannot_be_are_refused(indices: list[int], problem: str) -> None:
-    parts = Parts(START, {}, Compression(name="topk", share=0.3))
+    parts = Layout(START, {}, Compression(name="topk", share=0.3))
     sent = START.vectors() | {
         "parameters/indices": torch.tensor(indices, dtype=torch.int32),
         "parameters/values": torch.ones(2),
     }
     del sent["parameters"]
-    reply = RecordDict({**update_out(Update(1, 5, START, {}), keeps_state=False)})
-    reply["weights"] = vectors_out(sent)
-    update, _ = update_in(reply, 1, parts)
+    reply = RecordDict({**encode_update(Update(1, 5, START, {}), keeps_state=False)})
+    reply["weights"] = encode_vectors(sent)
+    update, _ = decode_update(reply, 1, parts)
     assert problem in (update.skipped or "")

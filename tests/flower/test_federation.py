@@ -23,7 +23,7 @@ from eunoe.errors import InputError, RunFailed
 from eunoe.flower import roster
 from eunoe.flower.client import node_options, train
 from eunoe.flower.deploy.credentials import make_node_key
-from eunoe.flower.server import RunOptions, run_name, run_options, serve
+from eunoe.flower.server import RunOptions, load_run_name, run_options, serve
 from eunoe.simulation.build import build_federation
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
@@ -207,7 +207,7 @@ def test_a_silent_client_is_left_out_and_named(tmp_path):
     federation.grid.tamper = silent
     for record in federation.serve().records:
         assert sorted(record["clients"]) == [0, 1, 3]
-        assert record["dropped"] == [{"client": 2, "reason": "it did not answer within 0.3 s"}]
+        assert record["dropped"] == [{"client": 2, "reason": "it did not reply within 0.3 s"}]
     assert any("dropped: client 2" in text for text in federation.lines)
 
 
@@ -354,14 +354,14 @@ def answered(records):
     ("tamper", "reason"),
     [
         (spoiled(weights={"parameters": lambda v: v * torch.nan}), "not finite"),
-        (spoiled(weights={"parameters": lambda v: v[1:]}), "cannot be read: parameters are"),
-        (spoiled(weights={"parameters": lambda v: v.double()}), "parameters are float64"),
+        (spoiled(weights={"parameters": lambda v: v[1:]}), "cannot be read: parameters is"),
+        (spoiled(weights={"parameters": lambda v: v.double()}), "parameters is float64"),
         (spoiled(weights={"parameters": lambda v: torch.full_like(v, 1e30)}), "its change has a norm of"),
         (spoiled(weights={"other": lambda v: torch.zeros(9)}), "not float_buffers, int_buffers, parameters"),
-        (spoiled(weights={"int_buffers": lambda v: torch.ones(3, dtype=torch.int64)}), "int_buffers are"),
-        (spoiled(upload=lambda v: v[:3]), "cannot be read: sum are float32 [3], not float32 or float64"),
-        (spoiled(upload=lambda v: v[:, None]), "cannot be read: sum are float32"),
-        (spoiled(upload=lambda v: v.long()), "cannot be read: sum are int64"),
+        (spoiled(weights={"int_buffers": lambda v: torch.ones(3, dtype=torch.int64)}), "int_buffers is"),
+        (spoiled(upload=lambda v: v[:3]), "cannot be read: sum is float32 [3], not float32 or float64"),
+        (spoiled(upload=lambda v: v[:, None]), "cannot be read: sum is float32"),
+        (spoiled(upload=lambda v: v.long()), "cannot be read: sum is int64"),
         (spoiled(uploads={"more": torch.zeros(2)}), "it has the vectors more, sum, not sum"),
         (spoiled(records={"more": ConfigRecord({})}), "it has the records more, numbers"),
         (spoiled(numbers={"steps": 10**6}), "steps, more than the"),
@@ -369,7 +369,7 @@ def answered(records):
         (spoiled(numbers={"steps": -1}), "steps is not a count"),
         (spoiled(numbers={"loss_after": [1.0]}), "loss_after is not a number"),
         (lambda f: lambda node, message: _refuse(f, node, message), "it failed: <class 'ValueError'>"),
-        (answered({}), "its answer cannot be read"),
+        (answered({}), "its reply cannot be read"),
         (answered({"skipped": ConfigRecord({})}), "it is skipped (training.single_class)"),
         (answered({"skipped": ConfigRecord({"reason": "cats"})}), "it is skipped (training.single_class)"),
     ],
@@ -551,7 +551,7 @@ def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path):
 
 def test_a_server_that_was_killed_before_it_wrote_its_config_can_start_again(tmp_path):
     federation = Federation(tmp_path / "flower", rounds=1)
-    run_name(federation.folder / "run")
+    load_run_name(federation.folder / "run")
     assert len(federation.serve().records) == 1
 
 

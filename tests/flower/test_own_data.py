@@ -183,7 +183,7 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
     ("answer", "reason"),
     [
         ({}, "client 2's evaluation cannot be read"),
-        ({"right": [1] * 9, "samples": [1] * 9}, "counts of"),
+        ({"right": [1] * 9, "samples": [1] * 9}, "samples has shape (9,)"),
         ({"right": [2] * 10, "samples": [1] * 10}, "its counts are impossible"),
         ({"right": [0] * 10, "samples": [2**62] * 10}, "its counts are impossible"),
         (None, "client 2 did not evaluate"),

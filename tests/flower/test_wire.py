@@ -8,46 +8,45 @@ from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client import SKIPPED, Broadcast, Update
-from eunoe.flower.parts import Parts
+from eunoe.flower.layout import Layout
 from eunoe.flower.wire import (
-    LONGEST,
-    Order,
-    broadcast_out,
+    MAX_TEXT,
+    decode_order,
+    decode_update,
+    encode_broadcast,
+    encode_order,
+    encode_update,
+    encode_vectors,
     one_line,
-    order_in,
-    order_out,
-    update_in,
-    update_out,
-    vectors_out,
 )
 from eunoe.server.aggregate import Upload
 
 START = Weights(torch.zeros(3), torch.zeros(2), torch.zeros(1, dtype=torch.int64))
 UPLOADS = {"control": Upload("sum", 3)}
-PARTS = Parts(START, UPLOADS)
+LAYOUT = Layout(START, UPLOADS)
 SENT = Update(4, 20, START.copy(), {"control": torch.ones(3)}, 5, 1.5, 0.5, 100, 100)
 
 
 def test_an_order_arrives_as_it_was_sent() -> None:
     broadcast = Broadcast(7, START, {"control": torch.arange(3.0)})
     for start in (None, 6):
-        message = RecordDict({**broadcast_out(broadcast), "order": order_out(Order("a1", start), 7)})
-        order, received = order_in(message)
-        assert (order, received.round) == (Order("a1", start), 7)
+        message = RecordDict({**encode_broadcast(broadcast), "order": encode_order("a1", 7, start)})
+        run, received_start, received = decode_order(message)
+        assert (run, received_start, received.round) == ("a1", start, 7)
         assert received.shared["control"].tolist() == [0, 1, 2]
         assert received.weights.int_buffers.dtype == torch.int64
 
 
 @pytest.mark.parametrize(("run", "round"), [("../up", 1), ("", 1), ("a1", 0)])
 def test_an_order_that_could_leave_the_folder_is_refused(run: str, round: int) -> None:
-    order = order_out(Order(run, None), round)
-    message = RecordDict({**broadcast_out(Broadcast(1, START, {})), "order": order})
+    order = encode_order(run, round, None)
+    message = RecordDict({**encode_broadcast(Broadcast(1, START, {})), "order": order})
     with pytest.raises(ValueError, match="the server's order has run"):
-        order_in(message)
+        decode_order(message)
 
 
 def test_an_update_arrives_as_it_was_sent() -> None:
-    update, keeps_state = update_in(update_out(SENT, keeps_state=True), 4, PARTS)
+    update, keeps_state = decode_update(encode_update(SENT, keeps_state=True), 4, LAYOUT)
     assert keeps_state
     assert update.skipped is None
     assert (update.client, update.size, update.steps, update.loss_after) == (4, 20, 5, 0.5)
@@ -55,24 +54,27 @@ def test_an_update_arrives_as_it_was_sent() -> None:
 
 
 def test_a_skipped_client_sends_nothing_else() -> None:
-    reply = update_out(Update(4, 20, START, {}, skipped="any reason"), keeps_state=False)
+    reply = encode_update(Update(4, 20, START, {}, skipped="any reason"), keeps_state=False)
     assert not reply.array_records
-    assert update_in(reply, 4, PARTS)[0].skipped == SKIPPED
+    assert decode_update(reply, 4, LAYOUT)[0].skipped == SKIPPED
 
 
 @pytest.mark.parametrize(
     ("changes", "reason"),
     [
-        ({"weights": vectors_out({**START.vectors(), "parameters": torch.zeros(2)})}, r"parameters .* \[2\]"),
-        ({"weights": vectors_out({"parameters": torch.zeros(3)})}, "cannot be read"),
-        ({"uploads": vectors_out({"control": torch.ones(3, dtype=torch.int64)})}, "control are int64"),
+        (
+            {"weights": encode_vectors({**START.vectors(), "parameters": torch.zeros(2)})},
+            r"parameters .* \[2\]",
+        ),
+        ({"weights": encode_vectors({"parameters": torch.zeros(3)})}, "cannot be read"),
+        ({"uploads": encode_vectors({"control": torch.ones(3, dtype=torch.int64)})}, "control is int64"),
         ({"numbers": MetricRecord({"size": -1})}, "size is not a count"),
         ({"numbers": MetricRecord({})}, "cannot be read"),
     ],
 )
 def test_an_invalid_reply_is_an_absent_update(changes: dict[str, ConfigRecord], reason: str) -> None:
-    reply = RecordDict({**update_out(SENT, keeps_state=True), **changes})
-    update, keeps_state = update_in(reply, 4, PARTS)
+    reply = RecordDict({**encode_update(SENT, keeps_state=True), **changes})
+    update, keeps_state = decode_update(reply, 4, LAYOUT)
     assert (update.client, update.size, keeps_state) == (4, 0, False)
     assert re.search(reason, str(update.skipped))
 
@@ -80,4 +82,4 @@ def test_an_invalid_reply_is_an_absent_update(changes: dict[str, ConfigRecord], 
 def test_another_partys_text_is_printable_and_bounded() -> None:
     assert one_line("a\nb\x1b[31m") == "a b [31m"
     assert one_line(None) == "no reason given"
-    assert one_line("x" * 1000) == "x" * LONGEST + " ..."
+    assert one_line("x" * 1000) == "x" * MAX_TEXT + " ..."

@@ -1,4 +1,4 @@
-"""The client of a federation: a Flower ClientApp that answers the server's messages."""
+"""The client of a federation: a Flower ClientApp that replies to the server's messages."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,56 +12,57 @@ from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_config
 from eunoe.engines.base import chunks, evaluate_chunk, joined
 from eunoe.errors import InputError
-from eunoe.flower.node import NodeOptions, node_options, node_simulation, own_path, train_and_keep
-from eunoe.flower.own_data import client_federation, facts_in
+from eunoe.flower.node import NodeOptions, node_options, node_simulation, train_and_save
+from eunoe.flower.own_data import client_federation, decode_facts
 from eunoe.flower.secure.client import STAGES
-from eunoe.flower.wire import update_out, weights_in
+from eunoe.flower.wire import decode_weights, encode_update
 from eunoe.metrics.base import Evaluation, Rows
 from eunoe.metrics.sums import compute_sums
 
-# Answers a message, given the config, the node's options, the message and what the node remembers of the run.
-Answer = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
+# Replies to a message, from the config, the node's options, the message and the node's memory of the run.
+Handler = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
 
 
 def client_app(config_path: Path) -> ClientApp:
-    """The Flower ClientApp of a federation with this configuration."""
+    """Return the Flower ClientApp of a federation with this configuration."""
     app = ClientApp()
-    answers: dict[str, Answer] = {
+    handlers: dict[str, Handler] = {
         "query.default": lambda config, node, content, _: join(config, node, content),
         "train.default": lambda config, node, content, _: train(config, node, content),
         "evaluate.default": lambda config, node, content, _: evaluate(config, node, content),
         **STAGES,
     }
-    for kind, answer in answers.items():
+    for kind, handler in handlers.items():
         category, _, action = kind.partition(".")
-        getattr(app, category)(action)(_handler(config_path, answer))
+        getattr(app, category)(action)(_reply_with(handler, config_path))
     return app
 
 
-def _handler(config_path: Path, answer: Answer) -> Callable[[Message, Context], Message]:
-    def handle(message: Message, context: Context) -> Message:
+def _reply_with(handler: Handler, config_path: Path) -> Callable[[Message, Context], Message]:
+    def reply(message: Message, context: Context) -> Message:
         # One thread, as everywhere: another order of summation would change the bits.
         torch.set_num_threads(1)
         config = make_config(read_config(config_path))
         node = node_options(context.node_config)
-        return Message(answer(config, node, message.content, context.state), reply_to=message)
+        return Message(handler(config, node, message.content, context.state), reply_to=message)
 
-    return handle
+    return reply
 
 
 def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
-    """Answer with the client's number and, with its own data, how many samples it trains on.
+    """Reply with the client's number and, with its own data, its number of training samples.
 
-    Under secure aggregation that is the most that any client has, since its own number stays its own.
+    Under secure aggregation that is max_samples, since the client's own number stays private.
     """
     size, secure = 0, config.secure_aggregation
-    if (facts := facts_in(content)) is not None:
-        size = len(client_federation(config, facts, own_path(node), node.client).rows(node.client))
+    if (facts := decode_facts(content)) is not None:
+        size = len(client_federation(config, facts, node.data_path, node.client).rows(node.client))
         if secure is not None and secure.max_samples is not None:
             if size > secure.max_samples:
+                # Without the number, which the server must not see.
                 raise InputError(
-                    f"client {node.client} has more samples than secure_aggregation.max_samples = "
-                    f"{secure.max_samples}"
+                    f"secure_aggregation.max_samples={secure.max_samples} is too small: client "
+                    f"{node.client} has more samples"
                 )
             size = secure.max_samples
     numbers = {"client": node.client, "size": size, "validates": int(node.validates)}
@@ -69,28 +70,30 @@ def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
 
 
 def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
-    """Train from the server's weights and the state that it names; keep the new state."""
+    """Train from the server's weights and the state that it names; save the new state."""
     if config.secure_aggregation is not None:
-        raise InputError("under secure_aggregation a client sends its update under a mask only")
-    done = train_and_keep(config, node, content)
+        raise InputError("under secure_aggregation a client sends masked updates only")
+    done = train_and_save(config, node, content)
     context = done.simulation.context_in(done.broadcast.round)
-    return update_out(done.update, done.keeps, done.simulation.method.uploads(context))
+    return encode_update(done.update, done.keeps_state, done.simulation.method.uploads(context))
 
 
 def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
-    """Evaluate a model on this client's validation part; only sums are sent, nothing per sample."""
+    """Evaluate a model on this client's validation part; reply with sums only, nothing per sample."""
     if not node.validates:
-        raise InputError(f"client {node.client} does not agree to evaluate models (validate=true would)")
+        raise InputError(
+            f"client {node.client} does not evaluate models; set validate=true in its --node-config to agree"
+        )
     simulation = node_simulation(config, node, content)
-    rows = simulation.federation.rows(node.client, "validation")
+    federation = simulation.federation
+    rows = federation.rows(node.client, "validation")
     if not len(rows):
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
-    weights = weights_in(content.array_records["weights"])
+    weights = decode_weights(content.array_records["weights"])
     predictions = joined([evaluate_chunk(simulation, weights, part) for part in chunks(simulation, where)])
-    federation = simulation.federation
     labels = federation.samples("clients").y.numpy()[rows]
-    place = Evaluation(predictions, labels, federation.classes, task=federation.task)
-    counts = {name: values.tolist() for name, values in compute_sums(place).items()}
+    evaluation = Evaluation(predictions, labels, federation.classes, task=federation.task)
+    counts = {name: values.tolist() for name, values in compute_sums(evaluation).items()}
     loss = float(predictions.losses.sum())
     return RecordDict({"counts": ConfigRecord(counts), "numbers": MetricRecord({"loss": loss})})

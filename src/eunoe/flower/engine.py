@@ -1,4 +1,4 @@
-"""The server's engine in a federation: clients train remotely, and a round waits for their replies."""
+"""The server's engine: clients train on their own machines, and a round waits for their replies."""
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,26 +9,24 @@ import numpy as np
 from flwr.app import ConfigRecord, Message, RecordDict
 
 from eunoe.core.flat_model import Weights
-from eunoe.core.tasks import Task
 from eunoe.engines.base import Engine
 from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import LocalEvaluator
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
-from eunoe.flower.own_data import Facts, Scattered, facts_out
-from eunoe.flower.parts import Parts
-from eunoe.flower.roster import MOST_SAMPLES, Roster
+from eunoe.flower.layout import Layout
+from eunoe.flower.own_data import Facts, RemoteFederation, encode_facts
+from eunoe.flower.roster import MAX_SAMPLES, Roster
 from eunoe.flower.wire import (
     NO_STATE,
-    Order,
-    absent,
-    broadcast_out,
+    decode_update,
+    encode_broadcast,
+    encode_order,
+    encode_vectors,
     is_skipped,
+    missing_update,
     one_line,
-    order_out,
-    update_in,
-    vectors_out,
 )
 from eunoe.metrics.forgetting import spread
 from eunoe.metrics.sums import Sums, metrics_from_sums, score_from_sums, validate_sums
@@ -37,25 +35,29 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteStates(ClientStates):
-    """Which state is current for each client; the states themselves are on the clients' disks."""
+    """The rounds of clients' current states. The states are on the clients' disks, which they manage."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
-        self.kept: set[tuple[int, int]] = set()
+        # Client and round of states that clients have saved and the round has not accepted yet.
+        self.pending: set[tuple[int, int]] = set()
 
     def accept(self, client: int, round: int) -> None:
-        if (client, round) in self.kept:
+        if (client, round) in self.pending:
             self.accepted[client] = round
-        self.kept.discard((client, round))
+        self.pending.discard((client, round))
 
     def discard(self, client: int, round: int) -> None:
-        self.kept.discard((client, round))
+        self.pending.discard((client, round))
 
     def sync(self) -> None:
-        """Do nothing: clients' files are theirs."""
+        """Do nothing: clients make their own states durable."""
 
     def check(self, accepted: Mapping[int, int], digests: Mapping[int, bytes]) -> None:
-        """Do nothing, for the same reason."""
+        """Do nothing: clients check their own states."""
+
+    def prune(self, kept: Sequence[int]) -> None:
+        """Do nothing: clients remove their own old states."""
 
     def restore(
         self,
@@ -65,19 +67,19 @@ class RemoteStates(ClientStates):
     ) -> None:
         self.accepted = dict(accepted)
 
-    def failed(self, client: int, reason: str | None) -> str:
-        """Why a client has failed; a state that it does not have is not asked of it again."""
+    def explain_failure(self, client: int, reason: str | None) -> str:
+        """Return why a client failed; a state that it does not have is not requested again."""
         text = f"it failed: {one_line(reason)}"
         if NO_STATE in text and self.accepted.pop(client, None) is not None:
             return f"{text}; it starts afresh in its next round"
         return text
 
-    def prune(self, kept: Sequence[int]) -> None:
-        """Do nothing: a client removes its old states itself."""
-
 
 class RemoteTrainer:
-    """Trains clients on their own machines; late replies are dropped."""
+    """Train clients on their own machines; replies after `timeout` seconds are dropped.
+
+    A round with fewer than `quorum` replies ends the run.
+    """
 
     def __init__(
         self,
@@ -94,90 +96,107 @@ class RemoteTrainer:
         self.run, self.facts, self.timeout, self.quorum = run, facts, timeout, quorum
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        common = broadcast_out(broadcast) | facts_out(self.facts)
-
-        def order(client: int) -> RecordDict:
-            start = Order(self.run, self.states.accepted.get(client))
-            return RecordDict({**common, "order": order_out(start, broadcast.round)})
-
-        left, answers, good = list(clients), dict[int, Update](), 0
-        for client, reply in self.roster.ask("train", clients, order, self.timeout):
-            answers[client] = update = self._update(client, reply, broadcast)
-            # A skipped client counts toward the quorum: it has answered.
-            good += update.skipped is None or (reply.has_content() and is_skipped(reply.content))
-            while left and left[0] in answers:
-                yield answers.pop(left.pop(0))
-        if good < min(self.quorum, len(clients)):
-            silent = ", ".join(str(client) for client in left if client not in answers) or "none"
+        common = encode_broadcast(broadcast) | encode_facts(self.facts)
+        waiting, updates, replied = list(clients), dict[int, Update](), 0
+        messages = self.roster.ask(
+            "train", clients, lambda client: self.message(client, broadcast, common), self.timeout
+        )
+        for client, reply in messages:
+            updates[client] = update = self._read_update(client, reply, broadcast)
+            # A skipped client counts toward the quorum: it has replied.
+            replied += update.skipped is None or (reply.has_content() and is_skipped(reply.content))
+            while waiting and waiting[0] in updates:
+                yield updates.pop(waiting.pop(0))
+        if replied < min(self.quorum, len(clients)):
+            silent = ", ".join(str(client) for client in waiting if client not in updates) or "none"
             raise RunFailed(
-                f"{good} of {len(clients)} clients sent an update in round {broadcast.round}, fewer than the "
-                f"quorum of {self.quorum}; no answer within {self.timeout:g} s from: {silent}"
+                f"{replied} of {len(clients)} clients sent an update in round {broadcast.round}, fewer than "
+                f"the quorum of {self.quorum}; no reply within {self.timeout:g} s from: {silent}"
             )
-        for client in left:
-            reason = f"it did not answer within {self.timeout:g} s"
-            yield answers.get(client) or absent(client, broadcast.weights, reason)
+        for client in waiting:
+            reason = f"it did not reply within {self.timeout:g} s"
+            yield updates.get(client) or missing_update(client, broadcast.weights, reason)
 
-    def _update(self, client: int, reply: Message, broadcast: Broadcast) -> Update:
+    def message(self, client: int, broadcast: Broadcast, common: Mapping[str, Any]) -> RecordDict:
+        """Return the message that tells a client to train: what all receive, and its own order."""
+        start = self.states.accepted.get(client)
+        return RecordDict({**common, "order": encode_order(self.run, broadcast.round, start)})
+
+    def _read_update(self, client: int, reply: Message, broadcast: Broadcast) -> Update:
+        start = broadcast.weights
         if reply.has_error():
-            return absent(client, broadcast.weights, self.states.failed(client, reply.error.reason))
+            return missing_update(client, start, self.states.explain_failure(client, reply.error.reason))
         uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
-        parts = Parts(broadcast.weights, uploads, self.simulation.compress)
-        update, keeps = update_in(reply.content, client, parts)
+        layout = Layout(start, uploads, self.simulation.compress)
+        update, keeps_state = decode_update(reply.content, client, layout)
         federation = self.simulation.in_round(broadcast.round).federation
-        if self.facts is not None and self.facts.growing and isinstance(federation, Scattered):
+        if self.facts is not None and self.facts.growing and isinstance(federation, RemoteFederation):
             federation.grow(client, update.size)
         size = federation.size(client)
         if update.skipped is None and update.size != size:
-            return absent(
-                client, broadcast.weights, f"it trained on {update.size} samples, not on its {size}"
-            )
-        if keeps:
-            self.states.kept.add((client, broadcast.round))
+            return missing_update(client, start, f"it trained on {update.size} samples, not on its {size}")
+        if keeps_state:
+            self.states.pending.add((client, broadcast.round))
         return update
 
 
-class ClientValidation:
-    """Evaluates a model on the validation parts of the clients that agree."""
+class RemoteEngine(Engine):
+    """Clients train on their own machines; models are evaluated here and, if asked for, also there.
 
-    def __init__(self, task: Task, outputs: int, roster: Roster, facts: Facts | None, timeout: float) -> None:
-        self.task, self.outputs = task, outputs
-        self.roster, self.facts, self.timeout = roster, facts, timeout
+    With `validate`, every evaluation also takes place at the clients that agree to it.
+    """
+
+    def __init__(
+        self, simulation: Simulation, states: RemoteStates, trainer: RemoteTrainer, validate: bool = False
+    ) -> None:
+        super().__init__(simulation, states, trainer, LocalEvaluator(simulation))
+        self.remote, self.validate = trainer, validate
         self._warned = set[str]()
 
-    def measures(self, weights: Weights) -> dict[str, Any]:
-        """Accuracy (or F1 or R²) and loss from the sums of those that answered; nothing if none did."""
-        agree = sorted(client for client, member in self.roster.members.items() if member.validates)
+    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+        measures = self._validate(weights) if self.validate else {}
+        return {"validation": measures} if measures else {}
+
+    def _validate(self, weights: Weights) -> dict[str, Any]:
+        """Return accuracy (or F1 or R²) and loss from the sums of clients that replied, if any did."""
+        roster, task = self.remote.roster, self.simulation.federation.task
+        agree = sorted(client for client, member in roster.members.items() if member.validates)
         if not agree:
             self._warn("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
-        content = RecordDict({"weights": vectors_out(weights.vectors()), **facts_out(self.facts)})
-        answers = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
-        found = {client: self._sums(client, reply) for client, reply in sorted(answers.items())}
-        known = {client: one for client, one in found.items() if one is not None and one[0]["samples"].sum()}
+        facts = encode_facts(self.remote.facts)
+        content = RecordDict({"weights": encode_vectors(weights.vectors()), **facts})
+        replies = dict(roster.ask("evaluate", agree, lambda client: content, self.remote.timeout))
+        known = {}
+        for client, reply in sorted(replies.items()):
+            result = self._read_sums(client, reply)
+            if result is not None and result[0]["samples"].sum():
+                known[client] = result
         if not known:
             return {}
-        each, losses = [sums for sums, _ in known.values()], [loss for _, loss in known.values()]
-        total = {name: np.sum([sums[name] for sums in each], axis=0) for name in each[0]}
-        sizes = [int(sums["samples"].sum()) for sums in each]
-        measured = {
-            **metrics_from_sums(self.task, total),
+        sums, losses = [sums for sums, _ in known.values()], [loss for _, loss in known.values()]
+        total = {name: np.sum([each[name] for each in sums], axis=0) for name in sums[0]}
+        sizes = [int(each["samples"].sum()) for each in sums]
+        measures = {
+            **metrics_from_sums(task, total),
             "loss": sum(losses) / sum(sizes),
-            "clients": spread([score_from_sums(self.task, sums) for sums in each])._asdict(),
+            "clients": spread([score_from_sums(task, each) for each in sums])._asdict(),
             "by": list(known),
         }
-        if self.task.name == "regression":
+        if task.name == "regression":
             by_client = [loss / size for loss, size in zip(losses, sizes, strict=True)]
-            measured["by_client"] = {"clients": list(known), "samples": sizes, "loss": by_client}
-        return measured
+            measures["by_client"] = {"clients": list(known), "samples": sizes, "loss": by_client}
+        return measures
 
-    def _sums(self, client: int, reply: Message) -> tuple[Sums, float] | None:
-        """The sums of the task and of the losses; None and a reason if invalid."""
+    def _read_sums(self, client: int, reply: Message) -> tuple[Sums, float] | None:
+        """Return the sums of the task and of the losses; warn and return None if they are invalid."""
         if reply.has_error():
             self._warn(f"client {client} did not evaluate: {one_line(reply.error.reason)}")
             return None
+        federation = self.simulation.federation
         try:
             record: ConfigRecord = reply.content.config_records["counts"]
-            sums = validate_sums(self.task, self.outputs, record, MOST_SAMPLES)
+            sums = validate_sums(federation.task, federation.classes, record, MAX_SAMPLES)
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
             if not np.isfinite(loss):
                 raise ValueError("its loss is not finite")
@@ -187,24 +206,7 @@ class ClientValidation:
         return sums, loss
 
     def _warn(self, text: str) -> None:
+        """Warn once."""
         if text not in self._warned:
             self._warned.add(text)
             logger.warning(text)
-
-
-class Remote(Engine):
-    """Clients train on their own machines; models are evaluated here, and at the clients that agree."""
-
-    def __init__(
-        self,
-        simulation: Simulation,
-        states: RemoteStates,
-        trainer: RemoteTrainer,
-        validation: ClientValidation | None = None,
-    ) -> None:
-        super().__init__(simulation, states, trainer, LocalEvaluator(simulation))
-        self.validation = validation
-
-    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        measures = self.validation.measures(weights) if self.validation else {}
-        return {"validation": measures} if measures else {}

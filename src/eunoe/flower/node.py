@@ -1,4 +1,4 @@
-"""A node of a federation: its options, and its client's training on the data and state of its machine.
+"""A node of a federation: its options, and the training of its client on the data and state of its machine.
 
 Every message is handled by a fresh process, so a client keeps its state on disk: the states after the round
 it started from and after the round it trained in, one of which the server names in its next message.
@@ -16,8 +16,8 @@ from eunoe.engines.client import Broadcast, Update, train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
-from eunoe.flower.own_data import client_simulation, facts_in
-from eunoe.flower.wire import NO_STATE, order_in
+from eunoe.flower.own_data import client_simulation, decode_facts
+from eunoe.flower.wire import NO_STATE, decode_order
 from eunoe.simulation.build import UserObjects, build_simulation
 
 
@@ -31,11 +31,18 @@ class NodeOptions(Options):
         False, alias="validate", description="Whether it evaluates models on its validation part."
     )
     key: Path | None = Field(
-        None, description="The node's private key, to sign what it publishes under secure aggregation."
+        None, description="The node's private key, to sign the keys it publishes under secure aggregation."
     )
     peers: Path | None = Field(
-        None, description="A folder with node-K.pub of every client, who must have signed what they publish."
+        None, description="A folder with node-K.pub of every client, whose published keys must be signed."
     )
+
+    @property
+    def data_path(self) -> Path:
+        """The path of the client's own data."""
+        if self.data is None:
+            raise InputError(f"client {self.client} has no data path; add data=PATH to --node-config")
+        return self.data
 
 
 def node_options(values: Any) -> NodeOptions:
@@ -44,23 +51,22 @@ def node_options(values: Any) -> NodeOptions:
 
 
 class Trained(NamedTuple):
-    """What a client has after its training, and whether it keeps a state of it."""
+    """A client's update, and whether it saved a state with it."""
 
     simulation: Simulation
     broadcast: Broadcast
     update: Update
-    keeps: bool
+    keeps_state: bool
 
 
-def train_and_keep(config: Config, node: NodeOptions, content: RecordDict) -> Trained:
+def train_and_save(config: Config, node: NodeOptions, content: RecordDict) -> Trained:
     """Train as a message orders, and save the client's new state."""
-    order, broadcast = order_in(content)
-    simulation, client = node_simulation(config, node, content), node.client
+    order = decode_order(content)
+    simulation, client, broadcast = node_simulation(config, node, content), node.client, order.broadcast
     states = ClientStates(node.state / order.run)
     try:
         state = {} if order.start is None else states.load(client, order.start)
     except (FileNotFoundError, Damaged):
-        # A damaged state is as good as none.
         raise InputError(f"client {client} {NO_STATE} {order.start} in {states.folder}") from None
     update, new = train_client(simulation, client, broadcast, state)
     states.save(client, broadcast.round, new)
@@ -70,19 +76,12 @@ def train_and_keep(config: Config, node: NodeOptions, content: RecordDict) -> Tr
 
 
 def node_simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
-    """The simulation of this client: on its own data, or on its part of the partition."""
-    if (facts := facts_in(content)) is not None:
-        return client_simulation(config, facts, own_path(node), node.client)
+    """Build the simulation of this client: on its own data, or on its part of the partition."""
+    if (facts := decode_facts(content)) is not None:
+        return client_simulation(config, facts, node.data_path, node.client)
     simulation = build_simulation(config, UserObjects())
     if node.client >= len(simulation.federation):
         raise InputError(
             f"client={node.client}, but the partition has clients 0 to {len(simulation.federation) - 1} only"
         )
     return simulation
-
-
-def own_path(node: NodeOptions) -> Path:
-    """Where a client's own data are."""
-    if node.data is None:
-        raise InputError(f"client {node.client} has no data path; add data=PATH to --node-config")
-    return node.data

@@ -27,7 +27,7 @@ from eunoe.data.sources.npz import read_npz, unpack_fields
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.flower.growing import split_by_content
-from eunoe.flower.roster import MOST_SAMPLES
+from eunoe.flower.roster import MAX_SAMPLES
 from eunoe.simulation.build import UserObjects, build_simulation, features_of, load_data
 
 
@@ -89,18 +89,18 @@ def _scale_of(task: Task) -> dict[str, tuple[float, ...]]:
     return {"target_mean": task.mean, "target_std": task.std} if isinstance(task, Regression) else {}
 
 
-def facts_out(facts: Facts | None) -> dict[str, ConfigRecord]:
+def encode_facts(facts: Facts | None) -> dict[str, ConfigRecord]:
     """The part of a message with the facts for clients, if they need any."""
     return {} if facts is None else {"facts": facts.record()}
 
 
-def facts_in(content: RecordDict) -> Facts | None:
+def decode_facts(content: RecordDict) -> Facts | None:
     """The facts in a message, if it has any."""
     return Facts.from_record(content.config_records["facts"]) if "facts" in content.config_records else None
 
 
 @dataclass(frozen=True)
-class Scattered(Federation):
+class RemoteFederation(Federation):
     """A federation with the samples of at most one client on this machine."""
 
     here: int | None = None
@@ -120,7 +120,7 @@ class Scattered(Federation):
 
     def grow(self, client: int, size: int) -> None:
         """Note that a client has more samples than when it joined; fewer, or too many, are not believed."""
-        if int(self.sizes[client]) <= size <= MOST_SAMPLES:
+        if int(self.sizes[client]) <= size <= MAX_SAMPLES:
             self.grown[client] = size
 
     def rows(self, client: int, part: Part = "train") -> Integers:
@@ -151,7 +151,7 @@ def server_federation(config: Config, declared: Integers) -> Federation:
         public=public,
         public_data=None if public.data is None else load_data(public.data, config.backbone),
     )
-    return _scattered(whole, None, declared)
+    return _remote_federation(whole, None, declared)
 
 
 def client_federation(config: Config, facts: Facts, path: Path, client: int) -> Federation:
@@ -162,7 +162,7 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
     whole = Federation.build(data, _all_to_one, seed=config.seed, split=split, shift=config.shift)
     if facts.growing:
         whole = split_by_content(whole, config.seed, config.split.validation)
-    return _scattered(whole, client, np.full(facts.clients, len(whole.rows(0))))
+    return _remote_federation(whole, client, np.full(facts.clients, len(whole.rows(0))))
 
 
 def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
@@ -238,6 +238,6 @@ def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
     return read_part(place, list(facts.class_names), decoder)
 
 
-def _scattered(whole: Federation, here: int | None, declared: Integers) -> Scattered:
+def _remote_federation(whole: Federation, here: int | None, declared: Integers) -> RemoteFederation:
     values = {one.name: getattr(whole, one.name) for one in fields(Federation)}
-    return Scattered(**values, here=here, declared=declared)
+    return RemoteFederation(**values, here=here, declared=declared)

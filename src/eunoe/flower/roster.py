@@ -25,7 +25,7 @@ POLL_SECONDS = 0.5
 # The first reminder of whom the server waits for; each further one comes after twice the time.
 REMIND_SECONDS = 30.0
 # More than any client has; sums over clients stay far from the largest integer.
-MOST_SAMPLES = 10**9
+MAX_SAMPLES = 10**9
 # The message or its reply was lost in transit; the client is not at fault.
 LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
@@ -122,8 +122,8 @@ class Roster:
         if self._keys is not None and key != self._keys[client]:
             return f"a node claims to be client {client} but does not have the key of node-{client}.pub"
         # Without facts the clients hold parts of a partition, whose sizes the server knows.
-        if "facts" in self._question and not 1 <= size <= MOST_SAMPLES:
-            return f"client {client} reports {size} training samples; it must be 1 to {MOST_SAMPLES}"
+        if "facts" in self._question and not 1 <= size <= MAX_SAMPLES:
+            return f"client {client} reports {size} training samples; it must be 1 to {MAX_SAMPLES}"
         if client in self.members:
             return f"two nodes claim to be client {client}; the second is not used"
         return ""

@@ -25,11 +25,11 @@ from eunoe.data.checks import Integers
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.deploy.credentials import read_node_key
-from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
+from eunoe.flower.engine import RemoteEngine, RemoteStates, RemoteTrainer
 from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
-from eunoe.flower.own_data import Facts, facts_out, server_federation
+from eunoe.flower.own_data import Facts, encode_facts, server_federation
 from eunoe.flower.roster import Roster
-from eunoe.flower.secure.engine import SecureRemote
+from eunoe.flower.secure.engine import SecureRemoteEngine
 from eunoe.simulation.build import UserObjects, assemble, build_method, load_data
 from eunoe.simulation.loop import Record
 from eunoe.simulation.resuming import check_config, check_data
@@ -108,11 +108,11 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
         facts = Facts.of(load_data(config.data), options.clients, options.growing)
     # Fail early on whatever can be checked before all clients have joined.
     simulation = checked_simulation(config, UserObjects(), options) if facts is None else None
-    question = RecordDict({**facts_out(facts)})
+    question = RecordDict({**encode_facts(facts)})
     connection = guarded(grid)
     roster = Roster(connection, options.clients, question, node_keys(options))
     logger.info("waiting for %d clients", options.clients)
-    sizes = declared_before(options.folder)
+    sizes = read_declared_sizes(options.folder)
     # The clients' own sizes are known once all have joined.
     roster.wait(options.join_timeout, options.clients if facts and sizes is None else options.quorum)
     objects = UserObjects()
@@ -123,18 +123,14 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
     simulation = simulation or checked_simulation(config, objects, options)
     if isinstance(connection, GuardedGrid):
-        connection.most = most_bytes(simulation)
+        connection.most = max_reply_bytes(simulation)
     simulation = replace(simulation, context=replace(simulation.context, secret=True))
-    states, run = RemoteStates(options.folder / "states"), run_name(options.folder)
+    states, run = RemoteStates(options.folder / "states"), load_run_name(options.folder)
     trainer = RemoteTrainer(
         simulation, states, roster, run, facts, timeout=options.timeout, quorum=options.quorum
     )
-    validation = None
-    if options.validate_on_clients and facts is not None:
-        federation = simulation.federation
-        validation = ClientValidation(federation.task, federation.classes, roster, facts, options.timeout)
-    kind = Remote if config.secure_aggregation is None else SecureRemote
-    engine = kind(simulation, states, trainer, validation)
+    kind = RemoteEngine if config.secure_aggregation is None else SecureRemoteEngine
+    engine = kind(simulation, states, trainer, validate=options.validate_on_clients and facts is not None)
     return execute(
         config, objects, simulation, options.folder, lambda record: logger.info(line(record)), engine
     )
@@ -168,7 +164,7 @@ def check_growing(config: Config, options: RunOptions) -> None:
         )
 
 
-def most_bytes(simulation: Simulation) -> int:
+def max_reply_bytes(simulation: Simulation) -> int:
     """More bytes than a reply of a client ever has: twice its vectors as float64, and what is around them."""
     uploads = simulation.method.uploads(simulation.context_in(1)).values()
     sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
@@ -228,13 +224,13 @@ def node_keys(options: RunOptions) -> dict[int, bytes] | None:
     return {client: read_node_key(options.keys / f"node-{client}.pub") for client in range(options.clients)}
 
 
-def declared_before(folder: Path) -> Integers | None:
+def read_declared_sizes(folder: Path) -> Integers | None:
     """The sizes that the clients of a run reported, if it has started."""
     path = folder / "partition.safetensors"
     return load_file(path).get("declared") if path.exists() else None
 
 
-def run_name(folder: Path) -> str:
+def load_run_name(folder: Path) -> str:
     """A unique name of the run, so that clients do not use another run's state."""
     path = folder / "flower.json"
     if not path.exists():

@@ -19,12 +19,12 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
 from eunoe.flower.deploy.credentials import make_node_key
-from eunoe.flower.secure.engine import SecureRemote
-from eunoe.flower.secure.history import allow_once, digest
-from eunoe.flower.secure.messages import keys_in, keys_out
+from eunoe.flower.secure.engine import SecureRemoteEngine
+from eunoe.flower.secure.history import allow_once, vector_digest
+from eunoe.flower.secure.messages import decode_keys, encode_keys
 from eunoe.flower.secure.protocol import Secrets, Session
 from eunoe.flower.server import RunOptions, serve
-from eunoe.flower.wire import absent
+from eunoe.flower.wire import missing_update
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from eunoe.system.log_lines import log_lines
@@ -51,7 +51,7 @@ class Without(Serial):
     def train(self, clients, broadcast):
         for client in clients:
             if (client, broadcast.round) == self.gone:
-                yield absent(client, broadcast.weights, "it is not there")
+                yield missing_update(client, broadcast.weights, "it is not there")
             else:
                 yield from super().train([client], broadcast)
 
@@ -163,7 +163,7 @@ def test_fewer_than_the_threshold_end_the_round_in_one_line(tmp_path, values, st
     message = str(failed.value)
     assert message.startswith(
         "secure aggregation: 2 of 5 clients are left in round 2, fewer than the threshold of 3; nothing was "
-        f"unmasked; client {min(victims)}: it did not answer within 0.3 s"
+        f"unmasked; client {min(victims)}: it did not reply within 0.3 s"
     )
     assert "\n" not in message
     stages = [kind for kind, _ in federation.asked]
@@ -221,7 +221,7 @@ def test_a_round_that_is_repeated_is_unmasked_for_the_same_clients_only(tmp_path
         return federation.serve()
 
     assert torch.equal(again(("", 0, set())).weights().parameters, first)
-    with pytest.raises(RunFailed, match="it has helped to unmask another sum of round 1"):
+    with pytest.raises(RunFailed, match="it has already helped to unmask a different sum of round 1"):
         again(("train.masked", 1, {3}))
 
 
@@ -232,20 +232,22 @@ def test_a_second_run_is_unmasked_for_the_same_clients_only(tmp_path, values):
     again = federation.serve(folder=federation.folder / "again")
     assert torch.equal(again.weights().parameters, first)
     federation.kill = "train.masked", 1, {3}
-    with pytest.raises(RunFailed, match="it has helped to unmask another sum with the same vector"):
+    with pytest.raises(
+        RunFailed, match="it has already helped to unmask a different sum with the same vector"
+    ):
         federation.serve(folder=federation.folder / "difference")
 
 
 def test_a_client_that_learns_nothing_helps_in_every_round(tmp_path):
     vector = b"the same in every round"
-    sent = [digest(model, vector) for model in (b"model 1", b"model 2")]
+    sent = [vector_digest(model, vector) for model in (b"model 1", b"model 2")]
     first = Session("run", 1, 3)
     allow_once(tmp_path, 0, first, sent[0], [0, 1, 2])
     allow_once(tmp_path, 0, first._replace(round=2), sent[1], [0, 1, 3])
     allow_once(tmp_path, 0, first, sent[0], [2, 1, 0])
-    with pytest.raises(InputError, match="another sum of round 1"):
+    with pytest.raises(InputError, match="a different sum of round 1"):
         allow_once(tmp_path, 0, first, sent[1], [0, 1, 3])
-    with pytest.raises(InputError, match="another sum with the same vector"):
+    with pytest.raises(InputError, match="a different sum with the same vector"):
         allow_once(tmp_path, 0, first._replace(run="other"), sent[0], [0, 1, 3])
     # Other clients of the same folder have a history of their own.
     allow_once(tmp_path, 1, first, sent[0], [0, 1, 3])
@@ -253,15 +255,15 @@ def test_a_client_that_learns_nothing_helps_in_every_round(tmp_path):
 
 def test_a_server_that_names_few_clients_cannot_lower_the_threshold(tmp_path, values, monkeypatch):
     """0.6 of 5 clients are 3; of the 3 that it names 2 would be enough."""
-    true = SecureRemote.train_summed
+    true = SecureRemoteEngine.train_summed
 
     def few(self, clients, broadcast):
         self.simulation = replace(self.simulation, threshold=2)
         return true(self, clients[:3], broadcast)
 
-    monkeypatch.setattr(SecureRemote, "train_summed", few)
+    monkeypatch.setattr(SecureRemoteEngine, "train_summed", few)
     federation = Federation(tmp_path / "flower", values(rounds=1, secure_aggregation={"threshold": 0.6}))
-    with pytest.raises(RunFailed, match="the server's threshold is 2, and that of the config is 3"):
+    with pytest.raises(RunFailed, match="the server's threshold is 2, but that of the config is 3"):
         federation.serve()
     assert "query.unmask" not in [kind for kind, _ in federation.asked]
 
@@ -274,21 +276,21 @@ def test_a_server_that_orders_another_run_gets_nothing(tmp_path, values):
             message.content.config_records["order"]["run"] = "other"
 
     federation.grid.tamper = other
-    with pytest.raises(RunFailed, match="the server orders run other in run "):
+    with pytest.raises(RunFailed, match="the server orders round 1 of run other in round 1 of run"):
         federation.serve()
     assert not (federation.folder / "state" / "other").exists()
 
 
 def test_a_client_beyond_the_bound_leaves_and_does_not_say_by_how_much(tmp_path, values):
     settings = values(secure_aggregation={"threshold": 3, "bound": 1e-9})
-    with pytest.raises(RunFailed, match="its values are beyond the bounds of secure_aggregation or not") as e:
+    with pytest.raises(RunFailed, match="its values exceed the bounds of secure_aggregation or are not") as e:
         Federation(tmp_path / "flower", settings).serve()
     assert "has a value of" not in str(e.value)
 
 
 def test_a_server_that_wants_plain_updates_gets_none(tmp_path, values):
     node = node_options({"client": 0, "state": str(tmp_path)})
-    with pytest.raises(InputError, match="sends its update under a mask only"):
+    with pytest.raises(InputError, match="sends masked updates only"):
         train(make_config(values()), node, RecordDict())
 
 
@@ -304,14 +306,16 @@ def test_clients_know_each_others_keys_by_their_nodes_signatures(tmp_path, value
         """A server that puts itself between client 2 and the others."""
         if message.metadata.message_type != "query.shares" or node == 3:
             return None
-        keys = keys_in(message.content.config_records["keys"])
+        keys = decode_keys(message.content.config_records["keys"])
         keys[2] = Secrets.new().public._replace(signature=keys[2].signature)
-        message.content.config_records["keys"] = keys_out(keys)
+        message.content.config_records["keys"] = encode_keys(keys)
         return None
 
     shutil.rmtree(federation.folder / "run")
     federation.grid.tamper = impostor
-    with pytest.raises(RunFailed, match="the keys that the server says are client 2's are not signed by it"):
+    with pytest.raises(
+        RunFailed, match="the keys that the server sent for client 2 are not signed by that node"
+    ):
         federation.serve()
     # Without the others' public keys nobody notices, and the masks do not cancel.
     for client in range(CLIENTS):
@@ -352,5 +356,5 @@ def test_own_data_keep_their_sizes(tmp_path, values, some_digits):
         key = tmp_path / "keys" / f"node-{client}.key"
         federation.grid.nodes[client + 1] |= {"key": str(key), "peers": str(tmp_path / "keys")}
     federation.grid.tamper = fewer
-    with pytest.raises(RunFailed, match="the server says there are 4 clients, and peers has the keys of 5"):
+    with pytest.raises(RunFailed, match="the server announces 4 clients, but peers has 5 keys"):
         federation.serve(data="own", folder=tmp_path / "fewer")

@@ -7,13 +7,13 @@ pytest.importorskip("flwr")
 from flwr.app import ConfigRecord, RecordDict
 
 from eunoe.flower.secure.messages import (
-    bytes_in,
-    clients_in,
-    keys_in,
-    keys_out,
-    sealed_out,
-    session_in,
-    session_out,
+    decode_bytes,
+    decode_clients,
+    decode_keys,
+    decode_session,
+    encode_bytes,
+    encode_keys,
+    encode_session,
 )
 from eunoe.flower.secure.protocol import PublicKeys, Session
 from tests.flower.grid import traveled
@@ -23,11 +23,13 @@ KEYS = {3: PublicKeys(b"a" * 32, b"b" * 32), 1: PublicKeys(b"c" * 32, b"d" * 32,
 
 def test_all_arrives_as_it_was_sent():
     session = Session("abc", 7, 3)
-    sent = RecordDict({"session": session_out(session), "keys": keys_out(KEYS), "s": sealed_out({4: b"x"})})
+    sent = RecordDict(
+        {"session": encode_session(session), "keys": encode_keys(KEYS), "s": encode_bytes({4: b"x"})}
+    )
     arrived = traveled(sent)
-    assert session_in(arrived) == session
-    assert keys_in(arrived.config_records["keys"]) == KEYS
-    assert bytes_in(arrived.config_records["s"]) == {4: b"x"}
+    assert decode_session(arrived) == session
+    assert decode_keys(arrived.config_records["keys"]) == KEYS
+    assert decode_bytes(arrived.config_records["s"]) == {4: b"x"}
 
 
 @pytest.mark.parametrize(
@@ -44,13 +46,13 @@ def test_all_arrives_as_it_was_sent():
 )
 def test_keys_that_are_none_are_refused(change, message):
     with pytest.raises(ValueError, match=message):
-        keys_in(ConfigRecord({**keys_out(KEYS), **change}))
+        decode_keys(ConfigRecord({**encode_keys(KEYS), **change}))
 
 
 def test_a_run_is_no_path():
     with pytest.raises(ValueError, match="the server's run is called"):
-        session_in(RecordDict({"session": session_out(Session("../up", 1, 3))}))
+        decode_session(RecordDict({"session": encode_session(Session("../up", 1, 3))}))
 
 
 def test_clients_are_each_named_once():
-    assert clients_in(ConfigRecord({"clients": [5, 2]})) == [5, 2]
+    assert decode_clients(ConfigRecord({"clients": [5, 2]})) == [5, 2]

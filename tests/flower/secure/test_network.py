@@ -128,7 +128,7 @@ def test_fewer_than_the_threshold_end_the_run_and_nothing_is_unmasked(here):
     output = running.submitted.output.read_text()
     assert re.search(
         r"secure aggregation: 2 of 5 clients are left in round 1, fewer than the threshold of 3; nothing was "
-        r"unmasked; client 1: it did not answer within 240 s; client 2: .*; client 3: ",
+        r"unmasked; client 1: it did not reply within 240 s; client 2: .*; client 3: ",
         output,
     )
     assert not any(running.seen(node, "Receiving: query.unmask") for node in range(NODES))

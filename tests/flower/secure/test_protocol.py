@@ -9,7 +9,7 @@ pytest.importorskip("flwr")
 
 from eunoe.flower.secure import primitives
 from eunoe.flower.secure.primitives import BadShares
-from eunoe.flower.secure.protocol import Participant, Secrets, Session, unmasked
+from eunoe.flower.secure.protocol import Participant, Secrets, Session, unmask
 
 SESSION = Session("run", 3, 3)
 CLIENTS = (2, 5, 7, 8, 11)
@@ -26,11 +26,11 @@ class Round:
         self.keys = {client: secrets.public for client, secrets in self.secrets.items()}
         self.clients = {c: Participant(session, c, self.secrets[c], self.keys) for c in CLIENTS}
         self.sealed = {c: one.shares() for c, one in self.clients.items()}
-        self.masked = {c: one.masked(self.vectors[c]) for c, one in self.clients.items()}
+        self.masked = {c: one.mask(self.vectors[c]) for c, one in self.clients.items()}
 
     def reveal(self, alive, by):
         return {
-            client: self.clients[client].revealed({c: self.sealed[c][client] for c in CLIENTS}, alive)
+            client: self.clients[client].reveal({c: self.sealed[c][client] for c in CLIENTS}, alive)
             for client in by
         }
 
@@ -38,7 +38,7 @@ class Round:
         return sum((self.masked[client] for client in alive), np.zeros(50, np.uint64))
 
     def unmask(self, alive, by):
-        return unmasked(self.session, self.total(alive), self.keys, alive, self.reveal(alive, by))
+        return unmask(self.session, self.total(alive), self.keys, alive, self.reveal(alive, by))
 
     def true_sum(self, alive):
         return sum((self.vectors[client] for client in alive), np.zeros(50, np.uint64))
@@ -97,7 +97,7 @@ def test_masked_vectors_look_random():
     """Zeros under a mask have no bit that is more often 0 or 1, and no two are alike."""
     here = Round(size=20_000)
     zeros = np.zeros(20_000, np.uint64)
-    masked = {client: one.masked(zeros) for client, one in here.clients.items()}
+    masked = {client: one.mask(zeros) for client, one in here.clients.items()}
     for words in masked.values():
         share = np.unpackbits(words.view(np.uint8)).mean()
         assert abs(share - 0.5) < 0.005
@@ -112,7 +112,7 @@ def test_another_session_has_other_masks_and_signatures(change):
     secrets = {client: Secrets.new() for client in CLIENTS}
     keys = {client: one.public for client, one in secrets.items()}
     zeros = np.zeros(8, np.uint64)
-    first, second = (Participant(session, 2, secrets[2], keys).masked(zeros) for session in (SESSION, other))
+    first, second = (Participant(session, 2, secrets[2], keys).mask(zeros) for session in (SESSION, other))
     assert not np.any(first == second)
     assert keys[2].message(SESSION, 2) != keys[2].message(other, 2)
 
@@ -122,7 +122,7 @@ def test_shares_that_were_changed_or_meant_for_others_are_not_used():
     sealed = {c: here.sealed[c][2] for c in CLIENTS}
     sealed[5] = sealed[5][:-1] + bytes([sealed[5][-1] ^ 1])
     sealed[7] = here.sealed[7][8]
-    assert sorted(here.clients[2].revealed(sealed, CLIENTS)) == [2, 8, 11]
+    assert sorted(here.clients[2].reveal(sealed, CLIENTS)) == [2, 8, 11]
 
 
 def test_wrong_shares_are_noticed():
@@ -132,8 +132,8 @@ def test_wrong_shares_are_noticed():
     wrong = bytearray(revealed[5][11])
     wrong[10] ^= 1
     revealed[5][11] = bytes(wrong)
-    with pytest.raises(BadShares, match=r"do not fit together|client 11's key are wrong"):
-        unmasked(here.session, here.total(alive), here.keys, alive, revealed)
+    with pytest.raises(BadShares, match=r"do not belong together|client 11's key are wrong"):
+        unmask(here.session, here.total(alive), here.keys, alive, revealed)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_wrong_shares_are_noticed():
     [
         (2, {}, "a threshold of 2 among 5 clients is not safe"),
         (6, {}, "a threshold of 6 among 5 clients is not safe"),
-        (3, {2: 5}, "are this client's are not"),
+        (3, {2: 5}, "other keys as those of this client"),
         (3, {7: 5}, "two clients have the same key"),
     ],
 )

@@ -1,10 +1,10 @@
-"""The server's engine under secure aggregation: the four stages of a round, each with its own time limit.
+"""The server's engine under secure aggregation: the four stages of a round, each with its own timeout.
 
-A client that does not answer in the first two stages is out of the round at no cost. One that is lost after
-them is taken out of the masks by what the others reveal, and its update is in the sum if it had arrived.
+A client that does not reply in the first two stages is out of the round at no cost. One that is lost after
+them is removed from the masks by what the others reveal, and its update is in the sum if it had arrived.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,135 +13,125 @@ from flwr.app import RecordDict
 
 from eunoe.engines.client import Broadcast
 from eunoe.engines.secure_sum import SecureSum, enough
-from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
-from eunoe.flower.engine import ClientValidation, Remote, RemoteStates, RemoteTrainer
-from eunoe.flower.own_data import facts_out
+from eunoe.flower.engine import RemoteEngine, RemoteTrainer
+from eunoe.flower.layout import Form
+from eunoe.flower.own_data import encode_facts
 from eunoe.flower.secure.messages import (
-    bytes_in,
-    clients_out,
-    keys_in,
-    keys_out,
-    sealed_out,
-    session_out,
+    decode_bytes,
+    decode_keys,
+    encode_bytes,
+    encode_clients,
+    encode_keys,
+    encode_session,
 )
-from eunoe.flower.secure.primitives import BadShares
-from eunoe.flower.secure.protocol import PublicKeys, Session, as_words, unmasked
-from eunoe.flower.wire import Form, Order, broadcast_out, declared_in, one_line, order_out
+from eunoe.flower.secure.primitives import BadShares, Words
+from eunoe.flower.secure.protocol import PublicKeys, Session, as_words, unmask
+from eunoe.flower.wire import decode_declared, encode_broadcast, one_line
 
 T = TypeVar("T")
+# Shares, plain or encrypted, by the client that sent them and the client that they are for or of.
+Shares = dict[int, dict[int, bytes]]
 
 
-class SecureRemote(Remote):
-    """Clients train on their own machines, and the server learns the sum of their updates only."""
-
-    def __init__(
-        self,
-        simulation: Simulation,
-        states: RemoteStates,
-        trainer: RemoteTrainer,
-        validation: ClientValidation | None = None,
-    ) -> None:
-        super().__init__(simulation, states, trainer, validation)
-        self.remote, self.kept = trainer, states.kept
+class SecureRemoteEngine(RemoteEngine):
+    """Clients train on their own machines, and the server learns only the sum of their updates."""
 
     def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
-        simulation = self.simulation
+        simulation, remote = self.simulation, self.remote
         assert simulation.fixed_point is not None
-        session = Session(self.remote.run, broadcast.round, simulation.threshold)
-        stages = Stages(self.remote, session, clients)
-        keys = stages.keys()
-        sealed = stages.shares(keys)
+        session = Session(remote.run, broadcast.round, simulation.threshold)
+        stages = Stages(remote, session, clients)
+        keys = stages.collect_keys()
+        sealed = stages.collect_shares(keys)
         peers = {client: keys[client] for client in sealed}
         total = np.zeros(simulation.fixed_point.size, np.uint64)
         alive = []
-        for client, vector, keeps in stages.masked(peers, broadcast, len(total)):
+        for client, vector, keeps_state in stages.collect_vectors(peers, broadcast, len(total)):
             total += vector
             alive.append(client)
-            if keeps:
-                self.kept.add((client, broadcast.round))
-        stages.check(alive)
+            if keeps_state:
+                remote.states.pending.add((client, broadcast.round))
+        stages.require_enough(alive)
         revealed = stages.reveal(peers, alive, sealed)
         try:
-            words = unmasked(session, total, peers, alive, revealed)
+            words = unmask(session, total, peers, alive, revealed)
         except BadShares as error:
             raise RunFailed(f"secure aggregation: round {broadcast.round} failed: {error}") from None
-        there = [client for client in clients if client in set(alive)]
-        return SecureSum(torch.from_numpy(words.view(np.int64)), there, stages.dropped)
+        summed = [client for client in clients if client in set(alive)]
+        return SecureSum(torch.from_numpy(words.view(np.int64)), summed, stages.dropped)
 
 
 class Stages:
-    """The messages of a round, and why clients dropped out of it."""
+    """The messages of a round, and the reasons why clients dropped out of it."""
 
     def __init__(self, remote: RemoteTrainer, session: Session, clients: Sequence[int]) -> None:
         self.remote, self.session, self.clients = remote, session, clients
         self.dropped: dict[int, str] = {}
 
-    def keys(self) -> dict[int, PublicKeys]:
-        """The public keys of the clients that are there."""
+    def collect_keys(self) -> dict[int, PublicKeys]:
+        """Collect the public keys of the clients."""
 
         def read(client: int, content: RecordDict) -> PublicKeys:
-            return keys_in(content.config_records["keys"])[client]
+            return decode_keys(content.config_records["keys"])[client]
 
-        found = dict(self._ask("query.keys", self.clients, lambda client: {}, read))
-        self.check(found)
-        return dict(sorted(found.items()))
+        keys = dict(self._ask("query.keys", self.clients, lambda client: {}, read, self.dropped))
+        self.require_enough(keys)
+        return dict(sorted(keys.items()))
 
-    def shares(self, keys: dict[int, PublicKeys]) -> dict[int, dict[int, bytes]]:
-        """What each client sends to each, encrypted, by sender."""
+    def collect_shares(self, keys: dict[int, PublicKeys]) -> Shares:
+        """Collect the encrypted shares that each client sends to each."""
 
         def read(client: int, content: RecordDict) -> dict[int, bytes]:
-            sealed = bytes_in(content.config_records["sealed"])
+            sealed = decode_bytes(content.config_records["sealed"])
             if set(sealed) != set(keys):
                 raise ValueError("it has no shares for some clients")
             return sealed
 
-        record = {"keys": keys_out(keys)}
-        found = dict(self._ask("query.shares", list(keys), lambda client: record, read))
-        self.check(found)
-        return dict(sorted(found.items()))
+        record = {"keys": encode_keys(keys)}
+        shares = dict(self._ask("query.shares", list(keys), lambda client: record, read, self.dropped))
+        self.require_enough(shares)
+        return dict(sorted(shares.items()))
 
-    def masked(
+    def collect_vectors(
         self, peers: dict[int, PublicKeys], broadcast: Broadcast, size: int
-    ) -> Iterator[tuple[int, Any, bool]]:
-        """The masked vectors as they arrive, and whether their clients keep a state."""
-        common = broadcast_out(broadcast) | facts_out(self.remote.facts) | {"peers": clients_out(peers)}
+    ) -> Iterator[tuple[int, Words, bool]]:
+        """Train the clients; yield their masked vectors as they arrive, and whether they keep a state."""
+        common = encode_broadcast(broadcast) | encode_facts(self.remote.facts)
+        common |= {"peers": encode_clients(peers)}
 
-        def message(client: int) -> dict[str, Any]:
-            order = Order(self.remote.run, self.remote.states.accepted.get(client))
-            return {**common, "order": order_out(order, broadcast.round)}
+        def message(client: int) -> RecordDict:
+            return self.remote.message(client, broadcast, common)
 
-        def read(client: int, content: RecordDict) -> tuple[Any, bool]:
-            vector = declared_in(content.array_records["masked"], {"sum": Form(size, ("int64",))})["sum"]
+        def read(client: int, content: RecordDict) -> tuple[Words, bool]:
+            vector = decode_declared(content.array_records["masked"], {"sum": Form(size, ("int64",))})["sum"]
             return as_words(vector.numpy()), bool(content.metric_records["numbers"]["keeps_state"])
 
         # In the order of the round, as without masks.
-        there = [client for client in self.clients if client in peers]
-        for client, (vector, keeps) in self._ask("train.masked", there, message, read):
-            yield client, vector, keeps
+        clients = [client for client in self.clients if client in peers]
+        for client, (vector, keeps_state) in self._ask("train.masked", clients, message, read, self.dropped):
+            yield client, vector, keeps_state
 
-    def reveal(
-        self, peers: Iterable[int], alive: Sequence[int], sealed: dict[int, dict[int, bytes]]
-    ) -> dict[int, dict[int, bytes]]:
-        """What clients reveal of all peers, by client, from as many of them as it takes."""
+    def reveal(self, peers: Iterable[int], alive: Sequence[int], sealed: Shares) -> Shares:
+        """Collect the shares of all peers, from as many clients as the threshold requires."""
 
         def message(client: int) -> dict[str, Any]:
             received = {sender: sealed[sender][client] for sender in peers}
-            return {"alive": clients_out(alive), "sealed": sealed_out(received)}
+            return {"alive": encode_clients(alive), "sealed": encode_bytes(received)}
 
         def read(client: int, content: RecordDict) -> dict[int, bytes]:
-            return bytes_in(content.config_records["shares"])
+            return decode_bytes(content.config_records["shares"])
 
-        found: dict[int, dict[int, bytes]] = {}
+        revealed: Shares = {}
         silent: dict[int, str] = {}
         for client, shares in self._ask("query.unmask", alive, message, read, silent):
-            found[client] = shares
-            if len(found) == self.session.threshold:
-                return found
-        enough(len(found), len(self.clients), self.session.threshold, self.session.round, silent)
-        return found
+            revealed[client] = shares
+            if len(revealed) == self.session.threshold:
+                return revealed
+        enough(len(revealed), len(self.clients), self.session.threshold, self.session.round, silent)
+        return revealed
 
-    def check(self, left: Iterable[int]) -> None:
+    def require_enough(self, left: Iterable[int]) -> None:
         """Raise RunFailed if too few clients are left."""
         least = max(self.session.threshold, min(self.remote.quorum, len(self.clients)))
         enough(len(list(left)), len(self.clients), least, self.session.round, self.dropped)
@@ -150,27 +140,26 @@ class Stages:
         self,
         kind: str,
         clients: Sequence[int],
-        message: Callable[[int], dict[str, Any]],
+        message: Callable[[int], Mapping[str, Any]],
         read: Callable[[int, RecordDict], T],
-        dropped: dict[int, str] | None = None,
+        dropped: dict[int, str],
     ) -> Iterator[tuple[int, T]]:
-        """The answers that can be read, as they arrive; of the others why not."""
-        dropped, answered = self.dropped if dropped is None else dropped, set[int]()
-        session, timeout = session_out(self.session), self.remote.timeout
+        """Yield the replies that can be read, as they arrive; note in `dropped` why the others cannot."""
+        session, timeout, replied = encode_session(self.session), self.remote.timeout, set[int]()
 
         def content(client: int) -> RecordDict:
             return RecordDict({"session": session, **message(client)})
 
         for client, reply in self.remote.roster.ask(kind, clients, content, timeout):
-            answered.add(client)
+            replied.add(client)
             if reply.has_error():
-                dropped[client] = self.remote.states.failed(client, reply.error.reason)
+                dropped[client] = self.remote.states.explain_failure(client, reply.error.reason)
                 continue
             try:
                 value = read(client, reply.content)
             except Exception as error:  # Another party's bytes may fail to parse in any way.
-                dropped[client] = one_line(f"its answer cannot be read: {error}")
+                dropped[client] = one_line(f"its reply cannot be read: {error}")
             else:
                 yield client, value
-        for client in set(clients) - answered:
-            dropped[client] = f"it did not answer within {timeout:g} s"
+        for client in set(clients) - replied:
+            dropped[client] = f"it did not reply within {timeout:g} s"

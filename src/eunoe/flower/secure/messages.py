@@ -7,17 +7,16 @@ from flwr.app import ConfigRecord, RecordDict
 from eunoe.flower.secure.primitives import KEY_BYTES
 from eunoe.flower.secure.protocol import PublicKeys, Session
 
-# More bytes than an encrypted pair of shares has.
-_MOST_BYTES = 1024
+# More bytes than an encrypted pair of shares or a signature has.
+_MAX_BYTES = 1024
 
 
-def session_out(session: Session) -> ConfigRecord:
-    """The round as its clients know it."""
+def encode_session(session: Session) -> ConfigRecord:
     return ConfigRecord(session._asdict())
 
 
-def session_in(content: RecordDict) -> Session:
-    """The round of a message."""
+def decode_session(content: RecordDict) -> Session:
+    """Decode the round to which a message belongs."""
     record = content.config_records["session"]
     run = str(record["run"])
     # It becomes the name of a folder on the client's disk.
@@ -26,13 +25,12 @@ def session_in(content: RecordDict) -> Session:
     return Session(run, int(str(record["round"])), int(str(record["threshold"])))
 
 
-def clients_out(clients: Iterable[int]) -> ConfigRecord:
-    """Numbers of clients."""
+def encode_clients(clients: Iterable[int]) -> ConfigRecord:
     return ConfigRecord({"clients": list(clients)})
 
 
-def clients_in(record: ConfigRecord) -> list[int]:
-    """Numbers of clients, each once."""
+def decode_clients(record: ConfigRecord) -> list[int]:
+    """Decode client numbers, each of which must occur once."""
     clients = record["clients"]
     if not isinstance(clients, list) or not all(isinstance(client, int) for client in clients):
         raise ValueError("the clients are not numbers")
@@ -41,39 +39,37 @@ def clients_in(record: ConfigRecord) -> list[int]:
     return [int(client) for client in clients]
 
 
-def keys_out(keys: Mapping[int, PublicKeys]) -> ConfigRecord:
-    """Public keys by client."""
-    columns = {name: [getattr(one, name) for one in keys.values()] for name in PublicKeys._fields}
+def encode_keys(keys: Mapping[int, PublicKeys]) -> ConfigRecord:
+    """Encode public keys by client, as a list for each field."""
+    columns = {name: [getattr(entry, name) for entry in keys.values()] for name in PublicKeys._fields}
     return ConfigRecord({"clients": list(keys), **columns})
 
 
-def keys_in(record: ConfigRecord) -> dict[int, PublicKeys]:
-    """Public keys by client."""
-    clients = clients_in(record)
-    columns = [_texts(record, name, len(clients)) for name in PublicKeys._fields]
-    found = {
-        client: PublicKeys(*one) for client, one in zip(clients, zip(*columns, strict=True), strict=True)
-    }
-    if any(len(key) != KEY_BYTES for one in found.values() for key in one[:2]):
+def decode_keys(record: ConfigRecord) -> dict[int, PublicKeys]:
+    """Decode public keys by client."""
+    clients = decode_clients(record)
+    columns = [_decode_list(record, name, len(clients)) for name in PublicKeys._fields]
+    keys = dict(zip(clients, map(PublicKeys, *columns), strict=True))
+    if any(len(key) != KEY_BYTES for entry in keys.values() for key in (entry.masks, entry.shares)):
         raise ValueError(f"a key does not have {KEY_BYTES} bytes")
-    return found
+    return keys
 
 
-def sealed_out(found: Mapping[int, bytes]) -> ConfigRecord:
-    """Bytes by client."""
-    return ConfigRecord({"clients": list(found), "bytes": list(found.values())})
+def encode_bytes(values: Mapping[int, bytes]) -> ConfigRecord:
+    """Encode bytes by client."""
+    return ConfigRecord({"clients": list(values), "bytes": list(values.values())})
 
 
-def bytes_in(record: ConfigRecord) -> dict[int, bytes]:
-    """Bytes by client."""
-    clients = clients_in(record)
-    return dict(zip(clients, _texts(record, "bytes", len(clients)), strict=True))
+def decode_bytes(record: ConfigRecord) -> dict[int, bytes]:
+    """Decode bytes by client."""
+    clients = decode_clients(record)
+    return dict(zip(clients, _decode_list(record, "bytes", len(clients)), strict=True))
 
 
-def _texts(record: ConfigRecord, name: str, count: int) -> list[bytes]:
-    found = record[name]
-    if not isinstance(found, list) or len(found) != count:
+def _decode_list(record: ConfigRecord, name: str, count: int) -> list[bytes]:
+    values = record[name]
+    if not isinstance(values, list) or len(values) != count:
         raise ValueError(f"there are not {count} {name}")
-    if not all(isinstance(one, bytes) and len(one) <= _MOST_BYTES for one in found):
+    if not all(isinstance(value, bytes) and len(value) <= _MAX_BYTES for value in values):
         raise ValueError(f"the {name} are not bytes, or too many")
-    return [bytes(one) for one in found]  # type: ignore[arg-type]
+    return [bytes(value) for value in values]  # type: ignore[arg-type]

@@ -1,19 +1,20 @@
 """The protocol of secure aggregation, without a network.
 
 After Bonawitz et al. (2017, "Practical Secure Aggregation for Privacy-Preserving Machine Learning",
-https://eprint.iacr.org/2017/281), with a mask between each two clients. In a round
+https://eprint.iacr.org/2017/281), with a mask between every two clients. In a round
 
     1. keys      every client makes two key pairs and a seed, and publishes the public keys
-    2. shares    it splits the seed and the secret of its masks' key into shares, one for each client,
-                 and sends these through the server, encrypted to their receivers
+    2. shares    it splits the seed and the secret of its mask key into shares, one for each client, and sends
+                 these through the server, encrypted for their receivers
     3. masked    it sends x_u + PRG(seed_u) + sum_{v > u} PRG(k_uv) - sum_{v < u} PRG(k_uv) modulo 2^64, with
-                 k_uv the key that u and v agree on; in the sum of all clients the pairwise masks cancel
-    4. unmask    of each client that sent its vector the others reveal their share of its seed, and of each
-                 that did not their share of its mask key; with `threshold` shares of each the server removes
-                 what is left of the masks
+                 k_uv the key that u and v agree on; in the sum over all clients the pairwise masks cancel
+    4. unmask    clients reveal their share of the seed of each client whose vector arrived, and their share
+                 of the mask key of each client whose vector did not; with `threshold` shares of each secret
+                 the server removes the masks that are left in the sum
 
-A client reveals one of the two shares of another client, never both, and does so once. With 2 * threshold
-above the number of clients the server cannot collect enough of both kinds, whatever it tells whom.
+A client reveals one of its two shares of another client, never both, and does so once. With 2 * threshold
+above the number of clients the server cannot collect enough shares of both kinds, whatever it tells each
+client.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,32 +28,32 @@ from eunoe.flower.secure.primitives import BadShares, Words
 
 
 class Session(NamedTuple):
-    """A round that all its clients know by the same name, and how many of them must stay to its end."""
+    """Identifies a round for all its clients; `threshold` of them must stay until its end."""
 
     run: str
     round: int
     threshold: int
 
     def purpose(self, what: str, *clients: int) -> bytes:
-        """What a key is for: one thing, between these clients, in this round with this threshold."""
+        """Return the purpose of a key, which binds it to this round, this threshold and these clients."""
         return "/".join(["eunoe", *map(str, self), what, *map(str, clients)]).encode()
 
 
 class PublicKeys(NamedTuple):
-    """What a client publishes: a key for masks and one for encrypting shares, and its node's signature."""
+    """What a client publishes: a key for masks, a key for encrypting shares, and its node's signature."""
 
     masks: bytes
     shares: bytes
     signature: bytes = b""
 
     def message(self, session: Session, client: int) -> bytes:
-        """What is signed: these keys, of this client, in this round."""
+        """Return what is signed: these keys, of this client, in this round."""
         return session.purpose("keys", client) + b"/" + self.masks + self.shares
 
 
 @dataclass(frozen=True)
 class Secrets:
-    """What a client keeps to itself in a round."""
+    """The secrets of a client in one round."""
 
     masks: bytes
     shares: bytes
@@ -68,21 +69,21 @@ class Secrets:
 
 
 class Participant:
-    """A client in a round, with the public keys of all who take part."""
+    """A client in a round, with the public keys of all participants."""
 
     def __init__(
         self, session: Session, client: int, secrets: Secrets, keys: Mapping[int, PublicKeys]
     ) -> None:
         self.session, self.client, self.secrets, self.keys = session, client, secrets, dict(keys)
         if client not in keys or keys[client][:2] != secrets.public[:2]:
-            raise ValueError("the keys that the server says are this client's are not")
+            raise ValueError("the server sent other keys as those of this client")
         if len({key for pair in keys.values() for key in pair[:2]}) != 2 * len(keys):
             raise ValueError("two clients have the same key")
         if not len(keys) < 2 * session.threshold <= 2 * len(keys):
             raise ValueError(f"a threshold of {session.threshold} among {len(keys)} clients is not safe")
 
     def shares(self) -> dict[int, bytes]:
-        """For each client, itself included, its shares of this client's seed and mask key, encrypted."""
+        """Return the encrypted shares of this client's seed and mask key for each client, itself included."""
         clients, threshold = sorted(self.keys), self.session.threshold
         seeds, masks = (
             primitives.split(secret, threshold, len(clients))
@@ -93,77 +94,77 @@ class Participant:
             for other, seed, mask in zip(clients, seeds, masks, strict=True)
         }
 
-    def masked(self, words: Words) -> Words:
-        """A vector under this client's own mask and those that it has in common with each other client."""
-        hidden = words.copy()
-        primitives.add_mask(hidden, _own_key(self.session, self.client, self.secrets.seed), 1)
+    def mask(self, words: Words) -> Words:
+        """Return a vector under this client's own mask and the masks that it shares with other clients."""
+        masked = words.copy()
+        primitives.add_mask(masked, _own_key(self.session, self.client, self.secrets.seed), 1)
         for other, keys in self.keys.items():
             if other != self.client:
                 key = _pair_key(self.session, self.secrets.masks, keys.masks, self.client, other)
-                primitives.add_mask(hidden, key, _sign(self.client, other))
-        return hidden
+                primitives.add_mask(masked, key, _sign(self.client, other))
+        return masked
 
-    def revealed(self, sealed: Mapping[int, bytes], alive: Iterable[int]) -> dict[int, bytes]:
-        """One share of each client: of its seed if its vector arrived, of its mask key if it did not."""
-        there = set(alive)
-        if not there <= set(self.keys) or len(there) < self.session.threshold:
-            raise ValueError(f"{len(there)} vectors arrived, fewer than {self.session.threshold}")
-        found = {}
+    def reveal(self, sealed: Mapping[int, bytes], alive: Iterable[int]) -> dict[int, bytes]:
+        """Return a share of each client: of its seed if its vector arrived, of its mask key otherwise."""
+        arrived = set(alive)
+        if not arrived <= set(self.keys) or len(arrived) < self.session.threshold:
+            raise ValueError(f"{len(arrived)} vectors arrived, fewer than {self.session.threshold}")
+        shares = {}
         for other in set(self.keys) & set(sealed):
             try:
                 both = primitives.unseal(self._sealing_key(other, self.client), sealed[other])
             except BadShares:
-                # The others' shares may be enough.
+                # The shares of other clients may be enough.
                 continue
             middle = len(both) // 2
-            found[other] = both[:middle] if other in there else both[middle:]
-        return found
+            shares[other] = both[:middle] if other in arrived else both[middle:]
+        return shares
 
     def _sealing_key(self, sender: int, receiver: int) -> bytes:
         other = receiver if sender == self.client else sender
         purpose = self.session.purpose("share", sender, receiver)
-        return primitives.agreed_key(self.secrets.shares, self.keys[other].shares, purpose)
+        return primitives.agree_key(self.secrets.shares, self.keys[other].shares, purpose)
 
 
-def unmasked(
+def unmask(
     session: Session,
     total: Words,
     keys: Mapping[int, PublicKeys],
     alive: Iterable[int],
     revealed: Mapping[int, Mapping[int, bytes]],
 ) -> Words:
-    """The sum of the vectors that arrived, from the sum of the masked ones and what clients revealed."""
-    total, there = total.copy(), sorted(alive)
+    """Return the sum of the vectors that arrived, from the masked sum and the revealed shares."""
+    total, arrived = total.copy(), sorted(alive)
     for client in sorted(keys):
-        shares = [found[client] for _, found in sorted(revealed.items()) if client in found]
+        shares = [by_client[client] for _, by_client in sorted(revealed.items()) if client in by_client]
         if len(shares) < session.threshold:
             raise BadShares(f"there are {len(shares)} shares of client {client}'s secret")
         secret = primitives.join(shares[: session.threshold])
-        if client in there:
+        if client in arrived:
             primitives.add_mask(total, _own_key(session, client, secret), -1)
             continue
         if primitives.public_key(secret) != keys[client].masks:
             raise BadShares(f"the shares of client {client}'s key are wrong")
-        for other in there:
+        for other in arrived:
             key = _pair_key(session, secret, keys[other].masks, client, other)
             primitives.add_mask(total, key, -_sign(other, client))
     return total
 
 
 def as_words(vector: np.ndarray) -> Words:
-    """Signed integers as words modulo 2^64."""
+    """View signed integers as words modulo 2^64."""
     return vector.view(np.uint64)
 
 
 def _own_key(session: Session, client: int, seed: bytes) -> bytes:
-    return primitives.derived_key(seed, session.purpose("own mask", client))
+    return primitives.derive_key(seed, session.purpose("own mask", client))
 
 
-def _pair_key(session: Session, private: bytes, public: bytes, one: int, other: int) -> bytes:
-    purpose = session.purpose("mask", min(one, other), max(one, other))
-    return primitives.agreed_key(private, public, purpose)
+def _pair_key(session: Session, secret: bytes, public: bytes, client: int, other: int) -> bytes:
+    purpose = session.purpose("mask", min(client, other), max(client, other))
+    return primitives.agree_key(secret, public, purpose)
 
 
 def _sign(client: int, other: int) -> int:
-    """Whether a client adds its common mask with another one, or subtracts it."""
+    """Return 1 if a client adds the mask that it shares with another one, -1 if it subtracts it."""
     return 1 if client < other else -1
