@@ -38,9 +38,10 @@ api: .venv/installed-for-tests
 results: .venv/installed
 	$(BIN)/python -m tools.published
 
-# The table of methods is in the clone too; everything else that is made from the code is only on the site.
+# The tables of methods and of records are in the clone too; other pages made from the code are only on the site.
 docs: .venv/installed-for-docs
 	$(BIN)/python -m docs.method_pages
+	$(BIN)/python -m docs.record_tables
 	$(BIN)/mkdocs build --strict
 
 release-check:

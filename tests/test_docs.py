@@ -18,6 +18,7 @@ from eunoe.config.settings import read_config
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT / "docs"))
 import method_pages  # noqa: E402
+import record_tables  # noqa: E402
 
 PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")])
 WITH_CODE = [page for page in PAGES if "```" in page.read_text()]
@@ -59,6 +60,11 @@ def test_the_map_has_every_package_in_the_order_of_the_layers():
 
 def test_the_table_of_methods_is_that_of_the_code():
     assert (ROOT / "docs" / "methods.md").read_text() == method_pages.overview(), "run `make docs`"
+
+
+def test_the_tables_of_records_are_those_of_the_schema():
+    (tables,) = record_tables.BLOCK.findall(record_tables.PAGE.read_text())
+    assert tables == record_tables.tables(), "run `make docs`"
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from eunoe.config.options import STANDARD
+from eunoe.config.options import STANDARD_PROBES
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
@@ -322,7 +322,7 @@ def test_a_round_of_clients_that_can_teach_nothing_leaves_the_model(tmp_path: Pa
     federation = Federation.from_arrays(x, ids, x, ids, client_ids=ids)
     simulation = make_simulation(federation, participation=2, loss="wsm", training={"single_class": "skip"})
     start = simulation.model.parameters.clone()
-    run_state, reason, records = loop(simulation, tmp_path, rounds=2, probes=STANDARD)
+    run_state, reason, records = loop(simulation, tmp_path, rounds=2, probes=STANDARD_PROBES)
     assert reason == "all 2 rounds done"
     assert torch.equal(run_state.weights.parameters, start)
     assert not (tmp_path / "probes.jsonl").exists()

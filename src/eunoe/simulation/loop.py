@@ -22,12 +22,12 @@ from eunoe.server.averaging import updated
 from eunoe.simulation.round_record import private_record, traffic
 from eunoe.simulation.selection import select_clients
 from eunoe.simulation.summed_cohort import SummedCohort, train_and_sum
+from eunoe.store.schema import SCHEMA, DroppedClient, RoundRecord
 from eunoe.store.state import RunState, evaluated_model
 from eunoe.system.signals import uninterrupted
 
 logger = logging.getLogger(__name__)
 Record = dict[str, Any]
-SCHEMA = 1
 
 
 @dataclass
@@ -138,7 +138,7 @@ def one_round(
     # From here to the end of the hooks an interrupt waits, so that it meets a state that can be saved.
     with uninterrupted():
         sent = cohort.sent if context.privacy is None else len(clients)
-        record = {
+        record: RoundRecord = {
             "schema": SCHEMA,
             "round": round,
             "lr": context.lr,
@@ -161,7 +161,7 @@ def update_state(
     run_state: RunState,
     cohort: "Cohort | SummedCohort",
     update: ServerUpdate,
-    record: Record,
+    record: RoundRecord,
 ) -> Round:
     """Take what a round has made into the run state."""
     # The round first: from here on the state is not whole until the round is recorded.
@@ -173,7 +173,7 @@ def update_state(
     reported = simulation.method.reported(run_state.server, run_state.weights)
     if simulation.averaging is not None:
         run_state.average = updated(simulation.averaging, run_state.average, reported)
-    return Round(round, evaluated_model(simulation, run_state), reported, record)
+    return Round(round, evaluated_model(simulation, run_state), reported, dict[str, Any](record))
 
 
 @dataclass
@@ -183,7 +183,7 @@ class Cohort:
     aggregate: Aggregate
     used: list[Update] = field(default_factory=list)
     norms: list[float] = field(default_factory=list)
-    dropped: list[Record] = field(default_factory=list)
+    dropped: list[DroppedClient] = field(default_factory=list)
     # Clients that sent an update, used or not.
     sent: int = 0
     # The usual norms of the updates in the aggregate, by vector.
@@ -197,7 +197,7 @@ class Cohort:
         client, usual = self.used[self.norms.index(norm)].client, median(self.norms)
         return f"; the largest change is client {client}'s, of norm {norm:.3g} with a median of {usual:.3g}"
 
-    def record(self) -> Record:
+    def record(self) -> RoundRecord:
         """The clients' part of a round's record."""
         used = self.used
         return {
@@ -206,7 +206,7 @@ class Cohort:
             "steps": [update.steps for update in used],
             "loss_before": [update.loss_before for update in used],
             "loss_after": [update.loss_after for update in used],
-            "update_norms": self.norms,
+            "update_norms": [*self.norms],
             "forwards": sum(update.forwards for update in used),
             "backwards": sum(update.backwards for update in used),
             "dropped": self.dropped,
@@ -227,7 +227,7 @@ def train_and_aggregate(
         simulation.method, broadcast.weights, context, past, simulation.limits, broadcast.shared
     )
     cohort = Cohort(aggregator.aggregate)
-    failed: list[Record] = []
+    failed: list[DroppedClient] = []
     vectors = any(hook.reads_updates() for hook in hooks)
     for update, norm, problem in engine.aggregate(clients, broadcast, aggregator, vectors) if clients else ():
         cohort.sent += update.skipped is None
@@ -246,7 +246,7 @@ def train_and_aggregate(
     if failed and not cohort.used:
         if context.privacy is not None:
             raise RunFailed(f"no update of round {broadcast.round} could be used; the log says why")
-        client, reason = failed[0].values()
+        client, reason = failed[0]["client"], failed[0]["reason"]
         why = f"every client of round {broadcast.round} was dropped; client {client}: {reason}"
         if "finite" in reason or "norm" in reason:
             raise Diverged(f"{why}; lower training.lr, or look for NaN in the data")

@@ -1,25 +1,31 @@
 """Parts of a round's record: the clients' part with privacy, and what the round moves over a network."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from eunoe.engines.client import Broadcast
 from eunoe.engines.compression import upload_bytes
 from eunoe.engines.simulation import Simulation
 from eunoe.methods.context import RoundContext
+from eunoe.store.schema import RoundRecord
 
-Record = dict[str, Any]
 
-
-def private_record(clients: Sequence[int], context: RoundContext) -> Record:
+def private_record(clients: Sequence[int], context: RoundContext) -> RoundRecord:
     """The clients' part of a round's record with privacy: nothing that depends on a client's data."""
-    alone = ("sizes", "steps", "loss_before", "loss_after", "update_norms", "dropped")
-    # Where clients are drawn in secret their names stay one.
-    named = {"clients": [], "participants": len(clients)} if context.secret else {"clients": list(clients)}
-    return {**named, **{name: [] for name in alone}}
+    # Where clients are drawn in secret, their names are not recorded.
+    secret: RoundRecord = {"participants": len(clients)} if context.secret else {}
+    return {
+        "clients": [] if context.secret else list(clients),
+        **secret,
+        "sizes": [],
+        "steps": [],
+        "loss_before": [],
+        "loss_after": [],
+        "update_norms": [],
+        "dropped": [],
+    }
 
 
-def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: int) -> Record:
+def traffic(simulation: Simulation, broadcast: Broadcast, clients: int, sent: int) -> RoundRecord:
     """Bytes sent in a round: down to all its clients, and up from those that sent an update."""
     if not simulation.method.aggregates:
         return {"bytes_up": 0, "bytes_down": 0}

@@ -3,7 +3,6 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from eunoe.engines.base import Engine
 from eunoe.engines.client import Broadcast
@@ -23,6 +22,7 @@ from eunoe.engines.secure_sum import (
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.update_checks import Usual
 from eunoe.server.aggregate import Aggregate
+from eunoe.store.schema import DroppedClient, MeansRecord, RoundRecord
 
 
 @dataclass
@@ -31,7 +31,7 @@ class SummedCohort:
 
     aggregate: Aggregate
     numbers: dict[str, float]
-    dropped: list[dict[str, Any]] = field(default_factory=list)
+    dropped: list[DroppedClient] = field(default_factory=list)
     # Norms of single updates are not known.
     usual: dict[str, Usual | None] = field(default_factory=dict)
 
@@ -44,11 +44,11 @@ class SummedCohort:
         """Nothing: whose change was the largest is not known."""
         return ""
 
-    def record(self) -> dict[str, Any]:
+    def record(self) -> RoundRecord:
         """The clients' part of a round's record: no number of a single client, means over all instead."""
-        numbers, alone = self.numbers, ("sizes", "steps", "loss_before", "loss_after", "update_norms")
+        numbers = self.numbers
         losses = numbers[LOSSES] or math.nan
-        means = {
+        means: MeansRecord = {
             "size": numbers[SAMPLES] / numbers[CLIENTS],
             "steps": numbers[STEPS] / numbers[CLIENTS],
             "loss_before": numbers[LOSS_BEFORE] / losses,
@@ -57,7 +57,11 @@ class SummedCohort:
         }
         return {
             "clients": self.aggregate.clients,
-            **{name: [] for name in alone},
+            "sizes": [],
+            "steps": [],
+            "loss_before": [],
+            "loss_after": [],
+            "update_norms": [],
             "means": means,
             "forwards": int(numbers[FORWARDS]),
             "backwards": int(numbers[BACKWARDS]),
@@ -73,7 +77,7 @@ def train_and_sum(
     for client in found.dropped:
         engine.states.discard(client, broadcast.round)
     enough(len(found.clients), len(clients), simulation.threshold, broadcast.round, found.dropped)
-    dropped = [
+    dropped: list[DroppedClient] = [
         {"client": client, "reason": found.dropped[client]} for client in clients if client in found.dropped
     ]
     return SummedCohort(*aggregate_of(simulation, found, broadcast), dropped)

@@ -42,7 +42,7 @@ class ByClientRecord(TypedDict, total=False):
 
 @with_config(strict=True)
 class EvaluationRecord(TypedDict, total=False):
-    """A section of metrics.jsonl: the numbers of a model on one set of samples."""
+    """The numbers of a model on one set of samples."""
 
     accuracy: Annotated[Number, Doc("classification: fraction of correct predictions")]
     f1: Annotated[Number, Doc("multilabel: macro-F1")]
@@ -114,7 +114,7 @@ class PersonalRecord(TypedDict, total=False):
 
 @with_config(strict=True)
 class ModelRecord(TypedDict, total=False):
-    """What is measured of an evaluated model."""
+    """Sections of an evaluated model, in the same line."""
 
     validation: Annotated[EvaluationRecord | None, Doc("on the clients' validation parts")]
     client_test: Annotated[EvaluationRecord | None, Doc("on the clients' own test parts")]
@@ -127,7 +127,7 @@ class ModelRecord(TypedDict, total=False):
 
 @with_config(strict=True)
 class RoundRecord(ModelRecord, total=False):
-    """A line of metrics.jsonl: one round."""
+    """One line per round."""
 
     schema: Annotated[int, Doc("version of this table: 1")]
     round: Annotated[int, Doc("number of the round, from 1")]
@@ -157,7 +157,7 @@ class RoundRecord(ModelRecord, total=False):
     warnings: Annotated[list[str], Doc("warnings of the method during aggregation")]
     sent: Annotated[
         ModelRecord | None,
-        Doc("with [averaging](averaging.md): the same sections for the model that clients receive"),
+        Doc("with [averaging](remedies.md#averaging): the same sections for the model that clients receive"),
     ]
     personal: Annotated[
         PersonalRecord | None,
@@ -186,7 +186,7 @@ class StepLosses(TypedDict, total=False):
 
 @with_config(strict=True)
 class ProbeRecord(TypedDict, total=False):
-    """A line of probes.jsonl: one probe of a round."""
+    """One line per probe of a round."""
 
     schema: Annotated[int, Doc("version of this table: 1")]
     round: Annotated[int, Doc("number of the round")]
@@ -237,7 +237,7 @@ class ProbabilityRecord(ProbeRecord, total=False):
 
 @with_config(strict=True)
 class TimingRecord(TypedDict, total=False):
-    """A line of timings.jsonl: the seconds of one round."""
+    """One line per round."""
 
     round: Annotated[int, Doc("number of the round")]
     train: Annotated[float, Doc("seconds of training and aggregation")]
@@ -254,7 +254,7 @@ class TimingRecord(TypedDict, total=False):
 
 @with_config(strict=True)
 class PartitionRecord(TypedDict, total=False):
-    """partition.json: the labels of each client."""
+    """The labels of each client."""
 
     schema: Annotated[int, Doc("version of this table: 1")]
     label_counts: Annotated[list[list[int]], Doc("training labels by class of each client")]
@@ -264,7 +264,7 @@ class PartitionRecord(TypedDict, total=False):
 
 @with_config(strict=True)
 class StatusRecord(TypedDict, total=False):
-    """status.json: the progress of the run."""
+    """The progress of the run."""
 
     state: Annotated[
         Literal["running", "finished", "interrupted", "diverged", "failed"],
