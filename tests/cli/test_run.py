@@ -107,7 +107,7 @@ def test_odd_names_are_only_names(here: Path, name: str) -> None:
         ("server_optimizer=yogy", "did you mean 'yogi'?"),
         ("participation=0", "a share above 0.0 up to 1.0, or a number of clients"),
         ("participation=2.0", "a share above 0.0 up to 1.0, or a number of clients"),
-        ("participation=31", "31 of 30 clients cannot take part"),
+        ("participation=31", "participation=31 is more than the 30 clients"),
         ("partition.alpha=0", "alpha: input should be greater than 0"),
         ("partition.alpha=-0.5", "alpha: input should be greater than 0"),
         ("partition.clients=5000", "5,000 clients cannot share 1,442 samples"),

@@ -40,8 +40,8 @@ def test_options_are_frozen_and_equal_by_value() -> None:
     ("values", "says"),
     [
         ({"nmber": 1}, "Extra inputs are not permitted"),
-        ({"number": True}, "it must be a number, not true"),
-        ({"pair": False}, "it must be a number, not false"),
+        ({"number": True}, "must be a number, not true"),
+        ({"pair": False}, "must be a number, not false"),
         ({"finite": float("inf")}, "finite number"),
         ({"finite": -2e38}, "between -1e38 and 1e38"),
         ({"share": 1.5}, "less than or equal to 1"),
@@ -61,14 +61,14 @@ def test_a_switch_takes_true() -> None:
 @pytest.mark.parametrize(
     ("group", "values", "says"),
     [
-        (Split, {"validation": 0.6, "test": 0.4}, "together below 1"),
-        (Split, {"validation": -0.1}, "shares from 0"),
+        (Split, {"validation": 0.6, "test": 0.4}, "below 1 together"),
+        (Split, {"validation": -0.1}, "must be at least 0"),
         (Public, {"share": 0.1, "count": 3}, "only one of share, count and groups"),
-        (Public, {"groups": 2, "balanced": True}, "do not apply to whole groups"),
+        (Public, {"groups": 2, "balanced": True}, "do not apply to groups"),
         (Public, {"count": 2, "balanced": True, "alpha": 1.0}, "only one of balanced and alpha"),
-        (Public, {"alpha": 1.0}, "set a share or a count too"),
-        (Public, {"share": 0.1, "min_size": 2}, "set groups too"),
-        (FeatureShift, {"kind": "contrast", "strength": 11}, "at most 10 makes sense"),
+        (Public, {"alpha": 1.0}, "need a share or a count"),
+        (Public, {"share": 0.1, "min_size": 2}, "min_size needs groups"),
+        (FeatureShift, {"kind": "contrast", "strength": 11}, "strength must be at most 10"),
         (FeatureShift, {"kind": "rotation", "strength": 181}, "less than or equal to 180"),
         (Augment, {"cutout": -1}, "greater than or equal to 0"),
     ],
@@ -106,7 +106,7 @@ def test_epochs_are_a_number_or_a_range() -> None:
 
 
 def test_momentum_belongs_to_sgd() -> None:
-    with pytest.raises(ValidationError, match="momentum belongs to sgd"):
+    with pytest.raises(ValidationError, match="momentum is an option of sgd"):
         Training(optimizer="adam", momentum=0.5)
 
 

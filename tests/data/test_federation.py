@@ -237,7 +237,7 @@ def test_a_test_share_is_set_aside() -> None:
         ({"partition": "dirichle"}, "did you mean 'dirichlet'"),
         ({"test": 0.0}, "leaves one part empty"),
         ({"test": 1.5}, "leaves one part empty"),
-        ({"validation": 1.0}, "shares from 0, together below 1"),
+        ({"validation": 1.0}, "must be at least 0 and below 1 together"),
         ({"public": 1.5}, "share: input should be less than 1"),
         ({"public": -0.5}, "share: input should be greater than or equal to 0"),
         ({"x_test": np.zeros((3, 2))}, "x_test and y_test, or neither"),

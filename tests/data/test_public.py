@@ -124,7 +124,7 @@ def test_impossible_requests_are_refused() -> None:
     with pytest.raises(ValidationError, match="only one of"):
         Public(share=0.1, count=3)
     for chosen in ({"balanced": True}, {"alpha": 0.5}):
-        with pytest.raises(ValidationError, match="do not apply to whole groups"):
+        with pytest.raises(ValidationError, match="do not apply to groups"):
             Public.model_validate({"groups": 3, **chosen})
     with pytest.raises(ValidationError, match="only one of balanced and alpha"):
         Public(count=3, balanced=True, alpha=0.5)

@@ -38,7 +38,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"partition": {"alpha": 0}}, "alpha: input should be greater than 0 (not 0)"),
         ({"partition": {"alpha": -1.0}}, "alpha: input should be greater than 0"),
         ({"partition": {"clients": 100_000}}, "100,000 clients cannot share 1,442 samples"),
-        ({"participation": 6}, "6 of 5 clients cannot take part"),
+        ({"participation": 6}, "participation=6 is more than the 5 clients"),
         ({"method": "eunoe.losses.wsm:WSM"}, "must be a class that derives from eunoe.methods.Method"),
         ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must be a class that derives from eunoe.losses.Loss"),
         (

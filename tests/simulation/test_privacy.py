@@ -111,10 +111,10 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
         ({"method": UNIFORM, "probes": [{"metric": "drift", "every": 1}]}, "set probes = \\[\\]"),
         ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients = 0.25"),
         ({"method": UNIFORM, "privacy": {**NOISY, "epsilon": 0.01}}, "one round spends epsilon = "),
-        ({"method": UNIFORM, "privacy": {**NOISY, "clip": math.inf}}, "with clip = inf set noise = 0"),
+        ({"method": UNIFORM, "privacy": {**NOISY, "clip": math.inf}}, "clip=inf needs noise=0"),
         (
             {"method": UNIFORM, "privacy": {**NOISY, "noise": 0, "epsilon": 1.0}},
-            "noise = 0 guarantees nothing",
+            "noise=0 guarantees nothing",
         ),
     ],
 )

@@ -1,6 +1,6 @@
 """The kinds of named components and the built-in names.
 
-Adding a name is one line here; adding a kind is one entry of KINDS.
+A new name is one line here, a new kind one `Kind`.
 """
 
 from collections.abc import Mapping
@@ -234,7 +234,7 @@ _ALL = (
 
 KINDS = {kind.key: kind for kind in _ALL}
 
-# Methods that are fedavg with a server optimizer, by the names that the papers give them.
+# Methods that are fedavg with a server optimizer, by their names in the papers.
 PRESETS: dict[str, dict[str, Any]] = {
     "fedadagrad": {"name": "adagrad"},
     "fedadam": {"name": "adam"},

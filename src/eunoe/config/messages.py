@@ -1,4 +1,4 @@
-"""Pydantic's validation errors in one line and in the terms of a config file."""
+"""Validation errors and types in the terms of a config file."""
 
 import re
 import types
@@ -11,10 +11,10 @@ from pydantic import BaseModel, ValidationError
 from eunoe.config.renamed import RENAMED
 from eunoe.errors import nearest
 
-# What pydantic adds to the location of an error if a field may be one of several types.
+# Parts of an error's location that pydantic adds for a field of several types.
 _UNION_MEMBER = re.compile(r"int|float|str|bool|(tuple|list|constrained-|function-|literal).*")
 
-# Pydantic's messages about Python types, in the terms of a config file.
+# Replacements of pydantic's messages about Python types.
 _SECTION, _LIST = "input should be a section of options", "input should be a list"
 _IN_A_FILE = {
     "model_type": _SECTION,
@@ -27,7 +27,7 @@ _IN_A_FILE = {
 
 
 def explain(error: ValidationError) -> str:
-    """The first validation error, in one line."""
+    """Return the first validation error in one line."""
     first = error.errors()[0]
     where = ".".join(str(part) for part in first["loc"] if not _UNION_MEMBER.fullmatch(str(part)))
     kind = " ".join([first["type"], *([first["ctx"]["class"]] if first["type"] == "is_instance_of" else ())])
@@ -37,8 +37,8 @@ def explain(error: ValidationError) -> str:
 
 
 def explain_in(model: type[BaseModel], error: ValidationError) -> str:
-    """The same for a config with sections; for an unknown key, with the nearest known one."""
-    # A misspelled key often leaves another one missing: the former is the cause.
+    """Like `explain`, for a config with sections; suggest the nearest key for an unknown one."""
+    # A misspelled key often leaves another one missing: report the former.
     unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
     if unknown is None:
         return explain(error)
@@ -55,13 +55,13 @@ def explain_in(model: type[BaseModel], error: ValidationError) -> str:
 
 
 def sections_of(annotation: Any) -> list[type[BaseModel]]:
-    """The option groups that a field's type is or mentions, as in `X | None` and `tuple[X, ...]`."""
+    """Return the models that a field's type contains, as in `X | None` and `tuple[X, ...]`."""
     return [
         t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
     ]
 
 
-# One of them, and several.
+# Singular and plural.
 _WORDS: dict[Any, tuple[str, str]] = {
     bool: ("true or false", "values that are true or false"),
     int: ("an integer", "integers"),
@@ -72,7 +72,7 @@ _WORDS: dict[Any, tuple[str, str]] = {
 
 
 def type_name(annotation: Any, several: bool = False) -> str:
-    """What an option of this type takes; None, which a file cannot hold, is left out."""
+    """Describe a type, as in "a list of 2 numbers"; None is left out, since a file cannot hold it."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if annotation in _WORDS:
         return _WORDS[annotation][several]

@@ -1,7 +1,4 @@
-"""The sections of a config as groups of options: frozen, validated, unknown keys refused.
-
-`schema.Config` is made of these; components with options of their own derive from `Options` too.
-"""
+"""The base class of validated options, and the sections of a config."""
 
 import math
 from collections.abc import Mapping
@@ -23,43 +20,43 @@ from eunoe.config.messages import explain
 from eunoe.errors import InputError
 
 
-def _of_float32(number: float) -> float:
+def _check_float32(number: float) -> float:
     if abs(number) > 1e38:
-        raise ValueError("it must be between -1e38 and 1e38")
+        raise ValueError("must be between -1e38 and 1e38")
     return number
 
 
-def _countable(number: int) -> int:
+def _check_count(number: int) -> int:
     if number > 1 << 40:
-        raise ValueError(f"it must be at most {1 << 40}")
+        raise ValueError(f"must be at most {1 << 40}")
     return number
 
 
-# These limits are functions because a limit of the type would take the place of a field's own `ge` or `le`.
-# A real number that float32 holds too.
-Finite = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_of_float32)]
-# A number of things; more than a machine could hold is a mistake, and beyond 64 bits nothing can count.
-Whole = Annotated[int, AfterValidator(_countable)]
+# The limits are functions because `le` and `ge` of the type would replace those of a field.
+# A number that float32 can hold.
+Finite = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_check_float32)]
+# A count; larger ones are mistakes.
+Whole = Annotated[int, AfterValidator(_check_count)]
 
 
 class Options(BaseModel):
-    """A frozen group of options in which an unknown key is an error."""
+    """A frozen group of options; unknown keys are errors."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @field_validator("*", mode="before")
     @classmethod
-    def _no_switch_for_a_number(cls, value: Any, info: ValidationInfo) -> Any:
-        """Refuse booleans, which pydantic would accept as 0 or 1."""
+    def _reject_bool_as_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Reject booleans, which pydantic accepts as 0 and 1."""
         if isinstance(value, bool) and info.field_name:
             annotation = cls.model_fields[info.field_name].annotation
             if not _mentions(annotation, bool) and _mentions(annotation, int, float):
-                raise ValueError(f"it must be a number, not {str(value).lower()}")
+                raise ValueError(f"must be a number, not {str(value).lower()}")
         return value
 
     @classmethod
     def read(cls, values: Mapping[str, Any], where: str) -> Self:
-        """Validate values from outside a config; an error starts with where they come from."""
+        """Validate values that are not part of a config; `where` starts the error message."""
         try:
             return cls.model_validate(dict(values))
         except ValidationError as error:
@@ -67,53 +64,51 @@ class Options(BaseModel):
 
 
 def _mentions(annotation: Any, *kinds: type) -> bool:
-    """Whether one of these types is the annotation or is in it."""
+    """Whether the annotation is or contains one of these types."""
     return annotation in kinds or any(_mentions(inner, *kinds) for inner in get_args(annotation))
 
 
 class Split(Options):
-    """The parts of a client's samples; the rest is for training."""
+    """How each client's samples are split; the rest is for training."""
 
-    validation: Finite = Field(0.1, description="Share of a client's samples that it validates on.")
-    test: Finite = Field(
-        0.0, description="Share of a client's samples that it tests on, besides the test set."
-    )
+    validation: Finite = Field(0.1, description="Share of each client's samples for validation.")
+    test: Finite = Field(0.0, description="Share of each client's samples for its own test set.")
 
     @model_validator(mode="after")
-    def _leave_some(self) -> "Split":
+    def _check_shares(self) -> "Split":
         if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
-            raise ValueError("validation and test must be shares from 0, together below 1")
+            raise ValueError("validation and test must be at least 0 and below 1 together")
         return self
 
 
 class Public(Options):
-    """How many samples are public and how they are chosen; set one of share, count and groups."""
+    """The number of public samples (share, count or groups) and how they are chosen."""
 
-    share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that is public.")
-    count: Whole | None = Field(None, ge=1, description="Number of public samples, in place of a share.")
+    share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that are public.")
+    count: Whole | None = Field(None, ge=1, description="Number of public samples, instead of a share.")
     groups: Whole | None = Field(None, ge=1, description="Number of whole groups (writers) that are public.")
     min_size: Whole = Field(1, ge=1, description="Groups with fewer samples are never public.")
-    balanced: bool = Field(False, description="The same number of samples of each class, not as drawn.")
+    balanced: bool = Field(False, description="Take the same number of samples of each class.")
     alpha: float | None = Field(
         None,
         gt=0,
         allow_inf_nan=False,
-        description="Class shares drawn from Dirichlet(alpha), unequal where it is small.",
+        description="Draw class shares from Dirichlet(alpha); small values are unequal.",
     )
-    validation: float = Field(0.1, ge=0, lt=1, description="Share of the public samples used to validate.")
+    validation: float = Field(0.1, ge=0, lt=1, description="Share of the public samples for validation.")
 
     @model_validator(mode="after")
-    def _one_way(self) -> "Public":
+    def _check_choice(self) -> "Public":
         if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
             raise ValueError("set only one of share, count and groups")
         if self.groups is not None and (self.balanced or self.alpha is not None):
-            raise ValueError("balanced and alpha do not apply to whole groups; set a share or a count")
+            raise ValueError("balanced and alpha do not apply to groups; set share or count")
         if self.balanced and self.alpha is not None:
             raise ValueError("set only one of balanced and alpha")
         if (self.balanced or self.alpha is not None) and not self.sized:
-            raise ValueError("balanced and alpha choose among samples; set a share or a count too")
+            raise ValueError("balanced and alpha need a share or a count")
         if self.min_size > 1 and self.groups is None:
-            raise ValueError("min_size is the least size of a public group; set groups too")
+            raise ValueError("min_size needs groups")
         return self
 
     @property
@@ -123,50 +118,45 @@ class Public(Options):
 
 
 class Preprocessing(Options):
-    """What inputs are normalized by: (x - mean) / std, of bytes after they are divided by 255."""
+    """Normalization of inputs: (x - mean) / std; bytes are divided by 255 first."""
 
-    mean: tuple[Finite, ...] = Field(
-        min_length=1, description="One number, or one for each channel or feature."
-    )
-    std: tuple[Finite, ...] = Field(min_length=1, description="As many numbers, all above 0.")
+    mean: tuple[Finite, ...] = Field(min_length=1, description="One number, or one per channel or feature.")
+    std: tuple[Finite, ...] = Field(min_length=1, description="As many numbers as mean, all above 0.")
 
     @model_validator(mode="after")
-    def _positive(self) -> "Preprocessing":
+    def _check_std(self) -> "Preprocessing":
         if min(self.std) <= 0:
-            raise ValueError("every std must be above 0")
+            raise ValueError("std must be above 0")
         return self
 
 
 class FeatureShift(Options):
-    """A change of inputs, drawn for each client.
+    """A change of inputs that is drawn for each client.
 
-    - noise: a fixed pattern of Gaussian noise, as of one camera's sensor, is added to each input; its
-      standard deviation is uniform from 0 to strength.
-    - rotation: images turn by an angle uniform from -strength to strength, in degrees; corners that come
-      from outside are zero.
-    - contrast: each input moves away from its own mean, or toward it, by a factor e^u with u uniform
-      from -strength to strength.
+    - noise: add a fixed pattern of Gaussian noise, with a standard deviation uniform from 0 to strength.
+    - rotation: rotate images by an angle uniform from -strength to strength degrees; new corners are zero.
+    - contrast: scale the distance of inputs from their own mean by e^u, u uniform from -strength to strength.
     """
 
     kind: Literal["noise", "rotation", "contrast"] = Field(description="What differs between clients.")
-    strength: float = Field(gt=0, le=180, description="How much, in the unit of the kind.")
+    strength: float = Field(gt=0, le=180, description="Strength, in the unit of the kind.")
 
     @model_validator(mode="after")
-    def _finite(self) -> "FeatureShift":
+    def _check_strength(self) -> "FeatureShift":
         if self.kind == "contrast" and self.strength > 10:
-            raise ValueError("contrast changes by a factor e^strength; a strength of at most 10 makes sense")
+            raise ValueError("contrast scales by e^strength: strength must be at most 10")
         return self
 
 
 class Augment(Options):
-    """Random changes to training images; all are off by default."""
+    """Random augmentation of training images; off by default."""
 
     crop_padding: int = Field(
-        0, ge=0, le=1024, description="Crop to the same size after padding this many pixels all round."
+        0, ge=0, le=1024, description="Crop to the same size after padding by this many pixels."
     )
-    flip: bool = Field(False, description="Mirror half of the images left to right.")
+    flip: bool = Field(False, description="Flip half of the images horizontally.")
     cutout: int = Field(
-        0, ge=0, le=4096, description="Blank a square of this side at a random place, clipped at the border."
+        0, ge=0, le=4096, description="Blank a random square of this side, clipped at the border."
     )
 
     @property
@@ -175,58 +165,57 @@ class Augment(Options):
         return bool(self.crop_padding or self.flip or self.cutout)
 
 
-# More steps than a client of a federation will ever take in a round.
+# Upper limit of local epochs and steps.
 MOST_STEPS = 1_000_000_000
 Steps = Annotated[int, Field(le=MOST_STEPS)]
 
 
 class Training(Options):
-    """How a client trains."""
+    """Local training."""
 
     epochs: int | tuple[int, int] = Field(
         3,
-        description="Passes over a client's data; a pair [least, most] draws it per client and round.",
+        description="Local epochs; a pair [min, max] is drawn from per client and round.",
     )
-    steps: Steps | None = Field(None, ge=1, description="Number of steps instead of epochs.")
-    batch_size: Whole = Field(64, ge=0, description="Samples per step; 0 takes all of a client's samples.")
+    steps: Steps | None = Field(None, ge=1, description="Local steps, instead of epochs.")
+    batch_size: Whole = Field(64, ge=0, description="Samples per step; 0: all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
     lr_decay: Finite = Field(1.0, gt=0, le=1, description="Factor on the learning rate after every round.")
     optimizer: Literal["sgd", "adam", "adamw"] = Field(
-        "sgd", description="The local optimizer; its state is reset at each participation."
+        "sgd", description="Local optimizer; its state is reset in each round."
     )
     momentum: Finite = Field(0.0, ge=0, lt=1, description="Momentum of sgd.")
     weight_decay: Finite = Field(0.0, ge=0, description="Added to the gradient (decoupled for adamw).")
     precision: Literal["float32", "bf16", "fp16"] = Field(
         "float32",
-        description="What local training computes in where torch's autocast does; weights stay in float32.",
+        description="Precision of local training under torch's autocast; weights stay in float32.",
     )
-    clip: Finite | None = Field(None, gt=0, description="Largest norm of the gradient.")
+    clip: Finite | None = Field(None, gt=0, description="Maximum norm of the gradient.")
     last_batch: Literal["keep", "drop"] = Field(
         "keep",
-        description="What happens to a batch that is not full; with batch normalization "
-        "a kept batch of one sample joins the one before.",
+        description="Keep or drop an incomplete batch; with batch normalization a kept batch of one sample "
+        "joins the batch before it.",
     )
     label_counts: Literal["train", "train_and_validation", "seen"] = Field(
         "train",
-        description="Labels that a loss counts classes on: those a client trains on, those it validates on "
-        "too, as the code released with WSM does, or under a stream the most of each class that it ever "
-        "had.",
+        description="Labels behind the class counts of losses: training labels; training and validation "
+        "labels, as in the code released with WSM; or, under a stream, the largest count of a class so far.",
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
-        description="Clients from which the loss learns nothing (one class only, under tce or wsm): "
-        "train like any other, train without weight decay, or are skipped.",
+        description="Clients from which the loss learns nothing (a single class, with tce or wsm): train as "
+        "others, train without weight decay, or skip.",
     )
 
     @model_validator(mode="after")
-    def _epochs_make_sense(self) -> "Training":
+    def _check_epochs(self) -> "Training":
         least, most = self.epoch_range
         if not 1 <= least <= most <= MOST_STEPS:
             raise ValueError(
-                f"epochs must be from 1 to {MOST_STEPS}, or a pair [least, most], not {self.epochs}"
+                f"epochs must be from 1 to {MOST_STEPS}, or a pair [min, max], not {self.epochs}"
             )
         if self.momentum and self.optimizer != "sgd":
-            raise ValueError("momentum belongs to sgd; adam has its own")
+            raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
         return self
 
     @property
@@ -234,189 +223,189 @@ class Training(Options):
         return self.epochs if isinstance(self.epochs, tuple) else (self.epochs, self.epochs)
 
     def lr_in(self, round: int) -> float:
-        """The learning rate of a round (the first is 1)."""
+        """Return the learning rate of a round; the first round is 1."""
         return self.lr * self.lr_decay ** (round - 1)
 
 
 class Replay(Options):
-    """Samples of earlier rounds that a client keeps and trains on beside those it has now."""
+    """Samples of earlier rounds that a client keeps and trains on again."""
 
-    memory: PositiveInt = Field(200, le=10_000_000, description="How many samples a client keeps at most.")
+    memory: PositiveInt = Field(
+        200, le=10_000_000, description="Maximum number of samples that a client keeps."
+    )
 
 
 class Averaging(Options):
-    """The mean of the global models is evaluated and exported; clients start from the newest one."""
+    """Average of the global models, for evaluation and export; clients start from the newest model."""
 
     decay: Finite | None = Field(
-        None, ge=0, lt=1, description="How much of the mean a round keeps; 0 is the newest model alone."
+        None,
+        ge=0,
+        lt=1,
+        description="Weight of the previous average in each round; 0: the newest model alone.",
     )
     last: int | None = Field(
-        None, ge=1, description="Average this many last models instead, all of which are kept in memory."
+        None, ge=1, description="Average this many last models instead; all of them are kept in memory."
     )
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> "Averaging":
+    def _check_choice(self) -> "Averaging":
         if (self.decay is None) == (self.last is None):
-            raise ValueError("averaging takes one of decay (0.9, say) and last (a number of models)")
+            raise ValueError("set either decay (such as 0.9) or last (a number of models)")
         return self
 
     def share(self, models: int) -> float:
-        """The weight of the newest model in the mean of this many, by the decay."""
+        """Return the weight of the newest model in the average of this many, given the decay."""
         decay = self.decay or 0.0
         return float((1 - decay) / (1 - decay**models))
 
 
 class SecureAggregation(Options):
-    """The server sees only sums over a round's clients, in fixed point; in a federation they are masked."""
+    """The server sees only sums over a round's clients, in fixed point; on Flower they are masked."""
 
     threshold: int | Finite = Field(
         0.6,
-        description="Clients that must stay to the end of a round: a share of its clients (a float up to "
-        "1.0) or a number (an integer), more than half.",
+        description="Clients that must complete a round: a share of its clients (a float up to 1.0) or a "
+        "number (an integer), more than half.",
     )
     bound: Finite = Field(
-        1e4, gt=0, description="Largest absolute value of anything that is summed; beyond it a client leaves."
+        1e4, gt=0, description="Maximum absolute value of what is summed; a client that exceeds it drops out."
     )
-    bounds: dict[str, Finite] = Field({}, description="Other bounds, by what is summed.")
+    bounds: dict[str, Finite] = Field({}, description="Other bounds, by name of what is summed.")
     max_samples: int | None = Field(
-        None, ge=1, description="Most samples of any client; by default those of the partition's largest."
+        None, ge=1, description="Maximum samples of a client; by default those of the partition's largest."
     )
 
     @field_validator("bounds")
     @classmethod
-    def _positive(cls, value: dict[str, float]) -> dict[str, float]:
+    def _check_bounds(cls, value: dict[str, float]) -> dict[str, float]:
         for name, bound in value.items():
             if bound <= 0:
-                raise ValueError(f"{name} = {bound:g} must be above 0")
+                raise ValueError(f"{name}={bound:g} must be above 0")
         return value
 
     def least(self, participants: int) -> int:
-        """The clients that must stay to the end of a round of so many."""
+        """Return how many of a round's participants must complete it."""
         if participants < 3:
             raise InputError(
-                f"secure_aggregation hides a client among others, and {participants} take part in a round: "
-                "raise participation to 3 or more clients"
+                f"secure_aggregation needs at least 3 clients in a round, not {participants}: raise "
+                "participation"
             )
-        given = self.threshold
-        # Rounded first, since 0.7 * 10 may be a little above 7.
-        count = given if isinstance(given, int) else math.ceil(round(given * participants, 9))
+        threshold = self.threshold
+        # Rounded first, since 0.7 * 10 may be slightly above 7.
+        count = threshold if isinstance(threshold, int) else math.ceil(round(threshold * participants, 9))
         if not participants < 2 * count <= 2 * participants:
             raise InputError(
-                f"secure_aggregation.threshold = {given:g} is {count} of {participants} clients: it must be "
-                f"more than half of them, {participants // 2 + 1} to {participants}"
+                f"secure_aggregation.threshold={threshold:g} means {count} of {participants} clients: it "
+                f"must be more than half of them, {participants // 2 + 1} to {participants}"
             )
         return count
 
 
 class Privacy(Options):
-    """Clip what each client sends and add Gaussian noise to the sum."""
+    """Differential privacy of clients: clip each update and add Gaussian noise to the sum."""
 
-    clip: float = Field(gt=0, description="Largest norm of all that a client sends; inf clips nothing.")
-    noise: Finite = Field(
-        ge=0, description="Standard deviation of the noise in the sum, as a multiple of clip."
-    )
-    delta: Finite = Field(gt=0, lt=1, description="The delta of the guarantee, below 1 / clients.")
+    clip: float = Field(gt=0, description="Maximum norm of all that a client sends; inf: no clipping.")
+    noise: Finite = Field(ge=0, description="Standard deviation of the noise in the sum, relative to clip.")
+    delta: Finite = Field(gt=0, lt=1, description="Delta of the guarantee, below 1 / clients.")
     epsilon: Finite | None = Field(
-        None, gt=0, description="Budget: the run ends before a round that would exceed it; by default none."
+        None, gt=0, description="Budget: the run ends before a round that would exceed it; none by default."
     )
 
     @model_validator(mode="after")
-    def _bounded(self) -> "Privacy":
+    def _check_noise(self) -> "Privacy":
         if self.noise and math.isinf(self.clip):
-            raise ValueError("noise is a multiple of clip: with clip = inf set noise = 0, or lower clip")
+            raise ValueError("clip=inf needs noise=0, since noise is relative to clip")
         if not self.noise and self.epsilon is not None:
-            raise ValueError("noise = 0 guarantees nothing: leave epsilon out, or raise noise")
+            raise ValueError("noise=0 guarantees nothing: leave epsilon out, or raise noise")
         return self
 
 
 class Compression(Options):
-    """Send less of each change than all of it."""
+    """Compression of the clients' updates."""
 
     name: Literal["topk", "quantize"] = Field(
-        description="What is sent: the entries that change most (topk), or all in few bits (quantize)."
+        description="Send the entries that change most (topk), or all of them in few bits (quantize)."
     )
     share: Finite | None = Field(None, gt=0, le=1, description="Share of the entries that topk sends.")
-    bits: Literal[2, 4, 8] | None = Field(None, description="Bits in which quantize sends an entry.")
+    bits: Literal[2, 4, 8] | None = Field(None, description="Bits per entry of quantize.")
     feedback: bool = Field(
-        True, description="Whether a client adds what it did not send to its next change (error feedback)."
+        True, description="Error feedback: add what was not sent to the client's next update."
     )
 
     @model_validator(mode="after")
-    def _of_its_kind(self) -> "Compression":
+    def _check_options(self) -> "Compression":
         wanted, other = ("share", "bits") if self.name == "topk" else ("bits", "share")
         if getattr(self, wanted) is None or getattr(self, other) is not None:
-            example = "share (0.1, say)" if self.name == "topk" else "bits (2, 4 or 8)"
-            raise ValueError(f"{self.name} takes {example} and not {other}")
+            example = "share (such as 0.1)" if self.name == "topk" else "bits (2, 4 or 8)"
+            raise ValueError(f"{self.name} needs {example} and no {other}")
         return self
 
     @property
     def sends_all(self) -> bool:
-        """Whether nothing is left out."""
+        """Whether topk sends all entries."""
         return self.share == 1
 
 
-# Attacks that `scale` makes stronger.
+# Attacks with the option `scale`.
 SCALED = ("sign_flip", "scaled", "noise", "size_lie", "upload_lie")
 
 
 class Attack(Options):
-    """Clients of a simulation that send something else than what they should."""
+    """Malicious clients in a simulation."""
 
     name: Literal["label_flip", "sign_flip", "scaled", "noise", "size_lie", "nan", "upload_lie"] = Field(
-        description="What bad clients do: train on labels counted from the end (label_flip); send minus "
-        "`scale` times their change (sign_flip), `scale` times (scaled), or noise of `scale` times its norm "
-        "(noise); claim `scale` times their samples (size_lie); send NaN (nan); multiply what they send "
-        "besides weights by `scale` (upload_lie)."
+        description="What malicious clients do: train on reversed labels (label_flip); send their update "
+        "times -`scale` (sign_flip) or `scale` (scaled), or noise of `scale` times its norm (noise); claim "
+        "`scale` times their samples (size_lie); send NaN (nan); scale everything but weights (upload_lie)."
     )
-    share: Finite = Field(0.1, gt=0, lt=1, description="Share of all clients that are bad.")
-    scale: Finite | None = Field(
-        None, description="How strong it is, 10 by default; not for label_flip and nan."
-    )
+    share: Finite = Field(0.1, gt=0, lt=1, description="Share of malicious clients.")
+    scale: Finite | None = Field(None, description="Strength, 10 by default; not for label_flip and nan.")
 
     @model_validator(mode="after")
-    def _scale_does_something(self) -> "Attack":
+    def _check_scale(self) -> "Attack":
         if self.scale is not None and self.name not in SCALED:
-            raise ValueError(f"{self.name} has no scale: leave it out")
+            raise ValueError(f"{self.name} has no option scale")
         if self.name == "size_lie" and self.scale is not None and self.scale < 1:
-            raise ValueError("size_lie claims more samples: scale must be 1 or more")
+            raise ValueError("scale of size_lie must be at least 1")
         return self
 
     @property
     def strength(self) -> float:
-        """The scale, or its default."""
+        """The scale or its default."""
         return 10.0 if self.scale is None else self.scale
 
 
 class Probe(Options):
-    """A metric, the rounds at which it is measured, and the data."""
+    """A metric of clients' models, with its rounds and data."""
 
     metric: str = Field(
-        description="What is measured: every local model on every client's data (client_matrix), per-class "
-        "accuracy and loss before and after local training and merge (local_per_class), distances (drift), "
-        "mean output probabilities (probability), or package.module:Name."
+        description="The metric: every local model on every client's data (client_matrix), per-class "
+        "accuracy and loss before and after local training and aggregation (local_per_class), distances "
+        "(drift), mean output probabilities (probability), or package.module:Name."
     )
-    rounds: tuple[int, ...] = Field((), description="Rounds at which it is measured.")
-    every: Whole = Field(0, ge=0, description="Measured every so many rounds; 0: not by this rule.")
+    rounds: tuple[int, ...] = Field((), description="Measure in these rounds.")
+    every: Whole = Field(0, ge=0, description="Measure every so many rounds; 0: never.")
     at: tuple[Annotated[float, Field(ge=0, le=1)], ...] = Field(
-        (), description="Measured at these fractions of the run."
+        (), description="Measure at these fractions of the run."
     )
     data: Literal["auto", "participants", "clients", "test"] = Field(
         "auto",
-        description="Whose data the client matrix is on: the participants' validation parts, those of all "
-        "clients, or the test set re-weighted to each participant's class mix; auto takes the last "
-        "where a validation part has under 30 samples.",
+        description="Data of the client matrix: the validation parts of the participants or of all clients, "
+        "or the test set re-weighted to each participant's class mix; auto takes the test set if a "
+        "validation part has fewer than 30 samples.",
     )
-    samples: Whole = Field(1000, ge=1, description="Size of the class-balanced part of the test set it uses.")
+    samples: Whole = Field(1000, ge=1, description="Size of the class-balanced test subset that is used.")
     models: Whole = Field(10, ge=1, description="Maximum number of local models measured in a round.")
 
     @model_validator(mode="after")
-    def _is_due_sometime(self) -> "Probe":
+    def _check_rounds(self) -> "Probe":
         if not (self.rounds or self.every or self.at):
-            raise ValueError(f"the probe {self.metric!r} is never measured: set rounds, every or at")
+            raise ValueError(f"probe {self.metric!r} is never measured: set rounds, every or at")
         return self
 
     def due(self, round: int, rounds: int) -> bool:
-        """Whether the probe is due in a round of a run with this many rounds."""
+        """Whether the probe is due in this round of a run with `rounds` rounds."""
         fractions = {max(1, int(fraction * rounds + 0.5)) for fraction in self.at}
         return round in self.rounds or round in fractions or bool(self.every and round % self.every == 0)
 

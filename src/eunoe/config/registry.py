@@ -1,8 +1,8 @@
 """Registry of named components: methods, losses, aggregations, models, data sets, engines, metrics and so on.
 
 A component is a class whose keyword parameters are its options; a model, a data set or a partition may also
-be a function. A config names it by a built-in name, by an installed entry point of the group
-`eunoe.<kind>`, or as `package.module:name`; it is imported only when it is used.
+be a function. A config gives its built-in name, an installed entry point of the group `eunoe.<kind>`, or
+`package.module:name`. Components are imported when they are used.
 """
 
 import importlib
@@ -23,21 +23,18 @@ Component = Callable[..., Any]
 
 
 def kinds() -> list[str]:
-    """The keys of the kinds of named components."""
+    """Return the keys of all kinds."""
     return list(KINDS)
 
 
 def names(kind: str) -> list[str]:
-    """All names of this kind, built in or installed."""
+    """Return all names of a kind, built in or installed."""
     presets = PRESETS if kind == "method" else {}
     return sorted({*KINDS[kind].names, *presets, *(point.name for point in _installed(kind))})
 
 
 def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Config values in which a name such as fedadam is written out as fedavg and its server optimizer.
-
-    Its options are those of both.
-    """
+    """Replace a method such as fedadam by fedavg and its server optimizer; it has the options of both."""
     values = dict(values)
     method = values.get("method")
     section = method if isinstance(method, Mapping) else {"name": method}
@@ -51,13 +48,14 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(
             f"method {name!r} is fedavg with server optimizer {preset['name']!r}: leave server_optimizer out"
         )
-    own = {key: value for key, value in section.items() if key in options(find("method", "fedavg"))}
-    rest = {key: value for key, value in section.items() if key not in own and key != "name"}
+    known = options(find("method", "fedavg"))
+    own = {key: value for key, value in section.items() if key in known}
+    rest = {key: value for key, value in section.items() if key not in known and key != "name"}
     return {**values, "method": {"name": "fedavg", **own}, "server_optimizer": {**preset, **rest}}
 
 
 def find(kind: str, name: str) -> Component:
-    """The component of this name; for a name such as fedadam, its server optimizer."""
+    """Return the component of this name; for a method such as fedadam, its server optimizer."""
     if kind == "method" and name in PRESETS:
         kind, name = "server_optimizer", PRESETS[name]["name"]
     of = KINDS[kind]
@@ -65,13 +63,13 @@ def find(kind: str, name: str) -> Component:
         return _load(of, path)
     prefix, _, rest = name.partition(":")
     if path := of.prefixes.get(prefix):
-        found: Component = _load(of, path)(rest)
-        return found
+        component: Component = _load(of, path)(rest)
+        return component
     if ":" in name:
-        return _derived(of, name, _load(of, name))
+        return _check_base(of, name, _load(of, name))
     for point in _installed(kind):
         if point.name == name:
-            return _derived(of, name, point.load())
+            return _check_base(of, name, point.load())
     raise InputError(
         f"no {of.label} is called {name!r}; {nearest(name, names(kind))} "
         "(name your own as package.module:name)"
@@ -79,20 +77,19 @@ def find(kind: str, name: str) -> Component:
 
 
 def options(component: Component) -> dict[str, inspect.Parameter]:
-    """The keyword parameters of a component."""
+    """Return the keyword parameters of a component."""
     parameters = inspect.signature(component).parameters
     return {name: p for name, p in parameters.items() if p.kind in (p.KEYWORD_ONLY, p.POSITIONAL_OR_KEYWORD)}
 
 
 def build(kind: str, name: str, values: Mapping[str, Any], **supplied: Any) -> Any:
-    """Build the component of this name from its options, plus those of `supplied` that it accepts."""
+    """Build a component from its options and the arguments in `supplied` that it accepts."""
     component, what = find(kind, name), f"{KINDS[kind].label} {name!r}"
     known = options(component)
     free = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(component).parameters.values())
     for key in values:
         if key in supplied or (key not in known and not free):
-            mine = set(known) - set(supplied)
-            raise InputError(f"{what} has no option {key!r}; {nearest(key, mine)}")
+            raise InputError(f"{what} has no option {key!r}; {nearest(key, set(known) - set(supplied))}")
     arguments = {**{key: value for key, value in supplied.items() if key in known}, **values}
     missing = [
         key
@@ -105,17 +102,16 @@ def build(kind: str, name: str, values: Mapping[str, Any], **supplied: Any) -> A
         if isinstance(component, type) and issubclass(component, BaseModel):
             return component(**arguments)
         if isinstance(component, type):
-            maker = component.__init__  # type: ignore[misc]
-            return component(**{**arguments, **_checked(maker, dict(values), what)})
+            return component(**{**arguments, **_validate(component, values, what)})
         return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(component)(**arguments)
     except ValidationError as error:
         raise InputError(f"{what}: {explain(error)}") from None
 
 
 def defaults(kind: str, name: str, values: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
-    """The options completed by the component's own defaults, so that a stored config repeats the run exactly.
+    """Complete options by the component's defaults, so that a stored config repeats the run exactly.
 
-    A default that a config file cannot express (such as a class) is left out.
+    Defaults that a config file cannot express (such as a class) are left out.
     """
     full = {}
     for key, parameter in options(find(kind, name)).items():
@@ -127,7 +123,7 @@ def defaults(kind: str, name: str, values: Mapping[str, Any], supplied: Iterable
 
 
 def summary(kind: str, name: str) -> str:
-    """The first line of a component's docstring."""
+    """Return the first line of a component's docstring."""
     if kind == "method" and name in PRESETS:
         preset = PRESETS[name]
         values = "".join(f", {key} = {value}" for key, value in preset.items() if key != "name")
@@ -135,30 +131,27 @@ def summary(kind: str, name: str) -> str:
     return (inspect.getdoc(find(kind, name)) or "").split("\n")[0]
 
 
-def _checked(maker: Callable[..., Any], arguments: dict[str, Any], what: str) -> dict[str, Any]:
-    """The arguments of a class that is not a pydantic model, validated by its annotations."""
-    hints = {name: p.annotation for name, p in inspect.signature(maker, eval_str=True).parameters.items()}
-    checked = {}
-    for key, value in arguments.items():
-        hint = hints.get(key, inspect.Parameter.empty)
-        if hint is inspect.Parameter.empty:
-            checked[key] = value
+def _validate(component: type, values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Validate the arguments of a class that is not a pydantic model by its annotations."""
+    parameters = inspect.signature(component.__init__, eval_str=True).parameters  # type: ignore[misc]
+    validated = dict(values)
+    for key, value in values.items():
+        if key not in parameters or parameters[key].annotation is inspect.Parameter.empty:
             continue
+        adapter = TypeAdapter(parameters[key].annotation, config=ConfigDict(arbitrary_types_allowed=True))
         try:
-            checked[key] = TypeAdapter(hint, config=ConfigDict(arbitrary_types_allowed=True)).validate_python(
-                value
-            )
+            validated[key] = adapter.validate_python(value)
         except ValidationError as error:
             raise InputError(f"{what}: {key}: {explain(error)}") from None
-    return checked
+    return validated
 
 
 def _installed(kind: str) -> Iterable[Any]:
     return entry_points(group=f"eunoe.{kind}")
 
 
-def _derived(kind: Kind, name: str, component: Component) -> Component:
-    """The component, checked to derive from the base of its kind."""
+def _check_base(kind: Kind, name: str, component: Component) -> Component:
+    """Return the component if it derives from the base of its kind."""
     if kind.base is not None:
         base = _load(kind, kind.base)
         if not (isinstance(component, type) and isinstance(base, type) and issubclass(component, base)):
@@ -171,18 +164,18 @@ def _derived(kind: Kind, name: str, component: Component) -> Component:
 def _load(kind: Kind, path: str) -> Component:
     module_name, _, attribute = path.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
-        raise InputError(f"{path!r} names no {kind.label}; your own is named as package.module:name")
+        raise InputError(f"invalid {kind.label} {path!r}: write your own as package.module:name")
     here = str(Path.cwd())
     if here not in sys.path:
-        # A user's own file in the working directory is found as with `python -m`.
+        # Find modules in the working directory, as `python -m` does.
         sys.path.append(here)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name and not f"{module_name}.".startswith(f"{error.name}."):
             raise
-        raise InputError(f"no module {module_name!r} to import the {kind.label} {path!r} from") from None
+        raise InputError(f"cannot import {kind.label} {path!r}: there is no module {module_name!r}") from None
     component = getattr(module, attribute, None)
     if not callable(component):
-        raise InputError(f"module {module_name!r} has no class or function called {attribute!r}")
+        raise InputError(f"module {module_name!r} has no class or function {attribute!r}")
     return component  # type: ignore[no-any-return]

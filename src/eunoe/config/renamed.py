@@ -1,4 +1,4 @@
-"""Config keys with a new name: stored configs are read under both; elsewhere an error names the new key."""
+"""Renamed config keys: stored configs are read under both names; elsewhere an error gives the new name."""
 
 from collections.abc import Mapping
 from typing import Any

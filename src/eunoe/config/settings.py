@@ -1,4 +1,4 @@
-"""Values of a config before they are validated: read from a TOML file, changed by --set."""
+"""Config values before validation: reading TOML, applying --set, merging, absolute paths."""
 
 import os
 import tomllib
@@ -11,7 +11,7 @@ from eunoe.system.files import read_toml
 
 
 def read_config(path: Path) -> dict[str, Any]:
-    """The values in a TOML file."""
+    """Read the values of a TOML file."""
     try:
         values = read_toml(path)
     except (FileNotFoundError, NotADirectoryError):
@@ -19,20 +19,20 @@ def read_config(path: Path) -> dict[str, Any]:
     except RunFailed as error:
         raise InputError(str(error)) from None
     if not values:
-        raise InputError(f"{path} is empty; leave it out to run the defaults")
+        raise InputError(f"{path} is empty: leave it out to run the defaults")
     return values
 
 
 def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Values with `a.b=c` settings on top; c is read as TOML, or else as text.
+    """Return the values with settings `a.b=c` applied; c is parsed as TOML, or else taken as text.
 
-    Setting a `name` to another one drops the options of the earlier component.
+    A new `name` drops the options of the earlier component.
     """
     result = _copy(values)
     for setting in settings:
         path, equals, text = setting.partition("=")
         if not equals or not path.strip():
-            raise InputError(f"{setting!r} is not a setting; write it as section.option=value")
+            raise InputError(f"{setting!r} is not a setting: write it as section.option=value")
         *parents, last = path.strip().split(".")
         place = result
         for parent in parents:
@@ -41,7 +41,7 @@ def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[s
                 {"name": inner} if isinstance(inner, str) else ({} if inner is None else inner)
             )
             if not isinstance(inner, dict):
-                raise InputError(f"{setting!r} sets an option of {parent}, which is {inner!r} and has none")
+                raise InputError(f"cannot apply {setting!r}: {parent} is {inner!r}, not a section")
             place = inner
         value = parse_value(text)
         if last == "name" and parents and place.get("name") != value:
@@ -51,14 +51,14 @@ def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[s
 
 
 def parse_value(text: str) -> Any:
-    """A value as TOML writes it; what is not TOML is text."""
+    """Parse a value as TOML; anything else is text."""
     try:
-        found = tomllib.loads(f"value = {text}")
+        values = tomllib.loads(f"value = {text}")
     except (ValueError, RecursionError):
         return text.strip()
-    if len(found) > 1:
-        raise InputError(f"{text!r} is more than a value: what follows the line break would be ignored")
-    return found["value"]
+    if len(values) > 1:
+        raise InputError(f"{text!r} has several lines: a setting takes one value")
+    return values["value"]
 
 
 def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -66,7 +66,7 @@ def _copy(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with changes merged in; a section that has a `name` replaces the earlier one."""
+    """Return the values with changes merged in; a section with a `name` replaces the earlier section."""
     merged = dict(base)
     for change in changes:
         for key, value in change.items():
@@ -80,29 +80,29 @@ def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any
 
 
 def path_kind(name: str) -> tuple[str, str]:
-    """The data set that reads this path, and its option for the path; empty for other names."""
+    """Return the data set that reads this path and its option for the path; empty for other names."""
     if name.endswith(".npz"):
         return "npz", "path"
     if name.endswith((".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".parquet")):
         return "table", "path"
-    # A plain word is a name even if a folder of that name exists; ./word is the folder.
+    # A plain word is a name, even if a folder has that name; ./word is the folder.
     if Path(name).expanduser().is_dir() and ("/" in name or "\\" in name or name in (".", "..")):
         return "folder", "path"
     return "", ""
 
 
 def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values with absolute paths of data and initial weights, valid from any folder."""
+    """Return the values with absolute paths of data and initial weights."""
     result = {
         **values,
-        **{key: _placed(values[key]) for key in ("data", "model", "backbone") if key in values},
+        **{key: _absolute_section(values[key]) for key in ("data", "model", "backbone") if key in values},
     }
     if isinstance(public := values.get("public"), Mapping) and "data" in public:
-        result["public"] = {**public, "data": _placed(public["data"])}
+        result["public"] = {**public, "data": _absolute_section(public["data"])}
     return result
 
 
-def _placed(section: Any) -> Any:
+def _absolute_section(section: Any) -> Any:
     if isinstance(section, str):
         return _absolute(section) if path_kind(section)[0] else section
     if not isinstance(section, Mapping):
@@ -114,7 +114,7 @@ def _placed(section: Any) -> Any:
         if isinstance(value := section.get(key), str)
         and (key == "start_from" or os.path.exists(os.path.expanduser(value)))
     }
-    return {**section, **({"name": _placed(section["name"])} if "name" in section else {}), **files}
+    return {**section, **({"name": _absolute_section(section["name"])} if "name" in section else {}), **files}
 
 
 def _absolute(path: str) -> str:

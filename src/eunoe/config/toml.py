@@ -1,4 +1,4 @@
-"""Writing TOML, which Python's own library only reads."""
+"""Writing TOML: the standard library only reads it."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
-    """Nested values as TOML; None is left out."""
+    """Format nested values as TOML; None is left out."""
     plain, tables = [], []
     for key, value in values.items():
         if isinstance(value, Mapping):
@@ -25,20 +25,20 @@ def _key(key: str) -> str:
 
 
 def inline(value: Any) -> str:
-    """A value on one line."""
+    """Format a value in one line."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
-        # Numbers of NumPy's own types write themselves otherwise.
+        # NumPy numbers have another repr.
         return repr(float(value) if isinstance(value, float) else int(value))
     if isinstance(value, list | tuple):
         return f"[{', '.join(inline(item) for item in value)}]"
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{_key(k)} = {inline(v)}" for k, v in value.items() if v is not None) + "}"
-    return f'"{"".join(_escaped(character) for character in str(value))}"'
+    return f'"{"".join(_escape(character) for character in str(value))}"'
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in '"\\':
         return f"\\{character}"
     return character if character.isprintable() else f"\\U{ord(character):08x}"
