@@ -2,9 +2,9 @@
 
     python -m benchmarks.scale [section ...] [--rounds 100000] [--runs 500] [--seconds 120]
 
-memory, faults, clients, arrival and aggregation print a line; cohorts, nodes, training, report and compare
-also put a table into docs/scale.md. `training` trains a tiny model for --seconds; `report` and `compare` read
-folders that repeat the records of a short run, with --rounds rounds and --runs seeds.
+memory, faults, clients, arrival and aggregation print a line; nodes, training, report and compare print a
+table; cohorts also puts one into docs/scale.md. `training` trains a tiny model for --seconds; `report` and
+`compare` read folders that repeat the records of a short run, with --rounds rounds and --runs seeds.
 """
 
 import json
@@ -248,7 +248,7 @@ def nodes() -> None:
     finally:
         cluster.shutdown()
     heads = ["nodes", "adding", "seconds", "driver's seconds", "MB to the driver"]
-    replace_in_page(PAGE, "nodes", Table(heads, rows).markdown())
+    print(Table(heads, rows).markdown(), flush=True)
 
 
 def run_command(*words: object) -> list[str]:
@@ -297,7 +297,7 @@ def report(rounds: int) -> None:
         written = (home / "report.html").stat().st_size / 1e6
         rows = [[f"`eunoe report` {what}: {written:.2f} MB", *costs]]
         rows.append([f"`eunoe compare` {what}", *run_command("compare", folder)])
-    replace_in_page(PAGE, "report", Table(COSTS, rows).markdown())
+    print(Table(COSTS, rows).markdown(), flush=True)
 
 
 def compare(runs: int) -> None:
@@ -310,7 +310,7 @@ def compare(runs: int) -> None:
             [f"`eunoe compare` of {title} of 100 rounds", *run_command("compare", *some)]
             for title, some in ((f"{runs} runs", folders), ("1 run", folders[:1]))
         ]
-    replace_in_page(PAGE, "compare", Table(COSTS, rows).markdown())
+    print(Table(COSTS, rows).markdown(), flush=True)
 
 
 def training(seconds: float) -> None:
@@ -334,7 +334,7 @@ def training(seconds: float) -> None:
             rows.append([f"{done:,}", *per_round, f"{saved / 1e3:.0f}", f"{again:.2f}"])
             before = done
     heads = ["rounds", "ms a round", "bytes a round on disk", "kB of a checkpoint", "seconds to resume"]
-    replace_in_page(PAGE, "training", Table(heads, rows).markdown())
+    print(Table(heads, rows).markdown(), flush=True)
 
 
 if __name__ == "__main__":

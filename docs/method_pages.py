@@ -55,40 +55,45 @@ cross-entropy. Start with FedAvg and [averaging](remedies.md#averaging); `eunoe 
 where one fits the run.
 
 The table shows the cost per client and round: state and traffic in multiples of the model's size, compute on
-top of FedAvg's. Each file starts with the paper and the formula.
-"""
+top of FedAvg's (`eunoe list methods` also has the server's cost). Accuracy and round forgetting are those of
+`examples/digits.toml`. Each file starts with the paper and the formula."""
+SETTING = f"""`examples/digits.toml`: 20 clients with few digits each, 4 per round, 40 rounds, seeds
+{", ".join(map(str, MEASURED["seeds"]))}. Accuracy on the test set is the mean of the last 10 rounds,
+forgetting the mean of all rounds. Every method has its defaults (feddf: 300 distillation steps)."""
+NOTES = f"""- {SETTING}
+- The standard deviation over seeds is at most {{accuracy}} in accuracy and {{forgetting}} in forgetting.
+- Nothing was tuned: the table shows that every method works with both losses, not which one is best.
+- wsm lowers round forgetting with 22 of 23 methods (not with flashback)."""
 BOTTOM = """See also: [Remedies](remedies.md), [Losses](losses.md), [your own method](own-method.md)."""
 
 
 def overview(link: Callable[[str], str] = source_of) -> str:
     """Return docs/methods.md: costs of all methods and their results on digits; `link` links a method."""
-    headings = ["method", "what it does", "client state", "up", "down", "client compute", "server"]
+    headings = ["method", "what it does", "client state", "up", "down", "client compute"]
+    headings += ["accuracy: ce, wsm", "forgetting: ce, wsm"]
     rows = [
-        [f"[{name}]({link(name)})", registry.summary("method", name), *kind_of(name).cost]
+        [
+            f"[{name}]({link(name)})",
+            registry.summary("method", name),
+            *kind_of(name).cost[:4],
+            means(name, column=1),
+            means(name, column=2),
+        ]
         for name in registry.names("method")
     ]
-    parts = [
-        TOP + "\n" + markdown(headings, rows),
-        "## Measured on digits",
-        MEASURED["setting"],
-        markdown(
-            ["method", "ce: accuracy", "forgetting", "wsm: accuracy", "forgetting", "passes"], side_by_side()
-        ),
-        MEASURED["says"],
-        BOTTOM,
-    ]
-    return "\n\n".join(parts) + "\n"
+    notes = NOTES.format(accuracy=largest_std(1), forgetting=largest_std(2))
+    return "\n\n".join([TOP, markdown(headings, rows), notes, BOTTOM]) + "\n"
 
 
-def side_by_side() -> list[list[str]]:
-    """Return one row per method with its results under ce and wsm."""
-    results = {tuple(run.split(" + ")): values for run, *values in MEASURED["rows"]}
-    missing = ["–", "–", "–"]
-    rows = []
-    for method in dict.fromkeys(method for method, _ in results):
-        ce, wsm = (results.get((method, loss), missing) for loss in ("ce", "wsm"))
-        rows.append([method, *ce[:2], *wsm[:2], ce[2]])
-    return rows
+def means(name: str, column: int) -> str:
+    """Return the means of a method under ce and wsm in a column of the table on digits."""
+    results = {row[0]: row[column].split(" ± ")[0] for row in MEASURED["rows"]}
+    return ", ".join(results[run] for loss in ("ce", "wsm") if (run := f"{name} + {loss}") in results) or "–"
+
+
+def largest_std(column: int) -> str:
+    """Return the largest standard deviation over seeds in a column of the table on digits."""
+    return max((row[column].split(" ± ")[1] for row in MEASURED["rows"]), key=float)
 
 
 def method_page(name: str) -> str:
@@ -113,7 +118,7 @@ def method_page(name: str) -> str:
         "## Cost against FedAvg",
         markdown(["client state", "up", "down", "client compute", "server"], [list(kind.cost)]),
         "## Measured on digits",
-        MEASURED["setting"],
+        SETTING,
         markdown(MEASURED["headings"], [row for row in MEASURED["rows"] if of_method(row, name)]),
     ]
     if rows := method_rows(name):

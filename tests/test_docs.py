@@ -1,4 +1,4 @@
-"""What the README and the docs say is true: links exist, commands work, code prints what is below it."""
+"""Check the README and the docs: links exist, commands work, and code prints the output shown below it."""
 
 import contextlib
 import io
@@ -24,12 +24,15 @@ PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").g
 WITH_CODE = [page for page in PAGES if "```" in page.read_text()]
 ARCHITECTURE = ROOT / "docs" / "architecture.md"
 NUMBER = r"\d+\.\d+"
+# Pages written by other tools, and the limit for all others together.
+GENERATED = {"results.md"}
+MAX_WORDS = 20_000
 # A code block that shows a file of the repository says so in the line above it.
 SHOWN = re.compile(r"^<!-- file: (\S+) -->\n```\w+\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
 def blocks(page: Path) -> list[tuple[str, str]]:
-    """The code blocks of a page that are its own, each with its language."""
+    """Return the code blocks of a page that show no file, each with its language."""
     return re.findall(r"^```(\w+)\n(.*?)^```", SHOWN.sub("", page.read_text()), re.DOTALL | re.MULTILINE)
 
 
@@ -42,6 +45,24 @@ def test_every_link_leads_to_a_file_of_the_clone(page):
             assert (page.parent / link.partition("#")[0]).exists(), link
 
 
+DOCS = [page for page in PAGES if page.parent.name == "docs" and page.name not in GENERATED]
+
+
+@pytest.mark.parametrize("page", DOCS, ids=lambda page: page.name)
+def test_a_page_starts_with_an_example_and_ends_with_links(page):
+    text = page.read_text()
+    if page != ARCHITECTURE:
+        first = re.search(r"^```(\w+)\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+        assert first
+        assert first[1] == "python" or (first[1] == "sh" and re.search("^eunoe ", first[2], re.MULTILINE))
+        assert text[: first.start()].count("\n") < 20
+    assert "](" in text.rstrip().split("\n\n")[-1]
+
+
+def test_the_docs_are_short():
+    assert sum(len(page.read_text().split()) for page in DOCS) <= MAX_WORDS
+
+
 def test_code_shown_from_a_file_is_that_file():
     shown = [(path, text) for page in PAGES for path, text in SHOWN.findall(page.read_text())]
     assert shown
@@ -49,7 +70,7 @@ def test_code_shown_from_a_file_is_that_file():
         assert text == (ROOT / path).read_text(), path
 
 
-def test_the_map_has_every_package_in_the_order_of_the_layers():
+def test_the_map_lists_all_packages_in_the_order_of_the_layers():
     table = ARCHITECTURE.read_text().partition("Four decisions")[0]
     mapped = re.findall(r"^\| \[\S+\]\(\.\./src/eunoe/(\w+)(?:\.py)?\)", table, re.MULTILINE)
     here = {path.stem for path in (ROOT / "src" / "eunoe").iterdir() if path.suffix in ("", ".py")}
@@ -58,7 +79,7 @@ def test_the_map_has_every_package_in_the_order_of_the_layers():
     assert mapped == contract["layers"]
 
 
-def test_the_table_of_methods_is_that_of_the_code():
+def test_methods_page_is_up_to_date():
     assert (ROOT / "docs" / "methods.md").read_text() == method_pages.overview(), "run `make docs`"
 
 
@@ -81,7 +102,7 @@ def test_the_readme_has_the_demos_numbers(tmp_path):
 
 
 @pytest.mark.parametrize("page", WITH_CODE, ids=lambda page: page.name)
-def test_a_page_says_what_is_true(page, tmp_path, monkeypatch):
+def test_examples_print_what_is_shown(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     printed = commanded = ""
     for language, text in blocks(page):
@@ -109,13 +130,13 @@ def test_a_page_says_what_is_true(page, tmp_path, monkeypatch):
                 compare("\n".join(each for each in commanded.splitlines() if alike(each, line)), line)
 
 
-def alike(one: str, other: str) -> bool:
-    """Whether two lines differ in their numbers only."""
-    return re.sub(NUMBER, "N", one) == re.sub(NUMBER, "N", other)
+def alike(line: str, other: str) -> bool:
+    """Return whether two lines differ in their numbers only."""
+    return re.sub(NUMBER, "N", line) == re.sub(NUMBER, "N", other)
 
 
 def compare(printed: str, expected: str) -> None:
-    """The same words, and numbers that differ by no more than another processor's last bits can make them."""
+    """Assert equal words, and numbers that differ by no more than another CPU's last bits can make them."""
     assert alike(printed, expected)
-    found, wanted = ([float(n) for n in re.findall(NUMBER, text)] for text in (printed, expected))
-    assert found == pytest.approx(wanted, abs=0.02, rel=0.1)
+    numbers, wanted = ([float(n) for n in re.findall(NUMBER, text)] for text in (printed, expected))
+    assert numbers == pytest.approx(wanted, abs=0.02, rel=0.1)
