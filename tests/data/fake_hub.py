@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from eunoe.data.sources.hub import RemoteFile
+from eunoe.data.sources.hub import HuggingFace, RemoteFile
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -43,7 +43,7 @@ def parquet(columns: dict[str, Any], names: dict[str, Sequence[str]] | None = No
 
 
 @dataclass
-class FakeHub:
+class FakeHub(HuggingFace):
     """Answers as the hub would for one repository, and records the requests."""
 
     content: dict[str, bytes]

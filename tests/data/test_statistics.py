@@ -20,8 +20,8 @@ OFFSETS = np.array([0, 2, 6, 6, 8])
 
 def test_label_counts() -> None:
     assert label_counts(LABELS, ORDER, OFFSETS, 3).tolist() == [[2, 0, 0], [1, 1, 2], [0, 0, 0], [0, 1, 1]]
-    assert label_counts(LABELS, ORDER, OFFSETS, 3, 1, 3).tolist() == [[1, 1, 2], [0, 0, 0]]
-    assert label_counts(LABELS, ORDER, OFFSETS, 3, 4).tolist() == []
+    assert label_counts(LABELS, ORDER, OFFSETS[1:4], 3).tolist() == [[1, 1, 2], [0, 0, 0]]
+    assert label_counts(LABELS, ORDER, OFFSETS[4:], 3).tolist() == []
 
 
 def test_numbers_by_hand() -> None:

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from eunoe.errors import InputError
-from eunoe.models.base import channels_last, image_shape, pool_relu, remove_bias
+from eunoe.models.base import channels_last, image_shape, pool_relu
+from eunoe.models.classifiers import remove_bias
 from eunoe.models.mlp import MLP
 
 
@@ -30,7 +31,7 @@ def test_channels_last_marks_every_image(shape: tuple[int, ...]) -> None:
 def test_only_images_that_are_large_enough_are_taken() -> None:
     assert image_shape("cnn", (3, 8, 4), least=4) == (3, 8, 4)
     for shape in ((3, 8, 3), (8, 8), (0, 8, 8), (1, 3, 8, 8)):
-        with pytest.raises(InputError, match=r"model 'cnn' takes images .* of 4 x 4 pixels or more"):
+        with pytest.raises(InputError, match=r"model 'cnn' needs images .* of at least 4 x 4 pixels"):
             image_shape("cnn", shape, least=4)
 
 

@@ -207,7 +207,7 @@ def test_fast_forms_equal_the_plain_ones(
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(name: str, shape: tuple[int, ...]) -> None:
-    with pytest.raises(InputError, match=f"model '{name}' takes images"):
+    with pytest.raises(InputError, match=f"model '{name}' needs images"):
         build(name, shape)
 
 
@@ -219,11 +219,11 @@ def test_options_are_checked() -> None:
 
 
 def test_models_of_text_take_token_ids_alone() -> None:
-    with pytest.raises(InputError, match=r"model 'text_cnn' takes token ids \[length\], integers"):
+    with pytest.raises(InputError, match=r"model 'text_cnn' needs integer token ids \[length\]"):
         registry.build("model", "text_cnn", {}, shape=(6,), classes=5)
-    with pytest.raises(InputError, match="model 'text_cnn' looks at 4 tokens at once, and texts have 3"):
+    with pytest.raises(InputError, match="model 'text_cnn' needs texts of at least 4 tokens, but they have 3"):
         build("text_cnn", (3,))
-    with pytest.raises(InputError, match=r"model 'signal_cnn' takes windows \[time, channels\]"):
+    with pytest.raises(InputError, match=r"model 'signal_cnn' needs windows \[time, channels\]"):
         build("signal_cnn", (64,))
 
 

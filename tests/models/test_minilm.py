@@ -9,8 +9,7 @@ from torch.nn import functional as F
 
 from eunoe.core.fields import Fields
 from eunoe.data.sources.text_encoders import Tokenizer
-from eunoe.models.hf import HF, Lora
-from eunoe.models.hf_encoder import HFEncoder
+from eunoe.models.hf import HF, HFEncoder, Lora
 
 PAIRS = [
     ("my card has not arrived yet", "when will I get my new card?"),

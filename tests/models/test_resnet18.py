@@ -90,6 +90,6 @@ def test_small_images_fit() -> None:
 
 
 def test_groups_must_divide_the_width() -> None:
-    with pytest.raises(InputError, match="3 groups"):
+    with pytest.raises(InputError, match="not divisible by groups=3"):
         made(groups=3)
     assert made(norm="batch", groups=3)

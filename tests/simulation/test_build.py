@@ -52,7 +52,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"data": "given"}, "federation was a user-provided object"),
         ({"engine": {"name": "serial", "device": "banana"}}, "engine.device: 'banana' cannot be used"),
         ({"engine": {"name": "serial", "device": "meta"}}, "engine.device: 'meta' cannot be used"),
-        ({"model": "lenet"}, "takes images"),
+        ({"model": "lenet"}, "needs images"),
         ({"model": {"name": "mlp", "start_from": "none.pt"}}, "there is no file none.pt"),
         ({"public": {"share": 0.1, "alpha": math.inf}}, "public.alpha: input should be a finite number"),
         ({"probes": [{"metric": "drift", "at": [math.nan]}]}, "at.0: input should be "),

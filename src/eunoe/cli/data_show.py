@@ -54,7 +54,9 @@ def show(
         chosen = chosen or _some(settings.seed, len(federation), clients)
         if not 0 <= min(chosen) <= max(chosen) < len(federation):
             raise InputError(f"{panel}: clients are numbered from 0 to {len(federation) - 1:,}, not {chosen}")
-        panels[panel] = np.concatenate([label_counts(labels, *owned, classes, k, k + 1) for k in chosen])
+        order, offsets = owned
+        counts = [label_counts(labels, order, offsets[k : k + 2], classes) for k in chosen]
+        panels[panel] = np.concatenate(counts)
         class_names = federation.data.class_names
     title = f"{settings.data.name}, partitioned by {settings.partition.name}"
     table = Table(box=None, pad_edge=False, title=title, title_justify="left")

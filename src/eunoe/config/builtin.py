@@ -151,7 +151,7 @@ _ALL = (
     Kind(
         "backbone",
         "backbones",
-        {"hf": "eunoe.models.hf_encoder:HFEncoder"},
+        {"hf": "eunoe.models.hf:HFEncoder"},
     ),
     Kind(
         "partition",

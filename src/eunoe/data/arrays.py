@@ -23,8 +23,7 @@ from eunoe.data.checks import (
     check_lengths,
 )
 from eunoe.data.samples import DataSet, Samples
-from eunoe.data.split import draw_test_rows
-from eunoe.data.targets import check_targets, make_targets
+from eunoe.data.targets import make_targets
 from eunoe.errors import InputError
 from eunoe.text import printable
 
@@ -94,32 +93,6 @@ def from_rows(x: Any, y: Array, test: Array, writers: Array | None = None, **opt
     if writers is not None:
         options |= {"writer_train": writers[train], "writer_test": writers[test]}
     return from_arrays(x[train], y[train], x[test], y[test], **options)
-
-
-def from_user_arrays(
-    x: InputLike,
-    y: ArrayLike | Tensor,
-    x_test: InputLike | None,
-    y_test: ArrayLike | Tensor | None,
-    client_ids: ArrayLike | Tensor | None,
-    rng: np.random.Generator,
-    test_share: float,
-    *,
-    task: str | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
-) -> DataSet:
-    """Like `from_arrays`; without test arrays a random share of the samples becomes the test part."""
-    if (x_test is None) != (y_test is None):
-        raise InputError("pass both x_test and y_test, or neither")
-    # Checked here under the names of the arguments.
-    inputs, (kind, labels) = check_inputs(x, "x"), check_targets(y, "y", task)
-    check_lengths(inputs, labels, "x", "y")
-    ids = None if client_ids is None else check_ids(client_ids, "client_ids", len(inputs))
-    options: dict[str, Any] = {"task": kind, "mean": mean, "std": std}
-    if x_test is None or y_test is None:
-        return from_rows(inputs, labels, draw_test_rows(len(inputs), test_share, rng), ids, **options)
-    return from_arrays(inputs, labels, x_test, y_test, writer_train=ids, **options)
 
 
 def stack_dataset(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[InputLike, Array]:

@@ -183,7 +183,7 @@ def _check_official(name: str, spec: DataSetSpec, path: Path, data: DataSet) -> 
     _compared.add(key)
 
 
-def fetch_named(name: str, *, revision: str | None = None, client: hub.Hub | None = None) -> Path:
+def fetch_named(name: str, *, revision: str | None = None, client: hub.HuggingFace | None = None) -> Path:
     """Download a built-in data set from the hub into the data folder, replacing the file there."""
     spec, path = get_spec(name), path_of(name)
     if spec.hub is None:

@@ -8,7 +8,7 @@ import numpy as np
 from eunoe.data.builtin import diabetes, digit_attributes, digits, fetch_named, get_spec, load_named, path_of
 from eunoe.data.builtin_tables import TABLES, table_path
 from eunoe.data.samples import checksum
-from eunoe.data.sources.hub import Hub, data_folder, read_record
+from eunoe.data.sources.hub import HuggingFace, data_folder, read_record
 from eunoe.data.sources.npz import npz
 from eunoe.data.specs import SPECS
 from eunoe.errors import InputError
@@ -63,7 +63,9 @@ def entry(name: str) -> Entry:
     return Entry(name, path, False, spec.classes, train, test, source=spec.hub.repo if spec.hub else None)
 
 
-def fetch(name: str, *, revision: str | None = None, force: bool = False, client: Hub | None = None) -> Entry:
+def fetch(
+    name: str, *, revision: str | None = None, force: bool = False, client: HuggingFace | None = None
+) -> Entry:
     """Download a built-in data set unless it exists (or `force` is set)."""
     get_spec(name)
     if force or not path_of(name).exists():

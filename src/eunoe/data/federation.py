@@ -22,15 +22,16 @@ from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.core.fields import Input, gather, in_words
 from eunoe.core.rng import generator
 from eunoe.core.tasks import Task
-from eunoe.data.arrays import from_user_arrays, stack_dataset
-from eunoe.data.checks import InputLike, Integers
+from eunoe.data.arrays import from_arrays, from_rows, stack_dataset
+from eunoe.data.checks import InputLike, Integers, check_ids, check_inputs, check_lengths
 from eunoe.data.feature_shift import client_shift
 from eunoe.data.partitions.base import Division, ranges
 from eunoe.data.preprocess import InputForm, Preprocess, input_form
 from eunoe.data.public import choose_public_set
 from eunoe.data.samples import DataSet, Samples
-from eunoe.data.split import split_clients
+from eunoe.data.split import draw_test_rows, split_clients
 from eunoe.data.streams.base import Changes
+from eunoe.data.targets import check_targets
 from eunoe.errors import InputError
 
 # The parts of a client's samples, and the sets of samples that rows can refer to.
@@ -84,13 +85,15 @@ class Federation:
         order, offsets = partition(labels[rest], generator(seed, "partition"), groups_left)
         if groups is not None:
             data = data.with_test_writers(groups[rest[order]])
-        parts = split_clients(rest[order], offsets, generator(seed, "split"), split.validation, split.test)
+        order, train_end, validation_end = split_clients(
+            rest[order], offsets, generator(seed, "split"), split.validation, split.test
+        )
         return cls(
             data,
-            parts.order,
+            order,
             offsets,
-            parts.train_end,
-            parts.validation_end,
+            train_end,
+            validation_end,
             public_set.samples,
             public_set.train,
             public_set.validation,
@@ -127,9 +130,18 @@ class Federation:
         arrays, a share `test` of the samples becomes the test part. `y` is one integer per sample (classes),
         rows of 0 and 1 (multilabel) or real numbers (regression); set `task` if that is ambiguous.
         """
-        data = from_user_arrays(
-            x, y, x_test, y_test, client_ids, generator(seed, "test"), test, task=task, mean=mean, std=std
-        )
+        if (x_test is None) != (y_test is None):
+            raise InputError("pass both x_test and y_test, or neither")
+        # Checked here under the names of the arguments.
+        inputs, (kind, labels) = check_inputs(x, "x"), check_targets(y, "y", task)
+        check_lengths(inputs, labels, "x", "y")
+        ids = None if client_ids is None else check_ids(client_ids, "client_ids", len(inputs))
+        known: dict[str, Any] = {"task": kind, "mean": mean, "std": std}
+        if x_test is None or y_test is None:
+            test_rows = draw_test_rows(len(inputs), test, generator(seed, "test"))
+            data = from_rows(inputs, labels, test_rows, ids, **known)
+        else:
+            data = from_arrays(inputs, labels, x_test, y_test, writer_train=ids, **known)
         return cls.build(
             data,
             registry.build("partition", partition if client_ids is None else "natural", options),

@@ -1,7 +1,5 @@
 """Splits of samples into training, validation and test parts."""
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,23 +8,14 @@ from eunoe.data.checks import Integers
 from eunoe.errors import InputError
 
 
-class Parts(NamedTuple):
-    """Client k trains on `order[offsets[k]:train_end[k]]`, validates on the rows from there to
-    `validation_end[k]`, and tests on the rows from there to `offsets[k + 1]`."""
-
-    order: Integers
-    train_end: Integers
-    validation_end: Integers
-
-
 def split_clients(
     order: Integers,
     offsets: Integers,
     generator: np.random.Generator,
     validation: float = 0.1,
     test: float = 0.0,
-) -> Parts:
-    """Shuffle the rows within each client and compute where its parts end.
+) -> tuple[Integers, Integers, Integers]:
+    """Shuffle the rows within each client; return them, and where its training and validation parts end.
 
     A part's size is its share of the client's samples, rounded half up; the rest is for training. If a client
     is too small for that, first the test part and then the validation part shrinks, so that at least one
@@ -40,7 +29,7 @@ def split_clients(
     validating = np.minimum(part_size(sizes, validation), spare)
     testing = np.minimum(part_size(sizes, test), spare - validating)
     validation_end = offsets[1:] - testing
-    return Parts(mixed, validation_end - validating, validation_end)
+    return mixed, validation_end - validating, validation_end
 
 
 def part_size(sizes: Integers, share: float) -> Integers:

@@ -47,27 +47,19 @@ class PartitionNumbers:
     single_class_share: float
 
 
-def label_counts(
-    labels: Array,
-    order: Integers,
-    offsets: Integers,
-    classes: int,
-    first: int = 0,
-    last: int | None = None,
-) -> Integers:
-    """Return the label counts [clients, classes] of the clients from `first` to before `last`.
+def label_counts(labels: Array, order: Integers, offsets: Integers, classes: int) -> Integers:
+    """Return the label counts [clients, classes] of the clients with these offsets, all or consecutive ones.
 
     Multilabel targets [n, labels] count each label that is 1.
     """
-    bounds = offsets[first : len(offsets) if last is None else last + 1]
-    owners = np.repeat(np.arange(len(bounds) - 1), np.diff(bounds))
-    own = labels[order[bounds[0] : bounds[-1]]]
+    clients = len(offsets) - 1
+    owners = np.repeat(np.arange(clients), np.diff(offsets))
+    own = labels[order[offsets[0] : offsets[-1]]]
     if labels.ndim > 1:
-        counts = np.zeros((len(bounds) - 1, classes), np.int64)
+        counts = np.zeros((clients, classes), np.int64)
         np.add.at(counts, owners, own.astype(np.int64))
         return counts
-    cells = owners * classes + own
-    return np.bincount(cells, minlength=(len(bounds) - 1) * classes).reshape(-1, classes)
+    return np.bincount(owners * classes + own, minlength=clients * classes).reshape(-1, classes)
 
 
 def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
@@ -129,9 +121,7 @@ def partition_numbers(
     else:
         whole = np.bincount(labels[order], minlength=classes)
     parts = [
-        per_client(
-            label_counts(labels, order, offsets, classes, first, min(first + chunk, len(offsets) - 1)), whole
-        )
+        per_client(label_counts(labels, order, offsets[first : first + chunk + 1], classes), whole)
         for first in range(0, len(offsets) - 1, chunk)
     ]
     numbers = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))

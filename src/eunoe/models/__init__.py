@@ -1,7 +1,8 @@
-"""Networks by name, and what the author of another one imports.
+"""Networks by name, one file each, and the base class for your own.
 
-A model is a class or function that takes a sample's shape and the number of classes; its options are further
-keyword arguments. One that derives from `Classifier` exposes its features, which some methods need.
+A model is a class or function that takes the shape of a sample and the number of classes; further keyword
+arguments are its options. A model that derives from `Classifier` exposes its features, which some methods
+need. Preprocessing is in eunoe.data.
 """
 
 from eunoe.models.base import Classifier as Classifier

@@ -9,7 +9,7 @@ from eunoe.models.base import Classifier, Width, channels_last, image_shape, poo
 class CNN(Classifier):
     """McMahan's CNN: two 5 x 5 convolutions (32, 64), each pooled, and a hidden layer of 512.
 
-    `width` is the channels of the first convolution, to which all other layers are in proportion.
+    `width` is the number of channels of the first convolution; all other layers scale with it.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int, *, width: Width = 32) -> None:

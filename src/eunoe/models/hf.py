@@ -1,4 +1,4 @@
-"""Pretrained networks of the transformers library as sequence classifiers, with LoRA adapters by peft.
+"""Pretrained networks of the transformers library: sequence classifiers with LoRA adapters, and encoders.
 
 Hu et al., 2022, "LoRA: Low-Rank Adaptation of Large Language Models", https://arxiv.org/abs/2106.09685. With
 adapters the pretrained weights are frozen: they are neither trained nor sent nor checkpointed, only the
@@ -7,17 +7,18 @@ adapters and the classifier are.
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import Field, PositiveInt
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from eunoe.config.options import Options
 from eunoe.errors import InputError, NotVectorizable, first_line
 from eunoe.system.transformers_library import locate_model, quiet
 
-# Architectures in which every token attends to all others, so that a mask of padding is all of the mask.
+# Architectures in which every token attends to all others, so that only padding is masked.
 BIDIRECTIONAL = ("albert", "bert", "camembert", "distilbert", "electra", "mpnet", "roberta", "xlm-roberta")
 
 
@@ -33,9 +34,9 @@ class Lora(Options):
 
 
 class HF(nn.Module):
-    """A sequence classifier of transformers, from the hub or a folder (`from`), also with LoRA adapters.
+    """A sequence classifier of transformers, from the hub or a folder (`from`), with or without LoRA.
 
-    `random` takes only the architecture from there. `dropout` sets every dropout probability of the network.
+    `random` loads only the architecture. `dropout` sets every dropout probability of the network.
     """
 
     def __init__(
@@ -49,23 +50,15 @@ class HF(nn.Module):
         **source: Any,
     ) -> None:
         super().__init__()
-        where = source.pop("from", None)
-        if source:
-            raise InputError(
-                f"model 'hf' has no option {next(iter(source))!r}; it has from, lora, random, dropout"
-            )
-        if not isinstance(where, str) or not where:
-            raise InputError(
-                "model 'hf' needs the option 'from': the name of a model on the hub, or its folder"
-            )
-        model = _loaded(where, classes, random)
+        where = _get_from(source, "model 'hf'", "from, lora, random, dropout")
+        model = _load_classifier(where, classes, random)
         if vocabulary is not None and vocabulary > (known := model.config.get_text_config().vocab_size):
             raise InputError(
-                f"model 'hf': the data have {vocabulary} token ids and {where} knows {known}: "
+                f"model 'hf': the data have {vocabulary} token ids, but {where} has {known}: "
                 "set the tokenizer of the data to that of the model"
             )
         self.random, self.adapted = random, lora is not None
-        self.model = model if lora is None else _adapted(model, lora)
+        self.model = model if lora is None else _add_adapters(model, lora)
         if dropout is not None:
             for module in self.model.modules():
                 if isinstance(module, nn.Dropout):
@@ -78,22 +71,22 @@ class HF(nn.Module):
         return logits
 
     def _additive(self, mask: Tensor) -> Tensor:
-        """A mask that is used as it is: transformers branches on the values of others, which vmap refuses.
+        """Return an additive mask, which works under vmap: transformers branches on the values of others.
 
-        It replaces the mask that hides later tokens, so networks that need one are refused.
+        It replaces causal masks, so networks that need one are not supported.
         """
         config = self.model.config
         if config.model_type not in BIDIRECTIONAL or getattr(config, "is_decoder", False):
             raise NotVectorizable(
-                f"the network {config.model_type!r} is not among those that vmap computes with an attention "
-                f"mask: {', '.join(BIDIRECTIONAL)}"
+                f"vmap supports attention masks only for {', '.join(BIDIRECTIONAL)}, not for "
+                f"{config.model_type!r}"
             )
         dtype = self.model.dtype
         hidden = (1 - mask.to(dtype)) * torch.finfo(dtype).min
         return hidden[:, None, None, :].expand(-1, 1, mask.shape[1], -1)
 
     def save(self, folder: Path, merged: bool, class_names: Sequence[str] | None = None) -> None:
-        """Write a folder that transformers loads: adapters for peft or, merged, the whole network."""
+        """Write a folder that transformers can load: adapters for peft or, if `merged`, the whole network."""
         model: Any = self.model
         if merged and self.adapted:
             model = model.merge_and_unload()
@@ -104,26 +97,82 @@ class HF(nn.Module):
             model.save_pretrained(folder)
 
 
-def _loaded(where: str, classes: int, random: bool) -> Any:
-    """A network with a new classifier."""
+class HFEncoder(nn.Module):
+    """A network of transformers, from the hub or a folder (`from`), as a frozen encoder of text.
+
+    Features are the mean of the last hidden states of a text's tokens, or the state of the first (`pool`).
+    `scale` normalizes them to the square root of their number, so that their entries are about 1.
+    """
+
+    def __init__(
+        self,
+        *,
+        pool: Literal["mean", "first"] = "mean",
+        random: bool = False,
+        scale: bool = True,
+        **source: Any,
+    ) -> None:
+        super().__init__()
+        where = _get_from(source, "backbone 'hf'", "from, pool, random, scale")
+        self.pool, self.scale = pool, scale
+        with quiet("backbone 'hf'"):
+            from transformers import AutoConfig, AutoModel
+
+            place = locate_model(where)
+            try:
+                config = AutoConfig.from_pretrained(place, attn_implementation="eager")
+                self.model = AutoModel.from_config(config) if random else AutoModel.from_pretrained(place)
+            except (OSError, ValueError) as error:
+                raise InputError(
+                    f"backbone 'hf': {where} cannot be loaded ({first_line(error)}): "
+                    "set from to a model on the hub or its folder"
+                ) from None
+        self.requires_grad_(False)
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
+        states: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask).last_hidden_state
+        if self.pool == "first":
+            features = states[:, 0]
+        elif attention_mask is None:
+            features = states.mean(1)
+        else:
+            mask = attention_mask.unsqueeze(2).to(states.dtype)
+            features = (states * mask).sum(1) / mask.sum(1).clamp(min=1)
+        if self.scale:
+            features = F.normalize(features, dim=1) * torch.tensor(float(features.shape[1])).sqrt()
+        return features
+
+
+def _get_from(source: dict[str, Any], what: str, options: str) -> str:
+    """Return the option `from`, which cannot be the name of a parameter."""
+    where = source.pop("from", None)
+    if source:
+        raise InputError(f"{what} has no option {next(iter(source))!r}; it has {options}")
+    if not isinstance(where, str) or not where:
+        raise InputError(f"{what} needs the option 'from': the name of a model on the hub, or its folder")
+    return where
+
+
+def _load_classifier(where: str, classes: int, random: bool) -> Any:
+    """Load a network with a new classifier."""
     place = locate_model(where)
     with quiet("model 'hf'"):
         from transformers import AutoConfig, AutoModelForSequenceClassification
 
         try:
-            # Masks work under vmap with this implementation of attention, and bits are the same everywhere.
+            # With this implementation of attention, masks work under vmap and bits are the same everywhere.
             config = AutoConfig.from_pretrained(place, num_labels=classes, attn_implementation="eager")
             if random:
                 return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
             return AutoModelForSequenceClassification.from_pretrained(place, config=config)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"model 'hf': {where} cannot be loaded as a sequence classifier ({first_line(error)}): name "
-                "a model on the hub or its folder; for a folder with a config alone, set random = true"
+                f"model 'hf': {where} cannot be loaded as a sequence classifier ({first_line(error)}): set "
+                "from to a model on the hub or its folder; for a folder with only a config, set random = true"
             ) from None
 
 
-def _adapted(model: Any, lora: Lora) -> Any:
+def _add_adapters(model: Any, lora: Lora) -> Any:
     from peft import LoraConfig, TaskType, get_peft_model
 
     options = LoraConfig(
@@ -141,11 +190,11 @@ def _adapted(model: Any, lora: Lora) -> Any:
                 name.rpartition(".")[2] for name, m in model.named_modules() if isinstance(m, nn.Linear)
             }
             raise InputError(
-                f"model 'hf': no adapter fits lora.targets = {list(lora.targets)}; the linear layers of the "
-                f"network are called {', '.join(sorted(layers))}"
+                f"model 'hf': lora.targets = {list(lora.targets)} match no layer; the linear layers of the "
+                f"network are {', '.join(sorted(layers))}"
             ) from None
 
 
 def _in_transform() -> bool:
-    """Whether this runs under vmap or another transform of torch.func."""
+    """Return whether this runs under vmap or another transform of torch.func."""
     return torch._C._functorch.maybe_current_level() is not None

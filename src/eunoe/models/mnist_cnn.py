@@ -9,7 +9,7 @@ from eunoe.models.base import Classifier, channels_last, image_shape, pool_relu
 class MnistCNN(Classifier):
     """PyTorch's 2019 MNIST example: two 5 x 5 convolutions (20, 50), each pooled, and a hidden layer of 500.
 
-    It has no dropout (the later example has). It gives logits; the example's log-softmax is in the loss here.
+    It has no dropout, unlike the later example. It returns logits; the log-softmax is part of the loss here.
     """
 
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:

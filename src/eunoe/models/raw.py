@@ -1,4 +1,4 @@
-"""A model that takes inputs as they are stored: the preprocessing belongs to the module."""
+"""Models that include the preprocessing and take inputs as they are stored."""
 
 import copy
 
@@ -13,12 +13,12 @@ from eunoe.data.preprocess import Preprocess
 
 
 class RawModel(nn.Module):
-    """Outputs for stored inputs, such as bytes [n, H, W, channels]; `model` is what was trained."""
+    """A trained model with preprocessing, for stored inputs such as bytes [n, H, W, channels]."""
 
     def __init__(self, model: nn.Module, preprocess: Preprocess) -> None:
         super().__init__()
         self.model = model
-        # A copy, which moves to another device with the module.
+        # A copy, since it moves to other devices with the module.
         self.preprocess = copy.deepcopy(preprocess)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -27,7 +27,7 @@ class RawModel(nn.Module):
 
 
 class RawFieldsModel(RawModel):
-    """Logits of stored inputs of several fields, passed by position or by name."""
+    """A `RawModel` for inputs of several fields, passed by position or by name."""
 
     def __init__(self, model: nn.Module, preprocess: Preprocess, names: tuple[str, ...] | None) -> None:
         super().__init__(model, preprocess)
@@ -52,8 +52,8 @@ class EncodedModel(nn.Module):
         return logits
 
 
-class InUnits(nn.Module):
-    """A model of numbers that gives them in the units of the data."""
+class UnscaledModel(nn.Module):
+    """A regression model with outputs in the units of the data."""
 
     mean: Tensor
     std: Tensor
@@ -70,10 +70,10 @@ class InUnits(nn.Module):
 
 
 def raw_model(model: nn.Module, federation: Federation) -> RawModel:
-    """A model with its backbone, if there is one, and its preprocessing; numbers in the data's units."""
+    """Return a model with its backbone, if any, and preprocessing; regression outputs in the data's units."""
     data, preprocess = federation.data, federation.preprocess
     if isinstance(data.task, Regression):
-        model = InUnits(model, data.task, federation.dtype)
+        model = UnscaledModel(model, data.task, federation.dtype)
     if data.backbone is not None:
         model = EncodedModel(data.backbone.module, preprocess, model)
         data, preprocess = data.backbone.raw, data.backbone.preprocess

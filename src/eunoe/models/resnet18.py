@@ -14,7 +14,7 @@ Norm = Literal["group", "batch", "mixed", "layer", "instance", "none"]
 
 
 class Block(nn.Module):
-    """Two 3 x 3 convolutions around which the input is added back."""
+    """Two 3 x 3 convolutions with a residual connection."""
 
     def __init__(self, inside: int, outside: int, stride: int, norms: "tuple[MakeNorm, MakeNorm]") -> None:
         super().__init__()
@@ -35,9 +35,8 @@ class Block(nn.Module):
 class ResNet18(Classifier):
     """ResNet-18 for small images: a 3 x 3 stem without pooling, then four stages of two blocks.
 
-    Convolutions have a bias. `norm` is one kind everywhere, or "mixed" as the thesis on WSM prints it: batch
-    in the stem and first in each block, group second and in the shortcuts; that network also has
-    pool = "corner".
+    Convolutions have a bias. `norm` is one kind everywhere, or "mixed" as in the thesis on WSM: batch in the
+    stem and first in each block, group second and in the shortcuts. That network also has pool = "corner".
     """
 
     def __init__(
@@ -47,14 +46,14 @@ class ResNet18(Classifier):
         *,
         norm: Norm = "group",
         groups: PositiveInt = 2,
-        # Below 8 channels, torch 2.13's convolutions on a CPU write where they must not.
+        # Below 8 channels, torch 2.13's convolutions on a CPU corrupt memory.
         width: Annotated[int, Field(ge=8)] = 64,
         pool: Literal["global", "corner"] = "global",
     ) -> None:
         super().__init__()
         channels, _, _ = image_shape("resnet18", shape)
         if norm in ("group", "mixed") and width % groups:
-            raise InputError(f"resnet18 of width {width} cannot be cut into {groups} groups of equal size")
+            raise InputError(f"model 'resnet18': width={width} is not divisible by groups={groups}")
         norms = _norms(norm, groups)
         self.stem = nn.Conv2d(channels, width, 3, padding=1)
         self.stem_norm = norms[0](width)
@@ -77,7 +76,7 @@ MakeNorm = Callable[[int], nn.Module]
 
 
 def _norms(norm: Norm, groups: int) -> tuple[MakeNorm, MakeNorm]:
-    """How to normalize a number of channels after a block's first convolution, and after the others."""
+    """Return the normalization after a block's first convolution, and after the others."""
     kinds: dict[Norm, MakeNorm] = {
         "group": lambda channels: nn.GroupNorm(groups, channels),
         "batch": nn.BatchNorm2d,

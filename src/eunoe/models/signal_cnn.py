@@ -1,4 +1,4 @@
-"""A small network for windows of signals, such as a sensor's."""
+"""A small network for windows of signals, such as those of a sensor."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -18,7 +18,7 @@ class SignalCNN(Classifier):
         super().__init__()
         if len(shape) != 2 or shape[0] < 4:
             raise InputError(
-                f"model 'signal_cnn' takes windows [time, channels] of 4 steps or more, not inputs of shape "
+                f"model 'signal_cnn' needs windows [time, channels] of at least 4 steps, not inputs of shape "
                 f"{list(shape)}"
             )
         self.first = nn.Conv1d(shape[1], width, 7, padding=3)

@@ -20,7 +20,7 @@ PADDING = 0
 class TextCNN(Classifier):
     """Embeddings, a convolution of each width over the tokens, and the maximum over the text.
 
-    `pool` = "flat" keeps every place instead, as it takes to predict what comes next.
+    `pool` = "flat" keeps every position instead, as needed to predict the next token.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class TextCNN(Classifier):
         super().__init__()
         length = _length("text_cnn", shape, vocabulary, max(kernels, default=1))
         if not kernels:
-            raise InputError("model 'text_cnn' needs one kernel or more")
+            raise InputError("model 'text_cnn' needs at least one kernel")
         self.embedding = nn.Embedding(vocabulary or 0, embedding)
         self.convolutions = nn.ModuleList(nn.Conv1d(embedding, width, kernel) for kernel in kernels)
         self.pool = pool
@@ -46,14 +46,14 @@ class TextCNN(Classifier):
 
     def features(self, x: Tensor) -> Tensor:
         embedded = self.embedding(x).transpose(1, 2)
-        found = [F.relu(convolution(embedded)) for convolution in self.convolutions]
+        maps = [F.relu(convolution(embedded)) for convolution in self.convolutions]
         if self.pool == "max":
-            return torch.cat([values.amax(2) for values in found], dim=1)
-        return torch.cat([values.flatten(1) for values in found], dim=1)
+            return torch.cat([values.amax(2) for values in maps], dim=1)
+        return torch.cat([values.flatten(1) for values in maps], dim=1)
 
 
 class TextBag(Classifier):
-    """The mean of the tokens' embeddings, in whatever order they come."""
+    """The mean of the tokens' embeddings, independent of their order."""
 
     def __init__(
         self,
@@ -69,18 +69,18 @@ class TextBag(Classifier):
         self.classifier = nn.Linear(embedding, classes)
 
     def features(self, x: Tensor) -> Tensor:
-        there = (x != PADDING).unsqueeze(2).to(self.embedding.weight.dtype)
-        # A text of padding alone has a mean of 0.
-        mean: Tensor = (self.embedding(x) * there).sum(1) / there.sum(1).clamp(min=1)
+        mask = (x != PADDING).unsqueeze(2).to(self.embedding.weight.dtype)
+        # The mean of a text of only padding is 0.
+        mean: Tensor = (self.embedding(x) * mask).sum(1) / mask.sum(1).clamp(min=1)
         return mean
 
 
 def _length(model: str, shape: tuple[int, ...], vocabulary: int | None, least: int) -> int:
-    """The number of tokens of a sample, if the inputs are token ids."""
+    """Return the number of tokens of a sample; raise InputError if the inputs are not token ids."""
     if vocabulary is None or len(shape) != 1:
         raise InputError(
-            f"model {model!r} takes token ids [length], integers, not inputs of shape {list(shape)}"
+            f"model {model!r} needs integer token ids [length], not inputs of shape {list(shape)}"
         )
     if shape[0] < least:
-        raise InputError(f"model {model!r} looks at {least} tokens at once, and texts have {shape[0]}")
+        raise InputError(f"model {model!r} needs texts of at least {least} tokens, but they have {shape[0]}")
     return shape[0]

@@ -23,7 +23,7 @@ from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics
-from eunoe.models.base import remove_bias
+from eunoe.models.classifiers import add_head, fix_classifier, remove_bias
 from eunoe.server.optimizers import SGD, ServerOptimizer
 from eunoe.server.robust import Aggregation
 from eunoe.server.trainer import ServerTrainer
@@ -196,14 +196,10 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
         # A copy: the user's module is left unchanged and may start another run.
         module = _build("model", section, nn.Module, **supplied) if own is None else copy.deepcopy(own)
         if section.head:
-            from eunoe.models.head import with_head
-
-            module = with_head(module, federation.classes)
+            module = add_head(module, federation.classes)
         if not section.classifier_bias:
             remove_bias(module)
         if section.classifier != "trained":
-            from eunoe.models.classifier import fix_classifier
-
             fix_classifier(module, section.classifier, federation.classes)
     if section.start_from is not None:
         from pathlib import Path

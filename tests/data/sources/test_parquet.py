@@ -9,10 +9,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from eunoe.data.sources.images import ImageDecoder
-from eunoe.data.sources.parquet import Columns, ColumnValues, count_rows, read_columns
+from eunoe.data.sources.parquet import ColumnValues, count_rows, read_columns
 from eunoe.errors import InputError
 
-COLUMNS = Columns("x", "y", "who")
+COLUMNS = ("x", "y", "who")
 
 
 def written(path: Path, metadata: dict[str, str] | None = None, **columns: Any) -> Path:
@@ -23,7 +23,7 @@ def written(path: Path, metadata: dict[str, str] | None = None, **columns: Any) 
 
 
 def read(*files: Path) -> ColumnValues:
-    return read_columns(files, COLUMNS, ImageDecoder())
+    return read_columns(files, *COLUMNS, ImageDecoder())
 
 
 def test_files_follow_one_another(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple, Protocol, cast
+from typing import Annotated, Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
 from pydantic import Field
@@ -23,7 +23,7 @@ from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.data.sources.npz import make_dataset, read_npz, write_npz
-from eunoe.data.sources.parquet import Columns, count_rows, read_columns
+from eunoe.data.sources.parquet import count_rows, read_columns
 from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError
 from eunoe.system.files import write_text
@@ -60,16 +60,6 @@ class RemoteFile(NamedTuple):
     path: str
     bytes: int
     sha256: str | None
-
-
-class Hub(Protocol):
-    """The requests that are sent to the hub."""
-
-    def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        """Return the commit that a revision points to, and its files."""
-
-    def open(self, repo: str, commit: str, path: str) -> BinaryIO:
-        """Open a file as a stream."""
 
 
 class HuggingFace:
@@ -150,7 +140,7 @@ def fetch(
     revision: str = PARQUET,
     classes: int | None = None,
     rows: tuple[int, int] | None = None,
-    hub: Hub | None = None,
+    hub: HuggingFace | None = None,
 ) -> None:
     """Download and verify a data set, and store it as `target` with its record."""
     hub = hub or HuggingFace()
@@ -216,10 +206,10 @@ def split_files(files: Sequence[RemoteFile], split: str, spec: HubSpec) -> list[
 
 def _read_arrays(spec: HubSpec, parts: list[list[Path]]) -> dict[str, Array]:
     decoder = ImageDecoder(spec.mode, spec.size)
-    columns = Columns(spec.image, spec.label, spec.client)
-    train = read_columns(parts[0], columns, decoder)
+    columns = spec.image, spec.label, spec.client
+    train = read_columns(parts[0], *columns, decoder)
     if spec.test:
-        test = read_columns(parts[1], columns, decoder)
+        test = read_columns(parts[1], *columns, decoder)
         arrays = {"x_train": train.x, "y_train": train.y, "x_test": test.x, "y_test": test.y}
         if train.clients is not None and test.clients is not None:
             arrays["writer_train"], arrays["writer_test"] = number_ids(train.clients, test.clients)
@@ -236,7 +226,7 @@ def _read_arrays(spec: HubSpec, parts: list[list[Path]]) -> dict[str, Array]:
     return arrays
 
 
-def _download(hub: Hub, repo: str, commit: str, file: RemoteFile, path: Path) -> str:
+def _download(hub: HuggingFace, repo: str, commit: str, file: RemoteFile, path: Path) -> str:
     logger.info("downloading %s of %s (%.1f MB)", file.path, repo, file.bytes / 1e6)
     digest = hashlib.sha256()
     try:

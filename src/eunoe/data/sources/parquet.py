@@ -15,14 +15,6 @@ from eunoe.errors import InputError, nearest
 _BATCH_ROWS = 1000
 
 
-class Columns(NamedTuple):
-    """The names of the columns."""
-
-    image: str
-    label: str
-    client: str | None
-
-
 class ColumnValues(NamedTuple):
     """The values of all rows, and the class names if a file has them."""
 
@@ -39,7 +31,9 @@ def count_rows(files: Sequence[Path]) -> int:
     return sum(read_metadata(file).num_rows for file in files)
 
 
-def read_columns(files: Sequence[Path], columns: Columns, decoder: ImageDecoder) -> ColumnValues:
+def read_columns(
+    files: Sequence[Path], image: str, label: str, client: str | None, decoder: ImageDecoder
+) -> ColumnValues:
     """Read all rows of the files in order."""
     from pyarrow.parquet import ParquetFile
 
@@ -54,45 +48,44 @@ def read_columns(files: Sequence[Path], columns: Columns, decoder: ImageDecoder)
     row = 0
     for file in files:
         with ParquetFile(file) as table:
-            _check_schema(table.schema_arrow, columns, file.name)
-            class_names = _read_class_names(table.schema_arrow, columns.label)
-            for batch in table.iter_batches(_BATCH_ROWS, columns=[name for name in columns if name]):
+            _check_schema(table.schema_arrow, image, label, client, file.name)
+            class_names = _read_class_names(table.schema_arrow, label)
+            for batch in table.iter_batches(
+                _BATCH_ROWS, columns=[name for name in (image, label, client) if name]
+            ):
                 for name in batch.schema.names:
                     if batch.column(name).null_count:
                         raise InputError(
                             f"{file.name}: column {name!r} has empty cells; every row needs a value"
                         )
-                where = f"{file.name}: column {columns.image!r}, row"
-                inputs = _decode_inputs(batch.column(columns.image), decoder, where, row)
+                where = f"{file.name}: column {image!r}, row"
+                inputs = _decode_inputs(batch.column(image), decoder, where, row)
                 if x is None:
                     x = np.empty((count, *inputs.shape[1:]), inputs.dtype)
                 if inputs.shape[1:] != x.shape[1:]:
                     before, now = list(x.shape[1:]), list(inputs.shape[1:])
                     raise InputError(f"{where}s change shape from {before} to {now}; all must be equal")
                 x[row : row + len(inputs)] = inputs
-                labels.append(batch.column(columns.label).to_numpy(zero_copy_only=False).astype(np.int64))
-                if columns.client:
-                    clients.append(np.array(batch.column(columns.client).to_pylist()))
+                labels.append(batch.column(label).to_numpy(zero_copy_only=False).astype(np.int64))
+                if client:
+                    clients.append(np.array(batch.column(client).to_pylist()))
                 row += len(inputs)
     assert x is not None
     return ColumnValues(x, np.concatenate(labels), np.concatenate(clients) if clients else None, class_names)
 
 
-def _check_schema(schema: Any, columns: Columns, file: str) -> None:
+def _check_schema(schema: Any, image: str, label: str, client: str | None, file: str) -> None:
     from pyarrow import types
 
-    for name in columns:
+    for name in (image, label, client):
         if name and name not in schema.names:
             raise InputError(f"{file} has no column {name!r}; {nearest(name, schema.names)}")
-    label = schema.field(columns.label).type
-    if not types.is_integer(label):
-        raise InputError(f"{file}: column {columns.label!r} is {label}; labels must be integers")
-    if columns.client:
-        client = schema.field(columns.client).type
-        if not (types.is_integer(client) or types.is_string(client) or types.is_large_string(client)):
-            raise InputError(
-                f"{file}: column {columns.client!r} is {client}; client ids must be integers or strings"
-            )
+    kind = schema.field(label).type
+    if not types.is_integer(kind):
+        raise InputError(f"{file}: column {label!r} is {kind}; labels must be integers")
+    kind = schema.field(client).type if client else kind
+    if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
+        raise InputError(f"{file}: column {client!r} is {kind}; client ids must be integers or strings")
 
 
 def _read_class_names(schema: Any, label: str) -> tuple[str, ...] | None:

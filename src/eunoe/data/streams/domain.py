@@ -6,7 +6,7 @@ from eunoe.data.streams.base import Changes, Stream, Timeline, phases_from
 from eunoe.errors import InputError
 
 
-class Domain(Stream):
+class Domain(Stream, Changes):
     """The feature shift of the config grows linearly from none to its full strength."""
 
     start: PositiveInt | None = Field(
@@ -31,15 +31,12 @@ class Domain(Stream):
             raise InputError(
                 "stream 'domain' needs a feature shift: set shift = { kind = \"rotation\", ... }"
             )
-        return _GrowingShift(self.start or 1, self.end or 2)
-
-
-class _GrowingShift(Changes):
-    def __init__(self, start: int, end: int) -> None:
-        self.start, self.end = start, end
+        return self
 
     def phases(self, rounds: int) -> tuple[int, ...]:
-        return phases_from((self.start + 1, self.end), rounds)
+        start, end = self.start or 1, self.end or 2
+        return phases_from((start + 1, end), rounds)
 
     def shift(self, round: int) -> float:
-        return min(1.0, max(0.0, (round - self.start) / (self.end - self.start)))
+        start, end = self.start or 1, self.end or 2
+        return min(1.0, max(0.0, (round - start) / (end - start)))

@@ -12,7 +12,7 @@ from eunoe.data.checks import Integers
 from eunoe.data.streams.base import Changes, Stream, Timeline, phases_from
 
 
-class Recorded(Stream):
+class Recorded(Stream, Changes):
     """Each client's samples arrive in the order of the data file; it keeps all so far, or only the newest."""
 
     share: Finite = Field(
@@ -27,22 +27,17 @@ class Recorded(Stream):
         return self.model_copy(update={"over": self.over or rounds})
 
     def bind(self, timeline: Timeline) -> Changes:
-        return _ArrivingRows(self)
-
-
-class _ArrivingRows(Changes):
-    def __init__(self, options: Recorded) -> None:
-        self.options, self.over = options, options.over or 1
+        return self
 
     def phases(self, rounds: int) -> tuple[int, ...]:
         # In the second phase nothing arrives any more.
-        return phases_from((self.over + 1,) if self.options.share < 1 else (), rounds)
+        return phases_from(((self.over or 1) + 1,) if self.share < 1 else (), rounds)
 
     def rows(self, client: int, round: int, rows: Integers) -> Integers:
-        progress = min(1.0, (round - 1) / max(1, self.over - 1))
+        progress = min(1.0, (round - 1) / max(1, (self.over or 1) - 1))
         count = len(rows)
-        held = max(1, int(np.ceil(self.options.share * count)))
+        held = max(1, int(np.ceil(self.share * count)))
         arrived = held + int(np.floor(progress * (count - held) + 0.5))
         rank = np.empty(count, np.int64)
         rank[np.argsort(rows)] = np.arange(count)
-        return np.asarray(rows[(rank < arrived) & (self.options.keep | (rank >= arrived - held))])
+        return np.asarray(rows[(rank < arrived) & (self.keep | (rank >= arrived - held))])

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from eunoe.errors import InputError
-from eunoe.models.classifier import SCALE, SimplexETF, fix_classifier
+from eunoe.models.classifiers import SCALE, SimplexETF, fix_classifier
 from eunoe.models.logistic import Logistic
 from eunoe.models.mlp import MLP
 from eunoe.simulation.run import Run
