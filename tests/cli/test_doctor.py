@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from eunoe.cli.app import app
 from eunoe.cli.doctor import advice
-from eunoe.system.machine import Accelerator, Machine, cores, look
+from eunoe.system.machine import Accelerator, Machine, cores, inspect_machine
 
 GB = 2**30
 
@@ -21,7 +21,7 @@ def test_it_shows_what_this_machine_has() -> None:
 
 
 def test_a_process_may_use_the_cores_it_is_bound_to() -> None:
-    machine = look()
+    machine = inspect_machine()
     assert machine.cores == len(os.sched_getaffinity(0))
     assert 0 < machine.free <= machine.memory
 

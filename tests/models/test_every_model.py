@@ -221,7 +221,9 @@ def test_options_are_checked() -> None:
 def test_models_of_text_take_token_ids_alone() -> None:
     with pytest.raises(InputError, match=r"model 'text_cnn' needs integer token ids \[length\]"):
         registry.build("model", "text_cnn", {}, shape=(6,), classes=5)
-    with pytest.raises(InputError, match="model 'text_cnn' needs texts of at least 4 tokens, but they have 3"):
+    with pytest.raises(
+        InputError, match="model 'text_cnn' needs texts of at least 4 tokens, but they have 3"
+    ):
         build("text_cnn", (3,))
     with pytest.raises(InputError, match=r"model 'signal_cnn' needs windows \[time, channels\]"):
         build("signal_cnn", (64,))

@@ -199,7 +199,7 @@ def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
         assert "notes 0 aggregations and 50 rounds are done" in caplog.text
         spending.before_aggregation(51)
         assert json.loads(ledger.read_text()) == {"merges": 51}
-        for text, says in (('{"mer', "is not JSON"), ("[3]", "holds no JSON object"), ("{}", "does not say")):
+        for text, says in (('{"mer', "is not JSON"), ("[3]", "is not a JSON object"), ("{}", "does not say")):
             ledger.write_text(text)
             with pytest.raises(Damaged, match=rf"privacy\.json {says}.*; restore it$"):
                 Spending(simulation, folder, state)

@@ -72,7 +72,7 @@ def test_validation_stands_in_for_a_missing_test_set(tmp_path):
     [
         ([], "", "no finished round"),
         (LINES[:1], "nonsense\n{}\n", "line 2 .* is not JSON"),
-        ([{"schema": 9, "round": 1}], "", "schema 9; this version reads 1"),
+        ([{"schema": 9, "round": 1}], "", "schema 9; this version of eunoe reads schema 1"),
     ],
 )
 def test_a_folder_that_cannot_be_read_is_explained(tmp_path, lines, tail, message):

@@ -21,7 +21,7 @@ def test_text_is_written_whole_or_not_at_all(tmp_path: Path, monkeypatch: pytest
         raise OSError("no space left")
 
     monkeypatch.setattr("os.fsync", fail)
-    with pytest.raises(RunFailed, match=r"cannot write .*a\.txt: no space left; once that is fixed"):
+    with pytest.raises(RunFailed, match=r"cannot write .*a\.txt: no space left; fix this and try again"):
         write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]

@@ -45,13 +45,13 @@ def test_a_c_library_without_the_choice_is_left_alone(monkeypatch: pytest.Monkey
 
 
 def test_a_refused_allocation_says_how_much_was_wanted() -> None:
-    refused = r"more memory than there is"
+    refused = r"more memory than available"
     with (
         pytest.raises(InputError, match=rf"the model needs {refused} \(.*2\.00 EiB"),
         within_memory("the model"),
     ):
         np.empty(1 << 60, np.int16)
-    wanted = r"\(\d+ bytes were wanted\)"
+    wanted = r"\(\d+ bytes requested\)"
     with pytest.raises(RunFailed, match=f"{refused} {wanted}"), within_memory("training", RunFailed):
         torch.empty(1 << 60, dtype=torch.int8)
     with pytest.raises(InputError, match=rf"this needs {refused}$"), within_memory("this"):

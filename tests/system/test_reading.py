@@ -18,7 +18,7 @@ from eunoe.system.tensor_files import digest, read_tensors
         (b"{", "is not JSON"),
         (b"[" * 100_000, "is not JSON"),
         (b'{"a": ' + b"9" * 10_000 + b"}", "is not JSON"),
-        (b"[1]", "holds no JSON object"),
+        (b"[1]", "is not a JSON object"),
         (b"\xff\xfe", "is not text in UTF-8"),
     ],
 )
@@ -47,7 +47,7 @@ def test_lines_are_named_by_number(tmp_path: Path) -> None:
     with pytest.raises(Damaged, match=r"line 2 of .*a\.jsonl is not JSON"):
         read_lines(path)
     path.write_text('{"round": 1}\n[]\n')
-    with pytest.raises(Damaged, match=r"line 2 of .*a\.jsonl holds no JSON object"):
+    with pytest.raises(Damaged, match=r"line 2 of .*a\.jsonl is not a JSON object"):
         read_lines(path)
     path.write_text('{"round": 1}\n{"schema": 2}\n')
     with pytest.raises(InputError, match="has schema 2"):

@@ -73,9 +73,9 @@ def test_in_another_thread_nothing_is_changed() -> None:
 def test_a_worker_does_not_outlive_its_parent() -> None:
     code = (
         "import multiprocessing, os, signal, time\n"
-        "from eunoe.system.signals import end_with_the_parent\n"
+        "from eunoe.system.signals import end_with_parent\n"
         "def work():\n"
-        "    end_with_the_parent()\n"
+        "    end_with_parent()\n"
         "    time.sleep(600)\n"
         "if __name__ == '__main__':\n"
         "    multiprocessing.get_context('fork').Process(target=work).start()\n"

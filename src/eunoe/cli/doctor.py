@@ -25,9 +25,9 @@ _GB = 2**30
 def doctor() -> None:
     """Show what this machine has and which engine and options fit it."""
     from eunoe.cli.tables import show
-    from eunoe.system.machine import look
+    from eunoe.system.machine import inspect_machine
 
-    machine = look()
+    machine = inspect_machine()
     show(["what", "found"], [*_hardware(machine), *_software(), *_data()])
     for line in advice(machine):
         typer.echo(line)

@@ -30,7 +30,7 @@ from eunoe.engines.transfers import Transfers
 from eunoe.errors import RunFailed
 from eunoe.metrics.base import Rows
 from eunoe.system.memory import keep_freed_memory
-from eunoe.system.signals import end_with_the_parent
+from eunoe.system.signals import end_with_parent
 
 # A task that kills this many workers (out of memory, for example) would kill the next one too.
 _DEATHS_ALLOWED = 3
@@ -207,7 +207,7 @@ def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[C
         connection.close()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    end_with_the_parent()
+    end_with_parent()
     torch.set_num_threads(1)
     keep_freed_memory()
     place: Place | None = None

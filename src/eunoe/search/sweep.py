@@ -34,7 +34,7 @@ from eunoe.simulation.running import resume, run
 from eunoe.simulation.stored_config import resolved
 from eunoe.store.reader import read_run, read_status
 from eunoe.system.memory import keep_freed_memory
-from eunoe.system.signals import end_with_the_parent, interruptible
+from eunoe.system.signals import end_with_parent, interruptible
 
 
 @dataclass(frozen=True)
@@ -246,7 +246,7 @@ def _titled_logs(title: str) -> Iterator[None]:
 
 def _run_child(planned: Planned, pipe: Connection, inherited: list[Connection]) -> None:
     """Start or resume a run; send its round records, log records and exception through the pipe."""
-    end_with_the_parent()
+    end_with_parent()
     keep_freed_memory()
     # The parent's torch threads do not exist in this process: waiting for them would hang.
     torch.set_num_threads(1)

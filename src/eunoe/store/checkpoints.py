@@ -19,7 +19,7 @@ from eunoe.engines.update_checks import Usual
 from eunoe.errors import Damaged, InputError
 from eunoe.store.line_file import Mark
 from eunoe.store.state import RunState
-from eunoe.system.files import parsed_json, replacing, writing
+from eunoe.system.files import parse_json, replacing, writing
 from eunoe.system.tensor_files import digest, read_tensors
 
 _KEYS = {"best_accuracy", "config", "files", "healthy", "metrics", "norms", "round", "seconds"}
@@ -134,7 +134,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         raise Damaged(f"{path} is missing") from None
     if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
         raise Damaged(f"{path} cannot be read: it is not what was written")
-    facts = parsed_json(metadata["facts"], path)
+    facts = parse_json(metadata["facts"], path)
     if facts.keys() != _KEYS:
         raise Damaged(f"{path} is of another version")
     accepted, known = (vectors[f"clients/{name}"].tolist() for name in ("accepted", "digests"))

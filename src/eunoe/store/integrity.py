@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from eunoe.config.renamed import rename_keys
 from eunoe.config.schema import RESUMABLE
 from eunoe.errors import Damaged
-from eunoe.system.files import beginning, parsed_json
+from eunoe.system.files import parse_json, read_beginning
 
 
 def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
@@ -20,7 +20,7 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
         # A damaged checkpoint is reported by whoever resumes the run.
         with suppress(OSError, SafetensorError, Damaged, KeyError, TypeError, AttributeError, ValueError):
             with safe_open(path, "pt") as file:
-                facts = parsed_json(file.metadata()["facts"], path)
+                facts = parse_json(file.metadata()["facts"], path)
             changed = [name for name, mark in facts["files"].items() if not _begins(folder / name, mark)]
             changed += ["status.json"] * (not (folder / "status.json").exists())
             then = rename_keys(tomllib.loads(facts["config"]))
@@ -34,4 +34,4 @@ def _begins(path: Path, mark: Mapping[str, Any]) -> bool:
     if not path.exists():
         return bool(mark["bytes"] == 0)
     with open(path, "rb") as file:
-        return bool(beginning(file, mark["bytes"]).sha256.hexdigest() == mark["sha256"])
+        return bool(read_beginning(file, mark["bytes"]).sha256.hexdigest() == mark["sha256"])

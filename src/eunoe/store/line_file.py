@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from eunoe.errors import Damaged
-from eunoe.system.files import Beginning, beginning, parsed_json, plain, reading, sync_to_disk, writing
+from eunoe.system.files import Beginning, parse_json, plain, read_beginning, reading, sync_to_disk, writing
 
 # Bytes from the end of a file that are read first for its last line.
 _BLOCK = 1 << 12
@@ -71,7 +71,7 @@ class LineFile:
                 file.seek(start)
                 content = file.read(end - start)
         lines = content.split(b"\n")
-        return parsed_json(lines[-2].decode(), self.path) if len(lines) > 1 else {}
+        return parse_json(lines[-2].decode(), self.path) if len(lines) > 1 else {}
 
     def _begin(self) -> None:
         self._bytes, self._lines, self._hash = 0, 0, hashlib.sha256()
@@ -86,7 +86,7 @@ class LineFile:
         found = Beginning(0, 0, hashlib.sha256())
         if self.path.exists():
             with reading(self.path), open(self.path, "rb") as file:
-                found = beginning(file, mark["bytes"])
+                found = read_beginning(file, mark["bytes"])
         if found.bytes < mark["bytes"]:
             raise Damaged(f"{self.path} has {found.bytes} bytes and had {mark['bytes']}")
         if found.lines != mark["lines"]:

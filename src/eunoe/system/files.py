@@ -1,7 +1,7 @@
-"""Files: written whole or not at all, whatever happens to the process or the disk; read with one clear line.
+"""Files: atomic writes, and reads with errors of one line.
 
-Every reader here gives what was written or raises: `Damaged` where the file is not what it should be,
-`RunFailed` where the machine cannot read it now.
+A reader returns what was written, or raises `Damaged` if the content is wrong and `RunFailed` if the file
+cannot be read now.
 """
 
 import hashlib
@@ -22,26 +22,26 @@ from safetensors import SafetensorError
 from eunoe.errors import Damaged, InputError, RunFailed, first_line
 from eunoe.text import printable
 
-# No file of text, or line of one, that a run or a user writes is larger; a larger one is something else.
+# The largest text file, or line of one, that is read.
 MOST_TEXT = 1 << 30
 _BLOCK = 1 << 20
-# What `replacing` adds to the name of a file that is being written: the writer's process id.
+# The suffix of a file that `replacing` is writing, with the process id.
 PARTIAL_SUFFIX = r"\.\d+\.part"
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Turn an error while writing a file into one that names the file."""
+    """Convert an error while writing a file to RunFailed with the path."""
     try:
         yield
     except (OSError, SafetensorError) as error:
         # Safetensors wraps the system's error.
-        raise RunFailed(f"cannot write {path}: {error}; once that is fixed, resume the run") from error
+        raise RunFailed(f"cannot write {path}: {error}; fix this and try again") from error
 
 
 @contextmanager
 def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
-    """A temporary path that replaces the file once it is completely written."""
+    """Yield a temporary path that replaces the file once it is completely written."""
     # A worker that briefly outlives a killed run may write the same file as the resumed run.
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     with writing(path):
@@ -67,14 +67,14 @@ def sync_to_disk(path: Path) -> None:
 
 
 def remove(path: Path, *folders: Path) -> None:
-    """Remove a regular file, unless one of these folders is a link; leave anything else alone."""
+    """Remove a regular file, unless one of these folders is a link; ignore anything else."""
     with writing(path), suppress(FileNotFoundError, NotADirectoryError):
         if stat.S_ISREG(path.lstat().st_mode) and not any(folder.is_symlink() for folder in folders):
             path.unlink()
 
 
 def partial_files(folder: Path) -> list[Path]:
-    """Files that a killed process was writing when it ended."""
+    """Return files that a killed process was writing."""
     return [path for path in folder.glob("*.part") if re.search(f"{PARTIAL_SUFFIX}$", path.name)]
 
 
@@ -86,7 +86,7 @@ def write_text(path: Path, text: str) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[None]:
-    """Turn an error of the machine while reading a file into one that names the file."""
+    """Convert a system error while reading a file to RunFailed with the path."""
     try:
         yield
     except (FileNotFoundError, NotADirectoryError):
@@ -94,20 +94,20 @@ def reading(path: Path) -> Iterator[None]:
     except IsADirectoryError:
         raise Damaged(f"{path} is a folder, not a file") from None
     except (OSError, MemoryError) as error:
-        raise RunFailed(f"cannot read {path}: {first_line(error)}; once that is fixed, try again") from error
+        raise RunFailed(f"cannot read {path}: {first_line(error)}; fix this and try again") from error
 
 
 def read_text(path: Path) -> str:
-    """The text of a file; one that does not exist raises FileNotFoundError."""
+    """Return the text of a file; raise FileNotFoundError if it does not exist."""
     with reading(path):
         if (size := path.stat().st_size) > MOST_TEXT:
-            raise Damaged(f"{path} has {size} bytes, too many for a file of text")
+            raise Damaged(f"{path} has {size} bytes, too many for a text file")
         content = path.read_bytes()
-    return decoded(content, path)
+    return decode_text(content, path)
 
 
-def decoded(content: bytes, path: Path, place: int = 0) -> str:
-    """The text of a part of a file that begins at this byte."""
+def decode_text(content: bytes, path: Path, place: int = 0) -> str:
+    """Decode a part of a file that begins at this byte."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -115,35 +115,34 @@ def decoded(content: bytes, path: Path, place: int = 0) -> str:
 
 
 class Beginning(NamedTuple):
-    """The first bytes of a file: how many there are, in how many lines, and their running hash."""
+    """The first bytes of a file: their number, the number of lines, and their running hash."""
 
     bytes: int
     lines: int
     sha256: "hashlib._Hash"
 
 
-def beginning(file: BinaryIO, most: int) -> Beginning:
-    """What the first `most` bytes of a file are, read a block at a time."""
-    found, lines, sha256 = 0, 0, hashlib.sha256()
-    while block := file.read(min(_BLOCK, most - found)):
-        found, lines = found + len(block), lines + block.count(b"\n")
+def read_beginning(file: BinaryIO, most: int) -> Beginning:
+    """Read the first `most` bytes of a file, a block at a time."""
+    count, lines, sha256 = 0, 0, hashlib.sha256()
+    while block := file.read(min(_BLOCK, most - count)):
+        count, lines = count + len(block), lines + block.count(b"\n")
         sha256.update(block)
-    return Beginning(found, lines, sha256)
+    return Beginning(count, lines, sha256)
 
 
-def parsed_json(text: str, what: object) -> Any:
-    """The value of a JSON text, named in an error."""
+def parse_json(text: str, what: object) -> Any:
+    """Parse JSON; `what` names it in errors."""
     try:
         return json.loads(text)
-    # Deep nesting exceeds the stack, a number of thousands of digits what int() takes.
+    # Deep nesting exceeds the stack, numbers of thousands of digits the limit of int().
     except (ValueError, RecursionError) as error:
         raise Damaged(f"{what} is not JSON ({first_line(error)}); restore it") from None
 
 
-def _shown(text: str, what: object) -> Any:
-    """The value of a JSON text that is shown to people."""
-    value = parsed_json(text, what)
-    # Only then can it hold a character that no terminal or page should get.
+def _parse_printable(text: str, what: object) -> Any:
+    """Parse JSON and remove characters that must not be printed."""
+    value = parse_json(text, what)
     return value if text.isascii() and "\\" not in text else _printable(value)
 
 
@@ -156,19 +155,19 @@ def _printable(value: Any) -> Any:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object of a file; empty if there is no file."""
+    """Return the JSON object of a file; empty if there is no file."""
     try:
         text = read_text(path)
     except FileNotFoundError:
         return {}
-    value = _shown(text, path)
+    value = _parse_printable(text, path)
     if not isinstance(value, dict):
-        raise Damaged(f"{path} holds no JSON object; restore it")
+        raise Damaged(f"{path} is not a JSON object; restore it")
     return value
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """The values of a TOML file; one that does not exist raises FileNotFoundError."""
+    """Return the values of a TOML file; raise FileNotFoundError if it does not exist."""
     text = read_text(path)
     try:
         return tomllib.loads(text)
@@ -177,12 +176,12 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 
 def read_lines(path: Path) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file; an incomplete last line is ignored, and no file has none."""
+    """Return the objects of a JSON Lines file, without an incomplete last line; empty if there is no file."""
     return list(each_line(path))
 
 
 def each_line(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a JSON Lines file one after the other, so that files of any length can be read."""
+    """Iterate over the objects of a JSON Lines file of any length."""
     if not path.exists():
         return
     with reading(path), open(path, "rb") as file:
@@ -195,26 +194,26 @@ def each_line(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _record(content: bytes, number: int, place: int, path: Path) -> dict[str, Any] | None:
-    """The object of a line that begins at this byte; None if it is not complete."""
+    """Return the object of a line that begins at this byte; None if the line is incomplete."""
     what = f"line {number} of {path}"
     if len(content) == MOST_TEXT:
         raise Damaged(f"{what} has {MOST_TEXT} bytes or more, too many for a record")
     try:
-        # Three times as fast as the standard library, which explains what is wrong, if anything is.
+        # Three times as fast as the standard library, which is used for its error messages.
         record = from_json(content)
         record = record if content.isascii() and b"\\" not in content else _printable(record)
     except ValueError:
-        text = decoded(content, path, place)
+        text = decode_text(content, path, place)
         try:
-            record = _shown(text, what)
+            record = _parse_printable(text, what)
         except Damaged:
             if not content.endswith(b"\n"):
                 return None
             raise
     if not isinstance(record, dict):
-        raise Damaged(f"{what} holds no JSON object; restore it")
+        raise Damaged(f"{what} is not a JSON object; restore it")
     if record.get("schema", 1) != 1:
-        raise InputError(f"{what} has schema {record['schema']!r}; this version reads 1")
+        raise InputError(f"{what} has schema {record['schema']!r}; this version of eunoe reads schema 1")
     return record
 
 

@@ -1,4 +1,4 @@
-"""The library's log records as lines of text."""
+"""Log records of the library as lines of text."""
 
 import logging
 from collections.abc import Callable, Iterator
@@ -19,7 +19,7 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def log_lines(write: Callable[[str], object]) -> Iterator[None]:
-    """Pass the library's log records from INFO up to a function, a line each: "warning: ..."."""
+    """Pass the library's log records from INFO up to a function, one line each: "warning: ..."."""
     library, lines = logging.getLogger("eunoe"), _Lines(write)
     level = library.level
     library.setLevel(logging.INFO)

@@ -1,4 +1,4 @@
-"""What this machine has: processor, memory, accelerators."""
+"""The hardware of this machine: processor, memory, accelerators."""
 
 import os
 import platform
@@ -8,16 +8,16 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-# Flags of Linux for units that multiply bfloat16 numbers.
+# Linux flags of CPUs with bfloat16 multiplication.
 _BF16 = {"avx512_bf16", "amx_bf16", "bf16"}
-# Some virtual machines announce these units and end a process that uses them.
-_DOUBTFUL = {"amx_bf16"}
+# Some virtual machines announce these but kill a process that uses them.
+_UNRELIABLE = {"amx_bf16"}
 _TRY_BF16 = "import torch; torch.nn.functional.linear(*torch.ones(2, 32, 32, dtype=torch.bfloat16))"
 WITHOUT_AMX = "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
 
 
 class Accelerator(NamedTuple):
-    """A device other than the processor, by its name in torch."""
+    """A device other than the CPU, by its name in torch."""
 
     device: str
     name: str
@@ -25,7 +25,7 @@ class Accelerator(NamedTuple):
 
 
 class Machine(NamedTuple):
-    """A machine as a run finds it; memory in bytes, of which some may be in use."""
+    """The hardware of a machine; memory in bytes."""
 
     processor: str
     cores: int
@@ -36,27 +36,27 @@ class Machine(NamedTuple):
     accelerators: tuple[Accelerator, ...]
 
 
-def look() -> Machine:
-    """What this process may use."""
+def inspect_machine() -> Machine:
+    """Return the hardware that this process may use."""
     units = bool(_BF16 & _flags())
     return Machine(processor(), cores(), units, bf16_crashes(), *memory(), _accelerators())
 
 
 def cores() -> int:
-    """How many cores this process may use; outside Linux, how many there are."""
+    """Return the number of cores that this process may use; outside Linux, of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory() -> tuple[int, int]:
-    """All memory and what is available, a limit of the control group included; 0 where unknown."""
-    found: dict[str, int] = {}
+    """Return total and available memory, within the control group's limit; 0 if unknown."""
+    amounts: dict[str, int] = {}
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             name, _, amount = line.partition(":")
-            found[name] = int(amount.split()[0]) * 1024
+            amounts[name] = int(amount.split()[0]) * 1024
     except (OSError, ValueError, IndexError):
         return 0, 0
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable", 0)
+    total, free = amounts.get("MemTotal", 0), amounts.get("MemAvailable", 0)
     try:
         limit = int(Path("/sys/fs/cgroup/memory.max").read_text())
         used = int(Path("/sys/fs/cgroup/memory.current").read_text())
@@ -66,14 +66,14 @@ def memory() -> tuple[int, int]:
 
 
 def processor() -> str:
-    """The name of the processor."""
+    """Return the name of the processor."""
     return _cpuinfo("model name") or platform.processor() or platform.machine()
 
 
 @cache
 def bf16_crashes() -> bool:
-    """Whether a product of bfloat16 numbers ends the process, tried in another one where that is in doubt."""
-    if not _DOUBTFUL & _flags():
+    """Return whether bfloat16 multiplication kills a process, tested in another one."""
+    if not _UNRELIABLE & _flags():
         return False
     return subprocess.run([sys.executable, "-c", _TRY_BF16], capture_output=True).returncode < 0
 
@@ -83,7 +83,7 @@ def _flags() -> set[str]:
 
 
 def _cpuinfo(key: str) -> str:
-    """A line of the system's description of the first core; empty where there is none."""
+    """Return a line of /proc/cpuinfo for the first core; empty if there is none."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -94,11 +94,11 @@ def _cpuinfo(key: str) -> str:
 def _accelerators() -> tuple[Accelerator, ...]:
     import torch
 
-    found = [
+    accelerators = [
         Accelerator(f"cuda:{index}", properties.name, properties.total_memory)
         for index in range(torch.cuda.device_count())
         for properties in (torch.cuda.get_device_properties(index),)
     ]
     if torch.backends.mps.is_available():
-        found.append(Accelerator("mps", "Apple GPU", 0))
-    return tuple(found)
+        accelerators.append(Accelerator("mps", "Apple GPU", 0))
+    return tuple(accelerators)

@@ -1,4 +1,4 @@
-"""Memory: what was wanted where it is refused; freed memory is kept for the next step of a worker."""
+"""Memory: one-line errors for failed allocations, and reuse of freed memory in workers."""
 
 import ctypes
 import re
@@ -16,9 +16,9 @@ _ALL, _MOST = 1 << 30, 1 << 25
 def keep_freed_memory() -> None:
     """Keep freed memory for the next allocation instead of returning it to the system.
 
-    Every local step allocates the same memory as the one before. If it is returned in between, every client
-    pays thousands of page faults, a tenth of LeNet's training time. It holds for the whole process and
-    cannot be undone, so only our own worker processes use it. C libraries other than glibc do not have it.
+    Every local step allocates the same memory as the one before. Returning it in between costs thousands of
+    page faults per client, a tenth of LeNet's training time. This affects the whole process and cannot be
+    undone, so only worker processes use it. It has no effect with C libraries other than glibc.
     """
     with suppress(AttributeError, OSError):
         choose = ctypes.CDLL(None).mallopt
@@ -28,21 +28,21 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def within_memory(what: str, kind: type[EunoeError] = InputError) -> Iterator[None]:
-    """Turn a refused allocation of Python, NumPy or torch into an error of one line that says how much."""
+    """Convert a failed allocation of Python, NumPy or torch to an error of one line with the amount."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if (wanted := refused(error)) is None:
+        if (wanted := failed_allocation(error)) is None:
             raise
-        raise kind(f"{what} needs more memory than there is{wanted}") from error
+        raise kind(f"{what} needs more memory than available{wanted}") from error
 
 
-def refused(error: BaseException) -> str | None:
-    """How much memory was wanted, if an error is a refused allocation, else None."""
+def failed_allocation(error: BaseException) -> str | None:
+    """Return the requested amount if an error is a failed allocation, else None."""
     if isinstance(error, MemoryError):
-        # NumPy says how much, Python does not.
+        # NumPy reports the amount, Python does not.
         return f" ({first_line(error)})" if str(error) else ""
     if not re.search(r"allocate memory|not enough memory|out of memory|alloc_cpu", str(error)):
         return None
     wanted = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
-    return f" ({wanted[1]} were wanted)" if wanted else f" ({first_line(error)})"
+    return f" ({wanted[1]} requested)" if wanted else f" ({first_line(error)})"

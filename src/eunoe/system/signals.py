@@ -1,4 +1,4 @@
-"""Signals: SIGTERM ends a run as Ctrl-C does, between two updates of it; workers end with their parent."""
+"""Signals: SIGTERM ends a run like Ctrl-C, between two updates; workers end with their parent."""
 
 import multiprocessing
 import os
@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class _Interrupts:
-    """Raises KeyboardInterrupt on a signal: at once, or at the end of a block that must be whole."""
+    """Raises KeyboardInterrupt on a signal: at once, or at the end of an `uninterrupted` block."""
 
     def __init__(self) -> None:
         self.held = self.waiting = False
@@ -19,7 +19,7 @@ class _Interrupts:
         if self.held and not self.waiting:
             self.waiting = True
         else:
-            # Whoever asks twice does not want to wait.
+            # A second signal does not wait.
             raise KeyboardInterrupt
 
 
@@ -28,12 +28,12 @@ _interrupts = _Interrupts()
 
 @contextmanager
 def interruptible() -> Iterator[None]:
-    """Make SIGTERM end a run as Ctrl-C does, and let both wait for the end of `uninterrupted` blocks."""
+    """Make SIGTERM end a run like Ctrl-C, and delay both until the end of `uninterrupted` blocks."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     before = {signal.SIGTERM: signal.signal(signal.SIGTERM, _interrupts)}
-    # A handler of the user's own, or a process that ignores Ctrl-C, stays as it is.
+    # A user's own handler is not replaced, nor is an ignored Ctrl-C.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         before[signal.SIGINT] = signal.signal(signal.SIGINT, _interrupts)
     try:
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[None]:
 
 @contextmanager
 def uninterrupted() -> Iterator[None]:
-    """Let a first interrupt wait for the end of the block; a second one ends it."""
+    """Delay a first interrupt until the end of the block; a second one ends it."""
     if threading.current_thread() is not threading.main_thread() or _interrupts.held:
         yield
         return
@@ -58,7 +58,7 @@ def uninterrupted() -> Iterator[None]:
         raise KeyboardInterrupt
 
 
-def end_with_the_parent() -> None:
+def end_with_parent() -> None:
     """Make this process end when its parent does, even by kill -9."""
     parent = multiprocessing.parent_process()
     assert parent is not None

@@ -1,4 +1,4 @@
-"""Safetensors files: read with one clear line, and what makes their content the same."""
+"""Safetensors files: reading with errors of one line, and a hash of their content."""
 
 import hashlib
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from eunoe.system.files import reading
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
-    """The tensors and the metadata of a file; one that does not exist raises FileNotFoundError."""
+    """Return the tensors and metadata of a file; raise FileNotFoundError if it does not exist."""
     try:
         with reading(path):
             if path.is_dir():
@@ -22,15 +22,15 @@ def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
                 return tensors, dict(file.metadata() or {})
     except RuntimeError as error:
         # The file itself may be intact: torch raises RuntimeError when it runs out of memory.
-        raise RunFailed(f"cannot read {path}: {first_line(error)}; once that is fixed, try again") from error
+        raise RunFailed(f"cannot read {path}: {first_line(error)}; fix this and try again") from error
     except (SafetensorError, LookupError, TypeError, ValueError) as error:
         raise Damaged(f"{path} cannot be read ({first_line(error)})") from None
 
 
 def digest(tensors: Mapping[str, Tensor], text: str) -> str:
-    """The SHA-256 of a text and of named tensors, whatever their order."""
-    found = hashlib.sha256(text.encode())
+    """Return the SHA-256 of a text and of named tensors, independent of their order."""
+    sha256 = hashlib.sha256(text.encode())
     for name, value in sorted(tensors.items()):
-        found.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
-        found.update(value.contiguous().reshape(-1).view(uint8).numpy().data)
-    return found.hexdigest()
+        sha256.update(f"\n{name} {value.dtype} {tuple(value.shape)}\n".encode())
+        sha256.update(value.contiguous().reshape(-1).view(uint8).numpy().data)
+    return sha256.hexdigest()
