@@ -1,6 +1,6 @@
-"""What the site has beyond the files in docs/: a page for each method, the API, the figures of results/.
+"""Add generated pages to the site: one per method, the API, and the figures of results/.
 
-Links of the pages hold in a clone. Here, those to files outside docs/ are led to the repository.
+Links in the pages work in a clone. On the site, links to files outside docs/ lead to the repository.
 """
 
 import sys
@@ -13,13 +13,13 @@ from mkdocs.structure.pages import Page
 
 from eunoe.config import registry
 
-# The tools of the project, which are not installed.
+# tools/ is not installed.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from method_pages import method_page, overview
 from tools.summaries import OUT, read_published
 
-# Where the public names are, in the order of the API page.
+# Packages with public names, in the order of the API page.
 KINDS = ("methods", "losses", "metrics", "server", "engines", "data", "models", "flower")
 PUBLIC = ("eunoe", *(f"eunoe.{kind}" for kind in KINDS))
 
@@ -38,7 +38,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Lead links that leave docs/ to the repository; the table of methods links to their pages."""
+    """Point links that leave docs/ to the repository, and the table of methods to their pages."""
     if page.file.src_uri == "methods.md":
         return overview(lambda name: f"methods/{name}.md")
     markdown = markdown.replace("](../results/figures/", "](results/figures/")
@@ -46,11 +46,11 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
 
 
 def api_page() -> str:
-    """The docstrings of all public names."""
+    """Return the API page: the docstrings of all public names."""
     lines = ["# API"]
     for module in PUBLIC:
-        found = import_module(module)
-        names = getattr(found, "__all__", None) or [name for name in vars(found) if name[0].isupper()]
+        package = import_module(module)
+        names = getattr(package, "__all__", None) or [name for name in vars(package) if name[0].isupper()]
         lines.append(f"## {module}")
         lines += [f"::: {module}.{name}" for name in names if not name.startswith("_")]
     return "\n\n".join(lines) + "\n"

@@ -27,10 +27,10 @@ WHEN_IT_HELPS = tomllib.loads((HERE / "when_it_helps.toml").read_text("utf-8"))
 
 def kind_of(name: str) -> type[Method] | type[ServerOptimizer]:
     """Return the class of a method, or of its server optimizer if it is FedAvg with that optimizer."""
-    found = registry.find("method", name)
-    assert isinstance(found, type)
-    assert issubclass(found, Method | ServerOptimizer)
-    return found
+    kind = registry.find("method", name)
+    assert isinstance(kind, type)
+    assert issubclass(kind, Method | ServerOptimizer)
+    return kind
 
 
 def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

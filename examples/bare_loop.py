@@ -1,4 +1,4 @@
-"""A bare PyTorch FedAvg loop on scikit-learn's digits; Eunoe only measures what it forgets."""
+"""Measure the forgetting of a plain PyTorch FedAvg loop on scikit-learn's digits."""
 
 import copy
 
@@ -12,7 +12,7 @@ CLIENTS, PER_ROUND, ROUNDS, EPOCHS = 20, 5, 15, 5
 
 
 def split(labels: torch.Tensor, generator: torch.Generator) -> list[torch.Tensor]:
-    """Two classes per client: sort by label, cut into shards, deal two to each."""
+    """Give each client two shards of one label each."""
     shards = torch.argsort(labels, stable=True).tensor_split(2 * CLIENTS)
     order = torch.randperm(2 * CLIENTS, generator=generator).tolist()
     return [torch.cat([shards[order[2 * k]], shards[order[2 * k + 1]]]) for k in range(CLIENTS)]

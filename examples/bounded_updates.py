@@ -1,4 +1,4 @@
-"""A method of your own: no client moves the model further than a bound.
+"""A method of your own: bound how far a client moves the model.
 
 eunoe run --set method.name=bounded_updates:BoundedUpdates --set method.bound=0.5     (in this folder)
 """
@@ -12,7 +12,7 @@ from eunoe.methods import Method
 
 
 class BoundedUpdates(Method):
-    """FedAvg in which the change of a client is scaled down to a bound on its norm.
+    """FedAvg that scales the change of a client down to a maximum norm.
 
     w <- w + mean of d_k min(1, bound / ||d_k||), where d_k = y_k - w.
     """

@@ -1,6 +1,6 @@
-"""An ordinary Flower project: Eunoe measures what its FedAvg forgets and gives it a loss that forgets less.
+"""Measure the forgetting of an ordinary Flower project, and give it a loss that forgets less.
 
-Needs the extras for Flower and Ray, on which Flower simulates; in the clone:
+Needs the extras for Flower and Ray, which Flower simulates on; in the clone:
 pip install --constraint constraints.txt '.[flower,ray]'
 """
 
@@ -36,8 +36,8 @@ def train(message: Message, context: Context) -> Message:
     x, y = (part[400:] for part in digits())
     # Each client has two of the ten digits.
     client = int(context.node_config["partition-id"])
-    mine = (y == client) | (y == (client + 1) % CLIENTS)
-    x, y = x[mine], y[mine]
+    own = (y == client) | (y == (client + 1) % CLIENTS)
+    x, y = x[own], y[own]
     model = new_model()
     model.load_state_dict(message.content["arrays"].to_torch_state_dict())
     loss = eunoe.client_loss(message.content["config"]["loss"], counts=y.bincount(minlength=10))
@@ -55,7 +55,7 @@ def train(message: Message, context: Context) -> Message:
 def main(grid: Grid, context: Context) -> None:
     test = tuple(part[:400] for part in digits())
     for loss in ("ce", "wsm"):
-        # This line is all that measuring takes; the strategy may be any of Flower's.
+        # Measuring takes this line only; any Flower strategy works.
         strategy = measure(FedAvg(fraction_train=0.3, fraction_evaluate=0.0), new_model(), test, name=loss)
         strategy.start(
             grid, ArrayRecord(new_model().state_dict()), ROUNDS, train_config=ConfigRecord({"loss": loss})

@@ -1,4 +1,4 @@
-"""Your own torch module, trained in a federation and given back as an ordinary module."""
+"""Train your own torch module in a federation and get it back as an ordinary module."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ import eunoe
 
 
 class Net(nn.Module):
-    """A small network; methods such as MOON use what it calls `features` and `classifier`."""
+    """A small network; methods such as MOON need its `features` and `classifier`."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
-"""The same run on one core and on Ray, with the same bits.
+"""Run the same config on one core and on Ray, and compare the bits.
 
 Needs the extra for Ray; in the clone: pip install --constraint constraints.txt '.[ray]'.
-On a real cluster give the address of its head: engine={"name": "ray", "address": "ray-head:6379"}.
+On a real cluster, pass the address of its head: engine={"name": "ray", "address": "ray-head:6379"}.
 """
 
 import torch
