@@ -597,7 +597,7 @@ def test_the_number_of_clients_must_agree(tmp_path):
 
 def test_an_attack_belongs_to_simulations(tmp_path):
     federation = Federation(tmp_path / "flower", attack={"name": "nan", "share": 0.5})
-    with pytest.raises(InputError, match="attack belongs to simulations"):
+    with pytest.raises(InputError, match="attack is for simulations"):
         federation.serve()
 
 

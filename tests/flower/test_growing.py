@@ -14,7 +14,7 @@ from eunoe.data.arrays import from_arrays
 from eunoe.data.sources.npz import write_npz
 from eunoe.errors import InputError
 from eunoe.flower.own_data import Facts, client_federation
-from eunoe.flower.server import RunOptions, check_growing, serve
+from eunoe.flower.server import RunOptions, check_options, serve
 from eunoe.simulation.run import Run
 from tests.flower.grid import FakeGrid
 
@@ -158,4 +158,4 @@ def test_a_sample_stays_in_its_part(tmp_path: Path, position: str) -> None:
 )
 def test_where_data_cannot_grow(options: dict[str, Any], more: dict[str, Any], words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_growing(make_config(more), RunOptions.model_construct(growing=True, **options))
+        check_options(make_config(more), RunOptions.model_construct(growing=True, **options))

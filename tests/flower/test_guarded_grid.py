@@ -120,7 +120,7 @@ def test_an_array_that_names_a_piece_many_times_is_a_large_reply(link, grid, mon
     link.add(Message(RecordDict({"weights": ArrayRecord({"a": values})}), reply_to=order(1)))
     inflated = []
     monkeypatch.setattr(Array, "inflate", classmethod(lambda *arguments, **more: inflated.append(arguments)))
-    grid.most = 15_000_000
+    grid.max_bytes = 15_000_000
     assert texts(grid.pull_messages(["order 1"])) == {"order 1": "its reply has more than 15000000 bytes"}
     assert link.sent < 15_000_000
     assert inflated == []
@@ -148,7 +148,7 @@ def test_a_node_cannot_answer_for_another(link, grid):
     """Its reply says inside that it answers the other's message."""
     link.add(reply(2), outer=reply(1))
     found = texts(grid.pull_messages(["order 1", "order 2"]))
-    assert found == {"order 1": "its reply is not one to the message that it was sent"}
+    assert found == {"order 1": "its reply belongs to another message than the one that it was sent"}
 
 
 def test_a_lost_connection_is_nobodys_fault(link, grid):
@@ -156,6 +156,6 @@ def test_a_lost_connection_is_nobodys_fault(link, grid):
         raise httpx.ConnectError("gone")
 
     link.add(reply(1))
-    grid._take_piece = fails
+    grid._pull_object = fails
     with pytest.raises(httpx.ConnectError):
         grid.pull_messages(["order 1"])

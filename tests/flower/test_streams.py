@@ -6,17 +6,17 @@ import pytest
 
 from eunoe.config.schema import make_config
 from eunoe.errors import InputError
-from eunoe.flower.server import RunOptions, check_streams
+from eunoe.flower.server import RunOptions, check_options
 
 PARTITION = RunOptions.model_construct(data="partition")
 OWN = RunOptions.model_construct(data="own")
 
 
 def test_a_stream_whose_rounds_are_set_is_taken() -> None:
-    check_streams(
+    check_options(
         make_config({"stream": {"name": "classes", "every": 5}, "replay": {"memory": 9}}), PARTITION
     )
-    check_streams(make_config({}), OWN)
+    check_options(make_config({}), OWN)
 
 
 @pytest.mark.parametrize(
@@ -29,4 +29,4 @@ def test_a_stream_whose_rounds_are_set_is_taken() -> None:
 )
 def test_what_nodes_cannot_follow_is_refused(values: dict[str, Any], options: RunOptions, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        check_streams(make_config(values), options)
+        check_options(make_config(values), options)

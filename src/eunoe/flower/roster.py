@@ -1,8 +1,8 @@
-"""Which node is which client, and sending messages to clients with a timeout.
+"""The roster of clients: which node is which client, and messages to clients with a timeout.
 
-Flower's node ids are random; a node answers a query with its client number. Flower reports the key that a
-node has authenticated with; where the clients' keys are known, it must be that client's key. A node that left
-and reconnected may have lost its message, so it is queried again and its message is sent again: the same
+Flower's node ids are random; a node replies to a query with its client number. Flower reports the key with
+which a node has authenticated; where clients' keys are known, it must be the key of that client. A node that
+left and reconnected may have lost its message, so it is queried again and its message is sent again: the same
 client in the same round gives the same bits.
 """
 
@@ -22,9 +22,9 @@ from eunoe.flower.wire import one_line
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
-# The first reminder of whom the server waits for; each further one comes after twice the time.
+# Seconds until the first reminder of a wait; each further one comes after twice the time.
 REMIND_SECONDS = 30.0
-# More than any client has; sums over clients stay far from the largest integer.
+# Samples of a client; sums over clients stay far from the largest integer.
 MAX_SAMPLES = 10**9
 # The message or its reply was lost in transit; the client is not at fault.
 LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
@@ -39,7 +39,7 @@ class Member(NamedTuple):
 
 
 class Reminder:
-    """Says now and then for whom the server waits, and since when."""
+    """Logs at growing intervals for which clients the server waits, and since when."""
 
     def __init__(self, what: str) -> None:
         self.what, self.start, self.since = what, time.monotonic(), time.strftime("%H:%M:%S")
@@ -53,7 +53,10 @@ class Reminder:
 
 
 class Roster:
-    """The connected clients; `keys` holds the public key required of each, if keys are enforced."""
+    """The connected clients. `keys` has the public key required of each, if keys are enforced.
+
+    Nodes that join are sent `question`; `grid` is Flower's connection to the nodes.
+    """
 
     def __init__(
         self,
@@ -67,11 +70,11 @@ class Roster:
         self._question, self._keys = question, keys
         # Online nodes, each with its pending query message until it has answered.
         self._online: dict[int, str | None] = {}
-        # Nodes that were refused, each with the client number it claims (or -1) and the reason.
+        # Refused nodes, each with the client number it claims (or -1) and the reason.
         self._refused: dict[int, tuple[int, str]] = {}
 
     def refresh(self) -> None:
-        """Track which nodes joined and left; query new nodes without waiting for their replies."""
+        """Update which nodes joined and left; query new nodes without waiting for their replies."""
         keys = {node.node_id: node.public_key for node in self.grid.get_nodes()}
         online = set(keys)
         gone = {client for client, member in self.members.items() if member.node not in online}
@@ -89,9 +92,10 @@ class Roster:
         for reply in self.grid.pull_messages(list(waiting)) if waiting else ():
             node = waiting[reply.metadata.reply_to_message_id]
             self._online[node] = None
-            self._introduce(node, keys[node], reply)
+            self._admit(node, keys[node], reply)
 
-    def _introduce(self, node: int, key: bytes, reply: Message) -> None:
+    def _admit(self, node: int, key: bytes, reply: Message) -> None:
+        """Make a node a member by its reply to the query, or refuse it."""
         client, size, validates = -1, 0, 0
         if reply.has_error():
             if reply.error.code in LOST:
@@ -107,7 +111,7 @@ class Roster:
             except (KeyError, ValueError) as error:
                 problem = f"a node's reply does not identify a client: {type(error).__name__} {error}"
             else:
-                problem = self._objection(client, size, key)
+                problem = self._reason_to_refuse(client, size, key)
         if problem:
             self._refused[node] = client, problem
             logger.warning(problem)
@@ -115,8 +119,8 @@ class Roster:
             self.members[client] = Member(node, size, bool(validates))
             self._refused.pop(node, None)
 
-    def _objection(self, client: int, size: int, key: bytes) -> str:
-        """Why a node cannot be the client that it claims to be; empty if it can."""
+    def _reason_to_refuse(self, client: int, size: int, key: bytes) -> str:
+        """Return why a node cannot be the client that it claims to be; empty if it can."""
         if client not in range(self.clients):
             return f"a node claims to be client {client}; clients are 0 to {self.clients - 1}"
         if self._keys is not None and key != self._keys[client]:
@@ -129,7 +133,7 @@ class Roster:
         return ""
 
     def wait(self, seconds: float, least: int) -> None:
-        """Wait until every client has joined; after the timeout, this many are enough."""
+        """Wait until every client has joined; after the timeout, `least` clients are enough."""
         end, reminder = time.monotonic() + seconds, Reminder("join")
         while True:
             self.refresh()
@@ -149,23 +153,21 @@ class Roster:
     def ask(
         self, kind: str, clients: Sequence[int], content: Callable[[int], RecordDict], seconds: float
     ) -> Iterator[tuple[int, Message]]:
-        """Send each client its message and yield the replies as they arrive, until all have or time is up."""
+        """Send each client its message; yield the replies as they arrive, until the timeout."""
         end, reminder = time.monotonic() + seconds, Reminder(kind.partition(".")[0])
         missing, sent, pending = set(clients), dict[int, int](), dict[str, int]()
         while missing:
             self.refresh()
-            for client in [c for c, node in sent.items() if c in missing and not self._has(c, node)]:
-                del sent[client]
-            ready = sorted(client for client in missing if client in self.members and client not in sent)
+            # A message to a node that has left since is sent again.
+            nodes = {client: member.node for client, member in self.members.items()}
+            sent = {client: node for client, node in sent.items() if nodes.get(client) == node}
+            ready = sorted(client for client in missing if client in nodes and client not in sent)
             left = max(1.0, end - time.monotonic())
-            messages = [
-                Message(content(client), self.members[client].node, kind, ttl=left) for client in ready
-            ]
-            for client, message in zip(
-                ready, self.grid.push_messages(messages) if ready else (), strict=True
-            ):
-                sent[client] = self.members[client].node
-                pending[message] = client
+            messages = [Message(content(client), nodes[client], kind, ttl=left) for client in ready]
+            identities = self.grid.push_messages(messages) if ready else ()
+            for client, identity in zip(ready, identities, strict=True):
+                sent[client] = nodes[client]
+                pending[identity] = client
             for reply in self.grid.pull_messages(list(pending)) if pending else ():
                 client = pending.pop(reply.metadata.reply_to_message_id)
                 if reply.has_error() and reply.error.code in LOST:
@@ -175,9 +177,6 @@ class Roster:
                     yield client, reply
             if not missing or time.monotonic() >= end:
                 return
-            away = {client: "" if client in self.members else " (not connected)" for client in missing}
-            reminder.remind([f"{client}{away[client]}" for client in sorted(missing)])
+            away = {client: "" if client in nodes else " (not connected)" for client in sorted(missing)}
+            reminder.remind([f"{client}{note}" for client, note in away.items()])
             time.sleep(POLL_SECONDS)
-
-    def _has(self, client: int, node: int) -> bool:
-        return client in self.members and self.members[client].node == node

@@ -1,7 +1,7 @@
 """The server of a federation: a Flower ServerApp that runs Eunoe's round loop with remote clients.
 
-It selects, aggregates, evaluates and writes its run folder as any run does. Started again on the same folder
-it resumes from its last checkpoint.
+It selects, aggregates, evaluates and writes its run folder as in any run. Started again on the same folder it
+resumes from its last checkpoint.
 """
 
 import json
@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
+from flwr.superlink.grid.http_grid import HttpGrid
 from pydantic import Field
 from safetensors.numpy import load_file
 
@@ -26,7 +27,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.deploy.credentials import read_node_key
 from eunoe.flower.engine import RemoteEngine, RemoteStates, RemoteTrainer
-from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid, guarded
+from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid
 from eunoe.flower.own_data import Facts, encode_facts, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemoteEngine
@@ -53,7 +54,7 @@ class RunOptions(Options):
         "partition", description="Whether clients train on parts of one data set or each on its own."
     )
     growing: bool = Field(
-        False, description="Whether clients' own data may grow while the run goes on; needs data = 'own'."
+        False, description="Whether clients' own data may grow during the run; needs data = 'own'."
     )
     clients: int = Field(ge=1, description="Number of clients.")
     keys: Path | None = Field(
@@ -70,7 +71,7 @@ class RunOptions(Options):
 
 
 def server_app(config_path: Path) -> ServerApp:
-    """The Flower ServerApp of a federation with this configuration."""
+    """Return the Flower ServerApp of a federation with this configuration."""
     app = ServerApp()
 
     @app.main()
@@ -93,24 +94,18 @@ def run_options(values: Any) -> RunOptions:
 def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     """Run a federation to its end, resuming from its last checkpoint if there is one."""
     check_folder(options.folder)
-    if config.attack is not None:
-        raise InputError("attack belongs to simulations: leave it out of a federation's config.toml")
+    check_options(config, options)
     # Clients keep two states, so the server must checkpoint every round to stay within one of them.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
-    if options.data == "own" and config.split.test:
-        raise InputError("with data = 'own' clients' test parts are not evaluated: set split.test to 0")
-    check_streams(config, options)
-    if options.data == "own" and config.secure_aggregation is not None:
-        check_hidden_sizes(config)
-    check_growing(config, options)
-    facts = None
+    # Whatever does not depend on the clients' own data is checked before they have joined.
+    facts = simulation = None
     if options.data == "own":
         facts = Facts.of(load_data(config.data), options.clients, options.growing)
-    # Fail early on whatever can be checked before all clients have joined.
-    simulation = checked_simulation(config, UserObjects(), options) if facts is None else None
-    question = RecordDict({**encode_facts(facts)})
-    connection = guarded(grid)
-    roster = Roster(connection, options.clients, question, node_keys(options))
+    else:
+        simulation = build_checked(config, UserObjects(), options)
+    # A grid without a network behind it, as in Flower's simulation, needs no guard.
+    connection = GuardedGrid(grid) if isinstance(grid, HttpGrid) else grid
+    roster = Roster(connection, options.clients, RecordDict({**encode_facts(facts)}), node_keys(options))
     logger.info("waiting for %d clients", options.clients)
     sizes = read_declared_sizes(options.folder)
     # The clients' own sizes are known once all have joined.
@@ -121,9 +116,9 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
             sizes = np.array([roster.members[client].size for client in range(options.clients)])
         objects = UserObjects(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
-    simulation = simulation or checked_simulation(config, objects, options)
+    simulation = simulation or build_checked(config, objects, options)
     if isinstance(connection, GuardedGrid):
-        connection.most = max_reply_bytes(simulation)
+        connection.max_bytes = max_reply_bytes(simulation)
     simulation = replace(simulation, context=replace(simulation.context, secret=True))
     states, run = RemoteStates(options.folder / "states"), load_run_name(options.folder)
     trainer = RemoteTrainer(
@@ -132,62 +127,63 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     kind = RemoteEngine if config.secure_aggregation is None else SecureRemoteEngine
     engine = kind(simulation, states, trainer, validate=options.validate_on_clients and facts is not None)
     return execute(
-        config, objects, simulation, options.folder, lambda record: logger.info(line(record)), engine
+        config, objects, simulation, options.folder, lambda record: logger.info(format_round(record)), engine
     )
 
 
-def check_hidden_sizes(config: Config) -> None:
-    """Refuse what needs the sizes of clients that keep them to themselves."""
-    assert config.secure_aggregation is not None
-    if config.secure_aggregation.max_samples is None:
-        raise InputError(
-            "with data = 'own' clients keep their numbers of samples to themselves under secure_aggregation: "
-            "set secure_aggregation.max_samples to more than any has"
-        )
-    if build_method(config).needs_mean_size:
-        raise InputError(
-            f"method {config.method.name!r} needs the clients' mean number of samples, which "
-            "secure_aggregation hides with data = 'own': leave one of them out"
-        )
-
-
-def check_growing(config: Config, options: RunOptions) -> None:
-    """Refuse data that grow where they cannot."""
-    if not options.growing:
-        return
-    if options.data != "own":
-        raise InputError('growing = true is for clients\' own data: set data = "own", or leave it out')
-    if config.secure_aggregation is not None:
-        raise InputError(
-            "growing = true lets clients report how many samples they have in every round, which "
-            "secure_aggregation hides: leave one of them out"
-        )
-
-
-def max_reply_bytes(simulation: Simulation) -> int:
-    """More bytes than a reply of a client ever has: twice its vectors as float64, and what is around them."""
-    uploads = simulation.method.uploads(simulation.context_in(1)).values()
-    sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
-    masked = 0 if simulation.fixed_point is None else simulation.fixed_point.size
-    return SMALL_REPLY + 2 * 8 * max(masked, sum([*sizes, *(upload.size for upload in uploads)]))
-
-
-def check_streams(config: Config, options: RunOptions) -> None:
-    """Refuse a stream or memory that nodes cannot follow."""
-    if options.data == "own" and (config.stream or config.replay is not None):
-        raise InputError("with data = 'own' clients' data change by themselves: leave stream and replay out")
-    if with_streams(config) != config:
-        # A node does not know how long the run is.
-        raise InputError(
+def check_options(config: Config, options: RunOptions) -> None:
+    """Raise InputError if a federation cannot run this config with these options."""
+    own, secure, method = options.data == "own", config.secure_aggregation, config.method.name
+    # Nodes do not know how many rounds the run has, from which a stream without rounds would follow.
+    open_stream = not own and with_streams(config) != config
+    rules = [
+        (config.attack is not None, "attack is for simulations: leave it out of a federation's config.toml"),
+        (own and config.split.test, "with data = 'own' clients have no test parts: set split.test to 0"),
+        (
+            own and (config.stream or config.replay is not None),
+            "with data = 'own' clients' data change by themselves: leave stream and replay out",
+        ),
+        (
+            open_stream,
             "stream: a federation's config.toml must say in which rounds data change: set its start, end, "
-            "every or over"
-        )
+            "every or over",
+        ),
+        (
+            own and secure is not None and secure.max_samples is None,
+            "with data = 'own' secure_aggregation hides how many samples clients have: set "
+            "secure_aggregation.max_samples to more than any has",
+        ),
+        (
+            own and secure is not None and build_method(config).needs_mean_size,
+            f"method {method!r} needs the clients' mean number of samples, which secure_aggregation hides "
+            "with data = 'own': leave one of them out",
+        ),
+        (
+            options.growing and not own,
+            'growing = true is for clients\' own data: set data = "own", or leave it out',
+        ),
+        (
+            options.growing and secure is not None,
+            "growing = true lets clients report how many samples they have in every round, which "
+            "secure_aggregation hides: leave one of them out",
+        ),
+    ]
+    for broken, message in rules:
+        if broken:
+            raise InputError(message)
 
 
-def assemble_for(
-    options: RunOptions, config: Config, objects: UserObjects | None = None
+def check_folder(folder: Path) -> None:
+    """Raise InputError if a folder holds anything but a federation's run."""
+    # A federation writes this file first, and nothing else writes it.
+    if not (folder / "flower.json").exists():
+        check_new(folder)
+
+
+def build_server(
+    config: Config, options: RunOptions, objects: UserObjects | None = None
 ) -> tuple[Simulation, list[str]]:
-    """The simulation of a federation's server, and warnings."""
+    """Build the simulation of a federation's server; return it with warnings."""
     simulation, warnings = assemble(config, objects)
     if not simulation.method.aggregates:
         raise InputError(f"method {config.method.name!r} needs no federation: run it as a simulation")
@@ -199,9 +195,9 @@ def assemble_for(
     return simulation, warnings
 
 
-def checked_simulation(config: Config, objects: UserObjects, options: RunOptions) -> Simulation:
-    """The simulation of a federation's server, checked against a run that the folder may hold."""
-    simulation, warnings = assemble_for(options, config, objects)
+def build_checked(config: Config, objects: UserObjects, options: RunOptions) -> Simulation:
+    """Build the server's simulation, and check it against a run that the folder may hold."""
+    simulation, warnings = build_server(config, options, objects)
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(with_loss(config, simulation), objects)))
         check_data(options.folder, simulation)
@@ -210,28 +206,29 @@ def checked_simulation(config: Config, objects: UserObjects, options: RunOptions
     return simulation
 
 
-def check_folder(folder: Path) -> None:
-    """Refuse a folder that holds anything but a federation's run."""
-    # A federation writes this file first, and nothing else writes it.
-    if not (folder / "flower.json").exists():
-        check_new(folder)
+def max_reply_bytes(simulation: Simulation) -> int:
+    """Return the size limit of a reply: twice its vectors as float64, and room for what is around them."""
+    uploads = simulation.method.uploads(simulation.context_in(1)).values()
+    sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
+    masked = 0 if simulation.fixed_point is None else simulation.fixed_point.size
+    return SMALL_REPLY + 2 * 8 * max(masked, sum([*sizes, *(upload.size for upload in uploads)]))
 
 
 def node_keys(options: RunOptions) -> dict[int, bytes] | None:
-    """The public key required of each client's node, if the options name a folder of keys."""
+    """Return the public key required of each client's node, if the options name a folder of keys."""
     if options.keys is None:
         return None
     return {client: read_node_key(options.keys / f"node-{client}.pub") for client in range(options.clients)}
 
 
 def read_declared_sizes(folder: Path) -> Integers | None:
-    """The sizes that the clients of a run reported, if it has started."""
+    """Return the sizes that the clients of a run reported, if it has started."""
     path = folder / "partition.safetensors"
     return load_file(path).get("declared") if path.exists() else None
 
 
 def load_run_name(folder: Path) -> str:
-    """A unique name of the run, so that clients do not use another run's state."""
+    """Return the unique name of a run, so that clients do not use another run's state; create it if new."""
     path = folder / "flower.json"
     if not path.exists():
         folder.mkdir(parents=True, exist_ok=True)
@@ -239,18 +236,16 @@ def load_run_name(folder: Path) -> str:
     return str(json.loads(path.read_text())["run"])
 
 
-def line(record: Record) -> str:
+def format_round(record: Record) -> str:
     """Format a round as one line."""
-    taking = record.get("participants", len(record["clients"]))
-    parts = [f"round {record['round']}: {taking} clients"]
-    for place in ("test", "validation"):
-        if place in record:
-            parts.append(f"{place} {main_number(record[place])}")
+    participants = record.get("participants", len(record["clients"]))
+    parts = [f"round {record['round']}: {participants} clients"]
+    parts += [f"{name} {main_number(record[name])}" for name in ("test", "validation") if name in record]
     if (lost := (record.get("forgetting") or {}).get("round")) is not None:
         parts.append(f"round forgetting {lost:.4f}")
     if (spent := (record.get("privacy") or {}).get("epsilon")) is not None:
         parts.append(f"epsilon {spent:.2f}")
-    parts += [f"dropped: client {one['client']} ({one['reason']})" for one in record["dropped"]]
+    parts += [f"dropped: client {entry['client']} ({entry['reason']})" for entry in record["dropped"]]
     return ", ".join(parts)
 
 
