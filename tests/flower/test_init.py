@@ -151,7 +151,7 @@ def test_the_start_script_follows_pyproject(folder, monkeypatch):
     """Where the run is, and whether the nodes evaluate models on their own data."""
     project = folder / "pyproject.toml"
     commands = []
-    monkeypatch.setattr(Loopback, "_start", lambda self, name, command: commands.append(command))
+    monkeypatch.setattr(Loopback, "_start", lambda self, name, *command: commands.append(list(command)))
     Loopback(folder, 2).start_node(0)
     project.write_text(
         project.read_text()
@@ -176,7 +176,7 @@ def test_what_goes_wrong_with_the_start_script_is_one_line(folder, capfd):
         (folder / "start.py").write_text(script)
         code = subprocess.run([sys.executable, folder / "start.py"], check=False).returncode
     assert code == 1
-    assert capfd.readouterr().err == f"error: port {port} is taken; name another one\n"
+    assert capfd.readouterr().err == f"error: port {port} is in use; choose another one\n"
 
 
 STARTING = """
@@ -186,7 +186,7 @@ from eunoe.flower.loopback import Loopback
 here = Loopback(Path(sys.argv[1]), 1)
 here.commands = Path("/bin")
 with here:
-    print(here._start("sleeper", ["sleep", "600"]).pid, flush=True)
+    print(here._start("sleeper", "sleep", "600").pid, flush=True)
     sys.stdin.read()
 """
 

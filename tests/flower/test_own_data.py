@@ -18,7 +18,7 @@ from eunoe.data.samples import checksum
 from eunoe.data.sources.npz import pack_fields, read_npz, write_npz
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import join, node_options
-from eunoe.flower.own_data import Facts, client_federation, own_data
+from eunoe.flower.own_data import Facts, client_federation, decode_facts, encode_facts, read_own_data
 from eunoe.flower.server import RunOptions, serve
 from eunoe.simulation.build import build_federation
 from eunoe.simulation.running import run
@@ -171,7 +171,7 @@ def test_validation_at_the_clients_that_agree(world, some_digits):
     model, right, count = result.model(), 0, 0
     for client in (0, 2):
         facts = Facts.of(result.simulation.federation.data, CLIENTS)
-        data = own_data(world.config.parent / f"{client}.npz", facts)
+        data = read_own_data(world.config.parent / f"{client}.npz", facts)
         part = client_federation(make_config(settings), facts, world.config.parent / f"{client}.npz", client)
         rows = torch.from_numpy(part.rows(client, "validation"))
         answers = model(part.inputs("clients", rows)).argmax(1)
@@ -226,17 +226,17 @@ def test_classes_are_matched_by_name(tmp_path):
     x = np.zeros((4, 4, 4), np.uint8)
     names = np.array(["cat", "ant"])
     path = npz(tmp_path / "own.npz", x=x, y=np.array([0, 1, 1, 0]), class_names=names)
-    assert own_data(path, FACTS).train.y.tolist() == [2, 0, 0, 2]
+    assert read_own_data(path, FACTS).train.y.tolist() == [2, 0, 0, 2]
     path = npz(tmp_path / "odd.npz", x=x, y=np.array([0, 1, 1, 0]), class_names=np.array(["cat", "dog"]))
     with pytest.raises(InputError, match="'dog', which is not a class of the federation"):
-        own_data(path, FACTS)
+        read_own_data(path, FACTS)
 
 
 @pytest.mark.parametrize(
     ("labels", "message"),
     [
-        ([0, -1, 1, 2], "label -1; its 3 class names have labels 0..2"),
-        ([0, 7, 1, 2], "label 7; its 3 class names have labels 0..2"),
+        ([0, -1, 1, 2], "label -1 has no class name"),
+        ([0, 7, 1, 2], "label 7 has no class name"),
         ([0.0, 1.0, 1.0, 2.0], "y is float64; labels must be integers"),
         ([True, False, True, True], "y is bool; labels must be integers"),
     ],
@@ -245,7 +245,7 @@ def test_labels_without_a_name_are_refused(tmp_path, labels, message):
     x, names = np.zeros((4, 4, 4), np.uint8), np.array(["cat", "ant", "bee"])
     path = npz(tmp_path / "own.npz", x=x, y=np.array(labels), class_names=names)
     with pytest.raises(InputError, match=message):
-        own_data(path, FACTS)
+        read_own_data(path, FACTS)
 
 
 def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
@@ -254,9 +254,9 @@ def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
         for number in range(count):
             picture = Image.fromarray(np.full((4, 4), 10 * number, np.uint8))
             picture.save(tmp_path / "pictures" / name / f"{number}.png")
-    assert own_data(tmp_path / "pictures", FACTS).train.y.tolist() == [1, 1, 2]
+    assert read_own_data(tmp_path / "pictures", FACTS).train.y.tolist() == [1, 1, 2]
     with pytest.raises(InputError, match="class names"):
-        own_data(tmp_path / "pictures", FACTS.model_copy(update={"class_names": None}))
+        read_own_data(tmp_path / "pictures", FACTS.model_copy(update={"class_names": None}))
 
 
 @pytest.mark.parametrize(
@@ -270,22 +270,22 @@ def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
 )
 def test_data_that_do_not_fit_are_refused(tmp_path, arrays, message):
     with pytest.raises(InputError, match=message):
-        own_data(npz(tmp_path / "own.npz", **arrays), FACTS)
+        read_own_data(npz(tmp_path / "own.npz", **arrays), FACTS)
 
 
 def test_normalization_is_the_servers(tmp_path):
     path = npz(tmp_path / "own.npz", x=np.zeros((2, 4, 4), np.uint8), y=np.zeros(2, int))
-    data = own_data(path, FACTS.model_copy(update={"mean": (0.25,), "std": (0.5,)}))
+    data = read_own_data(path, FACTS.model_copy(update={"mean": (0.25,), "std": (0.5,)}))
     assert (data.mean, data.std) == ((0.25,), (0.5,))
 
 
 def test_facts_survive_the_wire():
-    assert Facts.from_record(FACTS.record()) == FACTS
+    assert decode_facts(RecordDict({**encode_facts(FACTS)})) == FACTS
 
 
 def test_a_node_without_data_is_refused(tmp_path):
     node = node_options({"client": 0, "state": str(tmp_path)})
-    content = RecordDict({"facts": FACTS.record()})
+    content = RecordDict({**encode_facts(FACTS)})
     with pytest.raises(InputError, match="has no data path"):
         join(make_config({}), node, content)
 
@@ -295,11 +295,11 @@ def test_token_ids_of_a_client_are_those_of_the_federation(tmp_path):
     y = np.arange(4) % 2
     write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3) % 5, "y": y})
     # Ids up to 4 only, but the model has room for all 9.
-    assert own_data(tmp_path / "own.npz", facts).vocabulary == 9
-    assert Facts.from_record(facts.record()).vocabulary == 9
+    assert read_own_data(tmp_path / "own.npz", facts).vocabulary == 9
+    assert decode_facts(RecordDict({**encode_facts(facts)})).vocabulary == 9
     write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3), "y": y})
-    with pytest.raises(InputError, match=r"own.npz holds ids from 0 to 11; those of the federation are 0..8"):
-        own_data(tmp_path / "own.npz", facts)
+    with pytest.raises(InputError, match=r"holds token ids from 0 to 11; those of the federation are 0..8"):
+        read_own_data(tmp_path / "own.npz", facts)
 
 
 def test_a_client_encodes_its_own_data(tmp_path, monkeypatch):
@@ -315,13 +315,13 @@ def test_a_client_encodes_its_own_data(tmp_path, monkeypatch):
 def test_fields_of_a_client_are_those_of_the_federation(tmp_path):
     x, y = columns(30)
     facts = Facts.of(from_arrays(x, y, x, y), 1)
-    assert Facts.from_record(facts.record()) == facts
+    assert decode_facts(RecordDict({**encode_facts(facts)})) == facts
     data = from_arrays(x, y, x, y)
     write_npz(tmp_path / "own.npz", {**pack_fields("x", data.train.x), "y": y})
-    assert checksum(own_data(tmp_path / "own.npz", facts).train) == checksum(data.train)
+    assert checksum(read_own_data(tmp_path / "own.npz", facts).train) == checksum(data.train)
     write_npz(tmp_path / "own.npz", {"x.ids": np.zeros((30, 2), int), "y": y})
     with pytest.raises(InputError, match=r"holds {ids: int64 \[2\]}, but the federation works on {ids"):
-        own_data(tmp_path / "own.npz", facts)
+        read_own_data(tmp_path / "own.npz", facts)
 
 
 @pytest.mark.parametrize("task", ["multilabel", "regression"])

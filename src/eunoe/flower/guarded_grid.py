@@ -44,7 +44,8 @@ class GuardedGrid:
         self._confirm_received = client.ConfirmMessageReceived
         client.PullMessages = lambda request: self._reply
         client.PullObject, client.ConfirmMessageReceived = self._pull_piece, self._confirm
-        self._reply, self._lock = PullAppMessagesResponse(), Lock()
+        self._reply: PullAppMessagesResponse = PullAppMessagesResponse()
+        self._lock = Lock()
         # Of the reply that is being received: the size of each piece, and the pieces of its arrays.
         self._sizes: dict[str, int] = {}
         self._arrays: dict[str, Counter[str]] = {}

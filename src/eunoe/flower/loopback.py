@@ -1,8 +1,8 @@
-"""A complete Flower federation on this machine: SuperLink, SuperNodes and the run, on 127.0.0.1.
+"""A complete Flower federation on this machine, for trials and tests: SuperLink, SuperNodes and the run.
 
-For trials and tests. Every process has its own Flower home inside the folder, so that nothing is
-written elsewhere and nodes do not unpack the app into the same place at the same time; telemetry, update
-checks and installation of packages are off.
+Every process has its own Flower home inside the folder, so that nothing is written elsewhere and nodes do not
+unpack the app into the same place at the same time; telemetry, update checks and installation of packages are
+off.
 """
 
 import contextlib
@@ -34,9 +34,9 @@ Process = subprocess.Popen[bytes]
 class Loopback:
     """The processes of a federation whose app `eunoe flower init` wrote to `folder`.
 
-    `own_data` has the path of each node's own data; without it the nodes take the parts of the config's
+    `own_data` has the path of each node's own data; without it the nodes use the parts of the config's
     partition. The nodes agree to evaluate models if pyproject.toml requests it. Node k listens on
-    port + 1 + k for its own app. Their keys are in `trial`, apart from those of nodes elsewhere.
+    port + 1 + k for its own app. The nodes' keys are in `trial`, apart from those of nodes elsewhere.
     """
 
     def __init__(
@@ -45,9 +45,7 @@ class Loopback:
         self.folder = Path(folder).resolve()
         self.count, self.port, self.own_data = nodes, port, own_data
         if own_data and len(own_data) != nodes:
-            raise InputError(
-                f"there are {len(own_data)} data paths for {nodes} nodes; there must be one each"
-            )
+            raise InputError(f"there are {len(own_data)} data paths for {nodes} nodes; name one per node")
         self.commands = Path(sys.executable).parent
         self.link: Process | None = None
         self.nodes: dict[int, Process] = {}
@@ -73,7 +71,7 @@ class Loopback:
         """Start the SuperLink and wait until it listens."""
         with socket.socket() as probe:
             if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                raise InputError(f"port {self.port} is taken; name another one")
+                raise InputError(f"port {self.port} is in use; choose another one")
         options = {
             "ssl-ca-certfile": self._secret("ca.crt"),
             "ssl-certfile": self._secret("server.crt"),
@@ -83,7 +81,7 @@ class Loopback:
             "port": self.port,
         }
         flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
-        self.link = self._start("superlink", ["flower-superlink", *flags, *_options(options)])
+        self.link = self._start("superlink", "flower-superlink", *flags, *_options(options))
         end = time.monotonic() + 60
         while time.monotonic() < end and self.link.poll() is None:
             with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
@@ -115,7 +113,7 @@ class Loopback:
             "host": "127.0.0.1",
             "port": self.port + 1 + node,
         }
-        self.nodes[node] = self._start(f"node-{node}", ["flower-supernode", *_options(options)])
+        self.nodes[node] = self._start(f"node-{node}", "flower-supernode", *_options(options))
         return self.nodes[node]
 
     def flwr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -133,16 +131,8 @@ class Loopback:
 
     def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
         """Start an app and stream its server's output until it ends."""
-        command = ["run", app, "here", "--stream", "--run-config", f'keys="{self.keys}" {settings}'.strip()]
-        return subprocess.Popen(
-            [str(self.commands / "flwr"), *command],
-            env=self._environment("cli"),
-            cwd=self.folder,
-            stdout=output,
-            stderr=subprocess.STDOUT if output is not None else None,
-            start_new_session=True,
-            preexec_fn=_ending_with_us(),
-        )
+        run_config = f'keys="{self.keys}" {settings}'.strip()
+        return self._popen("cli", output, "flwr", "run", app, "here", "--stream", "--run-config", run_config)
 
     def run(self) -> None:
         """Start all processes, wait for the run to end, stop all processes.
@@ -156,20 +146,20 @@ class Loopback:
             for node in range(self.count):
                 self.register(node)
                 self.start_node(node)
-            following = self.submit()
+            run = self.submit()
             try:
-                while following.poll() is None:
+                while run.poll() is None:
                     self.revive()
                     time.sleep(1)
             finally:
-                _end([following])
+                _terminate([run])
         status = self.status()
         if status != "finished":
-            raise RunFailed(f"the run is {status}; see {self._logs}, then start this again to resume")
+            raise RunFailed(f"the run is {status}; see {self._logs}, then start again to resume")
 
     def check(self) -> None:
-        """Refuse early what the server would refuse once all processes have started."""
-        from eunoe.flower.server import assemble_for, check_folder
+        """Raise InputError for what the server would refuse once all processes have started."""
+        from eunoe.flower.server import build_server, check_folder
 
         options = self.options
         # The server runs in this folder, so paths are relative to it.
@@ -182,7 +172,7 @@ class Loopback:
                 )
             check_folder(options.folder)
             if options.data == "partition":
-                assemble_for(options, config)
+                build_server(config, options)
 
     def revive(self) -> None:
         """Restart the nodes that have ended."""
@@ -191,28 +181,32 @@ class Loopback:
                 self.start_node(node)
 
     def status(self) -> str:
-        """The state of the run, from its folder."""
+        """Return the state of the run, from its folder."""
         path = self.folder / self.options.folder / "status.json"
         return str(json.loads(path.read_text())["state"]) if path.exists() else "not started"
 
     def stop(self) -> None:
         """Terminate all processes, nodes first so that they can disconnect."""
-        _end(list(self.nodes.values()))
+        _terminate(list(self.nodes.values()))
         self.nodes.clear()
-        _end([self.link] if self.link is not None else [])
+        _terminate([self.link] if self.link is not None else [])
         self.link = None
 
-    def _start(self, name: str, command: list[str]) -> Process:
+    def _start(self, name: str, *command: str) -> Process:
+        """Start a process that writes to its own log."""
         with open(self._logs / f"{name}.log", "ab") as log:
-            return subprocess.Popen(
-                [str(self.commands / command[0]), *command[1:]],
-                env=self._environment(name),
-                cwd=self.folder,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                preexec_fn=_ending_with_us(),
-            )
+            return self._popen(name, log, *command)
+
+    def _popen(self, name: str, output: IO[bytes] | None, *command: str) -> Process:
+        return subprocess.Popen(
+            [str(self.commands / command[0]), *command[1:]],
+            env=self._environment(name),
+            cwd=self.folder,
+            stdout=output,
+            stderr=None if output is None else subprocess.STDOUT,
+            start_new_session=True,
+            preexec_fn=_die_with_parent(),
+        )
 
     @cached_property
     def options(self) -> "RunOptions":
@@ -241,31 +235,30 @@ class Loopback:
 def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
     """Run a federation on this machine and return its run folder; an error exits with one line."""
     try:
-        here = Loopback(folder, nodes, port, own_data)
-        here.run()
+        federation = Loopback(folder, nodes, port, own_data)
+        federation.run()
     except EunoeError as error:
         sys.exit(f"error: {error}")
     except ImportError as error:
         sys.exit(f"error: {error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe")
     except KeyboardInterrupt:
         sys.exit("interrupted; start again to resume the run")
-    return folder / here.options.folder
+    return folder / federation.options.folder
 
 
 def _options(values: dict[str, object]) -> list[str]:
     return [text for name, value in values.items() for text in (f"--{name}", str(value))]
 
 
-def _ending_with_us() -> Callable[[], object] | None:
-    """A preexec function that ends the new process when this one ends, even by kill -9 (on Linux)."""
+def _die_with_parent() -> Callable[[], object] | None:
+    """Return a preexec function that ends the new process when this one ends, even by kill -9 (on Linux)."""
     if sys.platform != "linux":
         return None
-    request = ctypes.CDLL(None).prctl
-    set_signal_at_parents_death = 1  # PR_SET_PDEATHSIG in linux/prctl.h
-    return lambda: request(set_signal_at_parents_death, signal.SIGTERM)
+    prctl, pr_set_pdeathsig = ctypes.CDLL(None).prctl, 1
+    return lambda: prctl(pr_set_pdeathsig, signal.SIGTERM)
 
 
-def _end(processes: Sequence[Process], patience: float = 10.0) -> None:
+def _terminate(processes: Sequence[Process], patience: float = 10.0) -> None:
     """Terminate processes with their groups; kill those that do not end in time."""
     for process in processes:
         if process.poll() is None:

@@ -1,12 +1,14 @@
-"""Measures forgetting in an existing Flower project with one line around its strategy.
+"""Measure forgetting in an existing Flower project with one line around its strategy.
+
+Example::
 
     strategy = measure(FedAdam(...), model, (test_x, test_y))
     strategy.start(grid, initial_arrays, num_rounds=50)
     print(strategy.forgetting.summary())
 
-The model sent, every client's model and the global model pass through the strategy's own methods, where they
-are evaluated. Both of Flower's interfaces work: the one on messages (configure_train and
-aggregate_train) and the older one (configure_fit and aggregate_fit).
+The model sent, every client's model and the global model are evaluated where they pass through the strategy's
+own methods. Both of Flower's interfaces work: the one on messages (configure_train and aggregate_train) and
+the older one (configure_fit and aggregate_fit).
 """
 
 import copy
@@ -30,6 +32,8 @@ from eunoe.metrics.observer import Batches, Forgetting, is_pair
 from eunoe.system.files import write_text
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
+# A client's identifier in Flower, and its model.
+Reply = tuple[Hashable, Arrays]
 Strategy = TypeVar("Strategy")
 PRIVATE_CLASSES = ("DifferentialPrivacy", "DPFedAvg")
 log = logging.getLogger("flwr")
@@ -46,54 +50,55 @@ def measure(
 ) -> Strategy:
     """Make a Flower strategy record round, local and aggregation forgetting as `strategy.forgetting`.
 
-    `model` is any instance of the model that is trained; `test_data` is (x, y) or a loader. Where a client's
-    own model must stay private only round forgetting is measured, with a warning: Flower's differential
-    privacy and secure aggregation are detected; pass `private=True` for any other reason (noise that
-    clients add cannot be detected here). With `folder`, each round is also written there, for
-    `eunoe report` and `eunoe watch`.
+    Args:
+        strategy: A strategy of either of Flower's interfaces; its methods are wrapped in place.
+        model: Any instance of the model that is trained.
+        test_data: (x, y) or a loader.
+        private: Whether clients' models must stay private; then only round forgetting is measured, with a
+            warning. By default Flower's differential privacy and secure aggregation are detected; noise that
+            clients add cannot be detected here.
+        folder: Where each round is also written, for `eunoe report` and `eunoe watch`.
+        name: The name of the run.
     """
-    api = _api(strategy)
+    api = _find_api(strategy)
     if hasattr(strategy, "forgetting"):
         raise InputError(f"this {type(strategy).__name__} is already measured; call measure once")
     recorder = _Recorder(model, test_data, name, None if folder is None else Path(folder))
-    reason = _privacy(strategy) if private is None else ("private=True was passed" if private else "")
+    reason = _detect_privacy(strategy) if private is None else ("private=True was passed" if private else "")
     if reason:
         recorder.hide(reason)
     configure, aggregate = getattr(strategy, api.configure), getattr(strategy, api.aggregate)
 
     @functools.wraps(configure)
-    def configured(*args: Any, **kwargs: Any) -> Any:
+    def configure_and_record(*args: Any, **kwargs: Any) -> Any:
         arguments, _ = _in_order(configure, args, kwargs)
-        recorder.start(api.sent(arguments[1]))
+        recorder.record_start(api.read_model(arguments[1]))
         return configure(*args, **kwargs)
 
     @functools.wraps(aggregate)
-    def aggregated(*args: Any, **kwargs: Any) -> Any:
+    def aggregate_and_record(*args: Any, **kwargs: Any) -> Any:
         arguments, names = _in_order(aggregate, args, kwargs)
         # An iterator would be exhausted by reading it, and aggregation empties the records it reads.
         arguments[1] = list(arguments[1])
-        recorder.local(api.received(arguments[1], recorder.names))
+        recorder.record_local(api.read_replies(arguments[1], recorder.names))
         unnamed = len(arguments) - len(names)
         result = aggregate(*arguments[:unnamed], **dict(zip(names, arguments[unnamed:], strict=True)))
-        recorder.aggregated(arguments[0], None if result[0] is None else api.sent(result[0]))
+        recorder.record_aggregated(arguments[0], None if result[0] is None else api.read_model(result[0]))
         return result
 
     # Patched on the object, since the strategy's own loop calls self.aggregate_train.
-    for attribute, value in {
-        api.configure: configured,
-        api.aggregate: aggregated,
-        "forgetting": recorder.forgetting,
-    }.items():
-        setattr(strategy, attribute, value)
+    setattr(strategy, api.configure, configure_and_record)
+    setattr(strategy, api.aggregate, aggregate_and_record)
+    strategy.forgetting = recorder.forgetting  # type: ignore[attr-defined]
     return strategy
 
 
 def _in_order(
     method: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> tuple[list[Any], list[str]]:
-    """A call's arguments in the order of the method's parameters, and the names of the last ones.
+    """Return a call's arguments in the order of the method's parameters, and the names of the last ones.
 
-    Both interfaces pass the round number first and then what is sent or received, under different names.
+    Both interfaces pass the round number first and then the model or the replies, under different names.
     """
     call = inspect.signature(method).bind(*args, **kwargs)
     return [*call.args, *call.kwargs.values()], list(call.kwargs)
@@ -104,47 +109,47 @@ class _Api(NamedTuple):
 
     configure: str
     aggregate: str
-    sent: Callable[[Any], Arrays]
-    received: Callable[[Iterable[Any], Iterable[str]], list[tuple[Hashable, Arrays]]]
+    read_model: Callable[[Any], Arrays]
+    read_replies: Callable[[Iterable[Any], Iterable[str]], list[Reply]]
 
 
-def _api(strategy: object) -> _Api:
+def _find_api(strategy: object) -> _Api:
     if hasattr(strategy, "aggregate_train"):
-        return _Api("configure_train", "aggregate_train", _of_record, _of_messages)
+        return _Api("configure_train", "aggregate_train", _read_record, _read_messages)
     if hasattr(strategy, "aggregate_fit"):
-        return _Api("configure_fit", "aggregate_fit", _of_parameters, _of_results)
+        return _Api("configure_fit", "aggregate_fit", _read_parameters, _read_results)
     raise InputError(
         f"{type(strategy).__name__} is not a Flower strategy: it has no aggregate_train or aggregate_fit"
     )
 
 
-def _of_record(record: Any) -> Arrays:
+def _read_record(record: Any) -> Arrays:
     return {key: array.numpy() for key, array in record.items()}
 
 
-def _of_messages(messages: Iterable[Any], names: Iterable[str]) -> list[tuple[Hashable, Arrays]]:
-    """The models in the replies; of several records in one reply, the one named like the model's arrays."""
-    found: list[tuple[Hashable, Arrays]] = []
+def _read_messages(messages: Iterable[Any], names: Iterable[str]) -> list[Reply]:
+    """Return the models in the replies; of several records in a reply, the one with the model's names."""
+    replies: list[Reply] = []
     for message in messages:
         if not message.has_error():
             records = list(message.content.array_records.values())
-            alike = [record for record in records if set(record) == set(names)] or records
-            found += [(message.metadata.src_node_id, _of_record(record)) for record in alike[:1]]
-    return found
+            matching = [record for record in records if set(record) == set(names)] or records
+            replies += [(message.metadata.src_node_id, _read_record(record)) for record in matching[:1]]
+    return replies
 
 
-def _of_parameters(parameters: Any) -> Arrays:
+def _read_parameters(parameters: Any) -> Arrays:
     from flwr.common import parameters_to_ndarrays
 
     return {str(position): array for position, array in enumerate(parameters_to_ndarrays(parameters))}
 
 
-def _of_results(results: Iterable[Any], _: Iterable[str]) -> list[tuple[Hashable, Arrays]]:
-    return [(client.cid, _of_parameters(result.parameters)) for client, result in results]
+def _read_results(results: Iterable[Any], _: Iterable[str]) -> list[Reply]:
+    return [(client.cid, _read_parameters(result.parameters)) for client, result in results]
 
 
-def _privacy(strategy: object) -> str:
-    """Why clients' models must not be evaluated: a privacy wrapper around the strategy; empty if none."""
+def _detect_privacy(strategy: object) -> str:
+    """Return the privacy wrapper around a strategy that forbids evaluating clients' models; empty if none."""
     while strategy is not None:
         for kind in type(strategy).__mro__:
             if kind.__name__.startswith(PRIVATE_CLASSES):
@@ -154,12 +159,12 @@ def _privacy(strategy: object) -> str:
 
 
 class _Recorder:
-    """Passes models from Flower's records to the forgetting observer."""
+    """Pass models from Flower's records to the forgetting observer."""
 
     def __init__(self, model: nn.Module, data: Batches, name: str, folder: Path | None) -> None:
         self.model = copy.deepcopy(model)
         self.names = list(self.model.state_dict())
-        self.forgetting = Forgetting(data, _classes(self.model, data), name=name)
+        self.forgetting = Forgetting(data, _count_classes(self.model, data), name=name)
         self.folder, self.hidden = folder, False
         self._numbers: dict[Hashable, int] = {}
         self._current: Arrays = {}
@@ -167,25 +172,25 @@ class _Recorder:
             folder.mkdir(parents=True, exist_ok=True)
             metrics = folder / "metrics.jsonl"
             if metrics.exists() and metrics.stat().st_size:
-                raise InputError(f"{folder} holds the records of another run; name a new folder")
+                raise InputError(f"{folder} holds the records of another run; use a new folder")
             write_text(folder / "config.toml", to_toml({"name": name}))
-            # So that `eunoe watch` finds the folder before the first round has ended.
+            # `eunoe watch` needs the file before the first round has ended.
             metrics.touch()
 
     def hide(self, reason: str) -> None:
-        """From now on evaluate global models only."""
+        """Evaluate only global models from now on."""
         if not self.hidden:
             log.warning(
                 "eunoe measures round forgetting only, not local and aggregation forgetting: %s", reason
             )
         self.hidden = True
 
-    def start(self, arrays: Arrays) -> None:
+    def record_start(self, arrays: Arrays) -> None:
         if not _same(arrays, self._current):
-            self.forgetting.start(self._loaded(arrays))
+            self.forgetting.start(self._load(arrays))
             self._current = arrays
 
-    def local(self, replies: list[tuple[Hashable, Arrays]]) -> None:
+    def record_local(self, replies: list[Reply]) -> None:
         if len(replies) > 1 and all(_same(arrays, replies[0][1]) for _, arrays in replies[1:]):
             self.hide("all clients' models are the same, as after secure aggregation")
         self._replied = bool(replies)
@@ -195,22 +200,22 @@ class _Recorder:
             if self.hidden:
                 self.forgetting.hidden(number)
             else:
-                self.forgetting.local(number, self._loaded(arrays))
+                self.forgetting.local(number, self._load(arrays))
 
-    def aggregated(self, number: int, arrays: Arrays | None) -> None:
+    def record_aggregated(self, number: int, arrays: Arrays | None) -> None:
         if arrays is None or not self._replied:
             self._current = arrays or self._current
-            self.forgetting.start(self._loaded(self._current))
+            self.forgetting.start(self._load(self._current))
             return
         probes = len(self.forgetting.probes)
-        self.forgetting.aggregated(self._loaded(arrays), number)
+        self.forgetting.aggregated(self._load(arrays), number)
         self._current = arrays
         if self.folder is not None:
             _append(self.folder / "metrics.jsonl", self.forgetting.metrics[-1:])
             _append(self.folder / "probes.jsonl", self.forgetting.probes[probes:])
 
-    def _loaded(self, arrays: Arrays) -> nn.Module:
-        """The model with these arrays, matched by name or in the model's order."""
+    def _load(self, arrays: Arrays) -> nn.Module:
+        """Load arrays into the model, matched by name or in the model's order."""
         named = [name for name, _ in self.model.named_parameters()]
         if set(arrays) == set(self.names) or set(arrays) == set(named):
             pairs = list(arrays.items())
@@ -218,7 +223,7 @@ class _Recorder:
             order = {len(named): named, len(self.names): self.names}.get(len(arrays))
             if order is None:
                 raise InputError(
-                    f"the strategy's model has {len(arrays)} arrays and the one passed to measure has "
+                    f"the strategy's model has {len(arrays)} arrays, but the model passed to measure has "
                     f"{len(self.names)}; pass the same model"
                 )
             pairs = list(zip(order, arrays.values(), strict=True))
@@ -226,19 +231,19 @@ class _Recorder:
         for name, array in pairs:
             if state[name].shape != array.shape:
                 raise InputError(
-                    f"the strategy's {name} has shape {array.shape} but that of the model passed to measure "
-                    f"{tuple(state[name].shape)}; pass the same model"
+                    f"{name} has shape {array.shape} in the strategy, but {tuple(state[name].shape)} in the "
+                    "model passed to measure; pass the same model"
                 )
             state[name].copy_(torch.as_tensor(array))
         return self.model
 
 
-def _same(one: Arrays, other: Arrays) -> bool:
-    return one.keys() == other.keys() and all(np.array_equal(one[key], other[key]) for key in one)
+def _same(arrays: Arrays, other: Arrays) -> bool:
+    return arrays.keys() == other.keys() and all(np.array_equal(arrays[k], other[k]) for k in arrays)
 
 
-def _classes(model: nn.Module, data: Batches) -> int:
-    """The number of classes: the length of the model's output for one test sample."""
+def _count_classes(model: nn.Module, data: Batches) -> int:
+    """Return the number of classes: the length of the model's output for one test sample."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     # Merely iterating a DataLoader draws from the global generator.

@@ -1,13 +1,18 @@
 """Clients with their own data: what server and clients know about each other's samples.
 
-The server has its own data set (in the config): its test part evaluates the model, its training part
-serves as public data where a method needs some, and its type, shape, class names and normalization are sent
-to the clients, whose data must match. No sample leaves a client. The server receives the number of training
-samples and the trained model; what else it learns, by method and option, is listed in docs/flower.md.
+The server has its own data set (in the config): its test part evaluates the model, its training part serves
+as public data where a method needs some, and its type, shape, class names and normalization are sent to the
+clients, whose data must match. No sample leaves a client. The server receives the number of training samples
+and the trained model; what else it learns, by method and option, is listed in docs/flower.md.
+
+Every message reads a node's data anew. Where they may grow during the run, which samples validate must not
+depend on how many there are: a sample that a model was trained on would later be used to validate it. There
+the content of a sample decides, wherever it stands in the file or folder.
 """
 
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +22,7 @@ from torch import Tensor
 
 from eunoe.config.options import Options, Split
 from eunoe.config.schema import Config
-from eunoe.core.fields import Ragged, in_words
+from eunoe.core.fields import Fields, Ragged, Stored, in_words
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array, Integers, check_inputs
@@ -26,13 +31,12 @@ from eunoe.data.samples import DataSet
 from eunoe.data.sources.npz import read_npz, unpack_fields
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
-from eunoe.flower.growing import split_by_content
 from eunoe.flower.roster import MAX_SAMPLES
 from eunoe.simulation.build import UserObjects, build_simulation, features_of, load_data
 
 
 class Facts(Options):
-    """What clients must know about the server's data and each other, so that their own data fit."""
+    """What clients must know about the server's data and each other, so that their own data match."""
 
     classes: int
     # Type and shape of a sample, in words; and its shape, if it is one tensor.
@@ -43,14 +47,14 @@ class Facts(Options):
     std: tuple[float, ...] | None = None
     class_names: tuple[str, ...] | None = None
     task: TaskName = "classification"
-    # What numbers to predict are standardized by.
+    # Of regression targets, for standardization.
     target_mean: tuple[float, ...] | None = None
     target_std: tuple[float, ...] | None = None
-    # How many token ids there are, on which the size of a model of text depends.
+    # The number of token ids, on which the size of a text model depends.
     vocabulary: int | None = None
     # Of all clients' training parts; known once all have joined.
     mean_size: float = 0.0
-    # Whether clients may get more samples while the run goes on.
+    # Whether clients may get more samples during the run.
     growing: bool = False
 
     @classmethod
@@ -66,12 +70,9 @@ class Facts(Options):
             vocabulary=data.vocabulary,
             growing=growing,
             task=data.task.name,
-            **_scale_of(data.task),
+            target_mean=data.task.mean if isinstance(data.task, Regression) else None,
+            target_std=data.task.std if isinstance(data.task, Regression) else None,
         )
-
-    @classmethod
-    def from_record(cls, record: ConfigRecord) -> "Facts":
-        return cls.model_validate(dict(record))
 
     @property
     def task_with_scale(self) -> Task:
@@ -80,23 +81,19 @@ class Facts(Options):
             return Regression(self.target_mean, self.target_std)
         return MULTILABEL if self.task == "multilabel" else CLASSIFICATION
 
-    def record(self) -> ConfigRecord:
-        values = self.model_dump(exclude_none=True)
-        return ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})
-
-
-def _scale_of(task: Task) -> dict[str, tuple[float, ...]]:
-    return {"target_mean": task.mean, "target_std": task.std} if isinstance(task, Regression) else {}
-
 
 def encode_facts(facts: Facts | None) -> dict[str, ConfigRecord]:
-    """The part of a message with the facts for clients, if they need any."""
-    return {} if facts is None else {"facts": facts.record()}
+    """Return the part of a message with the facts for clients, if they need any."""
+    if facts is None:
+        return {}
+    values = facts.model_dump(exclude_none=True)
+    return {"facts": ConfigRecord({k: list(v) if isinstance(v, tuple) else v for k, v in values.items()})}
 
 
 def decode_facts(content: RecordDict) -> Facts | None:
-    """The facts in a message, if it has any."""
-    return Facts.from_record(content.config_records["facts"]) if "facts" in content.config_records else None
+    """Return the facts in a message, if it has any."""
+    record = content.config_records.get("facts")
+    return None if record is None else Facts.model_validate(dict(record))
 
 
 @dataclass(frozen=True)
@@ -104,7 +101,7 @@ class RemoteFederation(Federation):
     """A federation with the samples of at most one client on this machine."""
 
     here: int | None = None
-    # How many training samples each client reported when it joined, and has reported since.
+    # The training samples that each client reported when it joined, and has reported since.
     declared: Integers = field(default_factory=lambda: np.empty(0, np.int64))
     grown: dict[int, int] = field(default_factory=dict)
 
@@ -119,7 +116,7 @@ class RemoteFederation(Federation):
         return self.grown.get(client, super().size(client))
 
     def grow(self, client: int, size: int) -> None:
-        """Note that a client has more samples than when it joined; fewer, or too many, are not believed."""
+        """Record a client's new number of samples; implausible numbers are ignored."""
         if int(self.sizes[client]) <= size <= MAX_SAMPLES:
             self.grown[client] = size
 
@@ -141,7 +138,7 @@ def _all_to_one(
 
 
 def server_federation(config: Config, declared: Integers) -> Federation:
-    """The federation as the server sees it: its own data, and how much the clients have."""
+    """Build the server's federation: its own data, and the sizes that clients declared."""
     public = config.public
     whole = Federation.build(
         load_data(config.data, config.backbone),
@@ -155,8 +152,8 @@ def server_federation(config: Config, declared: Integers) -> Federation:
 
 
 def client_federation(config: Config, facts: Facts, path: Path, client: int) -> Federation:
-    """The federation as a client sees it: its own data, and how many clients there are."""
-    data = own_data(path, facts)
+    """Build a client's federation: its own data, and the number of clients."""
+    data = read_own_data(path, facts)
     data = data if config.backbone is None else features_of(data, config.backbone)
     split = Split(validation=0.0) if facts.growing else config.split
     whole = Federation.build(data, _all_to_one, seed=config.seed, split=split, shift=config.shift)
@@ -166,27 +163,27 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
 
 
 def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
-    """The simulation of a client that trains on its own data."""
+    """Build the simulation of a client that trains on its own data."""
     simulation = build_simulation(
         config, UserObjects(federation=client_federation(config, facts, path, client))
     )
     return replace(simulation, context=replace(simulation.context, mean_size=facts.mean_size))
 
 
-def own_data(path: Path, facts: Facts) -> DataSet:
-    """A client's data, from a .npz with x and y or from a folder with one folder per class."""
-    x, y = _pictures(path, facts) if path.is_dir() else _arrays(path, facts)
-    given = f"{x.dtype} {list(x.shape[1:])}" if isinstance(x, np.ndarray) else in_words(x)
-    if given != facts.form:
-        raise InputError(f"{path} holds {given}, but the federation works on {facts.form}")
+def read_own_data(path: Path, facts: Facts) -> DataSet:
+    """Read a client's data, from a .npz with x and y or from a folder with one folder per class."""
+    x, y = _read_images(path, facts) if path.is_dir() else _read_arrays(path, facts)
+    form = f"{x.dtype} {list(x.shape[1:])}" if isinstance(x, np.ndarray) else in_words(x)
+    if form != facts.form:
+        raise InputError(f"{path} holds {form}, but the federation works on {facts.form}")
     if facts.vocabulary is not None:
         ids = x.values if isinstance(x, Ragged) else x
         if not 0 <= int(ids.min()) <= int(ids.max()) < facts.vocabulary:
             raise InputError(
-                f"{path} holds ids from {int(ids.min())} to {int(ids.max())}; "
+                f"{path} holds token ids from {int(ids.min())} to {int(ids.max())}; "
                 f"those of the federation are 0..{facts.vocabulary - 1}"
             )
-    # A data set has a test part; here the server's is the one that counts.
+    # A data set must have a test part; that of a client is not used.
     data = from_arrays(
         x,
         y,
@@ -202,7 +199,7 @@ def own_data(path: Path, facts: Facts) -> DataSet:
     return data if facts.vocabulary is None else replace(data, encoding={"ids": facts.vocabulary})
 
 
-def _arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
+def _read_arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
     arrays = unpack_fields(read_npz(path), ("x", "x_train"))
     for x, y in (("x", "y"), ("x_train", "y_train")):
         if x in arrays and y in arrays:
@@ -212,22 +209,22 @@ def _arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
     labels = arrays[y]
     if facts.task == "classification" and facts.class_names is not None and "class_names" in arrays:
         own = [str(name) for name in arrays["class_names"]]
-        if strange := sorted(set(own) - set(facts.class_names)):
-            raise InputError(f"{path} has the class {strange[0]!r}, which is not a class of the federation")
+        if unknown := sorted(set(own) - set(facts.class_names)):
+            raise InputError(f"{path} has the class {unknown[0]!r}, which is not a class of the federation")
         if labels.dtype.kind not in "iu":
             raise InputError(f"{path}: {y} is {labels.dtype}; labels must be integers")
         # As an index a negative label would be counted from the end.
-        if (nameless := labels[(labels < 0) | (labels >= len(own))]).size:
+        if (invalid := labels[(labels < 0) | (labels >= len(own))]).size:
             raise InputError(
-                f"{path}: found label {nameless.flat[0]}; "
-                f"its {len(own)} class names have labels 0..{len(own) - 1}"
+                f"{path}: label {invalid.flat[0]} has no class name; its {len(own)} names are for labels "
+                f"0..{len(own) - 1}"
             )
         labels = np.array([facts.class_names.index(name) for name in own])[labels]
     inputs = arrays[x]
     return inputs if isinstance(inputs, np.ndarray) else check_inputs(inputs, f"{path}: {x}"), labels
 
 
-def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
+def _read_images(path: Path, facts: Facts) -> tuple[Array, Array]:
     from eunoe.data.sources.folder import read_part
     from eunoe.data.sources.images import ImageDecoder
 
@@ -239,5 +236,35 @@ def _pictures(path: Path, facts: Facts) -> tuple[Array, Array]:
 
 
 def _remote_federation(whole: Federation, here: int | None, declared: Integers) -> RemoteFederation:
-    values = {one.name: getattr(whole, one.name) for one in fields(Federation)}
+    values = {field.name: getattr(whole, field.name) for field in fields(Federation)}
     return RemoteFederation(**values, here=here, declared=declared)
+
+
+def split_by_content(one_client: Federation, seed: int, validation: float) -> Federation:
+    """Let each sample of a federation of one client validate with this probability, by its content."""
+    rows = one_client.order
+    validates = np.array([_draw(one_client.data.train.x, int(row), seed) < validation for row in rows])
+    if validates.all():
+        # A client with very few samples trains on them.
+        validates[:] = False
+    return replace(
+        one_client,
+        order=np.concatenate([rows[~validates], rows[validates]]),
+        train_end=np.array([int((~validates).sum())]),
+        validation_end=np.array([len(rows)]),
+    )
+
+
+def _draw(stored: Stored, row: int, seed: int) -> float:
+    """Draw a number in [0, 1) that is the same for samples with the same content."""
+    digest = blake2b(_sample_bytes(stored, row), digest_size=8, key=seed.to_bytes(8, "little")).digest()
+    return int.from_bytes(digest, "little") / 2**64
+
+
+def _sample_bytes(stored: Stored, row: int) -> bytes:
+    if isinstance(stored, Fields):
+        return b"".join(_sample_bytes(field, row) for field in stored.values)
+    if isinstance(stored, Ragged):
+        return bytes(stored.values[int(stored.offsets[row]) : int(stored.offsets[row + 1])].numpy().tobytes())
+    assert isinstance(stored, Tensor)
+    return bytes(stored[row].numpy().tobytes())
