@@ -54,7 +54,7 @@ def test_a_table_in_each_format(folder: Path) -> None:
 def test_the_terminal_has_accuracy_and_forgetting_and_the_rest_on_request(folder: Path) -> None:
     short = eunoe("compare", folder).out
     assert "accuracy" in short
-    assert "--all shows also: FedNTD score, worst tenth, MB up, MB down, passes, seconds" in short
+    assert "more columns with --all: FedNTD score, worst tenth, MB up, MB down, passes, seconds" in short
     whole = eunoe("compare", folder, "--all").out
     assert "worst tenth" in whole
     assert "--all" not in whole

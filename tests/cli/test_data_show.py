@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.cli.data_show import show
+from eunoe.cli.data import show
 from eunoe.errors import InputError
 from tests.cli.command import eunoe
 
@@ -57,7 +57,7 @@ def test_what_cannot_be_shown_is_reported_and_nothing_written(config: Path) -> N
     out = config.parent / "figure"
     with pytest.raises(InputError, match="numbered from 0 to 11"):
         show(config, client=[12], out=out)
-    with pytest.raises(InputError, match="must be an option and its values"):
+    with pytest.raises(InputError, match=r"write it as section\.option=x,y"):
         show(config, over="partition.alpha", out=out)
     with pytest.raises(InputError, match="alpha"):
         show(config, over="partition.alpha=0,1", out=out)
@@ -79,7 +79,7 @@ def test_numbers_have_sizes_alone(tmp_path: Path) -> None:
     )
     assert shown.code == 0, shown.error
     assert "samples per client" in shown.out
-    assert "no shares that could be drawn" in shown.out
+    assert "no class shares to plot" in shown.out
     assert not (tmp_path / "p.html").exists()
 
 

@@ -31,13 +31,13 @@ def test_several_gpus_get_several_workers_each() -> None:
     lines = advice(Machine("a processor", 8, True, False, 64 * GB, 32 * GB, gpus))
     assert 'devices = "cuda:*"' in lines[0]
     assert "24 GB" in lines[0]
-    assert not any("no units" in line for line in lines)
+    assert not any("no bfloat16 units" in line for line in lines)
 
 
 def test_one_core_without_bf16_is_not_told_to_use_either() -> None:
     lines = advice(Machine("a processor", 1, False, False, 4 * GB, 2 * GB, ()))
     assert not any('engine = "process"' in line for line in lines)
-    assert "no units" in lines[-1]
+    assert "no bfloat16 units" in lines[-1]
 
 
 def test_units_that_crash_are_named() -> None:

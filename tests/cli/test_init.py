@@ -116,8 +116,8 @@ def test_a_config_for_each_kind_of_data_runs(
         ),
         (["notes.txt"], "use a .csv, .parquet or .npz file or a folder of images"),
         (["broken.npz"], "broken.npz"),
-        ([], "name your data"),
-        (["t.csv", "--label", "outcome", "--out", "t.csv"], "t.csv exists; name another file"),
+        ([], "pass your data"),
+        (["t.csv", "--label", "outcome", "--out", "t.csv"], "t.csv exists: pass another file"),
     ],
 )
 def test_wrong_input_gets_one_line_and_nothing_is_written(

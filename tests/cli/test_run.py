@@ -163,7 +163,7 @@ def test_bad_paths(here: Path) -> None:
     refused(eunoe("run", "c.toml", "--out", "/proc/x"), says="cannot write to the folder", here=here)
     refused(eunoe("run", "--resume", "nowhere"), says="nowhere is not a run folder", here=here)
     refused(eunoe("run", "--resume", "."), says="is not a run folder", here=here)
-    refused(eunoe("run", "c.toml", "--resume", "."), says="leave out the config file", here=here)
+    refused(eunoe("run", "c.toml", "--resume", "."), says="cannot be combined with a config file", here=here)
     zero = eunoe("run", "c.toml", "--engine", "process", "--workers", 0)
     refused(zero, says="workers: input should be greater", here=here)
 

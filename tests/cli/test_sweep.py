@@ -62,12 +62,12 @@ def test_warnings_are_printed(here: Path) -> None:
         (["--seeds", "-1"], "seed: input should be greater than or equal to 0"),
         (["--over", "seed=1,2"], "cannot vary 'seed' with --over: use --seeds"),
         (["--over", " seed=1,2"], "cannot vary 'seed' with --over: use --seeds"),
-        (["--over", "loss.name"], "must be an option and its values"),
-        (["--over", "loss.name="], "must be an option and its values"),
+        (["--over", "loss.name"], "write it as section.option=x,y"),
+        (["--over", "loss.name="], "write it as section.option=x,y"),
         (["--over", "training.lr=0.1,nan"], "training.lr: input should be a finite number"),
         (["--over", "training.lrr=1"], "did you mean 'lr'?"),
         (["--over", "loss.name=wms"], "did you mean 'wsm'?"),
-        (["--over", "loss.name=ce,,wsm"], "must be an option and its values"),
+        (["--over", "loss.name=ce,,wsm"], "write it as section.option=x,y"),
     ],
 )
 def test_bad_input(here: Path, arguments: list[str], says: str) -> None:

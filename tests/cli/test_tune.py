@@ -21,7 +21,7 @@ def test_lists_and_ranges(here: Path) -> None:
     arguments = ["tune", "c.toml", "--over", "loss.name=ce,wsm", "--over", "training.lr=log:0.001..0.3"]
     outcome = eunoe(*arguments, "--trials", 2, "--budget", "1h", "--jobs", 2)
     assert outcome.code == 0, outcome.error
-    assert "best: loss=" in outcome.out
+    assert "best on validation: loss=" in outcome.out
     assert "eunoe run runs/c-tune/best.toml" in outcome.out
     best = read_config(here / "runs" / "c-tune" / "best.toml")
     assert 0.001 <= best["training"]["lr"] <= 0.3
@@ -38,7 +38,7 @@ def test_lists_and_ranges(here: Path) -> None:
         (["--over", "training.lr=0.1..x"], "is not a range of numbers"),
         (["--over", "training.lr=0.1..0.2"], "needs --budget (such as 30m) or --trials"),
         (["--over", "loss.name=ce,wsm", "--budget", "5"], "write it as 90s, 15m or 2h"),
-        (["--over", "loss.name"], "must be an option and its values"),
+        (["--over", "loss.name"], "write it as section.option=x,y"),
         (["--over", "loss.name=ce", "--set", "split.validation=0.0"], "set split.validation"),
     ],
 )

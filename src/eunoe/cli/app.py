@@ -1,4 +1,4 @@
-"""The eunoe command: its subcommands, and how errors and warnings are reported."""
+"""The command `eunoe`: its subcommands, and the reporting of errors and warnings."""
 
 import io
 import sys
@@ -9,7 +9,6 @@ import typer
 from eunoe.cli import data, flower
 from eunoe.cli.compare import compare
 from eunoe.cli.cure import cure
-from eunoe.cli.data_show import show
 from eunoe.cli.demo import demo
 from eunoe.cli.diagnose import diagnose
 from eunoe.cli.doctor import doctor
@@ -46,7 +45,6 @@ app.command()(papers)
 app.command()(reproduce)
 app.command()(demo)
 app.command()(doctor)
-data.app.command()(show)
 app.add_typer(data.app, name="data")
 app.add_typer(flower.app, name="flower")
 
@@ -70,7 +68,7 @@ def _about(
 
 def main() -> None:
     """Run the command; bad input is one line on standard error and exit code 2."""
-    # Standard error is looked up for every line: a progress bar replaces it while it is shown.
+    # sys.stderr is read for every line, since a progress bar replaces it.
     with log_lines(lambda line: print(line, file=sys.stderr)):
         _main()
 
@@ -78,7 +76,7 @@ def main() -> None:
 def _main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            # A character that the terminal cannot encode becomes a question mark instead of ending the run.
+            # Characters that the terminal cannot encode become question marks instead of ending the run.
             stream.reconfigure(errors="replace")
     try:
         app(standalone_mode=True)

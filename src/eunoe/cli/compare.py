@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 
 class By(StrEnum):
-    """What a table has rows of besides runs."""
+    """What the rows of a table are."""
 
     client = "client"
 
 
 class ByMetric(StrEnum):
-    """What is compared by client."""
+    """The metric of a comparison by client."""
 
     accuracy = "accuracy"
     loss = "loss"
@@ -39,65 +39,62 @@ def compare(
         bool, typer.Option("--all", help="Show every column, not only accuracy and forgetting.")
     ] = False,
     columns: Annotated[
-        str | None, typer.Option(help="The columns to show, separated by commas, such as accuracy,seconds.")
+        str | None, typer.Option(help="Columns to show, separated by commas, such as accuracy,seconds.")
     ] = None,
     paired: Annotated[
         bool,
         typer.Option(
-            "--paired", help="Show differences from the first run by seed, with 95% intervals of their means."
+            "--paired", help="Show mean differences from the first run by seed, with 95% intervals."
         ),
     ] = False,
     by: Annotated[
         By | None,
-        typer.Option(help="client: a row per client, on its own test data; who gains and who pays."),
+        typer.Option(help="client: one row per client, on its own test data."),
     ] = None,
     metric: Annotated[
         ByMetric | None,
         typer.Option(help="With --by client: accuracy (the default where there is one) or loss."),
     ] = None,
 ) -> None:
-    """Compare runs: mean ± standard deviation over seeds; NC: diverged, failed: ended by another error.
+    """Compare runs: mean ± standard deviation over seeds. NC: diverged; failed: ended by another error.
 
-    The terminal table shows accuracy and forgetting, and all columns with --all; the other formats
-    always have all columns.
+    The table in the terminal shows accuracy and forgetting, and all columns with --all. Other formats always
+    have all columns.
     """
     from eunoe.analysis.comparison import MAIN, Comparison
-    from eunoe.cli.tables import show
     from eunoe.errors import InputError
     from eunoe.store.groups import find_folders
     from eunoe.store.reader import read_run
 
-    found = Comparison([read_run(folder, begun=False) for folder in find_folders(runs)])
+    comparison = Comparison([read_run(folder, begun=False) for folder in find_folders(runs)])
     if by is not None:
         if paired or columns or all_:
-            raise InputError("--by client has columns of its own: leave --paired, --columns and --all out")
-        clients = found.by_client(None if metric is None else metric.value)
-        table = clients.table()
+            raise InputError("--by client cannot be combined with --paired, --columns or --all")
+        clients = comparison.by_client(None if metric is None else metric.value)
+        _print(clients.table(), format)
         if format is Format.table:
-            show(table.headings, table.rows, note=table.note)
             print("\n".join(clients.sentences()))
-        else:
-            print(_written(table, format))
         return
     if metric is not None:
-        raise InputError("--metric says what is compared with --by client: add that, or leave it out")
+        raise InputError("--metric needs --by client")
     short = format is Format.table and not all_
-    picked = (
-        found.named([name.strip() for name in columns.split(",")]) if columns else MAIN if short else None
-    )
+    names = [name.strip() for name in columns.split(",")] if columns else []
+    selected = comparison.named(names) if names else MAIN if short else None
     if paired:
-        shown = [column for column in picked or found.columns if column in found.columns]
-        table = found.paired().table([(column.title, column.metric, column.digits) for column in shown])
-    else:
-        table = found.table(picked)
+        shown = [column for column in selected or comparison.columns if column in comparison.columns]
+        titles = [(column.title, column.metric, column.digits) for column in shown]
+        _print(comparison.paired().table(titles), format)
+        return
+    _print(comparison.table(selected), format)
+    if short and not columns:
+        others = ", ".join(column.title for column in comparison.columns if column not in MAIN)
+        print(f"more columns with --all: {others}")
+
+
+def _print(table: "Table", format: Format) -> None:
+    from eunoe.cli.tables import show_table
+
     if format is Format.table:
-        show(table.headings, table.rows, note=table.note)
-        if short and not columns and not paired:
-            further = ", ".join(column.title for column in found.columns if column not in MAIN)
-            print(f"--all shows also: {further}")
+        show_table(table)
     else:
-        print(_written(table, format))
-
-
-def _written(table: "Table", format: Format) -> str:
-    return {Format.md: table.markdown, Format.csv: table.csv, Format.latex: table.latex}[format]()
+        print({Format.md: table.markdown, Format.csv: table.csv, Format.latex: table.latex}[format]())

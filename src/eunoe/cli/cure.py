@@ -1,4 +1,4 @@
-"""`eunoe cure`: a better model for a run that forgets, and by how much it is better."""
+"""`eunoe cure`: find a remedy for a run that forgets, and measure its gain."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,51 +11,38 @@ def cure(
     budget: Annotated[str, typer.Option(help="Wall-clock time for all of it, such as 15m.")] = "15m",
     seeds: Annotated[
         int | None,
-        typer.Option(help="Fresh seeds to judge on; by default 5 to 20, as many as fit.", min=5),
+        typer.Option(help="Number of fresh seeds; by default 5 to 20, as many as fit.", min=5),
     ] = None,
-    jobs: Annotated[int | None, typer.Option(help="Runs at a time; by default one per core.", min=1)] = None,
-    out: Annotated[Path | None, typer.Option(help="Where the results go; by default <RUN>-cure.")] = None,
+    jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder; by default <RUN>-cure.")] = None,
     report: Annotated[
         bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")
     ] = True,
 ) -> None:
-    """Search a remedy on validation data, judge it on fresh seeds, and write its config.
+    """Search for a remedy on validation data, judge it on fresh seeds, and write its config.
 
-    The search, on seeds of its own, is planned for half of the budget. The best remedy and the run as it is
-    are then run on fresh seeds, from which alone the table and the interval come. If the interval is not
-    above zero, or the run forgets little, it is to stay as it is. The budget is the time that the command
-    takes at most; the same command goes on with what was cut off.
+    The search uses its own seeds and half of the budget. The best remedy and the baseline then run on fresh
+    seeds. If the 95% interval of the gain is not above zero, or the run forgets little, the baseline is kept.
+    The budget limits the time of the command; the same command continues a search that was cut off.
     """
-    from eunoe.analysis.statistics import mean_std
-    from eunoe.cli.tables import show
-    from eunoe.search.cure import cure as find
+    from eunoe.cli.tables import show_table, show_trials
+    from eunoe.search import cure as search
 
-    found = find(run, budget=budget, seeds=seeds, jobs=jobs, out=out, progress=True)
-    if found.search:
-        show(
-            ["tried", "rounds", "validation", "forgetting"],
-            [
-                [one.label, str(one.rounds), mean_std([one.accuracy], 3), mean_std([one.forgetting], 4)]
-                for one in found.search
-            ],
-            title="The search, on its own seeds",
-        )
-    if found.table:
-        show(found.table.headings, found.table.rows, title="On fresh seeds", note=found.table.note)
-    print("\n".join(found.sentences))
-    if found.config:
-        print(f"config: eunoe run {found.config}")
-    if report and found.runs:
+    result = search.cure(run, budget=budget, seeds=seeds, jobs=jobs, out=out, progress=True)
+    if result.search:
+        show_trials(result.search, "Search, on its own seeds")
+    if result.table:
+        show_table(result.table, "On fresh seeds")
+    print("\n".join(result.sentences))
+    if result.config:
+        print(f"config: eunoe run {result.config}")
+    if report and result.runs:
         from eunoe.report.figures.search import search_figures
         from eunoe.report.html import write_report
         from eunoe.store.groups import find_folders
         from eunoe.store.reader import read_run
 
-        places = find_folders([found.folder / "search"]) if found.search else []
-        searched = [read_run(place, begun=False) for place in places]
-        path = write_report(
-            [one.read for one in found.runs],
-            found.folder / "report.html",
-            search_figures(searched),
-        )
+        folders = find_folders([result.folder / "search"]) if result.search else []
+        figures = search_figures([read_run(folder, begun=False) for folder in folders])
+        path = write_report([each.read for each in result.runs], result.folder / "report.html", figures)
         print(f"report: {path.resolve().as_uri()}")

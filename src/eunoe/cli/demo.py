@@ -1,4 +1,4 @@
-"""`eunoe demo`: what forgetting costs and what a cure pays, in a minute."""
+"""`eunoe demo`: what forgetting costs and what remedies gain, in a minute."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,7 +20,7 @@ CONFIG: dict[str, Any] = {
     "model": {"name": "mlp", "hidden": [64]},
     "training": {"epochs": 5, "batch_size": 16, "lr": 0.1},
     "evaluation": {"last": 10},
-    # One client in a round makes a matrix of one cell: it is measured on the data of all twenty.
+    # With one client in a round, the client matrix is measured on the data of all clients.
     "probes": [
         {"metric": "client_matrix", "at": [step / 10 for step in range(1, 11)], "data": "clients"},
         {"metric": "local_per_class", "at": [step / 20 for step in range(1, 21)]},
@@ -40,15 +40,15 @@ ARMS: dict[str, dict[str, Any]] = {
     },
 }
 
-# It costs clients nothing; which remedy a run of your own needs, `eunoe cure` finds.
+# The remedy of the last line: it costs clients nothing.
 CURE = "FedAvg + averaging"
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Where the results go.")] = Path("runs/demo"),
-    jobs: Annotated[int, typer.Option(help="Runs at a time.", min=1)] = 2,
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("runs/demo"),
+    jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 2,
 ) -> None:
-    """Train on handwritten digits in four ways and show what each forgets, reaches and costs."""
+    """Train on handwritten digits in four ways and compare accuracy, forgetting and cost."""
     from eunoe.analysis.comparison import Comparison
     from eunoe.analysis.statistics import mean_std
     from eunoe.cli.tables import show
@@ -70,7 +70,7 @@ def demo(
     arms = {arm: [run for run in runs if run.config.title == arm] for arm in ARMS}
     rows = Comparison([run.read for run in runs]).rows
     title = f"20 clients with few digits each, 1 in a round; mean ± std over seeds {SEEDS[0]}-{SEEDS[-1]}"
-    # What FedAvg reaches in the end: no number that would have to be chosen.
+    # The target is the final accuracy of FedAvg.
     target = rows[0].mean("accuracy")
     headings = ["run", "accuracy", "forgetting", f"rounds to {target:.3f}", "bytes", "seconds"]
     cells = [
@@ -92,24 +92,24 @@ def demo(
 
 
 def findings(rows: Sequence["Row"]) -> list[str]:
-    """What forgetting costs FedAvg, and what each cure gains on the same seeds."""
+    """Return sentences on what FedAvg forgets and what each remedy gains on the same seeds."""
     from eunoe.analysis.statistics import mean_std
 
-    plain, *cures = rows
-    lost = plain.mean("forgetting")
+    baseline, *remedies = rows
+    lost = baseline.mean("forgetting")
     lines = [
         f"Every round of FedAvg takes {100 * lost:.1f} points of accuracy from a class, gains not counted."
     ]
-    for cure in cures:
-        pairs = zip(cure.values["accuracy"], plain.values["accuracy"], strict=True)
-        gained = mean_std([100 * (with_it - without) for with_it, without in pairs], 1)
-        kept = cure.mean("forgetting") / lost
-        lines.append(f"{cure.title}: {kept:.0%} of that; accuracy up by {gained} points on the same seeds.")
+    for remedy in remedies:
+        pairs = zip(remedy.values["accuracy"], baseline.values["accuracy"], strict=True)
+        gain = mean_std([100 * (after - before) for after, before in pairs], 1)
+        share = remedy.mean("forgetting") / lost
+        lines.append(f"{remedy.title}: {share:.0%} of that; accuracy up by {gain} points on the same seeds.")
     return [*lines, "The setting was chosen on other seeds (100-107)."]
 
 
 def rounds_to(target: float, arm: Sequence["Run"]) -> str:
-    """The first round in which the arm's mean test accuracy reaches the target."""
+    """Return the first round in which an arm's mean test accuracy reaches the target."""
     import numpy as np
 
     rounds = arm[0].series("test.accuracy")[0]
@@ -118,5 +118,5 @@ def rounds_to(target: float, arm: Sequence["Run"]) -> str:
 
 
 def traffic(row: "Row") -> float:
-    """The bytes that a round would send over a network, both ways."""
+    """Return the bytes of a round, both ways."""
     return row.mean("up") + row.mean("down")

@@ -1,4 +1,4 @@
-"""`eunoe diagnose`: what a run forgot, why, and what to try."""
+"""`eunoe diagnose`: explain what a run forgot and propose remedies."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +7,7 @@ import typer
 
 
 def diagnose(run: Annotated[Path, typer.Argument(help="The run folder.")]) -> None:
-    """Explain what was forgotten and in which step, and suggest what to try next as ready-to-run commands."""
+    """Explain what a run forgot and in which step, and propose remedies as ready-to-run commands."""
     from eunoe import views
     from eunoe.store.reader import read_run
 

@@ -1,4 +1,4 @@
-"""`eunoe doctor`: what this machine has, and which engine and options fit it."""
+"""`eunoe doctor`: describe this machine and recommend an engine and options."""
 
 from contextlib import suppress
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from eunoe.system.machine import WITHOUT_AMX
 if TYPE_CHECKING:
     from eunoe.system.machine import Machine
 
-# The package that tells whether an extra is installed, and what it is for.
+# Extras: a package of each, and its purpose.
 _EXTRAS = {
     "ray": ("ray", "engine 'ray': a cluster"),
     "flower": ("flwr", "a real federation"),
@@ -23,24 +23,24 @@ _GB = 2**30
 
 
 def doctor() -> None:
-    """Show what this machine has and which engine and options fit it."""
+    """Describe this machine and recommend an engine and options."""
     from eunoe.cli.tables import show
     from eunoe.system.machine import inspect_machine
 
     machine = inspect_machine()
-    show(["what", "found"], [*_hardware(machine), *_software(), *_data()])
+    show(["item", "value"], [*_hardware(machine), *_software(), *_data()])
     for line in advice(machine):
         typer.echo(line)
 
 
 def advice(machine: "Machine") -> list[str]:
-    """Which engine and options fit a machine, one sentence each."""
-    cuda = [found for found in machine.accelerators if found.device.startswith("cuda")]
+    """Return sentences on the engines and options that fit a machine."""
+    cuda = [gpu for gpu in machine.accelerators if gpu.device.startswith("cuda")]
     lines = []
     if cuda:
         lines.append(
             'engine = { name = "process", devices = "cuda:*", per_device = 2 }: several clients on each GPU; '
-            f"raise per_device while {cuda[0].memory / _GB:.0f} GB hold that many models and the data."
+            f"raise per_device as long as models and data fit {cuda[0].memory / _GB:.0f} GB."
         )
         lines.append(
             'engine = { name = "vectorized", device = "cuda:0" }: small models, a cohort as one batch.'
@@ -56,11 +56,11 @@ def advice(machine: "Machine") -> list[str]:
     if machine.bf16_crashes:
         lines.append(
             f'training.precision = "bf16" needs {WITHOUT_AMX} in the environment: this processor announces '
-            "AMX units and does not run them."
+            "AMX units but does not run them."
         )
     elif not machine.bf16 and not cuda:
         lines.append(
-            'training.precision = "bf16" works but saves no time: this processor has no units for it.'
+            'training.precision = "bf16" works but is not faster: this processor has no bfloat16 units.'
         )
     return lines
 
@@ -71,10 +71,10 @@ def _hardware(machine: "Machine") -> list[list[str]]:
         ["bfloat16 units", "yes" if machine.bf16 else "no"],
         ["memory", f"{machine.free / _GB:.1f} of {machine.memory / _GB:.1f} GB free"],
     ]
-    for found in machine.accelerators:
-        size = f", {found.memory / _GB:.0f} GB" if found.memory else ""
-        rows.append([found.device, f"{found.name}{size}"])
-    return rows if machine.accelerators else [*rows, ["accelerators", "none that torch can use"]]
+    for accelerator in machine.accelerators:
+        size = f", {accelerator.memory / _GB:.0f} GB" if accelerator.memory else ""
+        rows.append([accelerator.device, f"{accelerator.name}{size}"])
+    return rows if machine.accelerators else [*rows, ["accelerators", "none available to torch"]]
 
 
 def _software() -> list[list[str]]:

@@ -10,20 +10,21 @@ def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     best: Annotated[bool, typer.Option("--best/--last", help="Best on validation, or the last.")] = False,
     raw: Annotated[
-        bool, typer.Option("--raw", help="Write a program (.pt2) that takes inputs as they are stored.")
+        bool, typer.Option("--raw", help="Write a program (.pt2) that takes unprocessed inputs.")
     ] = False,
     merged: Annotated[
-        bool, typer.Option("--merged", help="Merge the adapters of a model 'hf' into its network.")
+        bool, typer.Option("--merged", help="Merge the adapters of a model 'hf' into its weights.")
     ] = False,
     client: Annotated[
-        int | None, typer.Option(help="Whose model, of a run without a global one (method local).")
+        int | None,
+        typer.Option(help="The client, for a run without a global model (method local)."),
     ] = None,
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:
-    """Write a run's model for plain PyTorch, and a JSON file beside it that says what inputs it takes.
+    """Write a run's model for plain PyTorch, and a JSON file that describes its inputs.
 
-    It is a state_dict in safetensors or, with --raw, a program for torch.export.load. A model 'hf' becomes a
-    folder for the transformers library.
+    The model is a state_dict in safetensors or, with --raw, a program for torch.export.load. A model 'hf' is
+    written as a folder for the transformers library.
     """
     from eunoe.simulation.export import export_model
     from eunoe.simulation.run import Run
@@ -35,4 +36,4 @@ def export(
     suffix = ".pt2" if raw else "" if done.config.model.name == "hf" else ".safetensors"
     target = to or run / f"{which}{whose.replace(' ', '-')}{suffix}"
     model, description = export_model(done, target, which, raw, client, merged)
-    print(f"wrote the {which} model{whose} to {model} and what inputs it takes to {description.name}")
+    print(f"wrote the {which} model{whose} to {model} and a description of its inputs to {description.name}")

@@ -1,4 +1,4 @@
-"""`eunoe flower`: a real Flower federation of Eunoe's methods."""
+"""`eunoe flower`: deploy a federation with Flower."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

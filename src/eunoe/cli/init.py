@@ -1,4 +1,4 @@
-"""`eunoe init`: a commented config for your own data, after three questions or from flags."""
+"""`eunoe init`: write a commented config for your own data."""
 
 import sys
 import tomllib
@@ -15,16 +15,16 @@ def init(
         typer.Argument(help="A CSV, Parquet or .npz file, or a folder train/<class>/, test/<class>/."),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="A table's column of labels or numbers; several: a,b.")
+        str | None, typer.Option(help="Column of labels or numbers in a table; several: a,b.")
     ] = None,
-    text: Annotated[str | None, typer.Option(help="Its column of sentences; found if not named.")] = None,
-    client: Annotated[str | None, typer.Option(help="Its column that says whose row it is.")] = None,
+    text: Annotated[str | None, typer.Option(help="Column of text; detected by default.")] = None,
+    client: Annotated[str | None, typer.Option(help="Column of client names.")] = None,
     clients: Annotated[
-        int | None, typer.Option(min=2, help="Clients to simulate where the data have none.")
+        int | None, typer.Option(min=2, help="Number of clients to simulate if the data name none.")
     ] = None,
     out: Annotated[Path, typer.Option(help="The config file to write.")] = Path("config.toml"),
 ) -> None:
-    """Write a commented config for your own data; what is not passed is asked for in a terminal."""
+    """Write a commented config for your own data; in a terminal, ask for what is missing."""
     from eunoe.data.starter import list_columns, starter_configs
     from eunoe.errors import InputError
     from eunoe.system.files import write_text
@@ -32,22 +32,20 @@ def init(
     if data is not None and not Path(data).expanduser().exists():
         raise InputError(f"there is no file or folder {data}")
     if out.exists():
-        raise InputError(f"{out} exists; name another file with --out")
+        raise InputError(f"{out} exists: pass another file as --out")
     if not out.parent.is_dir():
-        raise InputError(f"there is no folder {out.parent} to write {out.name} to")
+        raise InputError(f"cannot write {out}: there is no folder {out.parent}")
     ask = sys.stdin.isatty()
     if data is None:
         if not ask:
-            raise InputError("name your data: eunoe init DATA [--label COLUMN] [--client COLUMN]")
+            raise InputError("pass your data: eunoe init DATA [--label COLUMN] [--client COLUMN]")
         data = typer.prompt("Your data (a .csv, .parquet or .npz file, or a folder of images)")
     if ask and Path(data).expanduser().exists():
         columns = list_columns(data)
         if columns is not None and label is None:
             label = typer.prompt(f"The column of labels ({', '.join(columns)})")
         if columns is not None and client is None and clients is None:
-            client = (
-                typer.prompt("The column that says whose row it is (empty: simulate clients)", "") or None
-            )
+            client = typer.prompt("The column of client names (empty: simulate clients)", "") or None
     configs = starter_configs(data, label=label, text=text, client=client, clients=clients)
     config = _first_that_builds(configs)
     write_text(out, config)

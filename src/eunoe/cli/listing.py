@@ -1,4 +1,4 @@
-"""`eunoe list` and `eunoe options`: what a config can name and what it can set."""
+"""`eunoe list` and `eunoe options`: the components and options of a config."""
 
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,16 +10,16 @@ if TYPE_CHECKING:
     from pydantic import BaseModel
 
 _LISTED = {kind.plural: kind for kind in KINDS.values()}
-# A kind may be named by itself or by its section in a config.
+# Kinds by key and by section of a config.
 _BY_NAME = {kind.key: kind for kind in KINDS.values()} | {
     kind.section: kind for kind in KINDS.values() if kind.section
 }
-# Arguments that the library supplies, which are not options.
+# Arguments that the library passes, which are not options.
 _SUPPLIED = {"model": ("shape", "classes", "vocabulary"), "engine": ("simulation", "states")}
 
 
 def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join(_LISTED)}.")]) -> None:
-    """List all components of one kind that a config can name, one line each."""
+    """List all components of a kind, one line each."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
     from eunoe.errors import InputError, nearest
@@ -27,7 +27,7 @@ def list_components(kind: Annotated[str, typer.Argument(help=f"One of {', '.join
     if kind not in _LISTED:
         raise InputError(f"there is no list of {kind!r}; {nearest(kind, _LISTED)}")
     key = _LISTED[kind].key
-    headings, rows = ["name", "what it is"], []
+    headings, rows = ["name", "description"], []
     for name in registry.names(key):
         row = [name, registry.summary(key, name)]
         if key == "method":
@@ -44,7 +44,7 @@ def options(
         str | None, typer.Argument(help="A section, or kind:name such as method:fedprox.")
     ] = None,
 ) -> None:
-    """Show the options of a config file, with a sentence for every field."""
+    """Show the options of a config file with their defaults, types and descriptions."""
     from eunoe.cli.tables import show
     from eunoe.config import registry
     from eunoe.config.schema import Config, Named
@@ -57,12 +57,12 @@ def options(
         section = _section(name)
         show(*_fields(section))
         if name in _BY_NAME and issubclass(section, Named):
-            there = registry.names(_BY_NAME[name].key)
-            typer.echo(f"names: {', '.join(there)}; for the options of one: eunoe options {name}:{there[0]}")
+            names = registry.names(_BY_NAME[name].key)
+            typer.echo(f"names: {', '.join(names)}; for the options of one: eunoe options {name}:{names[0]}")
 
 
 def _show_component(kind: str, name: str) -> None:
-    """Show the options of a component: its fields, or the keyword arguments of a function or plain class."""
+    """Show the options of a component: its fields, or the arguments of a function or plain class."""
     import inspect
 
     from pydantic import BaseModel
@@ -74,17 +74,21 @@ def _show_component(kind: str, name: str) -> None:
 
     if kind not in _BY_NAME:
         raise InputError(f"there is no kind {kind!r}; {nearest(kind, _BY_NAME)}")
-    found = registry.find(_BY_NAME[kind].key, name)
-    if isinstance(found, type) and issubclass(found, BaseModel):
-        show(*_fields(found))
+    component = registry.find(_BY_NAME[kind].key, name)
+    if isinstance(component, type) and issubclass(component, BaseModel):
+        show(*_fields(component))
         return
-    hints = inspect.signature(found, eval_str=True).parameters
+    hints = inspect.signature(component, eval_str=True).parameters
     rows = [
-        [key, "needed" if p.default is p.empty else _written(p.default), type_name(hints[key].annotation)]
-        for key, p in registry.options(found).items()
+        [
+            key,
+            "required" if p.default is p.empty else _format_default(p.default),
+            type_name(hints[key].annotation),
+        ]
+        for key, p in registry.options(component).items()
         if key not in _SUPPLIED.get(kind, ())
     ]
-    show(["option", "default", "takes"], rows)
+    show(["option", "default", "type"], rows)
 
 
 def _section(name: str) -> "type[BaseModel]":
@@ -97,7 +101,7 @@ def _section(name: str) -> "type[BaseModel]":
     field = Config.model_fields[name]
     sections = sections_of(field.annotation)
     if not sections:
-        raise InputError(f"{name} is a single value: {field.description}")
+        raise InputError(f"{name} is a single value, not a section: {field.description}")
     return sections[0]
 
 
@@ -107,17 +111,17 @@ def _fields(model: "type[BaseModel]") -> tuple[list[str], list[list[str]]]:
     rows = [
         [
             key,
-            "needed" if field.is_required() else _written(field.default),
+            "required" if field.is_required() else _format_default(field.default),
             type_name(field.annotation),
             field.description or "",
         ]
         for key, field in model.model_fields.items()
     ]
-    return ["option", "default", "takes", "what it means"], rows
+    return ["option", "default", "type", "description"], rows
 
 
-def _written(value: Any) -> str:
-    """A default as written in a config file; a section by its name, if it has one."""
+def _format_default(value: Any) -> str:
+    """Format a default as in a config file; a section by its name, if it has one."""
     from pydantic import BaseModel
 
     from eunoe.config.toml import inline

@@ -1,4 +1,4 @@
-"""`eunoe report`, `eunoe figures` and `eunoe watch`: what runs forgot, as a report or as files."""
+"""`eunoe report`, `eunoe figures` and `eunoe watch`: the report of runs as a file, figures, or live."""
 
 from enum import StrEnum
 from pathlib import Path
@@ -20,7 +20,7 @@ class Format(StrEnum):
 def report(
     runs: Runs, out: Annotated[Path, typer.Option(help="The file to write.")] = Path("report.html")
 ) -> None:
-    """Write a report of what runs forgot: one self-contained HTML file."""
+    """Write the report of runs as one self-contained HTML file."""
     from eunoe.report.html import write_report
     from eunoe.store.groups import find_folders, read_runs
 
@@ -32,7 +32,7 @@ def figures(
     out: Annotated[Path, typer.Option(help="The output folder.")] = Path("figures"),
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.pdf,
 ) -> None:
-    """Write every figure of the runs as a file, sized for the columns of a paper."""
+    """Write every figure of runs as a file, sized for the columns of a paper."""
     from eunoe.report.export import write_figures
     from eunoe.store.groups import find_folders, read_runs
 
@@ -44,7 +44,7 @@ def watch(
     runs: Runs,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port; 0 picks a free one.")] = 8765,
 ) -> None:
-    """Serve the report on localhost only and update it as rounds finish; stop with Ctrl-C."""
+    """Serve the report on localhost and update it as rounds finish; stop with Ctrl-C."""
     from eunoe.report.live import serve
 
     with serve(runs, port) as server:

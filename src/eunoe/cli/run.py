@@ -27,7 +27,7 @@ def run(
 ) -> None:
     """Train a federation. `eunoe options` shows the options of a config file."""
     from eunoe.analysis.comparison import MAIN, Comparison
-    from eunoe.cli.tables import show
+    from eunoe.cli.tables import show_table
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
     from eunoe.errors import InputError
@@ -41,10 +41,10 @@ def run(
         if value is not None
     ]
     if from_round is not None and resume is None:
-        raise InputError("--from-round goes back in a run: add --resume and its folder")
+        raise InputError("--from-round needs --resume")
     if resume is not None:
         if config is not None or out is not None:
-            raise InputError("--resume continues a run in its folder: leave out the config file and --out")
+            raise InputError("--resume cannot be combined with a config file or --out")
         values = read_run_config(resume)
         folder = resume
     else:
@@ -72,8 +72,7 @@ def run(
                 f"interrupted; resume with: eunoe run --resume {folder}", markup=False, highlight=False
             )
             raise
-    table = Comparison([done.read]).table(MAIN)
-    show(table.headings, table.rows, note=table.note)
+    show_table(Comparison([done.read]).table(MAIN))
     print(f"{done.status['reason']}; results in {folder}")
     if report and done.records:
         from eunoe.report.html import write_report
@@ -82,7 +81,7 @@ def run(
 
 
 def new_folder(title: str, seed: int) -> Path:
-    """The path of a new folder in runs/."""
+    """Return the path of a new folder in runs/."""
     from eunoe.search.sweep import folder_name
 
     base = Path("runs") / f"{folder_name(title)}-seed-{seed}"

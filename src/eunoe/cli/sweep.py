@@ -13,19 +13,19 @@ def sweep(
         typer.Option(help="Values of an option, such as loss.name=ce,tce,wsm; may be repeated."),
     ] = None,
     seeds: Annotated[
-        str | None, typer.Option(help="Seeds, separated by commas; by default the config's.")
+        str | None, typer.Option(help="Seeds, separated by commas; by default that of the config.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Folder of the sweep; by default runs/<config>.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder; by default runs/<config>.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,
 ) -> None:
-    """Run the product of settings; finished runs are skipped, unfinished ones are resumed."""
+    """Run the product of settings; skip finished runs and resume unfinished ones."""
     from eunoe.analysis.comparison import MAIN, Comparison
-    from eunoe.cli.tables import show
+    from eunoe.cli.tables import show_table
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, parse_value, read_config
     from eunoe.report.progress import Bars
-    from eunoe.search import sweep as sweeping
+    from eunoe.search import sweep as search
 
     values = apply_settings(read_config(config), set_ or [])
     numbers = [make_config(values).seed] if seeds is None else read_seeds(seeds)
@@ -35,14 +35,13 @@ def sweep(
         path, items = read_over(setting)
         product[path] = [parse_value(item) for item in items]
     with Bars() as bars:
-        done = sweeping.sweep(values, product, numbers, folder, jobs, bars.follow)
-    table = Comparison([run.read for run in done]).table(MAIN)
-    show(table.headings, table.rows, note=table.note)
+        done = search.sweep(values, product, numbers, folder, jobs, bars.follow)
+    show_table(Comparison([run.read for run in done]).table(MAIN))
     print(f"runs in {folder}")
 
 
 def read_seeds(text: str) -> list[int]:
-    """Seeds separated by commas."""
+    """Parse seeds separated by commas."""
     from eunoe.errors import InputError
 
     try:
@@ -52,13 +51,13 @@ def read_seeds(text: str) -> list[int]:
 
 
 def read_over(setting: str) -> tuple[str, list[str]]:
-    """An option and the texts of its values, as in loss.name=ce,wsm."""
+    """Split a setting such as loss.name=ce,wsm into its option and the texts of its values."""
     from eunoe.errors import InputError
 
     path, _, text = (part.strip() for part in setting.partition("="))
     items = [item.strip() for item in split_values(text)]
     if not path or not all(items):
-        raise InputError(f"--over {setting!r} must be an option and its values: section.option=x,y")
+        raise InputError(f"invalid --over {setting!r}: write it as section.option=x,y")
     return path, items
 
 

@@ -108,7 +108,8 @@ class Halving:
         }
         every = [planned for group in runs.values() for planned in group]
         left = [max(0, rounds - int(read_status(planned.folder).get("round", 0))) for planned in every]
-        self.callbacks.on_stage(f"{len(missing)} trials to round {rounds}", sum(left))
+        word = "trial" if len(missing) == 1 else "trials"
+        self.callbacks.on_stage(f"{len(missing)} {word} to round {rounds}", sum(left))
         try:
             execute(every, self.jobs, self._follow)
             ended = list(missing)
