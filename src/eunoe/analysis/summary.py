@@ -53,10 +53,10 @@ class Summary(dict[str, Any]):
             )
         if "client_forgetting" in known:
             cost = self["client_forgetting"]
-            word = "costs" if cost >= 0 else "adds"
+            verb = "lowers" if cost >= 0 else "raises"
             lines.append(
-                f"On other clients' data, a client's training in sum {word} {_points(abs(cost))} of "
-                f"{self['client_metric']}."
+                f"On other clients' data, local training {verb} the {self['client_metric']} by "
+                f"{_points(abs(cost))}."
             )
         if "epsilon" in known:
             lines.append(
