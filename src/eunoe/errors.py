@@ -1,4 +1,4 @@
-"""Errors that the user can fix."""
+"""Exceptions of the package, and helpers for their messages."""
 
 import difflib
 from collections.abc import Iterable
@@ -6,46 +6,46 @@ from typing import Literal
 
 from eunoe.text import one_line
 
-# How a run ended.
+# The state of a run that ended.
 Outcome = Literal["finished", "interrupted", "diverged", "failed"]
 
 
 class EunoeError(Exception):
-    """Base of Eunoe's errors, each explained in one line without control characters."""
+    """Base of all errors; the message is one line without control characters."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(one_line(message))
 
 
 class InputError(EunoeError):
-    """Invalid user input; the message says what is wrong and what would be right."""
+    """Invalid input; the message states the problem and what to do."""
 
 
 class Damaged(InputError):
-    """A file that is not what was written, or not what it should be."""
+    """A file that is corrupt or was changed after it was written."""
 
 
 class NotVectorizable(EunoeError):
-    """What `torch.func.vmap` cannot compute, or not correctly; clients train one after the other instead."""
+    """A computation that `torch.func.vmap` does not support; clients are trained one by one instead."""
 
 
 class ClientError(EunoeError):
-    """An exception that cannot be pickled out of its worker; the message is its traceback."""
+    """An exception of a worker that cannot be pickled; the message is its traceback."""
 
     def __init__(self, message: str = "") -> None:
         Exception.__init__(self, message)
 
 
 class RunFailed(EunoeError):
-    """A run that cannot continue; its last good checkpoint is kept."""
+    """A run that cannot continue; its last valid checkpoint is kept."""
 
 
 class Diverged(RunFailed):
-    """A run whose model is no longer finite."""
+    """A run whose model is not finite."""
 
 
 def outcome_of(kind: type[BaseException] | None) -> Outcome:
-    """The outcome of a run that ended with an exception of this type, or without one."""
+    """Return the outcome of a run that ended with an exception of this type, or without one."""
     if kind is None:
         return "finished"
     if issubclass(kind, KeyboardInterrupt):
@@ -54,19 +54,19 @@ def outcome_of(kind: type[BaseException] | None) -> Outcome:
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an exception's message, or its type if the message is empty."""
+    """Return the first line of an exception's message, or its type if the message is empty."""
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def listed(names: Iterable[str], most: int = 5) -> str:
-    """Names in one line, the first few of many."""
+def join_names(names: Iterable[str], most: int = 5) -> str:
+    """Join names in one line; of many, only the first few."""
     names = list(names)
     rest = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + rest
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: the nearest known one, or all of them."""
+    """Return a hint for an unknown name: the closest known one, or all of them."""
     known = sorted(known)
     if close := difflib.get_close_matches(name, known, 1, 0.6):
         return f"did you mean {close[0]!r}?"

@@ -99,6 +99,6 @@ def test_an_image_bomb_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 def test_sparse_weights_do_not_fit(tmp_path: Path) -> None:
     module = torch.nn.Linear(3, 2)
     torch.save({"weight": torch.eye(2, 3).to_sparse(), "bias": torch.zeros(2)}, tmp_path / "a.pt")
-    with pytest.raises(InputError, match="does not fit the model") as caught:
+    with pytest.raises(InputError, match="does not match the model") as caught:
         load_state(module, tmp_path / "a.pt")
     assert os.linesep not in str(caught.value)

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from eunoe.config.options import Compression
-from eunoe.core.compression import packed, part_bytes, part_sizes, scattered, support, unpacked
+from eunoe.core.compression import compress_vector, part_bytes, part_sizes, restore_vector, scatter, support
 
 
 def rng() -> np.random.Generator:
@@ -19,10 +19,10 @@ def test_topk_sends_the_new_values_of_the_entries_that_move_most() -> None:
     compression = Compression(name="topk", share=0.4)
     reference = torch.tensor([1.0, 2.0, 3.0, 4.0, 5.0])
     move = torch.tensor([0.1, -3.0, 0.0, 0.2, 1.0], dtype=torch.float64)
-    parts = packed(compression, move, reference, rng())
+    parts = compress_vector(compression, move, reference, rng())
     assert parts["indices"].tolist() == [1, 4]
     assert parts["values"].tolist() == [-1.0, 6.0]
-    assert unpacked(compression, parts, reference).tolist() == [1.0, -1.0, 3.0, 4.0, 6.0]
+    assert restore_vector(compression, parts, reference).tolist() == [1.0, -1.0, 3.0, 4.0, 6.0]
     # Two entries of 4 + 4 bytes.
     assert part_bytes(compression, 5, torch.float32) == 16
 
@@ -34,12 +34,12 @@ def test_quantized_moves_are_within_a_step_and_right_on_average(bits: int, size:
     reference = torch.zeros(size)
     move = torch.from_numpy(np.random.default_rng(1).normal(size=size))
     step = float(move.abs().max()) / (2 ** (bits - 1) - 1)
-    forms = [packed(compression, move, reference, generator) for _ in range(400)]
-    found = torch.stack([unpacked(compression, one, reference) for one in forms]).double()
+    forms = [compress_vector(compression, move, reference, generator) for _ in range(400)]
+    found = torch.stack([restore_vector(compression, one, reference) for one in forms]).double()
     assert float((found - move).abs().max()) <= step * (1 + 1e-6)
     # The mean of 400 draws of a deviation of at most half a step.
     assert float((found.mean(0) - move).abs().max()) < 5 * 0.5 * step / 20
-    parts = packed(compression, move, reference, generator)
+    parts = compress_vector(compression, move, reference, generator)
     sizes = {name: (len(part), part.dtype) for name, part in parts.items()}
     assert sizes == part_sizes(compression, size, torch.float32)
     assert part_bytes(compression, size, torch.float32) == math.ceil(size * bits / 8) + 8
@@ -48,12 +48,12 @@ def test_quantized_moves_are_within_a_step_and_right_on_average(bits: int, size:
 def test_two_bits_are_minus_one_zero_and_one_times_the_largest_move() -> None:
     compression, zeros = Compression(name="quantize", bits=2), torch.zeros(5)
     move = torch.tensor([2.0, -2.0, 0.0, 2.0, 0.0], dtype=torch.float64)
-    parts = packed(compression, move, zeros, rng())
+    parts = compress_vector(compression, move, zeros, rng())
     # Codes 2, 0, 1, 2 and 1, from the lowest bits up.
     assert parts["codes"].tolist() == [2 + 0 * 4 + 1 * 16 + 2 * 64, 1]
-    assert unpacked(compression, parts, zeros).tolist() == move.tolist()
-    nothing = packed(compression, torch.zeros(5, dtype=torch.float64), zeros, rng())
-    assert unpacked(compression, nothing, zeros).tolist() == [0.0] * 5
+    assert restore_vector(compression, parts, zeros).tolist() == move.tolist()
+    nothing = compress_vector(compression, torch.zeros(5, dtype=torch.float64), zeros, rng())
+    assert restore_vector(compression, nothing, zeros).tolist() == [0.0] * 5
 
 
 @pytest.mark.parametrize("compression", [{"name": "topk", "share": 0.5}, {"name": "quantize", "bits": 4}])
@@ -61,17 +61,17 @@ def test_two_bits_are_minus_one_zero_and_one_times_the_largest_move() -> None:
 def test_what_is_not_finite_stays_so(compression: dict[str, Any], wrong: float) -> None:
     given, zeros = Compression(**compression), torch.zeros(4)
     move = torch.tensor([0.0, wrong, 1.0, 2.0], dtype=torch.float64)
-    assert not torch.isfinite(unpacked(given, packed(given, move, zeros, rng()), zeros)).all()
+    assert not torch.isfinite(restore_vector(given, compress_vector(given, move, zeros, rng()), zeros)).all()
 
 
 def test_another_partys_parts_are_checked() -> None:
     values = torch.ones(2)
-    for indices, message in (([-1, 2], "outside 0 to 4"), ([1, 5], "outside"), ([2, 2], "do not rise")):
+    for indices, message in (([-1, 2], "outside 0 to 4"), ([1, 5], "outside"), ([2, 2], "not increasing")):
         with pytest.raises(ValueError, match=message):
-            scattered(torch.tensor(indices), values, torch.zeros(5))
+            scatter(torch.tensor(indices), values, torch.zeros(5))
     parts = {"codes": torch.tensor([3], dtype=torch.uint8), "scale": torch.ones(1)}
     with pytest.raises(ValueError, match="a code is 3, above 2"):
-        unpacked(Compression(name="quantize", bits=2), parts, torch.zeros(1))
+        restore_vector(Compression(name="quantize", bits=2), parts, torch.zeros(1))
 
 
 def test_support_has_just_so_many_entries_and_all_that_are_not_zero() -> None:

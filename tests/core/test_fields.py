@@ -1,13 +1,18 @@
 """Samples of several fields and of varying length: stored flat, padded by batch."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor, nn
 from torch.func import vmap
 
-from eunoe.core.fields import Fields, Ragged, as_input, gather, in_words, is_ragged, leaves
+from eunoe.core.fields import Fields, Ragged, as_input, call, describe_input, gather, is_ragged, leaves
+from eunoe.core.flat_model import FlatModel
 
 
 def some() -> Ragged:
@@ -78,7 +83,7 @@ def test_vmap_sees_the_fields() -> None:
     ],
 )
 def test_in_words(stored: torch.Tensor | Ragged | Fields, says: str) -> None:
-    assert in_words(stored) == says
+    assert describe_input(stored) == says
 
 
 def test_inputs_from_plain_containers() -> None:
@@ -98,3 +103,51 @@ def test_rows_on_the_cpu_choose_samples_on_another_device() -> None:
         batch = gather(torch.empty(5, 3, device="cuda"), torch.tensor([1, 4]))
         assert isinstance(batch, torch.Tensor)
         assert (batch.device.type, batch.shape) == ("cuda", (2, 3))
+
+
+A, B = torch.ones(2, 3), torch.full((2, 3), 2.0)
+NAMED, NUMBERED = Fields([A, B], ["a", "b"]), Fields([A, B])
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(()))
+
+
+class Each(Base):
+    def forward(self, b: Tensor, a: Tensor, unused: Tensor | None = None) -> Tensor:
+        return self.scale * (b - a)
+
+
+class Anything(Base):
+    def forward(self, *args: Tensor, **named: Tensor) -> Any:
+        x = [*args, *named.values()]
+        return SimpleNamespace(logits=self.scale * (x[1] - x[0]), loss=None)
+
+
+class Whole(Base):
+    def forward(self, x: Any) -> Any:
+        a, b = (x["a"], x["b"]) if isinstance(x, dict) else x
+        return self.scale * (b - a)
+
+
+def test_fields_are_passed_as_the_module_takes_them() -> None:
+    for module, x, expected in (
+        (Each(), NAMED, B - A),
+        (Each(), NUMBERED, A - B),
+        (Anything(), NAMED, B - A),
+        (Anything(), NUMBERED, B - A),
+        (Whole(), NAMED, B - A),
+        (Whole(), NUMBERED, B - A),
+    ):
+        assert torch.equal(call(module, x), expected)
+        model = FlatModel(module)
+        assert torch.equal(model.forward(x), expected)
+        assert torch.equal(model.forward_at(torch.tensor([2.0]), x), 2 * expected)
+
+
+def test_tensors_are_passed_as_they_are() -> None:
+    assert torch.equal(call(nn.Identity(), A), A)
+    found = call(Anything(), Fields([A, B]))
+    assert isinstance(found, Tensor)

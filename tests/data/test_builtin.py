@@ -267,7 +267,7 @@ def test_patients_by_age() -> None:
     assert data.train.tensor[0, 0] == 59
     assert data.writers_train is not None
     assert data.writers_train[0] == 2
-    assert float(data.task.in_units(data.train.y)[0, 0]) == 151.0  # type: ignore[attr-defined]
+    assert float(data.task.to_units(data.train.y)[0, 0]) == 151.0  # type: ignore[attr-defined]
 
 
 def test_they_are_in_the_catalog() -> None:

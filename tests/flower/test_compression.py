@@ -96,7 +96,7 @@ def test_sparse_uploads_share_their_indices_and_arrive_whole() -> None:
 
 @pytest.mark.parametrize(
     ("indices", "problem"),
-    [([4, 1], "do not rise"), ([0, 6], "outside 0 to 5"), ([0, 1, 2], "not int32 [2]")],
+    [([4, 1], "not increasing"), ([0, 6], "outside 0 to 5"), ([0, 1, 2], "not int32 [2]")],
 )
 def test_indices_that_cannot_be_are_refused(indices: list[int], problem: str) -> None:
     parts = Layout(START, {}, Compression(name="topk", share=0.3))

@@ -30,7 +30,7 @@ def test_alike_sentences_have_alike_features(tmp_path: Path, monkeypatch: pytest
     texts = [text for pair in zip(*PAIRS, strict=True) for text in pair]
     tokens = Tokenizer(folder, 32).encode(texts)
     assert isinstance(tokens, Fields)
-    batch = [field.padded(torch.arange(len(texts))).long() for field in tokens.values]
+    batch = [field.pad(torch.arange(len(texts))).long() for field in tokens.values]
     with torch.no_grad():
         features = F.normalize(HFEncoder(**{"from": folder}).eval()(*batch), dim=1)
     first, second = features.split(len(PAIRS))

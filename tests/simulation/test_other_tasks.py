@@ -11,7 +11,7 @@ import torch
 from eunoe import diagnose
 from eunoe.analysis.comparison import Comparison
 from eunoe.config import registry
-from eunoe.core.tasks import MULTILABEL, Regression, Task, serves
+from eunoe.core.tasks import MULTILABEL, Regression, Task, supports
 from eunoe.errors import InputError
 from eunoe.report.html import report_html
 from eunoe.search.remedies import applicable_remedies
@@ -69,7 +69,7 @@ SERVING = [
     (task, name)
     for task, known in TASKS.items()
     for name in registry.names("method")
-    if name not in registry.PRESETS and serves(registry.find("method", name), known)  # type: ignore[arg-type]
+    if name not in registry.PRESETS and supports(registry.find("method", name), known)  # type: ignore[arg-type]
 ]
 
 
@@ -147,7 +147,7 @@ def test_numbers_leave_in_the_units_of_the_data(tmp_path: Path) -> None:
     done = trained("regression", tmp_path / "run", rounds=6)
     data = done.simulation.federation.data
     assert isinstance(data.task, Regression)
-    test, truth = data.test, data.task.in_units(data.test.y)
+    test, truth = data.test, data.task.to_units(data.test.y)
     predicted = done.predict(test.tensor)
     rmse = np.sqrt(((predicted - truth.numpy()) ** 2).mean(0)).mean()
     assert rmse == pytest.approx(done.records[-1]["test"]["rmse"], rel=1e-4)

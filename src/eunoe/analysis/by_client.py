@@ -13,7 +13,7 @@ from typing import Literal
 
 from eunoe.analysis.statistics import LEVEL, Interval, mean, mean_std, student_interval
 from eunoe.analysis.tables import Table
-from eunoe.errors import InputError, listed
+from eunoe.errors import InputError, join_names
 from eunoe.metrics.forgetting import mean_at_end, spread
 from eunoe.store.main_metric import common_task
 from eunoe.store.run_records import RunRecords
@@ -137,7 +137,7 @@ class ByClient:
             found[verb].append((over.mean, f"{self.name(key)} ({words})"))
         parts = [
             f"{len(those)} of {len(self.samples)} {verb}: "
-            + listed([words for _, words in sorted(those, reverse=verb != "pay")])
+            + join_names([words for _, words in sorted(those, reverse=verb != "pay")])
             for verb, those in found.items()
             if those
         ]
@@ -175,7 +175,7 @@ class ByClient:
             words.append("one seed: differences of a few samples may be chance")
         for what, clients in (("without a test part", self._without), ("never took part", self._idle)):
             if clients:
-                words.append(f"{what}: {listed([self.name((None, client)) for client in clients])}")
+                words.append(f"{what}: {join_names([self.name((None, client)) for client in clients])}")
         return "; ".join(words)
 
 

@@ -13,7 +13,7 @@ from eunoe.analysis.by_client import ByClient, ClientMetric
 from eunoe.analysis.divergence import divergence
 from eunoe.analysis.paired import Arm, Paired
 from eunoe.analysis.tables import Table
-from eunoe.core.batches import samples_trained
+from eunoe.core.batches import count_trained_samples
 from eunoe.core.tasks import Classification, TaskName
 from eunoe.errors import InputError, nearest
 from eunoe.store.groups import group_key, settings
@@ -156,7 +156,9 @@ def numbers(run: RunRecords) -> dict[str, float]:
     rows, sizes = run.known("sizes")
     pairs = zip(sizes, run.known("steps")[1], strict=True)
     trained = Counter(client for pair in pairs for client in zip(*pair, strict=True))
-    plain = sum(count * samples_trained(size, steps, training) for (size, steps), count in trained.items())
+    plain = sum(
+        count * count_trained_samples(size, steps, training) for (size, steps), count in trained.items()
+    )
     counted = ("bytes_up", "bytes_down", "forwards", "backwards")
     total = {name: float(sum(run.known(name)[1])) for name in counted}
     return {

@@ -1,4 +1,4 @@
-"""Batch plans: which samples make up each step of a client's training."""
+"""Batch plans: the samples of each step of a client's training."""
 
 import numpy as np
 
@@ -8,10 +8,10 @@ from eunoe.config.options import Training
 def plan_steps(
     size: int, training: Training, rng: np.random.Generator, at_least_two: bool = False
 ) -> tuple[np.ndarray, list[int]]:
-    """The positions of all steps' samples in a client's data, concatenated, and the size of each batch.
+    """Return the positions of all steps' samples in a client's data, concatenated, and the batch sizes.
 
-    Each epoch is a new permutation. `at_least_two` joins a last batch of a single sample to the one
-    before, which batch normalization needs.
+    Each epoch is a new permutation. `at_least_two` joins a last batch of one sample to the batch before, as
+    batch normalization requires.
     """
     batch = min(training.batch_size or size, size)
     least, most = training.epoch_range
@@ -30,27 +30,27 @@ def plan_steps(
     return np.concatenate(orders)[: sum(lengths)], lengths
 
 
-def level(number: int, most: int) -> int:
-    """The smallest of most, most / 2, most / 4, ... (rounded up) that is not below the number."""
+def round_up(number: int, most: int) -> int:
+    """Return the smallest of most, most / 2, most / 4, ... (rounded up) that is at least the number."""
     while (half := (most + 1) // 2) >= number and half < most:
         most = half
     return most
 
 
-def samples_trained(size: int, steps: int, training: Training) -> int:
-    """The total number of samples in the planned steps of a client."""
+def count_trained_samples(size: int, steps: int, training: Training) -> int:
+    """Return the total number of samples in the planned steps of a client."""
     batch = min(training.batch_size or size, size)
     used = size if training.last_batch == "keep" else size - size % batch
     least, most = training.epoch_range
     if training.steps is None and least == most:
-        # The same whether or not single samples were joined to the batch before.
+        # The total does not depend on whether a single sample was joined to the batch before.
         return least * used
     epochs, more = divmod(steps, -(-used // batch))
     return epochs * used + more * batch
 
 
-def most_steps(size: int, training: Training) -> int:
-    """The largest number of steps that a client of this size can take in a round."""
+def max_steps(size: int, training: Training) -> int:
+    """Return the largest number of steps that a client of this size takes in a round."""
     if training.steps is not None:
         return training.steps
     return training.epoch_range[1] * -(-size // min(training.batch_size or size, size))
@@ -59,6 +59,6 @@ def most_steps(size: int, training: Training) -> int:
 def plan_batches(
     size: int, training: Training, rng: np.random.Generator, at_least_two: bool = False
 ) -> list[np.ndarray]:
-    """The positions of each step's samples in a client's data."""
+    """Return the positions of each step's samples in a client's data."""
     order, lengths = plan_steps(size, training, rng, at_least_two)
     return np.split(order, np.cumsum(lengths)[:-1])

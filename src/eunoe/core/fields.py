@@ -1,21 +1,21 @@
-"""Samples that are more than one tensor: named or numbered fields, of fixed or varying length.
+"""Inputs of more than one tensor: named or numbered fields, of fixed or varying length.
 
-What is stored is a tensor, a `Ragged` field (all samples one after the other, with offsets) or `Fields` of
-these. A batch is made of stored samples by `gather`, which pads to the longest of its samples, and is a
-tensor or `Fields` of tensors. The operations have the names of a tensor's, so that code that moves, cuts and
-counts batches need not distinguish them.
+Stored samples are a tensor, a `Ragged` field (all samples concatenated, with offsets) or `Fields` of these.
+`gather` makes a batch, a tensor or `Fields` of tensors, and pads to the longest of its samples. Operations
+are named as those of a tensor, so most code need not distinguish them. `call` passes a batch to a module.
 """
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.utils import _pytree
 
-from eunoe.core.batches import level
+from eunoe.core.batches import round_up
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -24,12 +24,12 @@ class Ragged:
 
     values: Tensor
     offsets: Tensor
-    # What a batch holds beyond the end of a sample.
+    # The value of a batch beyond the end of a sample.
     padding: float = 0
 
     @classmethod
     def of(cls, samples: Sequence[Tensor], padding: float = 0) -> "Ragged":
-        """Put samples that differ in their first dimension only one after the other."""
+        """Concatenate samples that differ in their first dimension only."""
         lengths = torch.tensor([0, *(len(sample) for sample in samples)])
         return cls(torch.cat(list(samples)), lengths.cumsum(0), padding)
 
@@ -37,7 +37,7 @@ class Ragged:
         return len(self.offsets) - 1
 
     def __getitem__(self, rows: Any) -> "Ragged":
-        """The same for some of the samples: a slice, numbers or a mask."""
+        """Select samples by a slice, by numbers or by a mask."""
         chosen = torch.arange(len(self))[rows if isinstance(rows, slice) else torch.as_tensor(rows)]
         starts, lengths = self.offsets[chosen], self.lengths[chosen]
         offsets = torch.cat([lengths.new_zeros(1), lengths.cumsum(0)])
@@ -50,15 +50,15 @@ class Ragged:
 
     @cached_property
     def longest(self) -> int:
-        """The length of the longest sample."""
+        """Return the length of the longest sample."""
         return int(self.lengths.max()) if len(self) else 0
 
-    def padded(self, rows: Tensor, few_lengths: bool = False) -> Tensor:
-        """These samples, padded to the longest of them; with `few_lengths`, to one of a few lengths."""
+    def pad(self, rows: Tensor, few_lengths: bool = False) -> Tensor:
+        """Return these samples padded to the longest of them; with `few_lengths`, to one of a few lengths."""
         lengths = self.lengths[rows]
         length = int(lengths.max()) if len(rows) else 0
         if few_lengths:
-            length = level(length, self.longest)
+            length = round_up(length, self.longest)
         place = torch.arange(length)
         beyond = place >= lengths[:, None]
         places = (self.offsets[rows][:, None] + place).masked_fill_(beyond, 0)
@@ -77,7 +77,7 @@ class Fields:
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """The names of the fields, or their numbers."""
+        """Return the names of the fields, or their numbers."""
         return self.names or tuple(str(number) for number in range(len(self.values)))
 
     def map(self, change: Callable[[Any], Any]) -> "Fields":
@@ -113,15 +113,15 @@ class Fields:
         return sum(value.numel() for value in self.values)
 
     def arguments(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Positional and keyword arguments, one for each field."""
+        """Return positional and keyword arguments, one for each field."""
         return (self.values, {}) if self.names is None else ((), self.whole())
 
     def whole(self) -> Any:
-        """A tuple or dict of all fields."""
+        """Return a tuple or dict of all fields."""
         return self.values if self.names is None else dict(zip(self.names, self.values, strict=True))
 
 
-# So that vmap sees the tensors.
+# vmap must see the tensors.
 _pytree.register_pytree_node(
     Fields,
     lambda fields: (list(fields.values), fields.names),
@@ -129,13 +129,15 @@ _pytree.register_pytree_node(
     serialized_type_name="eunoe.core.fields.Fields",
 )
 
-# One input or a batch of them, and what batches are gathered from.
+# A batch, and the stored samples that batches are gathered from.
 Input: TypeAlias = Tensor | Fields
 Stored: TypeAlias = Tensor | Ragged | Fields
+# Positional and keyword arguments of a module.
+Arguments: TypeAlias = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 def as_input(value: Any) -> Input:
-    """A batch from a tensor, or from a tuple, list or dict of tensors."""
+    """Convert a tensor, or a tuple, list or dict of tensors, to a batch."""
     if isinstance(value, Tensor | Fields):
         return value
     if isinstance(value, Mapping):
@@ -144,27 +146,27 @@ def as_input(value: Any) -> Input:
 
 
 def gather(stored: Stored, rows: Tensor, few_lengths: bool = False) -> Input:
-    """A batch of these samples, fields of varying length padded to the longest in the batch."""
+    """Return a batch of these samples, with fields of varying length padded to the longest in the batch."""
     if isinstance(stored, Tensor):
         # Samples may be on an accelerator, and rows are on the CPU.
         return stored.index_select(0, rows.to(stored.device))
     if isinstance(stored, Ragged):
-        return stored.padded(rows, few_lengths)
+        return stored.pad(rows, few_lengths)
     return stored.map(lambda field: gather(field, rows, few_lengths))
 
 
 def split(x: Input, sizes: int | list[int]) -> Sequence[Input]:
-    """A batch cut into parts of these sizes."""
+    """Split a batch into parts of these sizes."""
     return torch.split(x, sizes) if isinstance(x, Tensor) else x.split(sizes)
 
 
 def is_ragged(stored: Stored) -> bool:
-    """Whether samples vary in length."""
+    """Return whether samples vary in length."""
     return isinstance(stored, Ragged) or (isinstance(stored, Fields) and any(map(is_ragged, stored.values)))
 
 
 def leaves(stored: Stored) -> list[Tensor]:
-    """All tensors that samples are stored in."""
+    """Return all tensors that samples are stored in."""
     if isinstance(stored, Tensor):
         return [stored]
     if isinstance(stored, Ragged):
@@ -172,15 +174,15 @@ def leaves(stored: Stored) -> list[Tensor]:
     return [tensor for field in stored.values for tensor in leaves(field)]
 
 
-def in_words(stored: Stored) -> str:
-    """Type and shape of one sample; equal for samples that can be mixed."""
+def describe_input(stored: Stored) -> str:
+    """Return type and shape of one sample as text; equal for samples that can be mixed."""
     if isinstance(stored, Tensor):
         return f"{_type(stored)} {list(stored.shape[1:])}"
     if isinstance(stored, Ragged):
         inner = "".join(f", {size}" for size in stored.values.shape[1:])
         padded = f" padded with {stored.padding:g}" if stored.padding else ""
         return f"{_type(stored.values)} [any{inner}]{padded}"
-    fields = [in_words(field) for field in stored.values]
+    fields = [describe_input(field) for field in stored.values]
     if stored.names is None:
         return f"({', '.join(fields)})"
     return "{" + ", ".join(f"{name}: {field}" for name, field in zip(stored.names, fields, strict=True)) + "}"
@@ -188,3 +190,36 @@ def in_words(stored: Stored) -> str:
 
 def _type(tensor: Tensor) -> str:
     return str(tensor.dtype).removeprefix("torch.")
+
+
+def takes_whole(function: Callable[..., Any], fields: Fields) -> bool:
+    """Return whether a function takes all fields as one tuple or dict instead of an argument each."""
+    parameters = list(inspect.signature(function).parameters.values())
+    by_position = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+    if fields.names is None:
+        each = len(by_position) >= len(fields.values)
+    else:
+        known = {p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        each = known.issuperset(fields.names)
+    rest = inspect.Parameter.VAR_POSITIONAL if fields.names is None else inspect.Parameter.VAR_KEYWORD
+    if each or any(p.kind is rest for p in parameters):
+        return False
+    return bool(by_position) and sum(p.default is p.empty for p in by_position) <= 1
+
+
+def arguments(x: Input, whole: bool) -> Arguments:
+    """Return positional and keyword arguments for a module."""
+    if isinstance(x, Tensor):
+        return (x,), {}
+    return ((x.whole(),), {}) if whole else x.arguments()
+
+
+def call(module: nn.Module, x: Input) -> Any:
+    """Return the logits of a batch."""
+    args, named = arguments(x, isinstance(x, Fields) and takes_whole(module.forward, x))
+    return logits_of(module(*args, **named))
+
+
+def logits_of(output: Any) -> Any:
+    """Return the logits of a module's output: the tensor itself, or its attribute `logits`."""
+    return output if isinstance(output, Tensor) else getattr(output, "logits", output)

@@ -1,9 +1,8 @@
 """Sums of squared per-sample gradients, batched: the diagonal of the empirical Fisher information.
 
-A linear layer's gradient for one sample is the outer product of what goes back into it and what came in,
-so the sum over samples of its squares is one product of squared matrices. A convolution's is a matrix
-product per sample, batched. All other parameters (normalization, a layer that is used twice) take
-`torch.func.vmap` of a gradient, in pieces.
+The gradient of a linear layer for one sample is the outer product of its output gradient and its input, so
+the sum of squares over samples is one product of squared matrices. That of a convolution is a batched matrix
+product. Other parameters (normalization, a layer used twice) need `torch.func.vmap` of a gradient, in pieces.
 """
 
 from collections import Counter
@@ -15,17 +14,16 @@ from torch.autograd.graph import GradientEdge, get_gradient_edge
 from torch.func import functional_call, grad, vmap
 from torch.nn import functional as F
 
-from eunoe.core.calling import logits_of
-from eunoe.core.fields import Input, split
+from eunoe.core.fields import Input, logits_of, split
 from eunoe.core.flat_model import FlatModel
 from eunoe.core.tasks import CLASSIFICATION, Task
 
-# Numbers in the per-sample gradients held at a time: few enough to stay in the cache.
+# Size of the per-sample gradients computed at a time: small enough for the cache.
 _AT_ONCE = 1 << 20
 
 
 def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor, task: Task = CLASSIFICATION) -> Tensor:
-    """The sum over samples of each one's squared gradient of the plain loss, at the model's own weights."""
+    """Return the sum over samples of the squared gradient of the task's loss, at the model's weights."""
     calls: dict[nn.Module, list[tuple[Tensor, GradientEdge]]] = {layer: [] for layer in _layers(model.module)}
 
     def remember(layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -44,20 +42,20 @@ def sum_of_squared_gradients(model: FlatModel, x: Input, y: Tensor, task: Task =
         if len(called) == 1 and len(called[0][0]) == len(y)
     }
     backs = torch.autograd.grad(loss, [edge for _, edge in known.values()]) if known else ()
-    found: dict[int, Tensor] = {}
+    computed: dict[int, Tensor] = {}
     for (layer, (inputs, _)), back in zip(known.items(), backs, strict=True):
         for parameter, squares in _squares(layer, inputs, back):
-            found[id(parameter)] = squares
+            computed[id(parameter)] = squares
     named = {name: model.module.get_parameter(name) for name in model.names}
-    rest = {name: parameter.detach() for name, parameter in named.items() if id(parameter) not in found}
+    rest = {name: parameter.detach() for name, parameter in named.items() if id(parameter) not in computed}
     others = _by_vmap(model, rest, x, y, task) if rest else {}
     return torch.cat(
-        [(others[name] if name in rest else found[id(p)]).reshape(-1) for name, p in named.items()]
+        [(others[name] if name in rest else computed[id(p)]).reshape(-1) for name, p in named.items()]
     )
 
 
 def _layers(module: nn.Module) -> list[nn.Module]:
-    """Linear layers and plain convolutions that share no parameter with another layer."""
+    """Return linear layers and plain convolutions that share no parameter with another layer."""
     owners = Counter(id(p) for layer in module.modules() for p in layer.parameters(recurse=False))
     return [
         layer
@@ -91,16 +89,16 @@ def _squares(layer: Any, inputs: Tensor, back: Tensor) -> list[tuple[nn.Paramete
             weight = weight.view(len(weight), *layer.kernel_size, -1).permute(0, 3, 1, 2)
         places = tuple(range(1, back.ndim - 1)) if isinstance(layer, nn.Linear) else (2, 3)
         bias = back.sum(places)
-    found = [(layer.weight, weight)]
+    squares = [(layer.weight, weight)]
     if layer.bias is not None:
-        found.append((layer.bias, bias.square().sum(0)))
-    return found
+        squares.append((layer.bias, bias.square().sum(0)))
+    return squares
 
 
 def _windows(layer: nn.Conv2d, x: Tensor, places: tuple[int, ...]) -> Tensor:
-    """What a convolution sees at each of its places, [B, places, height * width * channels] of the kernel.
+    """Return the inputs of a convolution at each position, [B, positions, height * width * channels].
 
-    With a pixel's channels side by side, a row of the kernel is one run of memory to copy.
+    With the channels of a pixel adjacent, a row of the kernel is one contiguous copy.
     """
     above, beside = (int(padding) for padding in layer.padding)
     padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, beside, beside, above, above)).contiguous()
@@ -114,8 +112,8 @@ def _windows(layer: nn.Conv2d, x: Tensor, places: tuple[int, ...]) -> Tensor:
 def _by_vmap(
     model: FlatModel, named: dict[str, Tensor], x: Input, y: Tensor, task: Task
 ) -> dict[str, Tensor]:
-    def loss(parameters: dict[str, Tensor], one: Input, label: Tensor) -> Tensor:
-        logits = logits_of(functional_call(model.module, parameters, *model.arguments_of(one[None])))
+    def loss(parameters: dict[str, Tensor], sample: Input, label: Tensor) -> Tensor:
+        logits = logits_of(functional_call(model.module, parameters, *model.arguments_of(sample[None])))
         return task.losses(logits, label.unsqueeze(0))[0]
 
     pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))

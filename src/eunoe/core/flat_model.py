@@ -1,8 +1,8 @@
 """A module's parameters, gradients and buffers as flat vectors.
 
-The module's tensors become views into these vectors, so every federated method is arithmetic on
-whole vectors. There are three: trainable parameters, float buffers (normalization statistics) and
-integer buffers (counters). Frozen parameters belong to none of them: they are neither trained nor sent.
+The module's tensors become views into these vectors, so every federated method is arithmetic on whole
+vectors. There are three: trainable parameters, float buffers (normalization statistics) and integer buffers
+(counters). Frozen parameters are in none of them: they are neither trained nor sent.
 """
 
 from collections.abc import Iterator, Mapping
@@ -16,19 +16,18 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from eunoe.core.calling import Arguments, arguments, logits_of, takes_whole
-from eunoe.core.fields import Input
+from eunoe.core.fields import Arguments, Input, arguments, logits_of, takes_whole
 from eunoe.errors import InputError, first_line
 
-_AS_IT_IS = nullcontext()
+_NO_CAST = nullcontext()
 
-# Named vectors: the state of a server or a client, or what travels between them.
+# Named vectors: the state of a server or a client, or a message between them.
 Vectors = dict[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Weights:
-    """All that changes in a model: parameters, float buffers and integer buffers, one vector each."""
+    """The trainable state of a model: parameters, float buffers and integer buffers, one vector each."""
 
     parameters: Tensor
     float_buffers: Tensor
@@ -36,18 +35,18 @@ class Weights:
 
     @classmethod
     def from_vectors(cls, vectors: Mapping[str, Tensor]) -> "Weights":
-        """Weights from their three vectors by name; others are ignored."""
+        """Make weights from their three vectors by name; others are ignored."""
         return cls(*(vectors[field.name] for field in fields(cls)))
 
     def vectors(self) -> Vectors:
-        """The three vectors by name, as files, messages and shared memory hold them."""
+        """Return the three vectors by name, as in files, messages and shared memory."""
         return {field.name: getattr(self, field.name) for field in fields(self)}
 
     def copy(self) -> "Weights":
         return Weights(self.parameters.clone(), self.float_buffers.clone(), self.int_buffers.clone())
 
     def to(self, device: torch.device | str) -> "Weights":
-        """The same on a device; no copy if they are there."""
+        """Move to a device, without a copy if they are there already."""
         return Weights(self.parameters.to(device), self.float_buffers.to(device), self.int_buffers.to(device))
 
 
@@ -61,7 +60,7 @@ class FlatModel:
         device: str = "cpu",
         precision: torch.dtype | None = None,
     ) -> None:
-        """In training mode autocast computes in `precision` where it can; weights stay in `dtype`."""
+        """Flatten a module; autocast trains in `precision`, and weights stay in `dtype`."""
         self.module = module.to(device=device, dtype=dtype)
         self.dtype, self.device, self.precision = dtype, torch.device(device), precision
         trainable = [(name, p) for name, p in module.named_parameters() if p.requires_grad]
@@ -81,15 +80,15 @@ class FlatModel:
         self.integer_names, self.int_buffers = self._flatten_buffers(floating=False)
         self.has_features = hasattr(module, "features") and hasattr(module, "classifier")
         self._both = _FeaturesAndLogits(module) if self.has_features else None
-        # Whether the module takes all fields of a batch as one argument; known once it is called.
+        # Whether the module takes all fields of a batch as one argument; known after the first call.
         self._takes_whole: bool | None = None
 
     def __reduce__(self) -> tuple[type["FlatModel"], tuple[nn.Module, torch.dtype, str, torch.dtype | None]]:
-        # A copy flattens its module again: pickled as they are, the views would lose their vectors.
+        # A copy flattens its module again, since pickled views would lose their vectors.
         return FlatModel, (self.module, self.dtype, str(self.device), self.precision)
 
     def views(self, vector: Tensor) -> list[Tensor]:
-        """One tensor per trainable parameter, as differentiable views into a vector of the same layout."""
+        """Return a differentiable view per trainable parameter into a vector of the same layout."""
         return [
             part.view(shape) for part, shape in zip(torch.split(vector, self.sizes), self.shapes, strict=True)
         ]
@@ -99,7 +98,7 @@ class FlatModel:
         return any(isinstance(m, nn.modules.batchnorm._BatchNorm) for m in self.module.modules())
 
     def trains_on(self, x: Input) -> bool:
-        """Whether a batch can be trained on; batch normalization refuses a single value per channel."""
+        """Return whether a batch can be trained on; batch norm rejects a single value per channel."""
         if not self.has_batch_norm:
             return True
         before = self.weights.copy()
@@ -115,21 +114,21 @@ class FlatModel:
 
     @property
     def weights(self) -> Weights:
-        """The vectors the module lives in (not a copy)."""
+        """Return the vectors that the module uses, not a copy."""
         return Weights(self.parameters, self.float_buffers, self.int_buffers)
 
     def load(self, weights: Weights) -> None:
-        """Make the module equal to these weights."""
+        """Copy these weights into the module."""
         self.parameters.copy_(weights.parameters)
         self.float_buffers.copy_(weights.float_buffers)
         self.int_buffers.copy_(weights.int_buffers)
 
     def forward(self, x: Input) -> Tensor:
-        """Logits at the module's own weights."""
+        """Return the logits at the module's own weights."""
         args, named = self.arguments_of(x)
-        with self._casting():
+        with self._autocast():
             logits: Tensor = logits_of(self.module(*args, **named))
-        return self._restored(logits)
+        return self._to_dtype(logits)
 
     def forward_at(
         self,
@@ -138,15 +137,15 @@ class FlatModel:
         float_buffers: Tensor | None = None,
         int_buffers: Tensor | None = None,
     ) -> Tensor:
-        """Logits at any parameter vector, differentiable in it; the buffers are the module's unless given.
+        """Return the logits at any parameter vector, differentiable in it.
 
-        In training mode, given buffers are updated as the module's would be.
+        Buffers default to those of the module. In training mode, buffers that are passed are updated.
         """
         named = self._named(parameters, float_buffers, int_buffers)
-        with self._casting():
+        with self._autocast():
             logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
         self._update(float_buffers, named)
-        return self._restored(logits)
+        return self._to_dtype(logits)
 
     def features_at(
         self,
@@ -155,12 +154,12 @@ class FlatModel:
         float_buffers: Tensor | None = None,
         int_buffers: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """Features before the classifier, and logits; at the module's own parameters if None is given."""
+        """Return features and logits, by default at the module's own parameters."""
         if self._both is None:
-            raise InputError("this model exposes no features: it must compute `classifier(features(x))`")
+            raise InputError("this model has no features: it must compute `classifier(features(x))`")
         args, by_name = self.arguments_of(x)
         both: tuple[Tensor, Tensor]
-        with self._casting():
+        with self._autocast():
             if parameters is None:
                 both = self._both(*args, **by_name)
             else:
@@ -168,11 +167,11 @@ class FlatModel:
                 inner = {f"model.{name}": value for name, value in named.items()}
                 both = functional_call(self._both, inner, args, by_name)
                 self._update(float_buffers, named)
-        return self._restored(both[0]), self._restored(both[1])
+        return self._to_dtype(both[0]), self._to_dtype(both[1])
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """Evaluation mode inside, the mode from before afterwards."""
+        """Switch to evaluation mode in a `with` block."""
         training = self.module.training
         self.module.eval()
         try:
@@ -180,18 +179,18 @@ class FlatModel:
         finally:
             self.module.train(training)
 
-    def _restored(self, outputs: Tensor) -> Tensor:
-        """Outputs in the type of the weights."""
+    def _to_dtype(self, outputs: Tensor) -> Tensor:
+        """Convert outputs to the type of the weights."""
         return outputs if self.precision is None else outputs.to(self.dtype)
 
-    def _casting(self) -> AbstractContextManager[Any]:
+    def _autocast(self) -> AbstractContextManager[Any]:
         if self.precision is None or not self.module.training:
-            return _AS_IT_IS
-        # A cached cast of a weight would outlive the step that changes it.
+            return _NO_CAST
+        # A cached cast of a weight would outlive the step that changes the weight.
         return torch.autocast(self.device.type, self.precision, cache_enabled=False)
 
     def arguments_of(self, x: Input) -> Arguments:
-        """What the module is called with for a batch."""
+        """Return the arguments of the module for a batch."""
         if isinstance(x, Tensor):
             return (x,), {}
         if self._takes_whole is None:
@@ -216,7 +215,7 @@ class FlatModel:
 
     def _flatten_buffers(self, floating: bool) -> tuple[list[str], Tensor]:
         persistent = set(self.module.state_dict())
-        found = [
+        buffers = [
             (name, buffer)
             for name, buffer in self.module.named_buffers()
             if name in persistent
@@ -225,11 +224,11 @@ class FlatModel:
         ]
         dtype = self.dtype if floating else torch.int64
         empty = torch.empty(0, dtype=dtype, device=self.device)
-        vector = torch.cat([empty, *(buffer.reshape(-1).to(dtype) for _, buffer in found)])
-        for (name, _), view in zip(found, _cut(vector, [buffer for _, buffer in found]), strict=True):
+        vector = torch.cat([empty, *(buffer.reshape(-1).to(dtype) for _, buffer in buffers)])
+        for (name, _), view in zip(buffers, _cut(vector, [buffer for _, buffer in buffers]), strict=True):
             owner, _, attribute = name.rpartition(".")
             setattr(self.module.get_submodule(owner), attribute, view)
-        return [name for name, _ in found], vector
+        return [name for name, _ in buffers], vector
 
 
 class _FeaturesAndLogits(nn.Module):
@@ -249,7 +248,7 @@ def _cut(vector: Tensor, like: list[Tensor]) -> list[Tensor]:
 
 def save_state(state: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
     """Write a state_dict as safetensors."""
-    # Copies, since a file must not hold a tensor twice and names of tied weights share one.
+    # Copies, since tied weights share a tensor and a file must not hold a tensor twice.
     copies = {name: value.clone(memory_format=torch.contiguous_format) for name, value in state.items()}
     save_file(copies, path, metadata)
 
@@ -257,8 +256,8 @@ def save_state(state: dict[str, Tensor], path: Path, metadata: dict[str, str] | 
 def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str]:
     """Load a state_dict file (.safetensors, or written by torch.save) into a module.
 
-    Returns the names that the file does not have. Missing or unexpected names and other shapes are refused
-    unless `partial` is set, which loads what fits, such as a backbone.
+    Returns the names that the file lacks. Missing or unexpected names and other shapes raise InputError
+    unless `partial` is set, which loads the tensors that match, such as those of a backbone.
     """
     try:
         state: Any = (
@@ -267,30 +266,31 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
             else torch.load(path, map_location="cpu", weights_only=True)
         )
     except FileNotFoundError:
-        raise InputError(f"there is no file {path} to start the model from") from None
+        raise InputError(f"model file {path} not found") from None
     except Exception as error:  # Both loaders raise errors of many types.
-        raise InputError(f"{path} is not a state_dict file that can be read: {first_line(error)}") from None
+        raise InputError(f"cannot read {path} as a state_dict file: {first_line(error)}") from None
     if not isinstance(state, dict):
         raise InputError(f"{path} is not a state_dict file: it holds a {type(state).__name__}")
-    mine = module.state_dict()
+    own = module.state_dict()
     fits = {
         name: value
         for name, value in state.items()
-        if name in mine and isinstance(value, Tensor) and _fits(value, mine[name])
+        if name in own and isinstance(value, Tensor) and _fits(value, own[name])
     }
-    left = sorted(set(mine) - set(fits))
-    strange = sorted(set(state) - set(fits), key=str)
-    if not fits or ((left or strange) and not partial):
-        odd = (strange or left)[0]
+    missing = sorted(set(own) - set(fits))
+    unexpected = sorted(set(state) - set(fits), key=str)
+    if not fits or ((missing or unexpected) and not partial):
+        first = (unexpected or missing)[0]
         raise InputError(
-            f"{path} does not fit the model (first at {odd!r}): set model.partial = true to take what fits"
+            f"{path} does not match the model (first at {first!r}): set model.partial = true "
+            "to load the tensors that match"
             if fits
-            else f"nothing in {path} fits the model"
+            else f"no tensor of {path} matches the model"
         )
     module.load_state_dict(fits, strict=False)
-    return left
+    return missing
 
 
-def _fits(value: Tensor, mine: Tensor) -> bool:
-    """Whether a tensor of a file can be copied into one of the model; a sparse or quantized one cannot."""
-    return value.shape == mine.shape and value.layout == torch.strided and not value.is_quantized
+def _fits(value: Tensor, own: Tensor) -> bool:
+    """Return whether a tensor of a file can be copied into the model's; sparse and quantized ones cannot."""
+    return value.shape == own.shape and value.layout == torch.strided and not value.is_quantized

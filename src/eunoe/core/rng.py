@@ -1,4 +1,4 @@
-"""Every random number: a generator from (seed, purpose, round, client).
+"""Random number generators, each from a key (seed, purpose, round, client).
 
 Generators of different keys are independent, so adding a probe, an evaluation or another method
 changes no other random number, and two methods at one seed see the same clients and batches.
@@ -17,18 +17,18 @@ def _key(seed: int, purpose: str, round: int, client: int) -> np.random.SeedSequ
 
 
 def generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
-    """The NumPy generator of this key."""
+    """Return the NumPy generator of a key."""
     return np.random.Generator(np.random.PCG64(_key(seed, purpose, round, client)))
 
 
 def torch_seed(seed: int, purpose: str, round: int = 0, client: int = 0) -> int:
-    """A 63-bit number from this key, to seed one of torch's generators."""
+    """Return a 63-bit seed for a torch generator."""
     high, low = (int(word) for word in _key(seed, purpose, round, client).generate_state(2))
     return (high & 0x7FFFFFFF) << 32 | low
 
 
 def torch_generator(seed: int, purpose: str, round: int = 0, client: int = 0) -> torch.Generator:
-    """The torch generator (CPU) of this key."""
+    """Return the torch generator (CPU) of a key."""
     return torch.Generator().manual_seed(torch_seed(seed, purpose, round, client))
 
 
@@ -36,14 +36,14 @@ def torch_generator(seed: int, purpose: str, round: int = 0, client: int = 0) ->
 def global_stream(
     device: torch.device, seed: int, purpose: str, round: int = 0, client: int = 0
 ) -> Iterator[None]:
-    """Seed torch's global generator, which initialization and dropout use, by this key.
+    """Seed torch's global generator, which initialization and dropout use, in a `with` block.
 
     The CPU's global generator is restored afterwards.
     """
     with torch.random.fork_rng(devices=[]):
         key = torch_seed(seed, purpose, round, client)
         if device.type == "cpu":
-            # torch.manual_seed seeds every kind of device, which takes longer than a small step.
+            # torch.manual_seed seeds every device type, which takes longer than a small step.
             torch.default_generator.manual_seed(key)
         else:
             torch.manual_seed(key)

@@ -53,11 +53,11 @@ class Task(ABC):
         """Return the score of each sample [B]; the best is 1."""
 
     @abstractmethod
-    def predicted(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:
         """Return the predictions in the form of the targets."""
 
     @abstractmethod
-    def beliefs(self, outputs: Tensor) -> Tensor:
+    def probabilities(self, outputs: Tensor) -> Tensor:
         """Return the probabilities of classes or labels; for regression the outputs themselves."""
 
     @abstractmethod
@@ -81,10 +81,10 @@ class Classification(Task):
     def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return outputs.argmax(1) == targets
 
-    def predicted(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:
         return outputs.argmax(1)
 
-    def beliefs(self, outputs: Tensor) -> Tensor:
+    def probabilities(self, outputs: Tensor) -> Tensor:
         return outputs.softmax(1)
 
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
@@ -110,10 +110,10 @@ class MultiLabel(Task):
     def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return ((outputs > 0) == (targets > 0)).double().mean(1)
 
-    def predicted(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:
         return (outputs > 0).long()
 
-    def beliefs(self, outputs: Tensor) -> Tensor:
+    def probabilities(self, outputs: Tensor) -> Tensor:
         return outputs.sigmoid()
 
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
@@ -142,21 +142,21 @@ class Regression(Task):
     def scores(self, outputs: Tensor, targets: Tensor) -> Tensor:
         return 1 - self.losses(outputs, targets)
 
-    def predicted(self, outputs: Tensor) -> Tensor:
+    def predict(self, outputs: Tensor) -> Tensor:
         return outputs
 
-    def beliefs(self, outputs: Tensor) -> Tensor:
+    def probabilities(self, outputs: Tensor) -> Tensor:
         return outputs
 
     def counts(self, targets: Tensor, owners: Tensor, clients: int, outputs: int) -> Tensor:
         return torch.bincount(owners, minlength=clients)[:, None].expand(clients, outputs)
 
-    def standardized(self, targets: Tensor) -> Tensor:
+    def standardize(self, targets: Tensor) -> Tensor:
         """Convert targets to the scale of a model's outputs."""
         mean, std = (torch.tensor(values, dtype=torch.float64) for values in (self.mean, self.std))
         return ((targets.double() - mean) / std).float()
 
-    def in_units(self, outputs: Tensor) -> Tensor:
+    def to_units(self, outputs: Tensor) -> Tensor:
         """Convert a model's outputs to the units of the data."""
         return outputs * outputs.new_tensor(self.std) + outputs.new_tensor(self.mean)
 
@@ -166,22 +166,24 @@ MULTILABEL = MultiLabel()
 TASKS: tuple[type[Task], ...] = (Classification, MultiLabel, Regression)
 
 
-class Serving(Protocol):
+class Supporting(Protocol):
     """A component that declares the tasks it supports."""
 
     tasks: ClassVar[tuple[TaskName, ...]]
 
 
-def serves(component: Serving, task: Task) -> bool:
+def supports(component: Supporting, task: Task) -> bool:
     """Return whether a component supports a task."""
     return task.name in component.tasks
 
 
-def refuse_unless_serving(component: Serving, task: Task, kind: str, name: str) -> None:
+def check_task(component: Supporting, task: Task, kind: str, name: str) -> None:
     """Raise InputError if a named component does not support the task of the data."""
-    if serves(component, task):
+    if supports(component, task):
         return
-    names = [other for other in KINDS[kind].names if serves(cast(Serving, registry.find(kind, other)), task)]
+    names = [
+        other for other in KINDS[kind].names if supports(cast(Supporting, registry.find(kind, other)), task)
+    ]
     raise InputError(
         f"{KINDS[kind].label} {name!r} supports {' and '.join(component.tasks)}, not {task.name}: use "
         f"{'one of ' if len(names) > 1 else ''}{', '.join(names)}"

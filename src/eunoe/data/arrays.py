@@ -8,7 +8,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor
 
-from eunoe.core.fields import in_words
+from eunoe.core.fields import describe_input
 from eunoe.core.tasks import Task
 from eunoe.data.checks import (
     Array,
@@ -57,9 +57,9 @@ def from_arrays(
     """
     train, test = check_inputs(x_train, f"{name}: x_train"), check_inputs(x_test, f"{name}: x_test")
     x = as_stored(train), as_stored(test)
-    if in_words(x[0]) != in_words(x[1]):
+    if describe_input(x[0]) != describe_input(x[1]):
         raise InputError(
-            f"{name}: x_train is {in_words(x[0])} but x_test is {in_words(x[1])}; "
+            f"{name}: x_train is {describe_input(x[0])} but x_test is {describe_input(x[1])}; "
             "all samples must have the same type and shape"
         )
     targets = make_targets(y_train, y_test, name, task, classes)

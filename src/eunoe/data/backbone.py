@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from eunoe.config import registry
-from eunoe.core.calling import call
-from eunoe.core.fields import Fields, Ragged, Stored, gather
+from eunoe.core.fields import Fields, Ragged, Stored, call, gather
 from eunoe.data.checks import Array, as_tensor
 from eunoe.data.federation import Federation
 from eunoe.data.preprocess import Preprocess

@@ -47,7 +47,7 @@ def _form(stored: Stored, batch: Input | None = None) -> dict[str, Any]:
             name: _form(field, value)
             for name, field, value in zip(stored.labels, stored.values, values, strict=True)
         }
-    x = stored.padded(torch.tensor([0])) if isinstance(stored, Ragged) else stored
+    x = stored.pad(torch.tensor([0])) if isinstance(stored, Ragged) else stored
     x = x if batch is None else cast(Tensor, batch)
     shape = list(x.shape[1:])
     return {

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from eunoe.config import registry
 from eunoe.config.options import FeatureShift, Public, Split
-from eunoe.core.fields import Input, gather, in_words
+from eunoe.core.fields import Input, describe_input, gather
 from eunoe.core.rng import generator
 from eunoe.core.tasks import Task
 from eunoe.data.arrays import from_arrays, from_rows, stack_dataset
@@ -170,7 +170,7 @@ class Federation:
 
     def __repr__(self) -> str:
         samples, x = int(self.sizes.sum()), self.data.train.x
-        inputs = list(self.shape) if isinstance(x, Tensor) else in_words(x)
+        inputs = list(self.shape) if isinstance(x, Tensor) else describe_input(x)
         return (
             f"Federation({len(self):,} clients, {samples:,} training samples, {self.classes} "
             f"{self.task.outputs}, inputs {inputs})"

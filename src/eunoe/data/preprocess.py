@@ -72,7 +72,7 @@ class PreprocessField(nn.Module):
         super().__init__()
         self.ragged = isinstance(stored, Ragged)
         if isinstance(stored, Ragged):
-            stored = stored.padded(torch.zeros(1, dtype=torch.int64))
+            stored = stored.pad(torch.zeros(1, dtype=torch.int64))
         assert isinstance(stored, Tensor)
         self.dtype = dtype
         self._bytes = stored.dtype == torch.uint8

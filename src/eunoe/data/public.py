@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from eunoe.config.options import Public
-from eunoe.core.fields import in_words
+from eunoe.core.fields import describe_input
 from eunoe.core.rng import generator
 from eunoe.data.checks import Array, Integers
 from eunoe.data.partitions.base import ranges, rows_by_class
@@ -37,10 +37,10 @@ def choose_public_set(data: DataSet, separate: DataSet | None, options: Public, 
     if separate is None and not options.sized:
         return PublicSet(None, None, None, everything)
     source = data if separate is None else separate
-    if in_words(source.train.x) != in_words(data.train.x):
+    if describe_input(source.train.x) != describe_input(data.train.x):
         raise InputError(
-            f"public samples of {source.name!r} are {in_words(source.train.x)}, but the clients' are "
-            f"{in_words(data.train.x)}; use a public set of the same form"
+            f"public samples of {source.name!r} are {describe_input(source.train.x)}, but the clients' are "
+            f"{describe_input(data.train.x)}; use a public set of the same form"
         )
     labels, rng = source.train.y.numpy(), generator(seed, "public")
     rows = choose_public_rows(labels, rng, options, source.owners, separate=separate is not None)

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eunoe.core.fields import Fields, Stored, in_words, leaves
+from eunoe.core.fields import Fields, Stored, describe_input, leaves
 from eunoe.core.tasks import CLASSIFICATION, Task
 from eunoe.errors import InputError
 
@@ -40,14 +40,14 @@ class Samples:
         return len(self.y)
 
     def __repr__(self) -> str:
-        return f"Samples({len(self):,} of {in_words(self.x)})"
+        return f"Samples({len(self):,} of {describe_input(self.x)})"
 
     @property
     def tensor(self) -> Tensor:
         """The inputs as one tensor; InputError if they are more."""
         if isinstance(self.x, Tensor):
             return self.x
-        raise InputError(f"inputs must be one tensor of fixed shape, not {in_words(self.x)}")
+        raise InputError(f"inputs must be one tensor of fixed shape, not {describe_input(self.x)}")
 
 
 @dataclass(frozen=True, repr=False)

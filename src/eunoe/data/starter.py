@@ -11,11 +11,11 @@ from torch import Tensor
 
 from eunoe.config.settings import path_kind
 from eunoe.config.toml import inline
-from eunoe.core.fields import in_words
+from eunoe.core.fields import describe_input
 from eunoe.data.loading import load
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import get_column, read_frame
-from eunoe.errors import InputError, listed
+from eunoe.errors import InputError, join_names
 
 # With at most this many clients, all take part in every round.
 _FEW_CLIENTS = 10
@@ -127,7 +127,7 @@ def _table_section(path: str, label: str | None, text: str | None, client: str |
         return DataSection("text", {"name": "text", "path": path, "text": text, **roles}, (length, held_out))
     useless = find_useless_columns(frame, {*labels, client, part})
     drop = {"drop": list(useless)} if useless else {}
-    why = f"Not used: {listed(f'{name} {why}' for name, why in useless.items())}." if useless else ""
+    why = f"Not used: {join_names(f'{name} {why}' for name, why in useless.items())}." if useless else ""
     return DataSection("table", {"name": path, **roles, **drop}, (why, held_out))
 
 
@@ -149,7 +149,7 @@ def _array_section(path: str, data: DataSet) -> DataSection:
     x = data.train.x
     if not isinstance(x, Tensor):
         raise InputError(
-            f"{path} is {in_words(x)}, for which no model is built in: write a config with your own"
+            f"{path} is {describe_input(x)}, for which no model is built in: write a config with your own"
         )
     if data.vocabulary is not None:
         why = "Integers are token ids; convert quantities to real numbers, as with x.astype(float)."

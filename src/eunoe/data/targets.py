@@ -48,7 +48,7 @@ def make_targets(
         labels = [as_tensor(y.astype(np.float32)) for y in (train, test)]
         return Targets(MULTILABEL, labels[0], labels[1], outputs)
     scale = task if isinstance(task, Regression) else _measure_scale(train, f"{name}: y_train")
-    numbers = [scale.standardized(as_tensor(y)) for y in (train, test)]
+    numbers = [scale.standardize(as_tensor(y)) for y in (train, test)]
     return Targets(scale, numbers[0], numbers[1], outputs)
 
 

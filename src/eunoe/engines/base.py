@@ -130,8 +130,8 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
             counts = torch.stack([federation.counts(int(client)) for client in clients]).double()
             logits = adjust_for_prior(logits, counts[torch.from_numpy(owner)])
         task = federation.task
-        losses, probability = task.losses(logits, labels), task.beliefs(logits).sum(0)
-        predicted = task.predicted(logits)
+        losses, probability = task.losses(logits, labels), task.probabilities(logits).sum(0)
+        predicted = task.predict(logits)
     kept = logits.numpy() if where.logits else None
     return Predictions(predicted.numpy(), losses.numpy(), probability.numpy(), kept)
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from eunoe.config.options import Compression
-from eunoe.core.compression import packed, part_bytes, unpacked
+from eunoe.core.compression import compress_vector, part_bytes, restore_vector
 from eunoe.core.flat_model import Vectors
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Upload
@@ -78,8 +78,8 @@ def compressed(
         move = value.double() - reference.double()
         if (before := state.get(_LEFT + name)) is not None:
             move += before.cpu().double()
-        parts[name] = packed(compression, move, reference, rng)
-        found[name] = unpacked(compression, parts[name], reference)
+        parts[name] = compress_vector(compression, move, reference, rng)
+        found[name] = restore_vector(compression, parts[name], reference)
         if compression.feedback:
             rest = move - (found[name].double() - reference.double())
             left[_LEFT + name] = rest.to(reference.dtype)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from eunoe.config.options import SecureAggregation
-from eunoe.core.batches import most_steps
+from eunoe.core.batches import max_steps
 from eunoe.engines.aggregation import empty_aggregate
 from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.simulation import Simulation
@@ -45,7 +45,7 @@ def fixed_point(
     for name, derive in context.server_optimizer.derived().items():
         entries[name] = Entry(derive(change).numel(), by, options.bound)
     entries["float_buffers"] = Entry(context.float_buffers, "samples", options.bound)
-    steps = most_steps(max_samples + memory, context.training)
+    steps = max_steps(max_samples + memory, context.training)
     for name, upload in method.uploads(context).items():
         bound = _bound(upload, options.bound, max_samples, steps)
         entries[name] = Entry(upload.size, _multiplied(upload.combine), bound)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from eunoe.config.options import Attack, Augment, Averaging, Compression, Replay
-from eunoe.core.batches import most_steps
+from eunoe.core.batches import max_steps
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
@@ -79,7 +79,7 @@ class Simulation:
         size = self.federation.size(client)
         memory = 0 if self.replay is None else self.replay.memory
         labels = len(self.federation.data.train.y) if self.stale_counts else None
-        return Limits(size, most_steps(size + memory, self.context.training), labels)
+        return Limits(size, max_steps(size + memory, self.context.training), labels)
 
     def in_round(self, round: int) -> "Simulation":
         """The simulation with the federation as it is in a round."""

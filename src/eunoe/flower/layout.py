@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 
 from eunoe.config.options import Compression
-from eunoe.core.compression import INDEX, part_sizes, scattered, support, unpacked
+from eunoe.core.compression import INDEX, part_sizes, restore_vector, scatter, support
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.client import Update
 from eunoe.engines.compression import CHANGE, compressed_uploads
@@ -75,7 +75,7 @@ class Layout:
         """Return the weights from their parts."""
         if self._compression is None:
             return Weights.from_vectors(parts)
-        parameters = unpacked(self._compression, _parts_of(parts, "parameters"), self.start.parameters)
+        parameters = restore_vector(self._compression, _parts_of(parts, "parameters"), self.start.parameters)
         return Weights.from_vectors({**parts, "parameters": parameters})
 
     def join_uploads(self, parts: Vectors) -> Vectors:
@@ -84,12 +84,12 @@ class Layout:
         for name, upload in self._declared.items():
             if self._compression is not None and name in self._compressed:
                 zeros = torch.zeros(upload.size, dtype=self.start.parameters.dtype)
-                uploads[name] = unpacked(self._compression, _parts_of(parts, name), zeros)
+                uploads[name] = restore_vector(self._compression, _parts_of(parts, name), zeros)
             elif upload.entries is None:
                 uploads[name] = parts[name]
             else:
                 indices = parts[f"{upload.indices_of or name}/indices"]
-                uploads[name] = scattered(indices, parts[f"{name}/values"], torch.zeros(upload.size))
+                uploads[name] = scatter(indices, parts[f"{name}/values"], torch.zeros(upload.size))
         return uploads
 
     def _compressed_forms(self, name: str, compression: Compression) -> dict[str, Form]:

@@ -25,8 +25,7 @@ import torch
 from torch import nn
 
 from eunoe.config.toml import to_toml
-from eunoe.core.calling import call
-from eunoe.core.fields import as_input
+from eunoe.core.fields import as_input, call
 from eunoe.errors import InputError
 from eunoe.metrics.observer import Batches, Forgetting, is_pair
 from eunoe.system.files import write_text

@@ -22,7 +22,7 @@ from torch import Tensor
 
 from eunoe.config.options import Options, Split
 from eunoe.config.schema import Config
-from eunoe.core.fields import Fields, Ragged, Stored, in_words
+from eunoe.core.fields import Fields, Ragged, Stored, describe_input
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array, Integers, check_inputs
@@ -61,7 +61,7 @@ class Facts(Options):
     def of(cls, data: DataSet, clients: int, growing: bool = False) -> "Facts":
         return cls(
             classes=data.classes,
-            form=in_words(data.test.x),
+            form=describe_input(data.test.x),
             shape=tuple(data.test.x.shape[1:]) if isinstance(data.test.x, Tensor) else (),
             clients=clients,
             mean=data.mean,
@@ -173,7 +173,7 @@ def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> 
 def read_own_data(path: Path, facts: Facts) -> DataSet:
     """Read a client's data, from a .npz with x and y or from a folder with one folder per class."""
     x, y = _read_images(path, facts) if path.is_dir() else _read_arrays(path, facts)
-    form = f"{x.dtype} {list(x.shape[1:])}" if isinstance(x, np.ndarray) else in_words(x)
+    form = f"{x.dtype} {list(x.shape[1:])}" if isinstance(x, np.ndarray) else describe_input(x)
     if form != facts.form:
         raise InputError(f"{path} holds {form}, but the federation works on {facts.form}")
     if facts.vocabulary is not None:

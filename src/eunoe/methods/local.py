@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from eunoe.core.fields import split
-from eunoe.errors import listed
+from eunoe.errors import join_names
 from eunoe.methods import (
     Aggregate,
     ClientContext,
@@ -50,7 +50,7 @@ class Local(Method):
         none = np.flatnonzero(federation.validation_end == federation.train_end)
         if not len(none):
             return []
-        names = listed([f"client {client}" for client in none])
+        names = join_names([f"client {client}" for client in none])
         return [f"without a validation part the newest model counts, not the best one: {names}"]
 
     def client_state(self, context: RoundContext) -> dict[str, int]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from eunoe.config import registry
 from eunoe.config.options import STANDARD_PROBES, Probe
 from eunoe.config.schema import Named
-from eunoe.core.tasks import CLASSIFICATION, Task, refuse_unless_serving, serves
+from eunoe.core.tasks import CLASSIFICATION, Task, check_task, supports
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Metric
@@ -21,10 +21,10 @@ def round_metrics(
 ) -> dict[str, Metric]:
     """Build the standard metrics of a task and the wanted ones, by the names they are recorded under."""
     metrics: dict[str, Metric] = {name: registry.build("metric", name, {}) for name in STANDARD}
-    metrics = {name: metric for name, metric in metrics.items() if serves(metric, task)}
+    metrics = {name: metric for name, metric in metrics.items() if supports(metric, task)}
     for section in wanted:
         metric, name = _build(section)
-        refuse_unless_serving(metric, task, "metric", name)
+        check_task(metric, task, "metric", name)
         if metric.sees != ("global",):
             raise InputError(f"metric {name!r} measures clients' models: name it in probes, with its rounds")
         # A standard metric with options replaces the one without.
@@ -62,12 +62,12 @@ def check_metrics(sections: Iterable[Named], probes: Iterable[Probe], task: Task
         name, metric = probe_metric(probe)
         # The standard probes measure what they can.
         if probe not in STANDARD_PROBES:
-            refuse_unless_serving(metric, task, "metric", name)
+            check_task(metric, task, "metric", name)
 
 
 def can_measure(metric: Metric, federation: Federation) -> bool:
     """Return whether a metric supports the task of a federation and can measure anything on its data."""
-    return serves(metric, federation.task) and metric.possible(federation)
+    return supports(metric, federation.task) and metric.possible(federation)
 
 
 def recorded_name(name: str, metric: Metric) -> str:

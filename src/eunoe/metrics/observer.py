@@ -10,8 +10,7 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from eunoe.core.calling import call
-from eunoe.core.fields import Input, as_input, split
+from eunoe.core.fields import Input, as_input, call, split
 from eunoe.errors import InputError
 from eunoe.metrics.base import Evaluation, Metric, Predictions, Role, Snapshot
 from eunoe.metrics.client_matrix import ClientMatrix

@@ -5,8 +5,7 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from eunoe.core.calling import call, logits_of
-from eunoe.core.fields import Fields, as_input
+from eunoe.core.fields import Fields, as_input, call, logits_of
 from eunoe.core.tasks import Regression
 from eunoe.data.federation import Federation
 from eunoe.data.preprocess import Preprocess

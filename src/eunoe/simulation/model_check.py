@@ -7,7 +7,7 @@ import torch
 
 from eunoe.config import registry
 from eunoe.config.schema import Config
-from eunoe.core.fields import Fields, Input, in_words, leaves
+from eunoe.core.fields import Fields, Input, describe_input, leaves
 from eunoe.core.flat_model import FlatModel
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
@@ -21,7 +21,7 @@ def try_model(model: FlatModel, federation: Federation, config: Config) -> None:
     section, x = config.model, federation.inputs("clients", torch.zeros(2, dtype=torch.int64), 0)
     x = augment_batch(x, config.augment, torch.Generator(), federation.preprocess.black).to(model.device)
     _check_arguments(model, x, section.name)
-    form = in_words(federation.data.train.x) if isinstance(x, Fields) else f"shape {federation.shape}"
+    form = describe_input(federation.data.train.x) if isinstance(x, Fields) else f"shape {federation.shape}"
     # A module that takes one argument gets a dict or tuple of the fields, which it may not expect.
     unexpected = (TypeError, AttributeError) if isinstance(x, Fields) else ()
     with model.evaluating(), torch.no_grad():
@@ -61,7 +61,7 @@ def takes_ids(data: DataSet, random: bool) -> None:
     encoding = data.encoding or {}
     own_words = encoding.get("kind") == "text" and "tokenizer" not in encoding and not random
     if own_words or leaves(data.train.x)[0].is_floating_point():
-        what = "numbers of words in the training part" if own_words else in_words(data.train.x)
+        what = "numbers of words in the training part" if own_words else describe_input(data.train.x)
         raise InputError(
             f"model 'hf' takes token ids, and samples are {what}: set the tokenizer of a text to the model's"
         )

@@ -29,8 +29,8 @@ def predicted(simulation: Simulation, given: InputLike, prior: ArrayLike | Tenso
     if prior is not None:
         logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
     if isinstance(task, Regression):
-        logits = task.in_units(logits)
-    found: NDArray[Any] = task.predicted(logits).cpu().numpy()
+        logits = task.to_units(logits)
+    found: NDArray[Any] = task.predict(logits).cpu().numpy()
     return found
 
 

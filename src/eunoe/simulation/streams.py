@@ -8,7 +8,7 @@ import numpy as np
 from eunoe.config import registry
 from eunoe.config.schema import Config, Named
 from eunoe.core.rng import generator
-from eunoe.core.tasks import refuse_unless_serving
+from eunoe.core.tasks import check_task
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.base import Division
 from eunoe.data.partitions.natural import Natural
@@ -46,7 +46,7 @@ def streamed(config: Config, federation: Federation, partition: Partition | None
     timeline = Timeline(federation, config.seed, _division(config, federation, partition))
     streams = _streams(with_streams(config))
     for section, stream in zip(config.stream, streams, strict=True):
-        refuse_unless_serving(stream, federation.task, "stream", section.name)
+        check_task(stream, federation.task, "stream", section.name)
     streams.sort(key=lambda stream: not stream.divides)
     parts = [stream.bind(timeline) for stream in streams]
     return replace(federation, changes=parts[0] if len(parts) == 1 else CombinedChanges(parts))

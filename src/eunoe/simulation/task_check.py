@@ -1,7 +1,7 @@
 """What does not serve the task of the data is refused before round 1."""
 
 from eunoe.config.schema import Config
-from eunoe.core.tasks import refuse_unless_serving
+from eunoe.core.tasks import check_task
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 
@@ -13,7 +13,7 @@ def refuse_other_tasks(config: Config, simulation: Simulation) -> None:
         ("loss", config.loss.name, simulation.loss),
         ("method", config.method.name, simulation.method),
     ):
-        refuse_unless_serving(component, task, kind, name)
+        check_task(component, task, kind, name)
     if task.name == "classification":
         return
     by_class = {

@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eunoe.core.batches import level, plan_steps
+from eunoe.core.batches import plan_steps, round_up
 from eunoe.core.fields import Fields, Input
 from eunoe.core.rng import generator, torch_generator
 from eunoe.engines.simulation import Simulation
@@ -62,7 +62,7 @@ class Cohort:
         width = int(padded.max())
         if not exact:
             most = int(federation.sizes.max())
-            width = level(width, max(width, min(training.batch_size or most, most)))
+            width = round_up(width, max(width, min(training.batch_size or most, most)))
         real = padded[:, :, None] > np.arange(width)
         index = np.zeros(real.shape, np.int64)
         index[real] = np.concatenate([order for _, order, _ in plans])
@@ -104,7 +104,7 @@ class Cohort:
         """A number of samples that no client of the cohort exceeds."""
         largest = max(len(rows) for rows in self.rows)
         most = max(largest, int(self.simulation.federation.sizes.max()))
-        return largest if self.exact else level(largest, most)
+        return largest if self.exact else round_up(largest, most)
 
     @property
     def equal(self) -> bool:
@@ -141,7 +141,7 @@ class Cohort:
         # A client whose steps are over computes on, and what comes of it is not used.
         real = (self.lengths[:, :, None] > np.arange(width)) | (self.lengths == 0)[:, :, None]
         partial = ~real.all((1, 2))
-        levels = [n if self.exact else level(n, clients) for n in self.active]
+        levels = [n if self.exact else round_up(n, clients) for n in self.active]
         labels = federation.samples("clients").y
         chances = [
             torch_generator(self.context.seed, "augmentation", self.context.round, client)
