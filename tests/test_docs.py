@@ -37,13 +37,22 @@ def blocks(page: Path) -> list[tuple[str, str]]:
     return re.findall(r"^```(\w+)\n(.*?)^```", SHOWN.sub("", page.read_text()), re.DOTALL | re.MULTILINE)
 
 
+def headings(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and MkDocs make them."""
+    titles = re.findall(r"^#+ (.*)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_link_leads_to_a_file_of_the_clone(page):
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\(([^)\s]+)\)|src=\"([^\"]+)\"", text)
     for link in (markdown or html for markdown, html in links):
-        if "://" not in link and not link.startswith("#"):
-            assert (page.parent / link.partition("#")[0]).exists(), link
+        if "://" not in link:
+            path, _, heading = link.partition("#")
+            target = page.parent / path if path else page
+            assert target.exists(), link
+            assert not heading or heading in headings(target), link
 
 
 DOCS = [page for page in PAGES if page.parent.name == "docs" and page.name not in GENERATED]
