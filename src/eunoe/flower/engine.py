@@ -75,11 +75,13 @@ class RemoteStates(ClientStates):
         return text
 
 
-class RemoteTrainer:
-    """Train clients on their own machines; replies after `timeout` seconds are dropped.
+class RemoteEngine(Engine):
+    """Clients train on their own machines; models are evaluated here and, with `validate`, also there.
 
-    A round with fewer than `quorum` replies ends the run.
+    Replies after `timeout` seconds are dropped. A round with fewer than `quorum` replies ends the run.
     """
+
+    states: RemoteStates
 
     def __init__(
         self,
@@ -91,9 +93,12 @@ class RemoteTrainer:
         *,
         timeout: float,
         quorum: int,
+        validate: bool,
     ) -> None:
-        self.simulation, self.states, self.roster = simulation, states, roster
-        self.run, self.facts, self.timeout, self.quorum = run, facts, timeout, quorum
+        super().__init__(simulation, states, self, LocalEvaluator(simulation))
+        self.roster, self.run, self.facts = roster, run, facts
+        self.timeout, self.quorum, self.validate = timeout, quorum, validate
+        self._warned = set[str]()
 
     def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         common = encode_broadcast(broadcast) | encode_facts(self.facts)
@@ -139,34 +144,19 @@ class RemoteTrainer:
             self.states.pending.add((client, broadcast.round))
         return update
 
-
-class RemoteEngine(Engine):
-    """Clients train on their own machines; models are evaluated here and, if asked for, also there.
-
-    With `validate`, every evaluation also takes place at the clients that agree to it.
-    """
-
-    def __init__(
-        self, simulation: Simulation, states: RemoteStates, trainer: RemoteTrainer, validate: bool = False
-    ) -> None:
-        super().__init__(simulation, states, trainer, LocalEvaluator(simulation))
-        self.remote, self.validate = trainer, validate
-        self._warned = set[str]()
-
     def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
         measures = self._validate(weights) if self.validate else {}
         return {"validation": measures} if measures else {}
 
     def _validate(self, weights: Weights) -> dict[str, Any]:
         """Return accuracy (or F1 or R²) and loss from the sums of clients that replied, if any did."""
-        roster, task = self.remote.roster, self.simulation.federation.task
-        agree = sorted(client for client, member in roster.members.items() if member.validates)
+        task = self.simulation.federation.task
+        agree = sorted(client for client, member in self.roster.members.items() if member.validates)
         if not agree:
             self._warn("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
-        facts = encode_facts(self.remote.facts)
-        content = RecordDict({"weights": encode_vectors(weights.vectors()), **facts})
-        replies = dict(roster.ask("evaluate", agree, lambda client: content, self.remote.timeout))
+        content = RecordDict({"weights": encode_vectors(weights.vectors()), **encode_facts(self.facts)})
+        replies = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
         known = {}
         for client, reply in sorted(replies.items()):
             result = self._read_sums(client, reply)

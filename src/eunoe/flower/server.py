@@ -26,7 +26,7 @@ from eunoe.data.checks import Integers
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
 from eunoe.flower.deploy.credentials import read_node_key
-from eunoe.flower.engine import RemoteEngine, RemoteStates, RemoteTrainer
+from eunoe.flower.engine import RemoteEngine, RemoteStates
 from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid
 from eunoe.flower.own_data import Facts, encode_facts, server_federation
 from eunoe.flower.roster import Roster
@@ -120,12 +120,17 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     if isinstance(connection, GuardedGrid):
         connection.max_bytes = max_reply_bytes(simulation)
     simulation = replace(simulation, context=replace(simulation.context, secret=True))
-    states, run = RemoteStates(options.folder / "states"), load_run_name(options.folder)
-    trainer = RemoteTrainer(
-        simulation, states, roster, run, facts, timeout=options.timeout, quorum=options.quorum
-    )
     kind = RemoteEngine if config.secure_aggregation is None else SecureRemoteEngine
-    engine = kind(simulation, states, trainer, validate=options.validate_on_clients and facts is not None)
+    engine = kind(
+        simulation,
+        RemoteStates(options.folder / "states"),
+        roster,
+        load_run_name(options.folder),
+        facts,
+        timeout=options.timeout,
+        quorum=options.quorum,
+        validate=options.validate_on_clients and facts is not None,
+    )
     return execute(
         config, objects, simulation, options.folder, lambda record: logger.info(format_round(record)), engine
     )

@@ -75,26 +75,55 @@ def make_server_certificate(folder: Path, hosts: Sequence[str] = LOOPBACK, days:
     names = general_names(hosts)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     ca_key, server_key = ec.generate_private_key(ec.SECP384R1()), ec.generate_private_key(ec.SECP384R1())
-    ca_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Eunoe federation authority")])
-    server_name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Eunoe federation server")])
-    authority = (
-        _certificate(ca_name, ca_name, ca_key.public_key(), ca_key.public_key(), days)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_key_usage(signs_certificates=True), critical=True)
-        .sign(ca_key, hashes.SHA384())
-    )
+    authority = _certificate("authority", ca_key, ca_key, days)
     server = (
-        _certificate(server_name, ca_name, server_key.public_key(), ca_key.public_key(), days)
+        _certificate("server", server_key, ca_key, days)
         .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_key_usage(signs_certificates=False), critical=True)
         .add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
-        .sign(ca_key, hashes.SHA384())
     )
     pem = server_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     write_private(folder / "server.key", pem)
-    (folder / "ca.crt").write_bytes(authority.public_bytes(Encoding.PEM))
-    (folder / "server.crt").write_bytes(server.public_bytes(Encoding.PEM))
+    for name, certificate in (("ca.crt", authority), ("server.crt", server)):
+        signed = certificate.sign(ca_key, hashes.SHA384())
+        (folder / name).write_bytes(signed.public_bytes(Encoding.PEM))
+
+
+def _certificate(
+    role: str, key: ec.EllipticCurvePrivateKey, issuer: ec.EllipticCurvePrivateKey, days: int
+) -> x509.CertificateBuilder:
+    """Return a certificate of the authority or the server, to be signed by the authority's key."""
+    now, public, is_authority = datetime.now(UTC), key.public_key(), key is issuer
+    usage = x509.KeyUsage(
+        digital_signature=not is_authority,
+        key_cert_sign=is_authority,
+        crl_sign=is_authority,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        encipher_only=False,
+        decipher_only=False,
+    )
+    constraints = x509.BasicConstraints(ca=is_authority, path_length=0 if is_authority else None)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(_common_name(role))
+        .issuer_name(_common_name("authority"))
+        .public_key(public)
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))  # the nodes' clocks may run behind
+        .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(public), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer.public_key()), critical=False
+        )
+        .add_extension(constraints, critical=True)
+        .add_extension(usage, critical=True)
+    )
+
+
+def _common_name(role: str) -> x509.Name:
+    return x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, f"Eunoe federation {role}")])
 
 
 def make_node_key(folder: Path, name: str) -> None:
@@ -180,38 +209,3 @@ def _read_key(path: Path, load: Callable[[bytes], object], kind: type, descripti
     if not isinstance(key, kind):
         raise InputError(f"{path} is not {description}")
     return key
-
-
-def _certificate(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: ec.EllipticCurvePublicKey,
-    issuer_key: ec.EllipticCurvePublicKey,
-    days: int,
-) -> x509.CertificateBuilder:
-    now = datetime.now(UTC)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key)
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - timedelta(hours=1))  # the nodes' clocks may run behind
-        .not_valid_after(now + timedelta(days=days))
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
-        .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(issuer_key), critical=False)
-    )
-
-
-def _key_usage(signs_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        encipher_only=False,
-        decipher_only=False,
-    )

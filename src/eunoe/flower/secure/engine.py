@@ -14,7 +14,7 @@ from flwr.app import RecordDict
 from eunoe.engines.client import Broadcast
 from eunoe.engines.secure_sum import SecureSum, enough
 from eunoe.errors import RunFailed
-from eunoe.flower.engine import RemoteEngine, RemoteTrainer
+from eunoe.flower.engine import RemoteEngine
 from eunoe.flower.layout import Form
 from eunoe.flower.own_data import encode_facts
 from eunoe.flower.secure.messages import (
@@ -38,10 +38,10 @@ class SecureRemoteEngine(RemoteEngine):
     """Clients train on their own machines, and the server learns only the sum of their updates."""
 
     def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
-        simulation, remote = self.simulation, self.remote
+        simulation = self.simulation
         assert simulation.fixed_point is not None
-        session = Session(remote.run, broadcast.round, simulation.threshold)
-        stages = Stages(remote, session, clients)
+        session = Session(self.run, broadcast.round, simulation.threshold)
+        stages = Stages(self, session, clients)
         keys = stages.collect_keys()
         sealed = stages.collect_shares(keys)
         peers = {client: keys[client] for client in sealed}
@@ -51,7 +51,7 @@ class SecureRemoteEngine(RemoteEngine):
             total += vector
             alive.append(client)
             if keeps_state:
-                remote.states.pending.add((client, broadcast.round))
+                self.states.pending.add((client, broadcast.round))
         stages.require_enough(alive)
         revealed = stages.reveal(peers, alive, sealed)
         try:
@@ -65,8 +65,8 @@ class SecureRemoteEngine(RemoteEngine):
 class Stages:
     """The messages of a round, and the reasons why clients dropped out of it."""
 
-    def __init__(self, remote: RemoteTrainer, session: Session, clients: Sequence[int]) -> None:
-        self.remote, self.session, self.clients = remote, session, clients
+    def __init__(self, engine: RemoteEngine, session: Session, clients: Sequence[int]) -> None:
+        self.engine, self.session, self.clients = engine, session, clients
         self.dropped: dict[int, str] = {}
 
     def collect_keys(self) -> dict[int, PublicKeys]:
@@ -97,11 +97,11 @@ class Stages:
         self, peers: dict[int, PublicKeys], broadcast: Broadcast, size: int
     ) -> Iterator[tuple[int, Words, bool]]:
         """Train the clients; yield their masked vectors as they arrive, and whether they keep a state."""
-        common = encode_broadcast(broadcast) | encode_facts(self.remote.facts)
+        common = encode_broadcast(broadcast) | encode_facts(self.engine.facts)
         common |= {"peers": encode_clients(peers)}
 
         def message(client: int) -> RecordDict:
-            return self.remote.message(client, broadcast, common)
+            return self.engine.message(client, broadcast, common)
 
         def read(client: int, content: RecordDict) -> tuple[Words, bool]:
             vector = decode_declared(content.array_records["masked"], {"sum": Form(size, ("int64",))})["sum"]
@@ -133,7 +133,7 @@ class Stages:
 
     def require_enough(self, left: Iterable[int]) -> None:
         """Raise RunFailed if too few clients are left."""
-        least = max(self.session.threshold, min(self.remote.quorum, len(self.clients)))
+        least = max(self.session.threshold, min(self.engine.quorum, len(self.clients)))
         enough(len(list(left)), len(self.clients), least, self.session.round, self.dropped)
 
     def _ask(
@@ -145,15 +145,15 @@ class Stages:
         dropped: dict[int, str],
     ) -> Iterator[tuple[int, T]]:
         """Yield the replies that can be read, as they arrive; note in `dropped` why the others cannot."""
-        session, timeout, replied = encode_session(self.session), self.remote.timeout, set[int]()
+        session, timeout, replied = encode_session(self.session), self.engine.timeout, set[int]()
 
         def content(client: int) -> RecordDict:
             return RecordDict({"session": session, **message(client)})
 
-        for client, reply in self.remote.roster.ask(kind, clients, content, timeout):
+        for client, reply in self.engine.roster.ask(kind, clients, content, timeout):
             replied.add(client)
             if reply.has_error():
-                dropped[client] = self.remote.states.explain_failure(client, reply.error.reason)
+                dropped[client] = self.engine.states.explain_failure(client, reply.error.reason)
                 continue
             try:
                 value = read(client, reply.content)
