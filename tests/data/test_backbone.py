@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from eunoe.config.options import FeatureShift
 from eunoe.core.fields import Fields, gather
-from eunoe.data.backbone import Backbone, encode_data, encoded_by
+from eunoe.data.backbone import Backbone, apply_backbone, encode_data
 from eunoe.data.description import describe
 from eunoe.errors import InputError
 from eunoe.simulation.export import export_model
@@ -51,24 +51,24 @@ def _own_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_features_are_computed_once(tmp_path: Path) -> None:
     federation, Doubled.calls = blobs(), 0
-    made = encoded_by(federation, Doubled())
+    made = apply_backbone(federation, Doubled())
     x = federation.data.train.tensor
     assert torch.equal(made.data.train.tensor, torch.cat([2 * x, 2 * x.square()], 1))
     assert made.shape == (10,)
     calls = Doubled.calls
     assert calls > 0
-    again = encoded_by(blobs(), Doubled())
+    again = apply_backbone(blobs(), Doubled())
     assert torch.equal(again.data.train.tensor, made.data.train.tensor)
     assert Doubled.calls == calls
     # Other weights or other data are other features.
-    assert not torch.equal(encoded_by(blobs(), Doubled(3.0)).data.train.tensor, made.data.train.tensor)
-    encoded_by(blobs(seed=1), Doubled())
+    assert not torch.equal(apply_backbone(blobs(), Doubled(3.0)).data.train.tensor, made.data.train.tensor)
+    apply_backbone(blobs(seed=1), Doubled())
     assert len(list((tmp_path / "data" / "features").glob("*.npz"))) == 3
 
 
 def test_the_callers_module_stays_as_it_is() -> None:
     module = nn.Sequential(nn.Linear(5, 2), nn.Dropout()).double()
-    made = encoded_by(blobs(), module)
+    made = apply_backbone(blobs(), module)
     assert made.data.train.tensor.dtype == torch.float32
     assert module[0].weight.dtype == torch.float64
     assert all(part.training for part in module.modules())
@@ -78,7 +78,7 @@ def test_samples_of_varying_length_get_their_own_features() -> None:
     federation = field_federation(public=0.1)
     torch.manual_seed(3)
     module = FieldFeatures()
-    made = encoded_by(federation, module)
+    made = apply_backbone(federation, module)
     assert made.public is made.data.train
     row = torch.tensor([7])
     alone = module(**federation.inputs("clients", row).arguments()[1])  # type: ignore[union-attr]
@@ -91,7 +91,7 @@ def test_a_head_trains_on_any_engine_and_takes_raw_inputs(tmp_path: Path) -> Non
 
     def made(engine: str) -> Any:
         values = {**FAST, "engine": engine, "model": {"name": "logistic"}}
-        return run(values, federation=encoded_by(field_federation(), module), out=tmp_path / engine)
+        return run(values, federation=apply_backbone(field_federation(), module), out=tmp_path / engine)
 
     serial, vectorized = made("serial"), made("vectorized")
     assert bits(made("process").folder) == bits(serial.folder)
@@ -141,14 +141,14 @@ def test_workers_do_not_get_the_encoder() -> None:
 
 def test_what_cannot_be_encoded(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the backbone cannot take these inputs: mat1 and mat2"):
-        encoded_by(blobs(), nn.Linear(7, 2))
+        apply_backbone(blobs(), nn.Linear(7, 2))
     with pytest.raises(InputError, match="must return a tensor with one row of features per sample"):
-        encoded_by(blobs(), nn.Flatten(0))
+        apply_backbone(blobs(), nn.Flatten(0))
     with pytest.raises(InputError, match="must return a tensor with one row of features"):
-        encoded_by(blobs(), nn.LSTM(5, 2))
+        apply_backbone(blobs(), nn.LSTM(5, 2))
     shifted = replace(blobs(), shift=FeatureShift(kind="noise", strength=1.0))
     with pytest.raises(InputError, match="cannot be combined with a feature shift"):
-        encoded_by(shifted, Doubled())
+        apply_backbone(shifted, Doubled())
     values = tiny_values(tmp_path, model="logistic")
     for backbone, says in (
         ({"name": "hf"}, "backbone 'hf' needs the option 'from'"),

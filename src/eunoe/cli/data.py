@@ -69,7 +69,7 @@ def show(
 
     from eunoe.config.schema import make_config
     from eunoe.config.settings import apply_settings, read_config
-    from eunoe.data.statistics import label_counts, partition_numbers, sizes_only
+    from eunoe.data.statistics import label_counts, partition_numbers, size_numbers
     from eunoe.errors import InputError
     from eunoe.report.figures.partition import partition_chart
     from eunoe.report.partition_report import number_lines, partition_report, size_lines
@@ -84,7 +84,7 @@ def show(
         order, offsets = federation.order, federation.offsets
         notes = notes or _notes(federation)
         if federation.task.name == "regression":
-            lines[panel] = size_lines(**sizes_only(offsets))
+            lines[panel] = size_lines(**size_numbers(offsets))
             continue
         numbers = partition_numbers(labels, order, offsets, classes)
         lines[panel] = number_lines(numbers, classes, type(federation.task))

@@ -1,11 +1,13 @@
-"""Data sets, partitions and the federation built from them, and the base classes for your own.
+"""Data sets, partitions, streams, and the `Federation` built from them, which is the type to know.
 
-Your own data set is a function that returns a `DataSet`; a partition derives from `Partition`.
+Your own data set is a function that returns a `DataSet`; your own partition derives from `Partition`. Loading
+by name is in loading.py, sources/ reads files and the hub, and partitions/ and streams/ have one file each.
+Batches and model inputs of varying length are in eunoe.core, training in eunoe.engines.
 """
 
 from eunoe.core.fields import Ragged as Ragged
 from eunoe.data.arrays import from_arrays as from_arrays
-from eunoe.data.backbone import encoded_by as encoded_by
+from eunoe.data.backbone import apply_backbone as apply_backbone
 from eunoe.data.federation import Federation as Federation
 from eunoe.data.partitions.base import Partition as Partition
 from eunoe.data.samples import DataSet as DataSet

@@ -107,7 +107,7 @@ def encode_data(data: DataSet, module: nn.Module, about: Mapping[str, Any] | Non
     )
 
 
-def encoded_by(federation: Federation, module: nn.Module) -> Federation:
+def apply_backbone(federation: Federation, module: nn.Module) -> Federation:
     """Return the federation with the features of your own frozen module as inputs.
 
     The module is called like a model and returns one row of features per sample.

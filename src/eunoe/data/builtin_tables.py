@@ -91,17 +91,17 @@ def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: P
             f"{where} has too little text: both parts need speeches of more than {stride} characters"
         )
     numbers = {mark: number for number, mark in enumerate(names)}
-    kept = np.array([mark in numbers for mark in after])
-    y = np.array([numbers.get(mark, 0) for mark in after], np.int64)[kept]
-    clients = number_ids(np.array(speaker))[0][kept]
-    rows = LabeledRows(None, y, names, clients, tested[kept])
+    known = np.array([mark in numbers for mark in after])
+    y = np.array([numbers.get(mark, 0) for mark in after], np.int64)[known]
+    clients = number_ids(np.array(speaker))[0][known]
+    rows = LabeledRows(None, y, names, clients, tested[known])
     vocabulary = Vocabulary.fit(
         (speech for part, speech in zip(parts, texts, strict=True) if part == "train"),
         "characters",
         length,
         1000,
     )
-    contexts = [context for context, keep in zip(before, kept, strict=True) if keep]
+    contexts = [context for context, keep in zip(before, known, strict=True) if keep]
     return encode_rows(rows, contexts, vocabulary, "shakespeare")
 
 

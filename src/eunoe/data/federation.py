@@ -79,8 +79,9 @@ class Federation:
     ) -> "Federation":
         """Set the public part aside, partition the rest among clients, and split each client's samples."""
         labels, groups = data.train.y.numpy(), data.owners
-        split, public_set = split or Split(), choose_public_set(data, public_data, public or Public(), seed)
-        rest = public_set.remaining
+        split = split or Split()
+        samples, public_rows = choose_public_set(data, public_data, public or Public(), seed)
+        rest = public_rows.remaining
         groups_left = None if groups is None else groups[rest]
         order, offsets = partition(labels[rest], generator(seed, "partition"), groups_left)
         if groups is not None:
@@ -94,9 +95,9 @@ class Federation:
             offsets,
             train_end,
             validation_end,
-            public_set.samples,
-            public_set.train,
-            public_set.validation,
+            samples,
+            public_rows.train,
+            public_rows.validation,
             shift,
             seed,
             dtype,

@@ -17,25 +17,18 @@ from eunoe.errors import InputError
 class PublicRows(NamedTuple):
     """The public rows for training and validation, and the rows left for the clients, in order."""
 
-    train: Integers
-    validation: Integers
-    remaining: Integers
-
-
-class PublicSet(NamedTuple):
-    """The public samples and their rows, if there are any, and the rows left for the clients."""
-
-    samples: Samples | None
     train: Integers | None
     validation: Integers | None
     remaining: Integers
 
 
-def choose_public_set(data: DataSet, separate: DataSet | None, options: Public, seed: int) -> PublicSet:
-    """Choose the public set from a separate data set or, if a size is set, from the clients' data."""
+def choose_public_set(
+    data: DataSet, separate: DataSet | None, options: Public, seed: int
+) -> tuple[Samples | None, PublicRows]:
+    """Choose the public samples from a separate data set or, if a size is set, from the clients' data."""
     everything = np.arange(len(data.train.y))
     if separate is None and not options.sized:
-        return PublicSet(None, None, None, everything)
+        return None, PublicRows(None, None, everything)
     source = data if separate is None else separate
     if describe_input(source.train.x) != describe_input(data.train.x):
         raise InputError(
@@ -44,9 +37,7 @@ def choose_public_set(data: DataSet, separate: DataSet | None, options: Public, 
         )
     labels, rng = source.train.y.numpy(), generator(seed, "public")
     rows = choose_public_rows(labels, rng, options, source.owners, separate=separate is not None)
-    return PublicSet(
-        source.train, rows.train, rows.validation, rows.remaining if separate is None else everything
-    )
+    return source.train, rows if separate is None else rows._replace(remaining=everything)
 
 
 def choose_public_rows(

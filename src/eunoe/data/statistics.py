@@ -97,11 +97,7 @@ def summarize(clients: PerClient) -> PartitionNumbers:
     """Compute means and extremes over the clients that have samples."""
     sizes, classes, entropy, distance = (values[clients.sizes > 0] for values in clients)
     return PartitionNumbers(
-        clients=len(sizes),
-        samples=int(sizes.sum()),
-        size_mean=float(sizes.mean()),
-        size_min=int(sizes.min()),
-        size_max=int(sizes.max()),
+        **size_numbers(sizes),
         classes_mean=float(classes.mean()),
         classes_min=int(classes.min()),
         classes_max=int(classes.max()),
@@ -125,12 +121,11 @@ def partition_numbers(
         for first in range(0, len(offsets) - 1, chunk)
     ]
     numbers = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
-    return replace(numbers, **sizes_only(offsets)) if multilabel else numbers
+    return replace(numbers, **size_numbers(np.diff(offsets))) if multilabel else numbers
 
 
-def sizes_only(offsets: Integers) -> dict[str, Any]:
-    """Return the statistics of the sizes of a partition's clients."""
-    sizes = np.diff(offsets)
+def size_numbers(sizes: Array) -> dict[str, Any]:
+    """Return the part of `PartitionNumbers` that depends only on the clients' sizes."""
     return {
         "clients": len(sizes),
         "samples": int(sizes.sum()),

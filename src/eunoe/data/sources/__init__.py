@@ -1,1 +1,1 @@
-"""Sources of data sets: files, folders and the hub."""
+"""Sources of data sets: .npz files, tables, text, image folders and the Hugging Face hub."""
