@@ -80,9 +80,9 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
     [
         (
             {"x_train": np.ones((6, 4), np.uint16)},
-            "own: x_train has type uint16; it must be one of bool, float16",
+            "own: x_train is uint16; inputs must be numbers \\(bool, float16",
         ),
-        ({"x_train": np.array([["a"]] * 6)}, "own: x_train contains text; inputs must be numbers"),
+        ({"x_train": np.array([["a"]] * 6)}, "own: x_train is text; inputs must be numbers"),
         ({"x_train": np.ones(6, np.float32)}, r"own: x_train has shape \[6\]; it must be \[samples, ...\]"),
         ({"x_test": np.ones((0, 4), np.float32)}, r"own: x_test has shape \[0, 4\]; it must .* not empty"),
         ({"x_train": np.ones((6, 3, 8, 8), np.uint8)}, "must be channels-last"),
@@ -121,7 +121,7 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ),
         (
             {"y_train": ["cat"] * 6},
-            "own: y_train contains text; labels must be integers 0..C-1, one per sample",
+            "own: y_train is text \\[6\\]; labels must be one integer",
         ),
         ({"writer_test": [0.5, 1]}, r"writer_test is float64 \[2\]; it must have one integer or string"),
         ({"writer_train": [1] * 6, "writer_test": ["a", "b"]}, "must both be integers or both be strings"),

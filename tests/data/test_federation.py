@@ -242,7 +242,7 @@ def test_a_test_share_is_set_aside() -> None:
         ({"public": -0.5}, "share: input should be greater than or equal to 0"),
         ({"x_test": np.zeros((3, 2))}, "x_test and y_test, or neither"),
         ({"y": np.arange(49) % 3}, "x has 50 samples and y 49; they must be equal in length"),
-        ({"y": ["cat"] * 50}, "y contains text; labels must be integers"),
+        ({"y": ["cat"] * 50}, "y is text .*; labels must be one integer"),
         ({"x": [[1.0], [1.0, 2.0]] * 25}, "x consists of lists of unequal lengths"),
         ({"x": {"a": [1.0]}}, "x has 1 samples and y 50; they must be equal in length"),
         ({"client_ids": np.zeros(50)}, r"client_ids is float64 \[50\]; it must have one integer or string"),

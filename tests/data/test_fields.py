@@ -102,7 +102,7 @@ def test_files_hold_fields(tmp_path: Path) -> None:
         ({}, "x has no field"),
         ({"a": PLAIN, "b": PLAIN[:3]}, "x: a has 4, b has 3 samples; all fields must have the same number"),
         ({"a": PLAIN[:3]}, "x has 3 samples and y 4"),
-        ((PLAIN, np.array(["one"] * 4)), r"x\[1\] contains text; inputs must be numbers"),
+        ((PLAIN, np.array(["one"] * 4)), r"x\[1\] is text; inputs must be numbers"),
         ({"a": [np.zeros((1, 2)), np.zeros((2, 3)), [], []]}, r"x\['a'\] has samples of different shapes"),
         ({"a": [[1], [2, 3], 4, [5]]}, r"x\['a'\] has samples of different shapes"),
         ({"a": Ragged(torch.zeros(3), torch.tensor([0, 2]))}, r"x\['a'\]: offsets must rise from 0 to 3"),

@@ -113,7 +113,7 @@ def test_impossible_requests_are_refused() -> None:
         choose(np.arange(4), count=4)
     with pytest.raises(InputError, match="5 public samples were requested, but there are only 4"):
         choose(np.arange(4), count=5)
-    with pytest.raises(InputError, match="the public data have no labels"):
+    with pytest.raises(InputError, match="the public data have no class labels"):
         choose(np.full(4, -1), count=2, balanced=True)
     with pytest.raises(InputError, match="none are left for the clients"):
         choose(np.arange(4), writers, groups=2)

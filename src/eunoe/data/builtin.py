@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from eunoe.core.fields import in_words
 from eunoe.data.arrays import from_rows
 from eunoe.data.builtin_tables import TABLES
 from eunoe.data.checks import Array
@@ -154,14 +155,9 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
         mean=spec.mean,
         std=spec.std,
     )
-    dtype = str(data.train.tensor.dtype).removeprefix("torch.")
-    if dtype != spec.dtype:
-        raise InputError(f"{path}: x_train is {dtype}, but {name} is {spec.dtype}")
-    if data.train.tensor.shape[1:] != spec.shape:
-        raise InputError(
-            f"{path}: samples have shape {list(data.train.tensor.shape[1:])}, "
-            f"but those of {name} have {list(spec.shape)}"
-        )
+    form = f"{spec.dtype} {list(spec.shape)}"
+    if in_words(data.train.x) != form:
+        raise InputError(f"{path}: samples are {in_words(data.train.x)}, but those of {name} are {form}")
     _check_official(name, spec, path, data)
     return data
 

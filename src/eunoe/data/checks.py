@@ -54,10 +54,8 @@ def as_ragged(samples: Sequence[Any], what: str) -> Ragged:
 def check_labels(value: ArrayLike | Tensor, what: str) -> Integers:
     """Return class labels [samples] as int64."""
     y = as_array(value, what)
-    if y.dtype.kind in "USO":
-        raise InputError(f"{what} contains {_content(y)}; labels must be integers 0..C-1, one per sample")
     if y.ndim != 1 or y.dtype.kind not in "iu":
-        raise InputError(f"{what} is {y.dtype} {list(y.shape)}; labels must be one integer per sample")
+        raise InputError(f"{what} is {_type(y)} {list(y.shape)}; labels must be one integer per sample")
     return y.astype(np.int64, copy=False)
 
 
@@ -105,10 +103,8 @@ def as_tensor(array: Array) -> Tensor:
 
 def _check_numbers(value: ArrayLike | Tensor, what: str, dimensions: int = 2) -> Array:
     x = as_array(value, what)
-    if x.dtype.kind in "USO":
-        raise InputError(f"{what} contains {_content(x)}; inputs must be numbers")
     if x.dtype.name not in _INPUT_TYPES:
-        raise InputError(f"{what} has type {x.dtype}; it must be one of {', '.join(sorted(_INPUT_TYPES))}")
+        raise InputError(f"{what} is {_type(x)}; inputs must be numbers ({', '.join(sorted(_INPUT_TYPES))})")
     if x.ndim < dimensions or x.size == 0:
         raise InputError(f"{what} has shape {list(x.shape)}; it must be [samples, ...] and not empty")
     if x.dtype == np.uint8 and x.ndim == 4 and x.shape[-1] > 4 and x.shape[1] <= 4:
@@ -157,5 +153,5 @@ def _check_ragged(value: Ragged, what: str) -> Ragged:
     return Ragged(as_tensor(_check_numbers(value.values, what, dimensions=1)), offsets, value.padding)
 
 
-def _content(array: Array) -> str:
-    return "Python objects" if array.dtype == object else "text"
+def _type(array: Array) -> str:
+    return {"U": "text", "S": "text", "O": "Python objects"}.get(array.dtype.kind, str(array.dtype))

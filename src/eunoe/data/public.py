@@ -52,11 +52,9 @@ def choose_public_rows(
 
     All samples of a separate public set may be public; they are if no size is set.
     """
-    if options.balanced or options.alpha is not None:
-        if labels.ndim > 1:
-            raise InputError("balanced and alpha choose by class, but these samples have no classes")
-        if (labels < 0).any():
-            raise InputError("balanced and alpha choose by class, but the public data have no labels")
+    by_class = options.balanced or options.alpha is not None
+    if by_class and (labels.ndim > 1 or (labels < 0).any()):
+        raise InputError("balanced and alpha choose by class, but the public data have no class labels")
     if options.groups is not None:
         public = _draw_groups(groups, options.groups, options.min_size, rng)
     else:
