@@ -103,5 +103,5 @@ def test_a_federation_of_arrays_or_of_a_torch_dataset() -> None:
     assert sum(several.counts(client) for client in range(2)).tolist() == LABELS.sum(0).tolist()  # type: ignore[union-attr]
     with pytest.raises(InputError, match=r"this partition divides by class.* use partition 'natural'"):
         Federation.from_arrays(X, REAL, X, REAL, clients=2)
-    with pytest.raises(InputError, match="y is text .*; labels must be one integer"):
+    with pytest.raises(InputError, match=r"y is text .*; labels must be one integer"):
         Federation.from_torch([(torch.zeros(2), "cat")] * 2, clients=2)  # type: ignore[arg-type]

@@ -84,7 +84,7 @@ def show(
         order, offsets = federation.order, federation.offsets
         notes = notes or _notes(federation)
         if federation.task.name == "regression":
-            lines[panel] = size_lines(**size_numbers(offsets))
+            lines[panel] = size_lines(**size_numbers(np.diff(offsets)))
             continue
         numbers = partition_numbers(labels, order, offsets, classes)
         lines[panel] = number_lines(numbers, classes, type(federation.task))
