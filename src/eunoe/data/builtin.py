@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.core.fields import in_words
+from eunoe.core.fields import describe_input
 from eunoe.data.arrays import from_rows
 from eunoe.data.builtin_tables import TABLES
 from eunoe.data.checks import Array
@@ -156,8 +156,10 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
         std=spec.std,
     )
     form = f"{spec.dtype} {list(spec.shape)}"
-    if in_words(data.train.x) != form:
-        raise InputError(f"{path}: samples are {in_words(data.train.x)}, but those of {name} are {form}")
+    if describe_input(data.train.x) != form:
+        raise InputError(
+            f"{path}: samples are {describe_input(data.train.x)}, but those of {name} are {form}"
+        )
     _check_official(name, spec, path, data)
     return data
 
