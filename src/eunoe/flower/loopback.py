@@ -1,8 +1,8 @@
 """A complete Flower federation on this machine, for trials and tests: SuperLink, SuperNodes and the run.
 
 Every process has its own Flower home inside the folder, so that nothing is written elsewhere and nodes do not
-unpack the app into the same place at the same time; telemetry, update checks and installation of packages are
-off.
+unpack the app into the same place at the same time. Telemetry, update checks and the installation of packages
+are off.
 """
 
 import contextlib
@@ -14,10 +14,9 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import IO, TYPE_CHECKING
 
 from eunoe.config.schema import make_config
@@ -49,90 +48,15 @@ class Loopback:
         self.commands = Path(sys.executable).parent
         self.link: Process | None = None
         self.nodes: dict[int, Process] = {}
-        self.keys = self.folder / "trial"
-        self._logs = self.folder / "logs"
+        self.keys, self._logs = self.folder / "trial", self.folder / "logs"
+        self._certificates = self.folder / "certificates"
 
-    def __enter__(self) -> "Loopback":
-        self._logs.mkdir(exist_ok=True)
-        home = self._home("cli")
-        home.mkdir(parents=True, exist_ok=True)
-        (home / "config.toml").write_text(
-            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
-            f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{self._secret("ca.crt")}"\n'
-        )
-        return self
+    @cached_property
+    def options(self) -> "RunOptions":
+        """The run options in pyproject.toml."""
+        from eunoe.flower.server import run_options
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
-
-    def start_link(self) -> Process:
-        """Start the SuperLink and wait until it listens."""
-        with socket.socket() as probe:
-            if probe.connect_ex(("127.0.0.1", self.port)) == 0:
-                raise InputError(f"port {self.port} is in use; choose another one")
-        options = {
-            "ssl-ca-certfile": self._secret("ca.crt"),
-            "ssl-certfile": self._secret("server.crt"),
-            "ssl-keyfile": self._secret("server.key"),
-            "database": self.folder / "superlink.db",
-            "host": "127.0.0.1",
-            "port": self.port,
-        }
-        flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
-        self.link = self._start("superlink", "flower-superlink", *flags, *_options(options))
-        end = time.monotonic() + 60
-        while time.monotonic() < end and self.link.poll() is None:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return self.link
-            time.sleep(0.2)
-        raise RunFailed(f"the SuperLink did not start; see {self._logs / 'superlink.log'}")
-
-    def register(self, node: int) -> None:
-        """Register a node's public key with the SuperLink, which stores it in its database."""
-        if not (self.keys / f"node-{node}.key").exists():
-            make_node_key(self.keys, f"node-{node}")
-        done = self.flwr("supernode", "register", str(self.keys / f"node-{node}.pub"), "here")
-        if done.returncode and "already in use" not in done.stdout:
-            raise RunFailed(f"node {node} could not be registered: {done.stdout.strip()}")
-
-    def start_node(self, node: int) -> Process:
-        """Start a SuperNode; it connects by itself."""
-        key = self.keys / f"node-{node}.key"
-        settings = f'client={node} state="{self.folder / "state"}" key="{key}" peers="{self.keys}"'
-        if self.own_data:
-            settings += f' data="{Path(self.own_data[node]).resolve()}"'
-        if self.options.validate_on_clients:
-            settings += " validate=true"
-        options = {
-            "superlink": f"127.0.0.1:{self.port}",
-            "root-certificates": self._secret("ca.crt"),
-            "auth-supernode-private-key": key,
-            "node-config": settings,
-            "host": "127.0.0.1",
-            "port": self.port + 1 + node,
-        }
-        self.nodes[node] = self._start(f"node-{node}", "flower-supernode", *_options(options))
-        return self.nodes[node]
-
-    def flwr(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run Flower's own command against this SuperLink."""
-        return subprocess.run(
-            [str(self.commands / "flwr"), *arguments],
-            env=self._environment("cli"),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-
-    def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
-        """Start an app and stream its server's output until it ends."""
-        run_config = f'keys="{self.keys}" {settings}'.strip()
-        return self._popen("cli", output, "flwr", "run", app, "here", "--stream", "--run-config", run_config)
+        return run_options(read_config(self.folder / "pyproject.toml")["tool"]["flwr"]["app"]["config"])
 
     def run(self) -> None:
         """Start all processes, wait for the run to end, stop all processes.
@@ -152,7 +76,7 @@ class Loopback:
                     self.revive()
                     time.sleep(1)
             finally:
-                _terminate([run])
+                _terminate(run)
         status = self.status()
         if status != "finished":
             raise RunFailed(f"the run is {status}; see {self._logs}, then start again to resume")
@@ -174,6 +98,82 @@ class Loopback:
             if options.data == "partition":
                 build_server(config, options)
 
+    def __enter__(self) -> "Loopback":
+        self._logs.mkdir(exist_ok=True)
+        home = self.folder / ".flwr" / "cli"
+        home.mkdir(parents=True, exist_ok=True)
+        (home / "config.toml").write_text(
+            '[superlink]\ndefault = "here"\n\n[superlink.here]\n'
+            f'address = "127.0.0.1:{self.port}"\nroot-certificates = "{self._certificates / "ca.crt"}"\n'
+        )
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start_link(self) -> Process:
+        """Start the SuperLink and wait until it listens."""
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", self.port)) == 0:
+                raise InputError(f"port {self.port} is in use; choose another one")
+        options = {
+            "ssl-ca-certfile": self._certificates / "ca.crt",
+            "ssl-certfile": self._certificates / "server.crt",
+            "ssl-keyfile": self._certificates / "server.key",
+            "database": self.folder / "superlink.db",
+            "host": "127.0.0.1",
+            "port": self.port,
+        }
+        flags = ["--enable-supernode-auth", "--disable-runtime-dependency-installation"]
+        self.link = self._start("superlink", "flower-superlink", *flags, *_as_arguments(options))
+        end = time.monotonic() + 60
+        while time.monotonic() < end and self.link.poll() is None:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
+                return self.link
+            time.sleep(0.2)
+        raise RunFailed(f"the SuperLink did not start; see {self._logs / 'superlink.log'}")
+
+    def register(self, node: int) -> None:
+        """Register a node's public key with the SuperLink, which stores it in its database."""
+        if not (self.keys / f"node-{node}.key").exists():
+            make_node_key(self.keys, f"node-{node}")
+        done = subprocess.run(
+            [self.commands / "flwr", "supernode", "register", self.keys / f"node-{node}.pub", "here"],
+            env=self._environment("cli"),
+            cwd=self.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        if done.returncode and "already in use" not in done.stdout:
+            raise RunFailed(f"node {node} could not be registered: {done.stdout.strip()}")
+
+    def start_node(self, node: int) -> Process:
+        """Start a SuperNode; it connects by itself."""
+        key = self.keys / f"node-{node}.key"
+        settings = f'client={node} state="{self.folder / "state"}" key="{key}" peers="{self.keys}"'
+        if self.own_data:
+            settings += f' data="{Path(self.own_data[node]).resolve()}"'
+        if self.options.validate_on_clients:
+            settings += " validate=true"
+        options = {
+            "superlink": f"127.0.0.1:{self.port}",
+            "root-certificates": self._certificates / "ca.crt",
+            "auth-supernode-private-key": key,
+            "node-config": settings,
+            "host": "127.0.0.1",
+            "port": self.port + 1 + node,
+        }
+        self.nodes[node] = self._start(f"node-{node}", "flower-supernode", *_as_arguments(options))
+        return self.nodes[node]
+
+    def submit(self, app: str = ".", settings: str = "", output: IO[bytes] | None = None) -> Process:
+        """Start an app and stream its server's output until it ends."""
+        run_config = f'keys="{self.keys}" {settings}'.strip()
+        return self._popen("cli", output, "flwr", "run", app, "here", "--stream", "--run-config", run_config)
+
     def revive(self) -> None:
         """Restart the nodes that have ended."""
         for node, process in list(self.nodes.items()):
@@ -187,9 +187,10 @@ class Loopback:
 
     def stop(self) -> None:
         """Terminate all processes, nodes first so that they can disconnect."""
-        _terminate(list(self.nodes.values()))
+        _terminate(*self.nodes.values())
         self.nodes.clear()
-        _terminate([self.link] if self.link is not None else [])
+        if self.link is not None:
+            _terminate(self.link)
         self.link = None
 
     def _start(self, name: str, *command: str) -> Process:
@@ -205,26 +206,13 @@ class Loopback:
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent(),
+            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
         )
-
-    @cached_property
-    def options(self) -> "RunOptions":
-        """The run options in pyproject.toml."""
-        from eunoe.flower.server import run_options
-
-        return run_options(read_config(self.folder / "pyproject.toml")["tool"]["flwr"]["app"]["config"])
-
-    def _home(self, name: str) -> Path:
-        return self.folder / ".flwr" / name
-
-    def _secret(self, name: str) -> Path:
-        return self.folder / "certificates" / name
 
     def _environment(self, name: str) -> dict[str, str]:
         return os.environ | {
             "PATH": f"{self.commands}{os.pathsep}{os.environ.get('PATH', '')}",
-            "FLWR_HOME": str(self._home(name)),
+            "FLWR_HOME": str(self.folder / ".flwr" / name),
             "FLWR_TELEMETRY_ENABLED": "0",
             "FLWR_DISABLE_UPDATE_CHECK": "1",
             "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
@@ -246,19 +234,22 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
     return folder / federation.options.folder
 
 
-def _options(values: dict[str, object]) -> list[str]:
-    return [text for name, value in values.items() for text in (f"--{name}", str(value))]
+def _as_arguments(options: dict[str, object]) -> list[str]:
+    return [text for name, value in options.items() for text in (f"--{name}", str(value))]
 
 
-def _die_with_parent() -> Callable[[], object] | None:
-    """Return a preexec function that ends the new process when this one ends, even by kill -9 (on Linux)."""
-    if sys.platform != "linux":
-        return None
-    prctl, pr_set_pdeathsig = ctypes.CDLL(None).prctl, 1
-    return lambda: prctl(pr_set_pdeathsig, signal.SIGTERM)
+# Loaded before a fork: the new process must do as little as possible.
+_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
 
 
-def _terminate(processes: Sequence[Process], patience: float = 10.0) -> None:
+def _die_with_parent() -> None:
+    """End the new process when its parent ends, even by kill -9."""
+    pr_set_pdeathsig = 1
+    assert _LIBC is not None
+    _LIBC.prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def _terminate(*processes: Process, patience: float = 10.0) -> None:
     """Terminate processes with their groups; kill those that do not end in time."""
     for process in processes:
         if process.poll() is None:
