@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-from tools.public_api import PACKAGES, described
+from tools.public_api import PACKAGES, describe_api
 
 import eunoe
 from eunoe.flower.deploy.init import APP, render
@@ -16,7 +16,7 @@ PUBLIC = {"eunoe": set(eunoe._PUBLIC), **{package: set(names.split()) for packag
 
 
 def test_nothing_public_has_changed_unnoticed():
-    assert described().splitlines() == KNOWN.read_text("utf-8").splitlines(), "if it is meant: make api"
+    assert describe_api().splitlines() == KNOWN.read_text("utf-8").splitlines(), "if it is meant: make api"
 
 
 def test_the_reference_has_every_public_name():

@@ -1,4 +1,4 @@
-"""The source and binary distributions: built, and looked into for what must be there and nothing else."""
+"""Build the source distribution and the wheel, and check what they contain."""
 
 import re
 import subprocess
@@ -11,9 +11,15 @@ from pathlib import Path
 
 from tools.checks import require, run
 
-# What no import would miss before a user does.
-NEEDED = {"eunoe/py.typed", "eunoe/papers/papers.toml", "eunoe/report/report.css", "eunoe/report/report.js"}
-TOLD = ("Summary", "Keywords", "Classifier", "License-Expression", "License-File", "Requires-Python")
+# Files whose absence no import would notice.
+NEEDED = {
+    "eunoe/py.typed",
+    "eunoe/flower/deploy/templates/nginx.conf.tpl",
+    "eunoe/papers/papers.toml",
+    "eunoe/report/report.css",
+    "eunoe/report/report.js",
+}
+FIELDS = ("Summary", "Keywords", "Classifier", "License-Expression", "License-File", "Requires-Python")
 EXTRAS = ("ray", "flower", "track")
 
 
@@ -24,14 +30,14 @@ def build(python: Path, source: Path, out: Path, environment: Mapping[str, str],
 
 
 def only(folder: Path, pattern: str) -> Path:
-    """The one file of a folder that has such a name."""
-    found = list(folder.glob(pattern))
-    require(len(found) == 1, f"{pattern} should be one file, not {[path.name for path in found]}")
-    return found[0]
+    """Return the only file of a folder that matches a pattern."""
+    paths = list(folder.glob(pattern))
+    require(len(paths) == 1, f"{pattern} should be one file, not {[path.name for path in paths]}")
+    return paths[0]
 
 
 def check_source(sdist: Path, checkout: Path) -> str:
-    """The source distribution has what git has, tests, docs and examples included, and no stray file."""
+    """Check that the source distribution has exactly the files in git."""
     listed = subprocess.run(["git", "ls-files"], cwd=checkout, capture_output=True, text=True, check=True)
     with tarfile.open(sdist) as archive:
         names = {member.name.partition("/")[2] for member in archive.getmembers() if member.isfile()}
@@ -41,36 +47,36 @@ def check_source(sdist: Path, checkout: Path) -> str:
 
 
 def check_wheel(wheel: Path, checkout: Path) -> str:
-    """The wheel has the whole package, its license and nothing else."""
+    """Check that the wheel has the whole package, its license and nothing else."""
     names = set(_contents(wheel))
     package = {name for name in names if ".dist-info/" not in name}
     files = [path for path in (checkout / "src").rglob("*") if path.is_file()]
-    there = {
+    source = {
         path.relative_to(checkout / "src").as_posix() for path in files if "__pycache__" not in path.parts
     }
-    require(package == there, f"in src or in the wheel, but not in both: {sorted(package ^ there)}")
+    require(package == source, f"in src or in the wheel, but not in both: {sorted(package ^ source)}")
     require(package >= NEEDED, f"not in the wheel: {sorted(NEEDED - package)}")
     require(any(name.endswith("/licenses/LICENSE") for name in names), "the wheel has no license")
     return f"{len(names)} files, {wheel.stat().st_size / 1e6:.1f} MB"
 
 
 def check_metadata(wheel: Path, checkout: Path) -> str:
-    """The wheel says what an index shows, and the version is everywhere the same."""
-    told = _metadata(wheel)
-    missing = [field for field in TOLD if not told.get_all(field)]
+    """Check that the metadata are complete and that the version is the same everywhere."""
+    metadata = _read_metadata(wheel)
+    missing = [field for field in FIELDS if not metadata.get_all(field)]
     require(not missing, f"the metadata lack {missing}")
-    extras = told.get_all("Provides-Extra") or []
+    extras = metadata.get_all("Provides-Extra") or []
     require(set(extras) >= set(EXTRAS), f"the extras are {extras}")
-    require(told["Description-Content-Type"] == "text/markdown", "the README is not in the metadata")
-    version = told["Version"]
+    require(metadata["Description-Content-Type"] == "text/markdown", "the README is not in the metadata")
+    version = metadata["Version"]
     for file, pattern in (("CHANGELOG.md", r"^## (\S+)"), ("CITATION.cff", r"^version: (\S+)")):
-        found = re.search(pattern, (checkout / file).read_text("utf-8"), re.MULTILINE)
-        require(found is not None and found[1] == version, f"{file} is not about version {version}")
+        match = re.search(pattern, (checkout / file).read_text("utf-8"), re.MULTILINE)
+        require(match is not None and match[1] == version, f"{file} does not name version {version}")
     return f"version {version}"
 
 
 def check_rebuilt(sdist: Path, wheel: Path, python: Path, root: Path, environment: Mapping[str, str]) -> None:
-    """The source distribution alone builds the same wheel."""
+    """Check that the source distribution alone builds the same wheel."""
     with tarfile.open(sdist) as archive:
         archive.extractall(root / "unpacked", filter="data")
     build(python, only(root / "unpacked", "*"), root / "rebuilt", environment, "wheel")
@@ -84,7 +90,7 @@ def _contents(wheel: Path) -> dict[str, int]:
         return {info.filename: info.CRC for info in archive.infolist()}
 
 
-def _metadata(wheel: Path) -> Message:
+def _read_metadata(wheel: Path) -> Message:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         return Parser().parsestr(archive.read(name).decode())

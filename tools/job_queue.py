@@ -1,4 +1,4 @@
-"""Runs long jobs in the order of a list, a few at a time, each on one core and at the lowest priority.
+"""Run long jobs in the order of a list, a few at a time, each on one core and at the lowest priority.
 
 `python -m tools.job_queue run|status|pause|resume FOLDER [--lanes N]`; FOLDER/jobs.toml has for each job
 
@@ -8,9 +8,9 @@
     folder = "/where/it/runs"
     core_hours = 1.5                        # estimated
 
-FOLDER/state.json has what became of each, FOLDER/logs what each printed. A job is done once it has ended
-with exit code 0; one that fails is tried once more. However the queue ends, by kill -9 too, `run` goes on:
-what was running is started again, so a command must itself go on from where it was.
+FOLDER/state.json has the state of each job, FOLDER/logs its output. A job is done once it has ended with exit
+code 0; a job that fails is tried once more. However the queue ends, also by kill -9, `run` continues it: what
+was running is started again, so a command must itself continue where it stopped.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Job:
 
 @dataclass
 class JobStatus:
-    """What became of a job, core-hours of its earlier starts; its process group's leader and its birth."""
+    """State of a job, core-hours of its earlier starts, and its process group's leader and start time."""
 
     state: str = "waiting"
     failures: int = 0
@@ -55,7 +55,7 @@ class JobStatus:
 
 
 class Queue:
-    """The jobs of a folder and what became of them."""
+    """The jobs of a folder and their states."""
 
     def __init__(self, folder: Path, lanes: int = LANES) -> None:
         self.lanes = lanes
@@ -65,9 +65,9 @@ class Queue:
         try:
             self.jobs = [Job(**values) for values in tomllib.loads(path.read_text("utf-8"))["job"]]
         except (OSError, ValueError, TypeError, KeyError) as error:
-            sys.exit(f"{path} must list jobs, each with its four values: {error}")
+            sys.exit(f"{path} must list jobs with name, command, folder and core_hours: {error}")
         if len({job.name for job in self.jobs}) < len(self.jobs) or any("/" in job.name for job in self.jobs):
-            sys.exit(f"the names of jobs in {path} must differ and have no slash")
+            sys.exit(f"job names in {path} must be unique and without a slash")
         known = json.loads(self.state.read_text("utf-8")) if self.state.exists() else {}
         self.statuses = {job.name: JobStatus(**known.get(job.name, {})) for job in self.jobs}
 
@@ -75,7 +75,7 @@ class Queue:
         return [job for job in self.jobs if self.statuses[job.name].state == state]
 
     def save(self) -> None:
-        """Write the state, whole or not at all."""
+        """Write the state atomically."""
         with open(part := self.state.with_suffix(".part"), "w", encoding="utf-8") as file:
             json.dump({name: asdict(status) for name, status in self.statuses.items()}, file, indent=1)
             file.flush()
@@ -83,14 +83,14 @@ class Queue:
         part.rename(self.state)
 
     def send(self, *numbers: signal.Signals) -> None:
-        """Send signals to the process group of every job that runs."""
+        """Send signals to the process groups of all running jobs."""
         for status in self.statuses.values():
             for number in numbers if status.alive else ():
                 with suppress(ProcessLookupError):
                     os.killpg(status.pid, number)
 
     def end(self, *numbers: signal.Signals) -> None:
-        """End by signals what runs, so that it waits to be started again."""
+        """End running jobs by signals; they wait to be started again."""
         running = [self.statuses[job.name] for job in self.in_state("running")]
         for status in running:
             status.core_hours += core_hours(status.pid) if status.alive else 0
@@ -102,28 +102,28 @@ class Queue:
         self.save()
 
     def run(self) -> None:
-        """Run all that is not done; one process at a time can."""
+        """Run all jobs that are not done; only one process can do so at a time."""
         lock = open(self.folder / "lock", "w")  # noqa: SIM115 (held until this process ends, in whatever way)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            sys.exit(f"the queue of {self.folder} is running already")
+            sys.exit(f"the queue of {self.folder} is already running")
         self.runner.write_text(f"{os.getpid()} {stat(os.getpid())[19]}")
-        # What an earlier queue left running would be in the way of what is started again.
+        # Jobs that an earlier queue left running would conflict with those started again.
         self.end(signal.SIGKILL)
         (self.folder / "logs").mkdir(exist_ok=True)
         signal.signal(signal.SIGTERM, signal.default_int_handler)
         try:
             self.work()
         finally:
-            self.end(signal.SIGTERM, signal.SIGCONT)  # What is stopped must go on in order to end.
+            self.end(signal.SIGTERM, signal.SIGCONT)  # A stopped job must continue in order to end.
 
     def work(self) -> None:
-        """Keep the lanes busy until nothing is left."""
+        """Keep the lanes busy until no job is left."""
         paused, processes, lanes = False, dict[str, Popen[bytes]](), dict[str, int]()
         while (waiting := self.in_state("waiting")) or processes:
             if paused != self.paused.exists():
-                # A job may have been started while the command that pauses looked for what runs.
+                # A job may have been started while `pause` was sending its signals.
                 paused = not paused
                 self.send(signal.SIGSTOP if paused else signal.SIGCONT)
             free = [lane for lane in range(self.lanes) if lane not in lanes.values()]
@@ -140,11 +140,11 @@ class Queue:
                     self.save()
 
     def start(self, job: Job, lane: int) -> Popen[bytes]:
-        """Start a job in a process group of its own, on the core of its lane."""
+        """Start a job in its own process group, on the core of its lane."""
         # Engines start a worker for each core that they may use.
         cores = sorted(os.sched_getaffinity(0))
         words = ["sh", "-c", job.command] if isinstance(job.command, str) else job.command
-        # `env` fails, and says why, where a folder or a command is wrong.
+        # `env` reports a wrong folder or command.
         core = ["taskset", "--cpu-list", str(cores[lane % len(cores)])]
         command = [*core, "nice", "-n", "19", "env", f"--chdir={job.folder}", *THREADS, *words]
         with open(self.folder / "logs" / f"{job.name}.log", "ab") as log:
@@ -158,7 +158,7 @@ class Queue:
         return process
 
     def status(self) -> None:
-        """Print what is done, what runs, what comes next and the hours left."""
+        """Print the state of every job and the hours left."""
         pid, _, born = (self.runner.read_text() if self.runner.exists() else "").partition(" ")
         runs = "running" if born and stat(pid)[19] == born else "not running"
         print("the queue is", runs, "(paused)" * self.paused.exists())
@@ -167,19 +167,19 @@ class Queue:
             used = status.core_hours + (core_hours(status.pid) if status.alive else 0)
             left += max(job.core_hours - used, 0) if status.state in ("running", "waiting") else 0
             print(f"{status.state:8} {job.name:44} {used:6.2f} of about {job.core_hours:6.2f} core-hours")
-        hours = f"{left / self.lanes:.1f} hours on {self.lanes} cores that do nothing else"
+        hours = f"{left / self.lanes:.1f} hours on {self.lanes} idle cores"
         print(f"left: {left:.1f} core-hours, {hours}")
 
 
 def stat(pid: int | str) -> list[str]:
-    """What the system says of a process, from its state on; of one that is gone, empty words."""
+    """Return the fields of /proc/PID/stat from the state on; empty strings if the process is gone."""
     with suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return [""] * 50
 
 
 def core_hours(group: int) -> float:
-    """Processor time that a process group has used, that of ended children included."""
+    """Return the processor time of a process group, including its ended children."""
     every = (stat(pid) for pid in os.listdir("/proc") if pid.isdigit())
     ticks = sum(sum(map(int, values[11:15])) for values in every if values[2] == str(group))
     return ticks / os.sysconf("SC_CLK_TCK") / 3600
@@ -190,15 +190,15 @@ def main() -> None:
     parser.add_argument("action", choices=("run", "status", "pause", "resume"))
     parser.add_argument("folder", type=Path, help="where jobs.toml is")
     parser.add_argument("--lanes", type=int, default=LANES, help="how many run at a time")
-    asked = parser.parse_args()
-    queue = Queue(asked.folder, asked.lanes)
-    if asked.action == "run":
+    options = parser.parse_args()
+    queue = Queue(options.folder, options.lanes)
+    if options.action == "run":
         queue.run()
         sys.exit(len(queue.in_state("failed")) > 0)
-    if asked.action == "pause":
+    if options.action == "pause":
         queue.paused.touch()
         queue.send(signal.SIGSTOP)
-    if asked.action == "resume":
+    if options.action == "resume":
         queue.paused.unlink(missing_ok=True)
         queue.send(signal.SIGCONT)
     signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # As in `status | head`.

@@ -1,7 +1,7 @@
-"""The public interface as text: names, what they take, config fields, named things, commands.
+"""Describe the public interface as text: names, signatures, config fields, registered names, commands.
 
-`make api` writes it to tests/public_api.txt. A test compares that file with the code, so that a change which
-may break somebody's program is seen when it is made.
+`make api` writes it to tests/public_api.txt. A test compares that file with the code, so that a change of the
+interface is noticed when it is made.
 """
 
 import inspect
@@ -22,7 +22,7 @@ from eunoe.config import registry
 from eunoe.config.builtin import PRESETS
 from eunoe.config.schema import Config, Named
 
-# Public names that are not in `eunoe` itself: they are for things of one's own, or need an extra.
+# Public names that are not in `eunoe` itself: for extensions, or with an extra.
 PACKAGES = {
     "eunoe.data": "DataSet Partition Samples",
     "eunoe.engines": "ClientStates Engine Evaluator LocalEvaluator SerialTrainer Trainer",
@@ -40,8 +40,8 @@ PACKAGES = {
 }
 
 
-def described() -> str:
-    """All of it."""
+def describe_api() -> str:
+    """Return the description of the whole interface."""
     names = [name for name in sorted(eunoe.__all__) if name != "__version__"]
     objects = {name: getattr(eunoe, name) for name in names}
     for package, further in PACKAGES.items():
@@ -78,7 +78,7 @@ def _python(name: str, thing: Any) -> Iterator[str]:
 
 
 def _signature(thing: Any) -> str:
-    """What it takes, with defaults; types are mypy's business, and their spelling depends on Python."""
+    """Format the parameters with defaults, without types, whose spelling depends on Python."""
     shown, starred = [], False
     for p in inspect.signature(thing).parameters.values():
         if p.kind is p.KEYWORD_ONLY and not starred:
@@ -105,7 +105,7 @@ def _fields(model: type[BaseModel], prefix: str = "") -> Iterator[str]:
 
 
 def _types(annotation: Any) -> Iterator[Any]:
-    """A type and all that it is made of."""
+    """Yield a type and all types that it consists of."""
     yield annotation
     for part in get_args(annotation):
         yield from _types(part)
@@ -120,13 +120,13 @@ def _named() -> Iterator[str]:
 
 
 def _commands(command: Any, name: str) -> Iterator[str]:
-    """Every command with its arguments and options."""
+    """Yield every command with its arguments and options."""
     if hasattr(command, "commands"):
         for key, inner in sorted(command.commands.items()):
             yield from _commands(inner, f"{name} {key}")
         return
     yield name
-    # Typer's own classes tell types in a way that differs from version to version.
+    # Typer's own classes describe types in a way that differs between versions.
     taken = inspect.signature(command.callback).parameters
     for p in command.params:
         told = p.name.upper() if p.param_type_name == "argument" else "/".join([*p.opts, *p.secondary_opts])
@@ -142,16 +142,16 @@ def _commands(command: Any, name: str) -> Iterator[str]:
 
 
 def _value(value: Any) -> str:
-    """A value as short as it can be told; that of an enumeration as the command line has it."""
+    """Format a value briefly; that of an enumeration as on the command line."""
     if isinstance(value, Enum | Path):
         return str(value)
     if isinstance(value, BaseModel):
-        given = value.model_dump(exclude_defaults=True)
-        return f"{{{', '.join(f'{key} = {_value(inner)}' for key, inner in given.items())}}}"
+        fields = value.model_dump(exclude_defaults=True)
+        return f"{{{', '.join(f'{key} = {_value(inner)}' for key, inner in fields.items())}}}"
     if isinstance(value, tuple | list):
         return f"[{', '.join(map(_value, value))}]"
     return getattr(value, "__name__", None) or repr(value)
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(described(), "utf-8")
+    Path(sys.argv[1]).write_text(describe_api(), "utf-8")

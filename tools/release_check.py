@@ -1,8 +1,8 @@
-"""`make release-check`: builds the release, installs it into empty environments and uses it from there.
+"""`make release-check`: build the release, install it into empty environments and use it from there.
 
-Each environment is made, used and removed in turn; commands run in empty folders, with a home of their own
-and none of Python's variables, so that nothing of the checkout can help. It needs Python, pip and git; the
-exhibit needs its data set, as `eunoe reproduce` does.
+Each environment is made, used and removed in turn. Commands run in empty folders, with their own home and
+without Python's environment variables, so that nothing comes from the checkout. It needs Python, pip and git;
+the experiment of a paper needs its data set, as `eunoe reproduce` does.
 """
 
 import os
@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parents[1]
 CORE = "core"
 EXHIBIT = "flashback-fig8"
 IMPORT_SECONDS, HELP_SECONDS = 2.0, 1.0
-# As many starts show how fast one is; on a busy machine more are tried.
+# Starts that are timed; more on a busy machine.
 STARTS, MOST_STARTS = 5, 40
-# Slow to import, and so only where used; the command does without torch as well.
+# Slow to import, and so imported only where used; `eunoe --help` does not import torch either.
 HEAVY = {"ray", "flwr", "sklearn", "altair", "pyarrow", "pandas", "wandb", "mlflow", "tensorboard"}
 
 LOADED_BY_LIBRARY = "import eunoe; [getattr(eunoe, name) for name in eunoe.__all__]"
@@ -41,7 +41,7 @@ TRACKERS = '[{name="tensorboard"}, {name="mlflow", uri="sqlite:///mlflow.db"}, {
 
 
 class Installed:
-    """An environment that has the wheel with one extra, and an empty folder for each command."""
+    """An environment with the wheel and one extra, and an empty folder for each command."""
 
     def __init__(self, root: Path, extra: str) -> None:
         self.extra, self.root = extra, root / extra
@@ -49,7 +49,7 @@ class Installed:
         self._folders = 0
 
     def install(self, *what: str | Path) -> str:
-        """Make the environment, from nothing but pip, or add to it."""
+        """Install packages into the environment, which is made if necessary."""
         if not self.bin.exists():
             venv.create(self.root / "env", with_pip=True)
         constraints = ROOT / "constraints.txt"
@@ -60,16 +60,16 @@ class Installed:
         return f"{len(list(self.root.glob('env/lib/python*/site-packages/*.dist-info')))} packages"
 
     def folder(self) -> Path:
-        """A new empty folder."""
+        """Make a new empty folder."""
         self._folders += 1
-        made = self.root / f"{self._folders}"
-        made.mkdir(parents=True)
-        return made
+        folder = self.root / f"{self._folders}"
+        folder.mkdir(parents=True)
+        return folder
 
     def run(self, *command: str | Path, folder: Path | None = None) -> str:
-        """What a command of this environment prints."""
+        """Run a command of this environment and return its output."""
         data = os.environ.get("EUNOE_DATA", Path.home() / ".cache" / "eunoe")
-        # Short, because the names of Ray's sockets may not be long.
+        # Short, since the paths of Ray's sockets have a length limit.
         home = self.root.parent / "h"
         home.mkdir(exist_ok=True)
         own = {"HOME": str(home), "TMPDIR": str(home), "EUNOE_DATA": str(data)}
@@ -78,67 +78,67 @@ class Installed:
         return run([self.bin / name, *rest], folder or self.folder(), {**_plain(), **own, "PATH": path})
 
     def start(self, limit: float, *command: str) -> str:
-        """The least time that a command takes in several starts: what else the machine does is not in it."""
+        """Check the shortest time that a command takes in several starts."""
         taken: list[float] = []
         while len(taken) < STARTS or (min(taken) >= limit and len(taken) < MOST_STARTS):
-            begun = time.monotonic()
+            start = time.monotonic()
             self.run(*command)
-            taken.append(time.monotonic() - begun)
-        require(min(taken) < limit, f"{min(taken):.2f} s at the least, and it should be below {limit} s")
+            taken.append(time.monotonic() - start)
+        require(min(taken) < limit, f"it takes {min(taken):.2f} s, which should be below {limit} s")
         return f"{min(taken):.2f} s (below {limit:g})"
 
     def loads(self, code: str, unwanted: set[str]) -> None:
-        """None of the unwanted packages is imported by this code."""
-        told = "import sys; print('loaded:', *{name.partition('.')[0] for name in sys.modules})"
-        printed = self.run("python", "-c", f"{code}\n{told}").splitlines()[-1]
-        found = sorted(unwanted & set(printed.split()))
-        require(not found, f"it imports {', '.join(found)}")
+        """Check that code imports none of the unwanted packages."""
+        report = "import sys; print('loaded:', *{name.partition('.')[0] for name in sys.modules})"
+        loaded = self.run("python", "-c", f"{code}\n{report}").splitlines()[-1].split()
+        heavy = sorted(unwanted & set(loaded))
+        require(not heavy, f"it imports {', '.join(heavy)}")
 
     def demo(self) -> None:
-        """The demo prints its table and writes its page."""
+        """Check that the demo prints its table and writes its report."""
         folder = self.folder()
         printed = self.run("eunoe", "demo", folder=folder)
         require("FedAvg + WSM" in printed and (folder / "runs/demo/report.html").stat().st_size > 0, printed)
 
     def reproduce(self) -> None:
-        """An exhibit runs at its small scale and compares its numbers with the paper's."""
+        """Check that an experiment runs at its small scale."""
         printed = self.run("eunoe", "reproduce", EXHIBIT, "--scale", "small", "--seeds", "0")
         require("SMALL SCALE" in printed, printed)
 
     def papers(self) -> str:
-        """Every table and figure of the papers is listed."""
+        """Check that the experiments are listed."""
         lines = self.run("eunoe", "papers").splitlines()
         require(len(lines) > 20, "\n".join(lines))
         return f"{len(lines)} lines"
 
     def example(self, path: Path) -> None:
-        """A script is run; a config is given to `eunoe run`; a module runs by the command that it tells."""
+        """Run an example: a script, a config by `eunoe run`, or a module by the command in its docstring."""
         folder = self.folder()
         shutil.copy(path, folder)
         text = path.read_text("utf-8")
-        told = re.search(r"^(eunoe run .*?)(?:  .*)?$", text, re.MULTILINE)
+        command = re.search(r"^(eunoe run .*?)(?:  .*)?$", text, re.MULTILINE)
         if path.suffix == ".toml":
             self.run("eunoe", "run", path.name, folder=folder)
-        elif "__main__" not in text and told is not None:
-            self.run(*shlex.split(told[1]), folder=folder)
+        elif "__main__" not in text and command is not None:
+            self.run(*shlex.split(command[1]), folder=folder)
         else:
             require(bool(self.run("python", path.name, folder=folder).strip()), "it prints nothing")
 
     def federation(self) -> None:
-        """The federation that `eunoe flower init` writes runs over the network of this machine."""
+        """Check that the federation of `eunoe flower init` runs over the network of this machine."""
         folder = self.folder()
         self.run("eunoe", "flower", "init", "app", "--nodes", "2", "--port", "18443", folder=folder)
         self.run("python", "start.py", folder=folder / "app")
-        require('"finished"' in (folder / "app/run/status.json").read_text("utf-8"), "the run has not ended")
+        require('"finished"' in (folder / "app/run/status.json").read_text("utf-8"), "the run did not finish")
 
     def trackers(self) -> None:
-        """Every tracker takes a run's numbers and figures; one that fails would only be warned of."""
+        """Check that every tracker accepts a run; one that fails causes only a warning."""
         printed = self.run("eunoe", "run", "--set", "rounds=3", "--set", f"track={TRACKERS}")
         require("warning" not in printed, printed)
 
 
 def main() -> int:
-    """Check what is named on the command line, or all."""
+    """Check the environments named on the command line, or all."""
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     known = [CORE, *distributions.EXTRAS]
     chosen = sys.argv[1:] or known
@@ -156,7 +156,7 @@ def main() -> int:
 
 
 def check_distributions(checks: Checks, root: Path) -> Path | None:
-    """Build both distributions in an environment of their own and look into them; give the wheel."""
+    """Build both distributions in their own environment and check them; return the wheel."""
     builder, dist = Installed(root, "build"), root / "dist"
     python = builder.bin / "python"
     if not checks.step("build", "install hatchling", lambda: builder.install("hatchling")):
@@ -166,51 +166,54 @@ def check_distributions(checks: Checks, root: Path) -> Path | None:
         return None
     sdist, wheel = distributions.only(dist, "*.tar.gz"), distributions.only(dist, "*.whl")
     rebuild = partial(distributions.check_rebuilt, sdist, wheel, python, root, _plain())
-    checks.step("build", "sdist is what git has", lambda: distributions.check_source(sdist, ROOT))
-    checks.step("build", "wheel is what src has", lambda: distributions.check_wheel(wheel, ROOT))
+    checks.step("build", "sdist has the files in git", lambda: distributions.check_source(sdist, ROOT))
+    checks.step("build", "wheel has the files in src", lambda: distributions.check_wheel(wheel, ROOT))
     checks.step("build", "metadata", lambda: distributions.check_metadata(wheel, ROOT))
     checks.step("build", "sdist builds the same wheel", rebuild)
     return wheel
 
 
-def check_installed(checks: Checks, one: Installed, wheel: Path) -> None:
+def check_installed(checks: Checks, installed: Installed, wheel: Path) -> None:
     """Install the wheel with an extra and use it."""
-    extra = one.extra
+    extra = installed.extra
     what = f"{wheel}[{extra}]" if extra != CORE else str(wheel)
-    if not checks.step(extra, "install the wheel", lambda: one.install(what)):
+    if not checks.step(extra, "install the wheel", lambda: installed.install(what)):
         return
     imports, helps = ("python", "-c", "import eunoe"), ("eunoe", "--help")
-    library, command = partial(one.loads, LOADED_BY_LIBRARY, HEAVY), partial(one.loads, LOADED_BY_COMMAND)
-    checks.step(extra, "import eunoe", lambda: one.start(IMPORT_SECONDS, *imports))
-    checks.step(extra, "eunoe --help", lambda: one.start(HELP_SECONDS, *helps))
+    library, command = (
+        partial(installed.loads, LOADED_BY_LIBRARY, HEAVY),
+        partial(installed.loads, LOADED_BY_COMMAND),
+    )
+    checks.step(extra, "import eunoe", lambda: installed.start(IMPORT_SECONDS, *imports))
+    checks.step(extra, "eunoe --help", lambda: installed.start(HELP_SECONDS, *helps))
     checks.step(extra, "all public names load nothing heavy", library)
     checks.step(extra, "eunoe --help loads nothing heavy", lambda: command(HEAVY | {"torch"}))
-    checks.step(extra, "eunoe demo", one.demo)
-    checks.step(extra, "eunoe papers", one.papers)
-    checks.step(extra, f"eunoe reproduce {EXHIBIT} --scale small", one.reproduce)
+    checks.step(extra, "eunoe demo", installed.demo)
+    checks.step(extra, "eunoe papers", installed.papers)
+    checks.step(extra, f"eunoe reproduce {EXHIBIT} --scale small", installed.reproduce)
     if extra == "flower":
-        checks.step(extra, "eunoe flower init, python start.py", one.federation)
+        checks.step(extra, "eunoe flower init, python start.py", installed.federation)
     if extra == "track":
-        checks.step(extra, "eunoe run with every tracker", one.trackers)
+        checks.step(extra, "eunoe run with every tracker", installed.trackers)
     for path, extras in examples().items():
         if extras[0] == extra:
             if extras[1:]:
-                also = partial(one.install, f"{wheel}[{','.join(extras)}]")
+                also = partial(installed.install, f"{wheel}[{','.join(extras)}]")
                 checks.step(extra, f"install {', '.join(extras[1:])} too", also)
-            checks.step(extra, f"examples/{path.name}", partial(one.example, path))
+            checks.step(extra, f"examples/{path.name}", partial(installed.example, path))
 
 
 def examples() -> dict[Path, list[str]]:
-    """The examples with the extras that each needs, as its text says it is installed."""
-    found = {}
+    """Return the examples with the extras that each needs, from the pip command in its text."""
+    extras = {}
     for path in sorted((ROOT / "examples").glob("*.*")):
-        told = re.search(r"pip install .*'\.\[([\w,]+)\]'", path.read_text("utf-8"))
-        found[path] = told[1].split(",") if told else [CORE]
-    return found
+        command = re.search(r"pip install .*'\.\[([\w,]+)\]'", path.read_text("utf-8"))
+        extras[path] = command[1].split(",") if command else [CORE]
+    return extras
 
 
 def _plain() -> dict[str, str]:
-    """The environment's variables without those that lead Python elsewhere."""
+    """Return the environment variables without those that change where Python imports from."""
     return {k: v for k, v in os.environ.items() if not k.startswith("PYTHON") and k != "VIRTUAL_ENV"}
 
 

@@ -230,7 +230,7 @@ def test_core_hours_are_those_of_the_whole_process_group() -> None:
     [
         ("", "must list jobs"),
         ("[[job]]\nname = 'a'\n", "must list jobs"),
-        ("[[job]]\nname = 'a'\ncommand = 'true'\nfolder = '/'\ncore_hours = 1\n" * 2, "must differ"),
+        ("[[job]]\nname = 'a'\ncommand = 'true'\nfolder = '/'\ncore_hours = 1\n" * 2, "must be unique"),
     ],
 )
 def test_a_list_that_is_wrong_is_told_in_one_line(made: Fixture, text: str, told: str) -> None:
