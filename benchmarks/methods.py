@@ -12,7 +12,7 @@ from pathlib import Path
 
 from benchmarks.harness import ROOT, run_sections, write_measured
 
-from eunoe.analysis.comparison import Comparison, Row
+from eunoe.analysis.comparison import Arm, Comparison
 from eunoe.analysis.statistics import mean_std, paired_interval
 from eunoe.config import registry
 from eunoe.config.settings import apply_settings, read_config
@@ -49,7 +49,7 @@ def methods(out: Path, jobs: int, seeds: Sequence[int]) -> None:
     print(f"below half of FedAvg's accuracy: {', '.join(low) or 'none'}")
 
 
-def _method_and_loss(row: Row) -> str:
+def _method_and_loss(row: Arm) -> str:
     """Return the title of a row without the method's options."""
     method, _, loss = row.title.removeprefix("method=").partition(", loss=")
     return f"{method.split()[0]} + {loss}"

@@ -8,8 +8,7 @@ from eunoe.analysis import diagnosis
 from eunoe.analysis.comparison import Comparison
 from eunoe.simulation.build import assemble
 from eunoe.simulation.run import Run
-from eunoe.store.groups import find_folders, labeled
-from eunoe.store.reader import read_run
+from eunoe.store.reader import find_folders, label_runs, read_run
 from eunoe.store.run_records import RunRecords
 
 # A run, its records, or a folder that is or holds runs.
@@ -30,14 +29,14 @@ def figures(runs: RunLike | Sequence[RunLike]) -> dict[str, Any]:
     """The figures of runs by name, as Altair charts."""
     from eunoe.report.figures import all_figures
 
-    return {figure.name: figure.chart for figure in all_figures(labeled(_read(runs)))}
+    return {figure.name: figure.chart for figure in all_figures(label_runs(_read(runs)))}
 
 
 def write_report(runs: RunLike | Sequence[RunLike], path: Path | str) -> Path:
     """Write the report of runs as one self-contained HTML file and return its path."""
     from eunoe.report import html
 
-    return html.write_report(labeled(_read(runs)), path)
+    return html.write_report(label_runs(_read(runs)), path)
 
 
 def _read(runs: RunLike | Sequence[RunLike]) -> list[tuple[RunRecords, str]]:

@@ -1,4 +1,4 @@
-"""Clients in several settings: numbers by hand, who gains, who pays, who is named."""
+"""Clients in several settings: numbers by hand, who gains, who loses, who is named."""
 
 from typing import Any
 
@@ -46,7 +46,7 @@ def test_means_of_the_last_rounds_and_who_gains_by_hand() -> None:
         ["worst tenth", "", "0.500", "0.500", "+0.000"],
     ]
     assert found.sentences() == [
-        "fed against alone, in points: 1 of 3 gain: client 0 (+20.0); 1 of 3 pay: client 1 (-10.0); 1 of 3 "
+        "fed against alone, in points: 1 of 3 gain: client 0 (+20.0); 1 of 3 lose: client 1 (-10.0); 1 of 3 "
         "are the same: client 2 (+0.0); mean 60.0 against 56.7, worst tenth 50.0 against 50.0."
     ]
     assert "on its own test part" in table.note
@@ -67,7 +67,7 @@ def test_seeds_are_paired_and_chance_is_said() -> None:
     alone = [made_up([[0.5, 0.5, 0.5]], 0, "local"), made_up([[0.6, 0.5, 0.5]], 1, "local")]
     found = ByClient({"fed": fed, "alone": alone})
     assert found.table().rows[0][2:] == ["0.650 ± 0.071", "0.550 ± 0.071", "+0.100 [+0.100, +0.100]"]
-    assert "1 of 3 gain: client 0 (+10.0); 2 of 3 differ by no more than chance" in found.sentences()[0]
+    assert "1 of 3 gain: client 0 (+10.0); 2 of 3 have no significant difference" in found.sentences()[0]
 
 
 def test_clients_of_a_random_partition_differ_by_seed() -> None:
@@ -108,7 +108,7 @@ def test_less_loss_is_a_gain() -> None:
     assert found.table().rows[-1][:4] == ["worst tenth", "", "0.700", "0.500"]
     assert found.table().note.startswith("loss of a client on its own test part")
     assert found.sentences() == [
-        "fed against alone, by loss: 1 of 3 gain: client 0 (-0.200); 1 of 3 pay: client 1 (+0.200); 1 of 3 "
+        "fed against alone, by loss: 1 of 3 gain: client 0 (-0.200); 1 of 3 lose: client 1 (+0.200); 1 of 3 "
         "are the same: client 2 (+0.000); mean 0.500 against 0.500, worst tenth 0.700 against 0.500."
     ]
 
@@ -118,5 +118,5 @@ def test_numbers_have_a_loss_alone() -> None:
     for record in run.metrics:
         del record["client_test"]["by_client"]["accuracy"]
     assert ByClient({"a": [run]}).metric == "loss"
-    with pytest.raises(InputError, match="not all of these runs have accuracy by client: take the loss"):
+    with pytest.raises(InputError, match="not all runs have accuracy by client; compare them by loss"):
         ByClient({"a": [run]}, "accuracy")

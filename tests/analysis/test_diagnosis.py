@@ -136,7 +136,7 @@ def test_where_models_are_averaged_the_forgetting_of_the_clients_model_counts():
     diagnosis = diagnose(replace(found, metrics=sent))
     assert diagnosis.kind == "local"
     said = " ".join(diagnosis.sentences)
-    assert "clients receive, has accuracy 80.0%, and a round takes 10.0 points" in said
+    assert "sent to clients has accuracy 80.0%, and a round takes 10.0 points" in said
     assert "A round takes 0.5 points" in said
 
 

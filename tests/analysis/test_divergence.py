@@ -8,12 +8,12 @@ import pytest
 
 from eunoe.analysis.comparison import MAIN, Comparison
 from eunoe.analysis.divergence import (
-    GUESSED_NUMBERS,
+    REGRESSION_CHANCE,
     Health,
+    chance_among,
     divergence,
-    guess_of,
+    find_outlier,
     never_learned,
-    outlier,
     why_diverged,
 )
 from eunoe.analysis.summary import summarize
@@ -49,28 +49,28 @@ FINE = [1.0] * 20
     ],
 )
 def test_the_rule_with_ten_classes(accuracy: list[float], loss: list[float], why: str) -> None:
-    found = why_diverged(accuracy, loss, guess_of(10))
+    found = why_diverged(accuracy, loss, chance_among(10))
     assert found.startswith(why)
     assert bool(found) == bool(why)
 
 
 def test_chance_and_clearly_above_with_other_numbers_of_classes() -> None:
-    assert never_learned([0.52] * 10, guess_of(2))
-    assert not never_learned([0.53] * 10, guess_of(2))
-    assert never_learned([0.012] * 10, guess_of(100))
-    assert not never_learned([0.013] * 10, guess_of(100))
+    assert never_learned([0.52] * 10, chance_among(2))
+    assert not never_learned([0.53] * 10, chance_among(2))
+    assert never_learned([0.012] * 10, chance_among(100))
+    assert not never_learned([0.013] * 10, chance_among(100))
     # With 100 classes .03 is clearly above chance, with two .55.
-    assert why_diverged([0.03] + [0.01] * 10, FINE[:11], guess_of(100))
-    assert why_diverged([0.55] + [0.5] * 10, FINE[:11], guess_of(2))
-    assert not why_diverged([0.54] + [0.5] * 10, FINE[:11], guess_of(2))
-    assert not why_diverged([1.0] + [1.0] * 10, [1e9] * 11, guess_of(1))
+    assert why_diverged([0.03] + [0.01] * 10, FINE[:11], chance_among(100))
+    assert why_diverged([0.55] + [0.5] * 10, FINE[:11], chance_among(2))
+    assert not why_diverged([0.54] + [0.5] * 10, FINE[:11], chance_among(2))
+    assert not why_diverged([1.0] + [1.0] * 10, [1e9] * 11, chance_among(1))
 
 
 def test_a_run_that_was_never_above_chance_did_not_diverge() -> None:
-    assert never_learned([0.1] * 10, guess_of(10))
-    assert not never_learned([0.1] * 9, guess_of(10))
-    assert not never_learned([0.1] * 9 + [0.13], guess_of(10))
-    assert not why_diverged([0.1] * 30, [2.3] * 30, guess_of(10))
+    assert never_learned([0.1] * 10, chance_among(10))
+    assert not never_learned([0.1] * 9, chance_among(10))
+    assert not never_learned([0.1] * 9 + [0.13], chance_among(10))
+    assert not why_diverged([0.1] * 30, [2.3] * 30, chance_among(10))
 
 
 def made_up(label: str, accuracy: float, loss: float | None, forgetting: float) -> RunRecords:
@@ -136,18 +136,18 @@ def test_the_client_with_the_outlying_norm_is_named() -> None:
         {"round": 3, "clients": [4, 8, 6], "update_norms": [2.0, 50.0, 4.0]},
         {"round": 4, "clients": [9], "update_norms": [1e9]},
     ]
-    assert outlier(records) == (
-        "client 5's change in round 2 stands out: its norm of 1e+03 is 250 times the round's median"
+    assert find_outlier(records) == (
+        "client 5's update in round 2 stands out: its norm of 1e+03 is 250 times the round's median"
     )
-    assert outlier(records[:1]) == outlier(records[3:]) == ""
+    assert find_outlier(records[:1]) == find_outlier(records[3:]) == ""
 
 
 def test_numbers_are_judged_by_what_their_mean_explains() -> None:
-    assert never_learned([0.02] * 10, GUESSED_NUMBERS)
-    assert not never_learned([0.02] * 9 + [0.03], GUESSED_NUMBERS)
-    assert why_diverged([0.3, -20.0, -20.0, -20.0], [0.7, 21.0, 21.0, 21.0], GUESSED_NUMBERS)
-    assert not why_diverged([0.3, -5.0, -5.0, -5.0], [0.7, 6.0, 6.0, 6.0], GUESSED_NUMBERS)
-    fell = why_diverged([0.1] + [0.0] * 10, FINE[:11], GUESSED_NUMBERS)
+    assert never_learned([0.02] * 10, REGRESSION_CHANCE)
+    assert not never_learned([0.02] * 9 + [0.03], REGRESSION_CHANCE)
+    assert why_diverged([0.3, -20.0, -20.0, -20.0], [0.7, 21.0, 21.0, 21.0], REGRESSION_CHANCE)
+    assert not why_diverged([0.3, -5.0, -5.0, -5.0], [0.7, 6.0, 6.0, 6.0], REGRESSION_CHANCE)
+    fell = why_diverged([0.1] + [0.0] * 10, FINE[:11], REGRESSION_CHANCE)
     assert fell == "its R² fell from 10.0% to chance and stayed there"
 
 

@@ -51,7 +51,7 @@ def test_a_changed_number_is_not_shown_without_a_word(begun: Path, caplog: pytes
     path = begun / "metrics.jsonl"
     path.write_text(path.read_text().replace('"accuracy": 0.', '"accuracy": 0.9', 1))
     Comparison([read_run(begun)]).table()
-    assert "metrics.jsonl is not what the run wrote" in caplog.text
+    assert "metrics.jsonl changed since the run wrote it" in caplog.text
 
 
 def test_a_flipped_bit_of_a_mapped_array_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from typer.testing import CliRunner
 
 from eunoe.analysis.summary import summarize
 from eunoe.cli.app import app
-from eunoe.store.groups import read_runs
+from eunoe.store.reader import read_runs
 from tests.cli.command import eunoe
 
 

@@ -22,8 +22,7 @@ from flwr.serverapp import strategy as message_based
 from eunoe.errors import InputError
 from eunoe.flower.measure import measure
 from eunoe.metrics.observer import Forgetting
-from eunoe.store.groups import find_folders
-from eunoe.store.reader import read_run
+from eunoe.store.reader import find_folders, read_run
 
 pytestmark = pytest.mark.usefixtures("server_process")
 CLASSES, NODES, ROUNDS = 3, (2**63 + 5, 17, 4), 3

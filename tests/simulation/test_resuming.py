@@ -17,7 +17,7 @@ from eunoe.errors import InputError
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from eunoe.store.checkpoints import checkpoints
-from eunoe.store.groups import group_key
+from eunoe.store.reader import group_key
 from tests.helpers import Net, blobs
 from tests.small_runs import FAST, NAMED, Stopped, bits, everything, net, stop_after
 

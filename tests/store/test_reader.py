@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.store.reader import read_run
+from eunoe.store.reader import find_folders, read_run, read_runs
 from eunoe.store.run_records import numbers
 from eunoe.system.files import plain
 
@@ -78,3 +78,25 @@ def test_validation_stands_in_for_a_missing_test_set(tmp_path):
 def test_a_folder_that_cannot_be_read_is_explained(tmp_path, lines, tail, message):
     with pytest.raises(InputError, match=message):
         read_run(write(tmp_path / "a", lines=lines, tail=tail))
+
+
+def test_seeds_share_a_label_and_other_settings_do_not(tmp_path):
+    same = [write(tmp_path / f"s{seed}", f"seed = {seed}\n") for seed in (0, 1)]
+    default = write(tmp_path / "default", "seed = 2\nparticipation = 0.1\n")
+    other = write(tmp_path / "longer", "rounds = 77\n")
+    labels = [run.label for run in read_runs([*same, default, other])]
+    assert labels[0] == labels[1] == labels[2]
+    assert labels[3] == f"{labels[0]} (longer)"
+
+
+def test_runs_are_found_by_what_they_recorded(tmp_path):
+    app = tmp_path / "app"
+    app.mkdir()
+    (app / "config.toml").write_text("rounds = 5\n")
+    with pytest.raises(InputError, match="app holds no run"):
+        find_folders([app])
+    watched, begun = write(app / "run"), tmp_path / "begun"
+    begun.mkdir()
+    for name in ("config.toml", "status.json"):
+        (begun / name).touch()
+    assert find_folders([app, tmp_path]) == [watched, watched, begun]

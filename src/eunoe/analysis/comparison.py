@@ -1,4 +1,4 @@
-"""Comparison of runs: a row per configuration, aggregated over seeds."""
+"""Comparison of runs over seeds: a table with a row per configuration, and paired differences."""
 
 import math
 from collections import Counter
@@ -11,12 +11,12 @@ import numpy as np
 from eunoe.analysis import statistics
 from eunoe.analysis.by_client import ByClient, ClientMetric
 from eunoe.analysis.divergence import divergence
-from eunoe.analysis.paired import Arm, Paired
+from eunoe.analysis.statistics import LEVEL, Interval, mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.core.batches import count_trained_samples
-from eunoe.core.tasks import Classification, TaskName
+from eunoe.core.tasks import Classification, Task, TaskName
 from eunoe.errors import InputError, nearest
-from eunoe.store.groups import group_key, settings
+from eunoe.store.reader import flat_options, group_key
 from eunoe.store.run_records import RunRecords
 
 # Shown for a run that diverged.
@@ -25,8 +25,10 @@ NOT_CONVERGED = "NC"
 
 @dataclass(frozen=True)
 class Column:
-    """A number of a run and its format; an optional one is omitted if no run has it, that of a task if no run
-    is of the task."""
+    """A column: its title, the metric and its format.
+
+    An optional one is omitted if no run has the metric; that of a task, if no run has the task.
+    """
 
     title: str
     metric: str
@@ -60,30 +62,32 @@ COLUMNS = (*MAIN, *FURTHER)
 
 
 @dataclass(frozen=True)
-class Row:
-    """Runs that differ in their seed only: how they ended, and the values of each metric over the seeds."""
+class Arm:
+    """Runs that differ in their seed only: how they ended, and the values of each metric in order of seed."""
 
     title: str
     seeds: tuple[int, ...]
     ended: str
     values: Mapping[str, Sequence[float]]
 
+    def of(self, metric: str) -> Sequence[float]:
+        """Return a metric by seed; NaN if it was not measured or a run diverged or failed."""
+        unknown = [math.nan] * len(self.seeds)
+        return unknown if self.ended and metric != "seconds" else self.values.get(metric, unknown)
+
     def mean(self, metric: str) -> float:
-        """The mean over the seeds; NaN if it was not measured or a run diverged or failed."""
-        return math.nan if self._void(metric) else statistics.mean(self.values.get(metric, ()))
+        """Return the mean over the seeds; NaN if it was not measured or a run diverged or failed."""
+        return statistics.mean(self.of(metric))
 
     def std(self, metric: str) -> float:
-        """The standard deviation over the seeds (n - 1)."""
-        return math.nan if self._void(metric) else statistics.deviation(self.values.get(metric, ()))
+        """Return the standard deviation over the seeds (n - 1)."""
+        return math.nan if self.ended and metric != "seconds" else statistics.deviation(self.of(metric))
 
     def cell(self, column: Column) -> str:
-        """Mean ± standard deviation, or how the run ended if it has none."""
-        if self._void(column.metric):
+        """Format mean ± standard deviation, or how the run ended if it has none."""
+        if self.ended and column.metric != "seconds":
             return self.ended
-        return statistics.mean_std(self.values.get(column.metric, ()), column.digits)
-
-    def _void(self, metric: str) -> bool:
-        return bool(self.ended) and metric != "seconds"
+        return mean_std(self.of(column.metric), column.digits)
 
 
 class Comparison:
@@ -93,9 +97,10 @@ class Comparison:
         groups: dict[str, list[RunRecords]] = {}
         for run in runs:
             groups.setdefault(group_key(run.checked_config), []).append(run)
-        titles = _titles([members[0] for members in groups.values()])
-        self.rows = [_row(*pair) for pair in zip(titles, groups.values(), strict=True)]
-        self._runs, self._groups = list(runs), list(groups.values())
+        self._runs = list(runs)
+        self._groups = [sorted(group, key=lambda run: run.checked_config.seed) for group in groups.values()]
+        titles = _titles([group[0] for group in self._groups])
+        self.rows = [_arm(*pair) for pair in zip(titles, self._groups, strict=True)]
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
             column for column in (*COLUMNS, *(Column(name, name, 4) for name in own)) if self._has(column)
@@ -107,35 +112,30 @@ class Comparison:
         return not column.optional or any(np.isfinite(row.values[column.metric]).any() for row in self.rows)
 
     def table(self, columns: Sequence[Column] | None = None) -> Table:
-        """The numbers as a table of text: all columns, or the selected ones."""
-        shown = self.columns if columns is None else [one for one in columns if one in self.columns]
+        """Return the numbers as a table of text: all columns, or the selected ones."""
+        shown = self.columns if columns is None else [column for column in columns if column in self.columns]
         rows = [
             [row.title, str(len(row.seeds)), *(row.cell(column) for column in shown)] for row in self.rows
         ]
         return Table(["run", "seeds", *(column.title for column in shown)], rows, legend(self._runs, shown))
 
-    def paired(self) -> Paired:
-        """What each setting gains over the first, seed by seed, with the intervals of the means."""
-        arms = []
-        for row, members in zip(self.rows, self._groups, strict=True):
-            seeds = [run.checked_config.seed for run in members]
-            if len(set(seeds)) < len(seeds):
+    def paired(self) -> "Paired":
+        """Return the gain of each configuration over the first, paired by seed, with intervals."""
+        for row, group in zip(self.rows, self._groups, strict=True):
+            if len(row.seeds) < len(group):
                 raise InputError(f"{row.title} has more than one run of a seed; name each run once")
-            void = row.ended or None
-            found = {seed: {} if void else numbers(run) for seed, run in zip(seeds, members, strict=True)}
-            arms.append(Arm(row.title, found))
         tasks = {run.task for run in self._runs}
         if len(tasks) > 1:
-            raise InputError("runs of different tasks have no number in common that could be compared")
-        return Paired(arms, tasks.pop() if tasks else Classification)
+            raise InputError("runs of different tasks cannot be compared: they have no metric in common")
+        return Paired(self.rows, tasks.pop() if tasks else Classification)
 
     def by_client(self, metric: ClientMetric | None = None) -> ByClient:
-        """Each client's accuracy (or loss) in every setting: who gains and who pays."""
+        """Return each client's accuracy (or loss) in every configuration."""
         titles = [row.title for row in self.rows]
         return ByClient(dict(zip(titles, self._groups, strict=True)), metric)
 
     def named(self, names: Sequence[str]) -> list[Column]:
-        """The columns of these titles or metrics."""
+        """Return the columns of these titles or metrics."""
         known = {name: column for column in self.columns for name in (column.metric, column.title)}
         for name in names:
             if name not in known:
@@ -149,11 +149,60 @@ class Comparison:
         return self.table().html()
 
 
+class Paired:
+    """Arms against the first, on the same seeds; an arm is better if its interval is above zero."""
+
+    def __init__(self, arms: Sequence[Arm], task: type[Task] = Classification) -> None:
+        self.task = task
+        if len(arms) < 2:
+            raise InputError("paired differences need at least two configurations, not only several seeds")
+        self.reference, *self.others = arms
+        seeds = self.reference.seeds
+        for arm in self.others:
+            if arm.seeds != seeds:
+                raise InputError(
+                    f"{arm.title} has seeds {', '.join(map(str, arm.seeds))} and {self.reference.title} has "
+                    f"{', '.join(map(str, seeds))}: paired differences need the same seeds"
+                )
+        if len(seeds) < 2:
+            raise InputError("a paired interval needs at least two seeds; run more of them")
+
+    def difference(self, title: str, metric: str | None = None) -> Interval:
+        """Return the gain of an arm over the first, by default in accuracy (or F1 or R²)."""
+        for arm in self.others:
+            if arm.title == title:
+                return self._gain(arm, metric or self.task.metric)
+        raise InputError(f"there is no {title!r} beside {self.reference.title!r}")
+
+    def _gain(self, arm: Arm, metric: str) -> Interval:
+        return paired_interval(arm.of(metric), self.reference.of(metric))
+
+    def table(self, columns: Sequence[tuple[str, str, int]]) -> Table:
+        """Return the first arm's means and the others' gains, in columns of a title, a metric and digits."""
+        seeds = str(len(self.reference.seeds))
+        first = [mean_std(self.reference.of(metric), digits) for _, metric, digits in columns]
+        rows = [[self.reference.title, seeds, *first, ""]]
+        for arm in self.others:
+            gain = self._gain(arm, self.task.metric)
+            verdict = "yes" if gain.positive else "worse" if gain.negative else "no"
+            cells = [self._gain(arm, metric).cell(digits) for _, metric, digits in columns]
+            rows.append([arm.title, seeds, *cells, verdict])
+        note = (
+            f"first row: mean ± std; below: mean difference from it by seed [{LEVEL:.0%} interval]; "
+            f"better: the interval of {self.task.title} is above zero"
+        )
+        return Table(["run", "seeds", *(title for title, _, _ in columns), "better"], rows, note)
+
+    def __repr__(self) -> str:
+        main = (self.task.title, self.task.metric, 3)
+        return self.table([main, ("forgetting", "forgetting", 4)]).text()
+
+
 def numbers(run: RunRecords) -> dict[str, float]:
-    """The numbers of one run that are compared."""
-    # The cost of a federation that was only observed is unknown.
+    """Return the numbers of one run that are compared."""
     training = run.checked_config.training
-    rows, sizes = run.known("sizes")
+    # A run that was only observed has no sizes, and its cost is unknown.
+    rounds, sizes = run.known("sizes")
     pairs = zip(sizes, run.known("steps")[1], strict=True)
     trained = Counter(client for pair in pairs for client in zip(*pair, strict=True))
     plain = sum(
@@ -176,8 +225,8 @@ def numbers(run: RunRecords) -> dict[str, float]:
         "without_prior": run.final("personal.without_prior"),
         "with_prior": run.final("personal.with_prior"),
         "epsilon": run.latest("privacy.epsilon"),
-        "up": total["bytes_up"] / 1e6 / (len(rows) or math.nan),
-        "down": total["bytes_down"] / 1e6 / (len(rows) or math.nan),
+        "up": total["bytes_up"] / 1e6 / (len(rounds) or math.nan),
+        "down": total["bytes_down"] / 1e6 / (len(rounds) or math.nan),
         "passes": (total["forwards"] + 2 * total["backwards"]) / (3 * plain) if plain else math.nan,
         "seconds": run.status.get("seconds", float("nan")),
         **{name: run.final(name) for name in run.own_metrics},
@@ -185,7 +234,7 @@ def numbers(run: RunRecords) -> dict[str, float]:
 
 
 def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> str:
-    """One line that explains the numbers of the columns."""
+    """Return one line that explains the numbers of the columns."""
     last = {min(max(run.checked_config.evaluation.last, 1), len(run.metrics)) for run in runs}
     rounds = f"last {last.pop()}" if len(last) == 1 else "last"
     lengths = sorted({len(run.metrics) for run in runs})
@@ -206,29 +255,29 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     return "; ".join(words)
 
 
-def _row(title: str, members: Sequence[RunRecords]) -> Row:
+def _arm(title: str, members: Sequence[RunRecords]) -> Arm:
     failed = any(run.status["state"] == "failed" for run in members)
     ended = NOT_CONVERGED if any(divergence(run) for run in members) else "failed" if failed else ""
-    found = [numbers(run) for run in members]
-    metrics = dict.fromkeys(metric for one in found for metric in one)
-    values = {metric: [one.get(metric, math.nan) for one in found] for metric in metrics}
-    return Row(title, tuple(sorted({run.checked_config.seed for run in members})), ended, values)
+    each = [numbers(run) for run in members]
+    metrics = dict.fromkeys(metric for values in each for metric in values)
+    values = {metric: [values.get(metric, math.nan) for values in each] for metric in metrics}
+    return Arm(title, tuple(sorted({run.checked_config.seed for run in members})), ended, values)
 
 
 def _titles(groups: Sequence[RunRecords]) -> list[str]:
-    """A title for each group; equal titles are distinguished by the options in which the runs differ."""
+    """Return a title for each group; equal titles are told apart by the options in which the runs differ."""
+    titled = [(run.checked_config.title, flat_options(run.checked_config)) for run in groups]
     alike: dict[str, list[dict[str, Any]]] = {}
-    found = [(run.checked_config.title, settings(run.checked_config)) for run in groups]
-    for title, options in found:
+    for title, options in titled:
         alike.setdefault(title, []).append(options)
     varying = {title: _varying(members) for title, members in alike.items()}
     return [
         ", ".join([title, *(f"{key}={options.get(key, 'none')}" for key in varying[title])])
-        for title, options in found
+        for title, options in titled
     ]
 
 
 def _varying(members: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The options that are not the same in all of them."""
-    first, keys = members[0], {key for one in members for key in one}
-    return sorted(key for key in keys if any(one.get(key) != first.get(key) for one in members))
+    """Return the options that are not the same in all of them."""
+    first, keys = members[0], {key for options in members for key in options}
+    return sorted(key for key in keys if any(options.get(key) != first.get(key) for options in members))

@@ -32,7 +32,7 @@ from typing import Any
 
 import numpy as np
 
-from eunoe.analysis.divergence import divergence, warning
+from eunoe.analysis.divergence import divergence, never_learned_warning
 from eunoe.analysis.remedies import (
     AVERAGING,
     FEDDF,
@@ -51,7 +51,7 @@ from eunoe.core.tasks import Regression, Task
 from eunoe.data import statistics
 from eunoe.data.statistics import PartitionNumbers
 from eunoe.errors import InputError
-from eunoe.store.run_records import RunRecords, taking_part
+from eunoe.store.run_records import RunRecords, count_participants
 
 LITTLE_PER_ROUND, LITTLE_LOCAL = 0.02, 0.05
 # Limit where class mixes are alike: a round of few clients always loses some of a class and gains elsewhere.
@@ -176,7 +176,7 @@ def _troubled(run: RunRecords, facts: Sequence[str]) -> Diagnosis | None:
             Remedy("clipping", {"training": {"clip": 10}}, "clipping bounds single steps that explode"),
         )
         return Diagnosis("diverged", (*facts, words), remedies)
-    if warning(run):
+    if never_learned_warning(run):
         words = "The model learned nothing that it could forget: train longer, or change the learning rate."
         return Diagnosis("untrained", (*facts, words), ())
     return None
@@ -210,7 +210,7 @@ def _label_mixes(run: RunRecords) -> PartitionNumbers | None:
 def _setting(run: RunRecords, clients: PartitionNumbers | None) -> list[str]:
     """Describe the clients and their local training."""
     steps = [step for record in run.metrics for step in record.get("steps", ())]
-    taking = np.mean([taking_part(record) for record in run.metrics])
+    taking = np.mean([count_participants(record) for record in run.metrics])
     lines = []
     if clients and run.label_counts is not None:
         lines.append(
@@ -267,7 +267,7 @@ def _more_clients(run: RunRecords) -> list[Remedy]:
     if run.label_counts is None:
         return []
     clients = len(run.label_counts)
-    share = float(np.mean([taking_part(record) for record in run.metrics])) / clients
+    share = float(np.mean([count_participants(record) for record in run.metrics])) / clients
     if share >= 0.2:
         return []
     more = {"participation": max(2 * round(share * clients), 2)}

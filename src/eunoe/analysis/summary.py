@@ -1,21 +1,22 @@
-"""Summary of a run's records, as numbers and in plain words."""
+"""Summary of a run's records, as numbers and as sentences; the cost of changes of the data."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from eunoe.analysis.data_changes import data_changes
-from eunoe.analysis.divergence import divergence, warning
+from eunoe.analysis.divergence import divergence, never_learned_warning
 from eunoe.metrics import forgetting
+from eunoe.metrics.phases import recovery
 from eunoe.store.run_records import RunRecords, numbers
 from eunoe.system.files import plain
 
 
 class Summary(dict[str, Any]):
-    """The numbers of a run; as text, a few sentences. What was not measured is NaN and not mentioned."""
+    """The numbers of a run, which print as sentences. What was not measured is NaN and not mentioned."""
 
     def sentences(self) -> list[str]:
-        """The numbers in words; differences of accuracy (or what a task has) are in points (hundredths)."""
+        """Return the numbers as sentences; differences of accuracy (F1, R²) are in points (hundredths)."""
         title, what, unit = self["metric"], self["known"], self["unit"]
         known = {name for name, value in self.items() if isinstance(value, float) and not np.isnan(value)}
         lines = [self["trouble"]] if self["trouble"] else []
@@ -38,9 +39,9 @@ class Summary(dict[str, Any]):
             lines.append(self["changes"])
         if "sent_forgetting" in known:
             lines.append(
-                f"That is the mean of the global models; the newest one, which clients receive, has {title} "
+                f"These are numbers of the averaged model; the model sent to clients has {title} "
                 f"{self['sent_accuracy']:.1%}, and a round takes {_points(self['sent_forgetting'])} from a "
-                f"{unit} of it."
+                f"{unit}."
             )
         if "lost_locally" in known:
             lines.append(
@@ -60,8 +61,8 @@ class Summary(dict[str, Any]):
             )
         if "epsilon" in known:
             lines.append(
-                f"Private at the level of clients with epsilon = {self['epsilon']:.3g} and delta = "
-                f"{self['delta']:g} (replacing one client), but for numbers on clients' own samples."
+                f"Client-level differential privacy with epsilon = {self['epsilon']:.3g} and delta = "
+                f"{self['delta']:g} (replacing one client), except for metrics on clients' own samples."
             )
         drops = np.nan_to_num(numbers(self["lost_per_class"]), nan=0.0)
         worst = [int(label) for label in np.argsort(-drops, kind="stable")[:3] if drops[label] > 0]
@@ -77,10 +78,9 @@ class Summary(dict[str, Any]):
 
 
 def summarize(run: RunRecords) -> Summary:
-    """Means over rounds of what one run forgot, and in which step.
+    """Summarize what one run forgot, and in which step, as means over rounds.
 
-    The first round is left out where there are others: it starts from a model that has learned nothing, so
-    what it loses is not knowledge.
+    Probes of the first round are left out if there are others: its start model has learned nothing yet.
     """
     later = [probe for probe in run.probes if probe["round"] > 1] or list(run.probes)
     steps = [
@@ -110,7 +110,7 @@ def summarize(run: RunRecords) -> Summary:
         diverged=bool(diverged),
         changes="" if changes is None else changes.sentence,
         lost_by_changes=float("nan") if changes is None else changes.lost,
-        trouble=f"The run diverged: {diverged}." if diverged else _warning(run),
+        trouble=f"The run diverged: {diverged}." if diverged else _sentence(never_learned_warning(run)),
         rounds=int(run.metrics[-1]["round"]),
         last=run.last,
         accuracy=forgetting.mean_at_end(curve, run.rounds, run.last),
@@ -121,11 +121,11 @@ def summarize(run: RunRecords) -> Summary:
         fedntd=forgetting.mean_at_end(run.forgetting("fedntd"), run.rounds, run.last),
         sent_accuracy=_sent_accuracy(run),
         sent_forgetting=run.sent_forgetting,
-        lost_locally=forgetting.known_mean([one.local for one in lost]),
-        lost_in_aggregation=forgetting.known_mean([one.aggregation for one in lost]),
+        lost_locally=forgetting.known_mean([step.local for step in lost]),
+        lost_in_aggregation=forgetting.known_mean([step.aggregation for step in lost]),
         local_change=forgetting.known_mean([forgetting.known_mean(part.local) for part in parts]),
         aggregation_change=forgetting.known_mean([forgetting.known_mean(part.aggregation) for part in parts]),
-        client_forgetting=forgetting.known_mean([forgetting.known_mean(one.by_model) for one in matrices]),
+        client_forgetting=forgetting.known_mean([forgetting.known_mean(each.by_model) for each in matrices]),
         epsilon=run.latest("privacy.epsilon"),
         delta=run.latest("privacy.delta"),
         lost_per_class=plain(forgetting.known_mean(run.lost_per_class, axis=0)),
@@ -138,10 +138,8 @@ def _sent_accuracy(run: RunRecords) -> float:
     return forgetting.mean_at_end(values, rounds, run.last)
 
 
-def _warning(run: RunRecords) -> str:
-    """What makes all other numbers of a run worth little, as a sentence; empty if nothing does."""
-    words = warning(run)
-    return f"{words[:1].upper()}{words[1:]}." if words else ""
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}." if text else ""
 
 
 def _points(share: float) -> str:
@@ -149,7 +147,7 @@ def _points(share: float) -> str:
 
 
 def _none(share: float) -> bool:
-    """Whether it would be formatted as 0.0 points."""
+    """Return whether it would be formatted as 0.0 points."""
     return float(f"{100 * share:.1f}") == 0
 
 
@@ -157,3 +155,59 @@ def _change(lost: float) -> str:
     if _none(lost):
         return "changes nothing"
     return f"takes {_points(lost)} away" if lost > 0 else f"gives {_points(-lost)} back"
+
+
+@dataclass(frozen=True)
+class DataChanges:
+    """The rounds in which the data changed, the accuracy lost by it, and how long recovery took.
+
+    Where classes come in phases, `lost` is the loss from each earlier phase's best, and `recovered` is empty,
+    since every phase tests other classes. Elsewhere `lost` is how far a phase is below the last third of the
+    one before, on average, and `recovered` has the rounds until the accuracy was regained after each change,
+    None where it was not.
+    """
+
+    rounds: tuple[int, ...]
+    lost: float
+    recovered: tuple[int | None, ...]
+    metric: str = "accuracy"
+
+    @property
+    def sentence(self) -> str:
+        """The numbers as a sentence."""
+        when = ", ".join(map(str, self.rounds[:5])) + ", ..." * (len(self.rounds) > 5)
+        word = "rounds" if len(self.rounds) > 1 else "round"
+        cost = f"The data changed in {word} {when}, which cost {_points(self.lost)}"
+        if not self.recovered:
+            return f"{cost} on classes of earlier phases."
+        needed = [rounds for rounds in self.recovered if rounds is not None]
+        took = f", after {np.mean(needed):.0f} rounds on average" if needed else ""
+        return f"{cost}; the {self.metric} recovered {len(needed)} of {len(self.recovered)} times{took}."
+
+
+def phase_starts(run: RunRecords) -> list[int]:
+    """Return the first rounds of the phases of a stream after the first phase; empty without a stream."""
+    first: dict[int, int] = {}
+    began = dict(zip(*run.series("phases.began"), strict=True))
+    for round, phase in zip(*run.series("phases.phase"), strict=True):
+        first.setdefault(int(phase), int(began.get(round, round)))
+    return [round for phase, round in sorted(first.items()) if phase > 1]
+
+
+def data_changes(run: RunRecords) -> DataChanges | None:
+    """Return the cost of changes of the data; None without changes, or without evaluations around them."""
+    starts, curve, at = phase_starts(run), run.curve(run.task.metric), np.array(run.rounds)
+    phases = np.searchsorted(starts, at, side="right")
+    if len(set(phases.tolist())) < 2:
+        return None
+    forgotten = run.latest("phases.forgetting")
+    if not np.isnan(forgotten):
+        return DataChanges(tuple(starts), forgotten, ())
+    lost = []
+    for number in range(1, len(starts) + 1):
+        before, after = curve[phases == number - 1], curve[phases == number]
+        if len(before) and len(after):
+            last_third = before[-max(1, len(before) // 3) :]
+            lost.append(max(0.0, float(last_third.mean() - after.mean())))
+    recovered = tuple(recovery(curve, run.rounds, [1, *starts]))
+    return DataChanges(tuple(starts), float(np.mean(lost)), recovered, run.task.title)

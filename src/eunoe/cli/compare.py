@@ -63,8 +63,7 @@ def compare(
     """
     from eunoe.analysis.comparison import MAIN, Comparison
     from eunoe.errors import InputError
-    from eunoe.store.groups import find_folders
-    from eunoe.store.reader import read_run
+    from eunoe.store.reader import find_folders, read_run
 
     comparison = Comparison([read_run(folder, begun=False) for folder in find_folders(runs)])
     if by is not None:

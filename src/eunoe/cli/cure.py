@@ -39,8 +39,7 @@ def cure(
     if report and result.runs:
         from eunoe.report.figures.search import search_figures
         from eunoe.report.html import write_report
-        from eunoe.store.groups import find_folders
-        from eunoe.store.reader import read_run
+        from eunoe.store.reader import find_folders, read_run
 
         folders = find_folders([result.folder / "search"]) if result.search else []
         figures = search_figures([read_run(folder, begun=False) for folder in folders])

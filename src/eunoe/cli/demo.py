@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from eunoe.analysis.comparison import Row
+    from eunoe.analysis.comparison import Arm
     from eunoe.simulation.run import Run
 
 # Config and arms were chosen on seeds 100 to 107.
@@ -56,7 +56,7 @@ def demo(
     from eunoe.report.progress import Bars
     from eunoe.search.sweep import Planned, execute, folder_name
     from eunoe.search.verdict import describe_gain
-    from eunoe.store.groups import read_runs
+    from eunoe.store.reader import read_runs
 
     planned = [
         Planned(
@@ -91,7 +91,7 @@ def demo(
     print(describe_gain(CURE, arms["FedAvg"], arms[CURE]))
 
 
-def findings(rows: Sequence["Row"]) -> list[str]:
+def findings(rows: Sequence["Arm"]) -> list[str]:
     """Return sentences on what FedAvg forgets and what each remedy gains on the same seeds."""
     from eunoe.analysis.statistics import mean_std
 
@@ -117,6 +117,6 @@ def rounds_to(target: float, arm: Sequence["Run"]) -> str:
     return next((str(at) for at, accuracy in zip(rounds, mean, strict=True) if accuracy >= target), "–")
 
 
-def traffic(row: "Row") -> float:
+def traffic(row: "Arm") -> float:
     """Return the bytes of a round, both ways."""
     return row.mean("up") + row.mean("down")

@@ -22,7 +22,7 @@ def report(
 ) -> None:
     """Write the report of runs as one self-contained HTML file."""
     from eunoe.report.html import write_report
-    from eunoe.store.groups import find_folders, read_runs
+    from eunoe.store.reader import find_folders, read_runs
 
     print(f"report: {write_report(read_runs(find_folders(runs)), out).resolve().as_uri()}")
 
@@ -34,7 +34,7 @@ def figures(
 ) -> None:
     """Write every figure of runs as a file, sized for the columns of a paper."""
     from eunoe.report.export import write_figures
-    from eunoe.store.groups import find_folders, read_runs
+    from eunoe.store.reader import find_folders, read_runs
 
     for path in write_figures(read_runs(find_folders(runs)), out, format.value):
         print(path)

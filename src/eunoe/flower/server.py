@@ -39,7 +39,7 @@ from eunoe.simulation.running import execute
 from eunoe.simulation.stored_config import resolved, with_loss
 from eunoe.simulation.streams import with_streams
 from eunoe.store.folder import check_new
-from eunoe.store.main_metric import main_number
+from eunoe.store.run_records import format_main_value
 from eunoe.system.files import write_text
 from eunoe.system.log_lines import log_lines
 
@@ -245,7 +245,9 @@ def format_round(record: Record) -> str:
     """Format a round as one line."""
     participants = record.get("participants", len(record["clients"]))
     parts = [f"round {record['round']}: {participants} clients"]
-    parts += [f"{name} {main_number(record[name])}" for name in ("test", "validation") if name in record]
+    parts += [
+        f"{name} {format_main_value(record[name])}" for name in ("test", "validation") if name in record
+    ]
     if (lost := (record.get("forgetting") or {}).get("round")) is not None:
         parts.append(f"round forgetting {lost:.4f}")
     if (spent := (record.get("privacy") or {}).get("epsilon")) is not None:

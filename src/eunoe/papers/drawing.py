@@ -16,7 +16,7 @@ from eunoe.report.export import as_svg, without_hover
 from eunoe.report.figures import KINDS
 from eunoe.report.figures.charts import Display
 from eunoe.report.theme import PICTURE_FONT, config
-from eunoe.store.run_records import relabeled
+from eunoe.store.run_records import relabel
 
 # Characters per line below a title: about the width of a chart.
 WIDE = 70
@@ -50,7 +50,7 @@ def _compact(svg: str) -> str:
 
 def _of_report(exhibit: Exhibit, found: Sequence[FoundRun]) -> Any:
     """The figure of the report that the exhibit names; heat-maps show the round that the paper shows."""
-    records = [relabeled(one.run.records, _label(one)) for one in found if one.run.records.metrics]
+    records = [relabel(one.run.records, _label(one)) for one in found if one.run.records.metrics]
     kind = next(kind for kind in KINDS if kind.name == exhibit.draws)
     rows = kind.rows(records)
     if not rows:

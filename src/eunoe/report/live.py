@@ -8,7 +8,7 @@ from typing import Any
 
 from eunoe.errors import EunoeError, InputError
 from eunoe.report.html import report_html
-from eunoe.store.groups import find_folders, read_runs
+from eunoe.store.reader import find_folders, read_runs
 
 WAITING = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">
 <title>Waiting</title><p>No round has finished yet. This page reloads every two seconds.</p></html>"""

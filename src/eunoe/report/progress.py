@@ -11,7 +11,7 @@ from typing import Any, Protocol, Self
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from eunoe.store.main_metric import main_number
+from eunoe.store.run_records import format_main_value
 
 Record = dict[str, Any]
 
@@ -129,7 +129,7 @@ def describe(record: Record) -> str:
     parts = []
     for place in ("test", "validation"):
         if place in record:
-            parts.append(main_number(record[place]))
+            parts.append(format_main_value(record[place]))
             break
     forgotten = record.get("forgetting", {}).get("round")
     if forgotten is not None:

@@ -20,7 +20,7 @@ from eunoe.simulation.build import UserObjects
 from eunoe.simulation.loop import Record
 from eunoe.simulation.run import Run
 from eunoe.store.reader import read_status
-from eunoe.store.run_records import by_newest_model
+from eunoe.store.run_records import without_averaging
 
 # Averaging alone is preferred within a point of the best: it changes no training, so its gain varies least
 # between seeds, and each of its runs shows the baseline too.
@@ -123,6 +123,6 @@ class CureRuns:
 def _without_averaging(run: Run, title: str) -> Run:
     """Return a run with averaging as the one without: its numbers, but the weights of the averaged model."""
     other = copy.copy(run)
-    other.read = by_newest_model(run.read, title)
+    other.read = without_averaging(run.read, title)
     other.values = other.read.config
     return other

@@ -21,7 +21,7 @@ from eunoe.simulation.privacy import Spending
 from eunoe.simulation.secure_aggregation import shown_probes
 from eunoe.simulation.streams import phase_metrics
 from eunoe.store.folder import RunFolder
-from eunoe.store.main_metric import main_value, task_of
+from eunoe.store.run_records import main_value, task_of
 from eunoe.store.state import RunState
 
 

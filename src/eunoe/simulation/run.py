@@ -23,8 +23,8 @@ from eunoe.simulation.build import assemble
 from eunoe.simulation.prediction import predicted
 from eunoe.simulation.saved_model import Which, saved_weights
 from eunoe.simulation.user_objects import split_user_objects
-from eunoe.store.names import check_recorded
 from eunoe.store.reader import read_run
+from eunoe.store.run_records import check_recorded
 
 
 class Run:

@@ -1,18 +1,24 @@
-"""Reads run folders; the keys of their records are in store/schema.py.
+"""Reads run folders and labels runs; the keys of their records are in store/schema.py.
 
 All files but config.toml may be missing, and the report leaves out what was not measured. Numbers that do not
 exist are null in the files and NaN in arrays.
 """
 
+import json
 import logging
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from safetensors import SafetensorError, safe_open
+
 from eunoe.config.renamed import rename_keys
+from eunoe.config.schema import RESUMABLE, Config
+from eunoe.config.settings import absolute_paths
 from eunoe.errors import Damaged, InputError
-from eunoe.store.integrity import changed_files
-from eunoe.store.run_records import RunRecords, numbers, relabeled
+from eunoe.store.run_records import RunRecords, numbers, relabel
 from eunoe.store.schema import (
     PROBES,
     PartitionRecord,
@@ -22,29 +28,29 @@ from eunoe.store.schema import (
     TimingRecord,
     validate,
 )
-from eunoe.system.files import each_line, read_json, read_toml
+from eunoe.system.files import each_line, parse_json, read_beginning, read_json, read_toml
 
 logger = logging.getLogger(__name__)
 
 
 def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
-    """Read a run folder; the label is the run's name, or what it does.
+    """Read a run folder; the label is the run's name, or method and loss.
 
     A folder without a finished round is refused, unless `begun` is False.
     """
     folder = Path(folder)
-    config, metrics = read_run_config(folder), list(read_rounds(folder / "metrics.jsonl"))
+    config, metrics = read_run_config(folder), list(_read_rounds(folder / "metrics.jsonl"))
     if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
     for name in changed_files(folder, config):
-        logger.warning("%s is not what the run wrote", folder / name)
+        logger.warning("%s changed since the run wrote it", folder / name)
     partition = validate(read_json(folder / "partition.json"), PartitionRecord, folder / "partition.json")
     counts, status = partition.get("label_counts"), read_status(folder)
     run = RunRecords(
         label="",
         metrics=metrics,
-        probes=list(read_records(folder / "probes.jsonl", ProbeRecord)),
-        timings=list(read_records(folder / "timings.jsonl", TimingRecord)),
+        probes=list(_read_records(folder / "probes.jsonl", ProbeRecord)),
+        timings=list(_read_records(folder / "timings.jsonl", TimingRecord)),
         config=config,
         environment=read_json(folder / "environment.json"),
         label_counts=None if counts is None else numbers(counts),
@@ -53,29 +59,11 @@ def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
         flower=(folder / "flower.json").exists(),
         **({"status": status} if status else {}),
     )
-    return relabeled(run, run.checked_config.title)
-
-
-def read_rounds(path: Path) -> Iterator[dict[str, Any]]:
-    """Yield the records of metrics.jsonl, one for each round from the first on."""
-    for round, record in enumerate(read_records(path, RoundRecord), start=1):
-        if record.get("round") != round:
-            raise Damaged(
-                f"line {round} of {path} is of round {record.get('round')!r}: a line is missing or doubled; "
-                "restore the file"
-            )
-        yield record
-
-
-def read_records(path: Path, kind: Any) -> Iterator[dict[str, Any]]:
-    """Yield the records of a JSON Lines file, validated; those of known probes as what the probe records."""
-    for number, record in enumerate(each_line(path), start=1):
-        probe = str(record.get("probe")) if kind is ProbeRecord else ""
-        yield validate(record, PROBES.get(probe, kind), f"line {number} of {path}")
+    return relabel(run, run.checked_config.title)
 
 
 def read_run_config(folder: Path) -> dict[str, Any]:
-    """Return the configuration in a run folder."""
+    """Return the configuration in a run folder, with the keys of this version."""
     try:
         return rename_keys(read_toml(folder / "config.toml"))
     except (FileNotFoundError, NotADirectoryError):
@@ -85,3 +73,93 @@ def read_run_config(folder: Path) -> dict[str, Any]:
 def read_status(folder: Path) -> dict[str, Any]:
     """Return the status of a run; empty before it started."""
     return validate(read_json(folder / "status.json"), StatusRecord, folder / "status.json")
+
+
+def _read_rounds(path: Path) -> Iterator[dict[str, Any]]:
+    """Yield the records of metrics.jsonl, one for each round from the first on."""
+    for round, record in enumerate(_read_records(path, RoundRecord), start=1):
+        if record.get("round") != round:
+            raise Damaged(
+                f"line {round} of {path} is of round {record.get('round')!r}: a line is missing or repeated; "
+                "restore the file"
+            )
+        yield record
+
+
+def _read_records(path: Path, kind: Any) -> Iterator[dict[str, Any]]:
+    """Yield the validated records of a JSON Lines file."""
+    for number, record in enumerate(each_line(path), start=1):
+        probe = str(record.get("probe")) if kind is ProbeRecord else ""
+        yield validate(record, PROBES.get(probe, kind), f"line {number} of {path}")
+
+
+def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
+    """Return the files of a run folder that differ from what its newest readable checkpoint says of them."""
+    for path in sorted((folder / "checkpoints").glob("*.safetensors"), reverse=True):
+        # A damaged checkpoint is reported when the run is resumed.
+        with suppress(OSError, SafetensorError, Damaged, KeyError, TypeError, AttributeError, ValueError):
+            with safe_open(path, "pt") as file:
+                facts = parse_json(file.metadata()["facts"], path)
+            changed = [name for name, mark in facts["files"].items() if not _begins(folder / name, mark)]
+            changed += ["status.json"] * (not (folder / "status.json").exists())
+            then = rename_keys(tomllib.loads(facts["config"]))
+            keys = {*then, *config} - RESUMABLE
+            return changed + ["config.toml"] * any(then.get(key) != config.get(key) for key in keys)
+    return []
+
+
+def _begins(path: Path, mark: Mapping[str, Any]) -> bool:
+    """Return whether a file begins as it did when the mark was made."""
+    if not path.exists():
+        return bool(mark["bytes"] == 0)
+    with open(path, "rb") as file:
+        return bool(read_beginning(file, mark["bytes"]).sha256.hexdigest() == mark["sha256"])
+
+
+def find_folders(paths: Sequence[Path]) -> list[Path]:
+    """Return the run folders at or below paths; a folder with only a config does not count."""
+    folders = []
+    for path in paths:
+        candidates = sorted(config.parent for config in path.rglob("config.toml"))
+        # A run that was only observed, as by `eunoe.flower.measure`, has no status.
+        files = ("status.json", "metrics.jsonl")
+        runs = [folder for folder in candidates if any((folder / name).exists() for name in files)]
+        if not runs:
+            raise InputError(f"{path} holds no run")
+        folders += runs
+    return folders
+
+
+def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
+    """Read several runs; those that differ only in the seed get the same label, others never do."""
+    return label_runs([(read_run(folder), Path(folder).resolve().name) for folder in folders])
+
+
+def label_runs(runs: Sequence[tuple[RunRecords, str]]) -> list[RunRecords]:
+    """Label runs (with the names of their folders) so that only seeds of one configuration share a label."""
+    labels: dict[str, str] = {}
+    labeled = []
+    for run, folder in runs:
+        key = group_key(run.checked_config)
+        if key not in labels:
+            labels[key] = f"{run.label} ({folder})" if run.label in labels.values() else run.label
+        labeled.append(relabel(run, labels[key]))
+    return labeled
+
+
+def group_key(config: Config) -> str:
+    """Return a key that is equal for runs that differ only in their seed."""
+    return json.dumps([config.title, flat_options(config)], sort_keys=True)
+
+
+def flat_options(config: Config) -> dict[str, Any]:
+    """Return the options that determine a run's results besides its seed, as `section.option`."""
+    # With defaults, so that options unknown to an earlier version do not set its runs apart.
+    values = config.model_dump(mode="json", exclude=RESUMABLE - {"rounds"} | {"seed"}, exclude_none=True)
+    if config.data.name == "given":
+        # Measured on training samples that may follow from the seed.
+        values.pop("preprocessing", None)
+    flat: dict[str, Any] = {}
+    for key, value in absolute_paths(values).items():
+        flat |= {f"{key}.{k}": v for k, v in value.items()} if isinstance(value, Mapping) else {key: value}
+    return flat

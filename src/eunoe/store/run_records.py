@@ -1,6 +1,6 @@
-"""The records of one run as arrays: curves, results and what was measured of each class and client."""
+"""The records of one run as arrays: curves, results and the numbers of each class and client."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -9,31 +9,66 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.config.schema import Config, make_config
-from eunoe.core.tasks import Task
-from eunoe.errors import Damaged
+from eunoe.core.tasks import TASKS, Classification, Task
+from eunoe.errors import Damaged, InputError, nearest
 from eunoe.metrics.forgetting import mean_at_end, mean_over_rounds
-from eunoe.store.main_metric import task_of_run
-from eunoe.store.schema import RECORDED
+from eunoe.store.schema import RECORDED, ModelRecord
 
 Array = NDArray[np.float64]
 Positions = NDArray[np.int64]
 Record = Mapping[str, Any]
 
-# Which phase of a stream a round is in, and its first round.
+# The phase of a stream that a round is in, and its first round: recorded by a metric, but no result.
 PHASE = {"phases.phase", "phases.began"}
 
 
 def numbers(values: Any) -> Array:
-    """Nested lists as an array, None as NaN."""
+    """Return nested lists as an array, None as NaN."""
     try:
         return np.array(values, dtype=np.float64)
     except (TypeError, ValueError):
         raise Damaged("a run's records hold lists of unequal lengths where a table should be") from None
 
 
-def taking_part(record: Record) -> int:
-    """How many clients took part in a round."""
+def count_participants(record: Record) -> int:
+    """Return how many clients took part in a round."""
     return int(record.get("participants", len(record["clients"])))
+
+
+def task_of(section: Record) -> type[Task] | None:
+    """Return the task whose main metric is in a section such as `test`; None if none is."""
+    return next((task for task in TASKS if task.metric in section), None)
+
+
+def main_value(section: Record) -> float:
+    """Return the main metric of a section; NaN if it is missing."""
+    value = section.get((task_of(section) or Classification).metric)
+    return float("nan") if value is None else float(value)
+
+
+def format_main_value(section: Record) -> str:
+    """Format the main metric of a section with its name, as in "accuracy 0.912"."""
+    return f"{(task_of(section) or Classification).title} {main_value(section):.3f}"
+
+
+def common_task(tasks: Sequence[type[Task]]) -> type[Task]:
+    """Return the task of several runs, for the words of their tables; classification if they differ."""
+    return tasks[0] if len(set(tasks)) == 1 else Classification
+
+
+def check_recorded(records: Iterable[Record], name: str) -> None:
+    """Refuse a name such as "test.accuracy" that no round has; before the first round any is accepted."""
+    known = {path for record in records for path in _paths(record)}
+    if known and name not in known:
+        raise InputError(f"no round of this run has {name!r}: {nearest(name, known)}")
+
+
+def _paths(record: Record, prefix: str = "") -> Iterator[str]:
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            yield from _paths(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}"
 
 
 @dataclass(frozen=True)
@@ -49,7 +84,7 @@ class RunRecords:
     label_counts: Array | None = None
     class_names: Sequence[str] | None = None
     client_names: Sequence[str] | None = None
-    # Whether a real federation made it, which no command here runs again.
+    # Whether a Flower federation wrote it, which no command here can run again.
     flower: bool = False
     status: Mapping[str, Any] = field(default_factory=lambda: {"state": "running", "round": 0, "reason": ""})
 
@@ -62,51 +97,56 @@ class RunRecords:
         """Return the positions of the records that have a value other than null at a path, and the values."""
         if path not in self._known:
             *sections, key = path
-            values = [value.get(key) for value in self._nested(sections)]
-            there = np.flatnonzero([value is not None for value in values])
-            self._known[path] = there, [values[at] for at in there]
+            values = [section.get(key) for section in self._sections(sections)]
+            positions = np.flatnonzero([value is not None for value in values])
+            self._known[path] = positions, [values[at] for at in positions]
         return self._known[path]
 
     @cached_property
     def _known(self) -> dict[tuple[str, ...], tuple[Positions, list[Any]]]:
         return {}
 
-    def _nested(self, sections: Sequence[str]) -> Sequence[Record]:
-        """Return what each record has in a section of a section; empty where it has none."""
+    def _sections(self, path: Sequence[str]) -> Sequence[Record]:
+        """Return the section of each record at a path; empty where a record has none."""
         records = self.metrics
-        for key in sections:
+        for key in path:
             records = [value if isinstance(value := record.get(key), Mapping) else {} for record in records]
         return records
 
-    def series(self, path: str) -> tuple[NDArray[np.int64], Array]:
-        """The rounds that have a metric, such as "test.accuracy" or "forgetting.round", and its values."""
-        rows, found = self.known(*path.split("."))
-        values = numbers(found) if len(rows) else np.empty(0)
-        return self._rounds[rows], values[:, 0] if values.ndim > 1 and values.shape[1] == 1 else values
+    def series(self, path: str) -> tuple[Positions, Array]:
+        """Return the rounds that have a metric, such as "test.accuracy", and its values."""
+        positions, known = self.known(*path.split("."))
+        values = numbers(known) if known else np.empty(0)
+        return self._rounds[positions], values[:, 0] if values.ndim > 1 and values.shape[1] == 1 else values
 
     @cached_property
-    def _rounds(self) -> NDArray[np.int64]:
+    def _rounds(self) -> Positions:
         """The number of each record's round."""
         return np.array(self.known("round")[1], np.int64)
 
     def latest(self, path: str) -> float:
-        """A metric in the last round that has it; NaN if none does."""
+        """Return a metric in the last round that has it; NaN if none does."""
         _, values = self.series(path)
         return float(values[-1]) if len(values) else float("nan")
 
     def final(self, path: str) -> float:
-        """The mean of a metric over the last rounds that have it, as many as `evaluation.last` says."""
+        """Return the mean of a metric over the last `evaluation.last` rounds that have it."""
         rounds, values = self.series(path)
         return mean_at_end(values, rounds, self.checked_config.evaluation.last)
 
     @cached_property
     def task(self) -> type[Task]:
-        """What the models of the run predict, by what was measured or else by the loss."""
-        return task_of_run(self.metrics, self.config)
+        """The task of the run's models, by what was measured or else by the loss."""
+        for record in self.metrics:
+            for section in filter(None, map(record.get, ("validation", "test", "client_test"))):
+                if (task := task_of(section)) is not None:
+                    return task
+        loss = self.config.get("loss", {}).get("name")
+        return next((task for task in TASKS if loss == task.loss), Classification)
 
     @property
     def score(self) -> float:
-        """Mean test accuracy over the last rounds, or macro-F1 or R² as the task has it."""
+        """Mean test accuracy (multilabel: macro-F1, regression: R²) over the last rounds."""
         return self.final(f"test.{self.task.metric}")
 
     @property
@@ -117,23 +157,22 @@ class RunRecords:
 
     @property
     def sent_forgetting(self) -> float:
-        """The same of the model that clients receive, where another is evaluated; NaN elsewhere."""
+        """Round forgetting of the model that clients receive, where another is evaluated; NaN elsewhere."""
         rounds, values = self.series("sent.forgetting.round")
         return mean_over_rounds(values, rounds)
 
     @cached_property
     def own_metrics(self) -> list[str]:
-        """The user's own metrics, as `name` or `name.part`."""
-        found = set()
+        """The metrics that the config names, as `name` or `name.part`."""
+        paths = set()
         for record in self.metrics:
             for name in record.keys() - RECORDED:
                 value = record[name]
                 parts = (
                     {f"{name}.{part}": v for part, v in value.items()} if isinstance(value, Mapping) else {}
                 )
-                found |= {path for path, v in (parts or {name: value}).items() if isinstance(v, int | float)}
-        # Which phase it is says when, not how well.
-        return sorted(found - PHASE)
+                paths |= {path for path, v in (parts or {name: value}).items() if isinstance(v, int | float)}
+        return sorted(paths - PHASE)
 
     @cached_property
     def part(self) -> str:
@@ -148,41 +187,41 @@ class RunRecords:
     @cached_property
     def rounds(self) -> list[int]:
         """The numbers of the measured rounds."""
-        found: list[int] = self._rounds[self.measured].tolist()
-        return found
+        rounds: list[int] = self._rounds[self.measured].tolist()
+        return rounds
 
     def curve(self, name: str) -> Array:
-        """A number of the global model, such as accuracy or loss, over the measured rounds."""
+        """Return a number of the global model, such as accuracy or loss, over the measured rounds."""
         return self._measured(self.part, name)
 
     def _measured(self, *path: str) -> Array:
-        """A number over the measured rounds; NaN where it is unknown."""
-        rows, found = self.known(*path)
+        """Return a number over the measured rounds; NaN where it is unknown."""
+        positions, known = self.known(*path)
         values = np.full(len(self.metrics), np.nan)
-        values[rows] = numbers(found)
+        values[positions] = numbers(known)
         return values[self.measured]
 
     @property
     def last(self) -> int:
-        """How many last rounds a result is averaged over; 1 for a run that was only observed."""
+        """The number of last rounds that results are averaged over; 1 for a run that was only observed."""
         return max(int(self.config.get("evaluation", {}).get("last", 1)), 1)
 
     @cached_property
     def per_class(self) -> Array:
-        """Accuracy [measured rounds, classes] of the global model; empty when it was not recorded."""
-        rows, found = self.known(self.part, "per_class")
-        return numbers(found) if len(rows) and np.array_equal(rows, self.measured) else np.empty((0, 0))
+        """Accuracy [measured rounds, classes] of the global model; empty if it was not recorded."""
+        positions, known = self.known(self.part, "per_class")
+        return numbers(known) if known and np.array_equal(positions, self.measured) else np.empty((0, 0))
 
     @cached_property
     def classes(self) -> int:
-        """How many classes were measured; 0 if none were."""
-        _, found = self.known(self.part, "per_class")
+        """The number of classes that were measured; 0 if none were."""
+        _, known = self.known(self.part, "per_class")
         probed = [record["start"] for record in self.probe("local_per_class")]
-        return max(map(len, [*found, *probed]), default=0)
+        return max(map(len, [*known, *probed]), default=0)
 
     @cached_property
     def lost_per_class(self) -> Array:
-        """What each class lost [rounds, classes] in rounds that follow a measured one; a gain is 0."""
+        """Accuracy lost by each class [rounds, classes] in rounds that follow a measured one; a gain is 0."""
         history = self.per_class
         # A loss over a gap of several rounds is not that of one round.
         following = np.diff(self.rounds[: len(history)]) == 1
@@ -190,30 +229,30 @@ class RunRecords:
         return lost
 
     def forgetting(self, name: str) -> Array:
-        """Round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""
+        """Return round forgetting ("round") or FedNTD's score ("fedntd") over the measured rounds."""
         return self._measured("forgetting", name)
 
     def names(self, classes: int) -> list[str]:
-        """The names of the classes, or their numbers."""
+        """Return the names of the classes, or their numbers."""
         return list(self.class_names) if self.class_names else [str(label) for label in range(classes)]
 
     def probe(self, name: str) -> Iterator[Record]:
-        """The probes of one kind in order of round."""
+        """Yield the probes of one kind in order of round."""
         yield from sorted((p for p in self.probes if p["probe"] == name), key=lambda p: int(p["round"]))
 
 
-def relabeled(run: RunRecords, label: str) -> RunRecords:
-    """The run under another label; its configuration is not validated again."""
+def relabel(run: RunRecords, label: str) -> RunRecords:
+    """Return the run under another label; its configuration is not validated again."""
     other = replace(run, label=label)
     vars(other)["checked_config"] = run.checked_config
     return other
 
 
-def by_newest_model(run: RunRecords, title: str) -> RunRecords:
-    """A run that averages its models as the run without averaging, which it has the numbers of."""
-    own = {"validation", "test", "client_test", "forgetting", "sent"}
+def without_averaging(run: RunRecords, title: str) -> RunRecords:
+    """Return a run with `averaging` as the run without it: by the numbers of the model sent to clients."""
+    sections = {*ModelRecord.__annotations__, "sent"}
     metrics = [
-        {**{key: value for key, value in record.items() if key not in own}, **record.get("sent", {})}
+        {**{key: value for key, value in record.items() if key not in sections}, **record.get("sent", {})}
         for record in run.metrics
     ]
     config = {key: value for key, value in run.config.items() if key != "averaging"}
@@ -221,5 +260,5 @@ def by_newest_model(run: RunRecords, title: str) -> RunRecords:
 
 
 def with_averaging(title: str) -> str:
-    """The title of a run that averages its models beside the run without averaging."""
+    """Return the title of a run with averaging beside the same run without."""
     return f"{title} {'and' if ' with ' in title else 'with'} averaging"

@@ -13,8 +13,7 @@ import altair as alt
 from eunoe.core.tasks import Task
 from eunoe.report.figures.series import Row, group_by_label
 from eunoe.report.theme import PANEL
-from eunoe.store.main_metric import common_task
-from eunoe.store.run_records import RunRecords
+from eunoe.store.run_records import RunRecords, common_task
 
 SHARE = alt.Scale(domain=[0, 1])
 PERCENT = alt.Axis(format="%")

@@ -6,8 +6,8 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.analysis.data_changes import phase_starts
 from eunoe.analysis.statistics import deviation, mean
+from eunoe.analysis.summary import phase_starts
 from eunoe.report.figures.charts import PERCENT, SHARE, Display, Figure, Kind, panel_per_run, tip
 from eunoe.report.figures.series import Row, group_by_label
 from eunoe.store.run_records import RunRecords

@@ -11,7 +11,7 @@ from eunoe.report.figures.charts import Display, Figure
 from eunoe.report.figures.curves import main_metric
 from eunoe.report.figures.series import Row, band_rows, group_by_label
 from eunoe.report.theme import HEIGHT, PALETTE, WIDTH
-from eunoe.store.run_records import RunRecords, by_newest_model, relabeled, with_averaging
+from eunoe.store.run_records import RunRecords, relabel, with_averaging, without_averaging
 
 SECTION = "The search"
 GRAY = "#8c8c8c"
@@ -82,8 +82,8 @@ def both_models(run: RunRecords) -> list[RunRecords]:
     """Return a run by its evaluated model and, where that is an average of models, by its newest one too."""
     title = run.checked_config.title
     if not any(record.get("sent") for record in run.metrics):
-        return [relabeled(run, title)]
-    return [by_newest_model(run, title), relabeled(run, with_averaging(title))]
+        return [relabel(run, title)]
+    return [without_averaging(run, title), relabel(run, with_averaging(title))]
 
 
 def final_points(runs: Sequence[RunRecords]) -> list[Row]:

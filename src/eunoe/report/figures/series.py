@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from eunoe.analysis.data_changes import phase_starts
+from eunoe.analysis.summary import phase_starts
 from eunoe.metrics import forgetting
 from eunoe.report.theme import MOST_CLASSES, MOST_POINTS, MOST_PROBES
 from eunoe.store.run_records import Array, Record, RunRecords
