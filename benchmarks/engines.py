@@ -44,9 +44,8 @@ from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.models.lenet import LeNet
+from eunoe.models.cnn import LeNet, SmallCNN
 from eunoe.models.mlp import MLP
-from eunoe.models.small_cnn import SmallCNN
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import one_round
 from eunoe.store.folder import RunFolder

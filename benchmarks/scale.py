@@ -46,8 +46,7 @@ from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.simulation import Simulation
-from eunoe.models.cnn import CNN
-from eunoe.models.lenet import LeNet
+from eunoe.models.cnn import CNN, LeNet
 from eunoe.report.export import as_svg
 from eunoe.report.figures.charts import table as chart_data
 from eunoe.report.theme import config as theme

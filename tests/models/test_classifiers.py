@@ -8,8 +8,7 @@ from torch import nn
 
 from eunoe.errors import InputError
 from eunoe.models.classifiers import SCALE, SimplexETF, fix_classifier
-from eunoe.models.logistic import Logistic
-from eunoe.models.mlp import MLP
+from eunoe.models.mlp import MLP, Logistic
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
 from tests.helpers import blobs, make_simulation

@@ -11,10 +11,7 @@ from torch.nn import functional as F
 
 from eunoe.config import registry
 from eunoe.errors import InputError
-from eunoe.models.cnn import CNN
-from eunoe.models.lenet import LeNet
-from eunoe.models.mnist_cnn import MnistCNN
-from eunoe.models.small_cnn import SmallCNN
+from eunoe.models.cnn import CNN, LeNet, MnistCNN, SmallCNN
 
 CIFAR, MNIST, DIGITS = (3, 32, 32), (1, 28, 28), (1, 8, 8)
 

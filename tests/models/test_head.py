@@ -7,8 +7,7 @@ from torch.func import functional_call, stack_module_state, vmap
 
 from eunoe.errors import InputError
 from eunoe.models.classifiers import add_head
-from eunoe.models.cnn import CNN
-from eunoe.models.lenet import LeNet
+from eunoe.models.cnn import CNN, LeNet
 from eunoe.models.mlp import MLP
 
 

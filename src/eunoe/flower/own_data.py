@@ -225,8 +225,7 @@ def _read_arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
 
 
 def _read_images(path: Path, facts: Facts) -> tuple[Array, Array]:
-    from eunoe.data.sources.folder import read_part
-    from eunoe.data.sources.images import ImageDecoder
+    from eunoe.data.sources.images import ImageDecoder, read_part
 
     if facts.class_names is None:
         raise InputError(f"{path} is a folder, but the server's data set has no class names; use a .npz file")

@@ -1,4 +1,4 @@
-"""A multi-layer perceptron on inputs of any shape."""
+"""A multi-layer perceptron and logistic regression, for inputs of any shape."""
 
 import math
 from collections.abc import Sequence
@@ -22,3 +22,14 @@ class MLP(Classifier):
     def features(self, x: Tensor) -> Tensor:
         hidden: Tensor = self.hidden(x.flatten(1))
         return hidden
+
+
+class Logistic(Classifier):
+    """One linear layer on the flattened input; its loss is convex."""
+
+    def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+        super().__init__()
+        self.classifier = nn.Linear(math.prod(shape), classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        return x.flatten(1)

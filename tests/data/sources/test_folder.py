@@ -5,7 +5,7 @@ import pytest
 import torch
 from PIL import Image
 
-from eunoe.data.sources.folder import folder
+from eunoe.data.sources.images import folder
 from eunoe.errors import InputError
 
 
