@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from eunoe.report import progress
-from eunoe.report.progress import Bars, describe, following
+from eunoe.report.progress import Bars, describe, progress_bar
 
 
 def record(round: int, **more: Any) -> dict[str, Any]:
@@ -52,7 +52,7 @@ def test_a_bar_is_shown_where_it_can_move_or_is_wanted(
 ) -> None:
     text, called = io.StringIO(), list[int]()
     monkeypatch.setattr(progress, "Console", lambda: Console(file=text, width=150, **console))
-    with following("my run", 1, lambda record: called.append(record["round"]), wanted) as follow:
+    with progress_bar("my run", 1, lambda record: called.append(record["round"]), wanted) as follow:
         follow(record(1, test={"accuracy": 0.5}))
     assert called == [1]
     assert ("my run" in text.getvalue()) == shown

@@ -1,4 +1,4 @@
-"""Progress of runs: a bar each (round, accuracy, forgetting, time left), or lines without a terminal."""
+"""Progress bars of runs (round, accuracy, forgetting, time left), or lines of text without a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -17,7 +17,7 @@ Record = dict[str, Any]
 
 
 class Job(Protocol):
-    """A run of a sweep, as far as its bar shows it."""
+    """A run of a sweep, as its progress bar needs it."""
 
     @property
     def folder(self) -> Path: ...
@@ -56,12 +56,12 @@ class Bars:
         self._titles[key] = (title, rounds)
         self._tasks[key] = self._progress.add_task(title, total=rounds, numbers="")
 
-    def follow(self, planned: Job, record: Record | None) -> None:
-        """Add the bar of a run of a sweep (no record), or update it after a round."""
+    def follow(self, job: Job, record: Record | None) -> None:
+        """Update the bar of a run of a sweep after a round; without a record, add it."""
         if record is None:
-            self.start(planned.folder, planned.title, planned.rounds)
+            self.start(job.folder, job.title, job.rounds)
         else:
-            self.update(planned.folder, record)
+            self.update(job.folder, record)
 
     def update(self, key: Any, record: Record) -> None:
         """Update the bar of a run after a round."""
@@ -80,57 +80,53 @@ class Bars:
 
 
 class StageBars(Bars):
-    """A bar per stage of a search, which counts the rounds of all of its runs."""
+    """A progress bar per stage of a search, over the rounds of all its runs."""
 
     _stage, _count = "", 0
 
     def stage(self, title: str, rounds: int) -> None:
-        """Begin the bar of a stage."""
+        """Add the bar of a stage."""
         self._stage, self._count = title, 0
         self.start(title, title, max(rounds, 1))
 
-    def count(self, planned: Job, record: Record | None) -> None:
-        """Show that a run has come a round further."""
+    def count(self, job: Job, record: Record | None) -> None:
+        """Count a finished round of any run."""
         if record is not None:
             self._count += 1
             self.update(self._stage, {**record, "round": self._count, "dropped": ()})
 
 
 def interactive(console: Console) -> bool:
-    """Whether the console can redraw a bar: a terminal, or a notebook with widgets."""
+    """Return whether the console can redraw a bar: a terminal, or a notebook with widgets."""
     return console.is_terminal or (console.is_jupyter and find_spec("ipywidgets") is not None)
 
 
 @contextmanager
-def following(
-    title: str, rounds: int, on_round: Callable[[Record], None] | None, wanted: bool | None
+def progress_bar(
+    title: str, rounds: int, on_round: Callable[[Record], None] | None, visible: bool | None
 ) -> Iterator[Callable[[Record], None]]:
-    """A callback for the rounds of a run, which updates a bar and then calls `on_round`.
+    """Yield a callback that updates the progress bar of a run and then calls `on_round`.
 
-    If `wanted` is None, the bar is shown where the console can redraw it.
+    By default the bar is shown where the console can redraw it.
     """
     console = Console()
     calls = [on_round] if on_round else []
     with ExitStack() as stack:
-        if interactive(console) if wanted is None else wanted:
+        if interactive(console) if visible is None else visible:
             bars = stack.enter_context(Bars(console))
             bars.start(title, title, rounds)
             calls.insert(0, partial(bars.update, title))
 
-        def follow(record: Record) -> None:
+        def update(record: Record) -> None:
             for call in calls:
                 call(record)
 
-        yield follow
+        yield update
 
 
 def describe(record: Record) -> str:
-    """Accuracy and forgetting of a round as short text."""
-    parts = []
-    for place in ("test", "validation"):
-        if place in record:
-            parts.append(format_main_value(record[place]))
-            break
+    """Format the main metric and forgetting of a round."""
+    parts = [format_main_value(record[place]) for place in ("test", "validation") if place in record][:1]
     forgotten = record.get("forgetting", {}).get("round")
     if forgotten is not None:
         parts.append(f"forgotten {forgotten:.3f}")

@@ -1,4 +1,4 @@
-// Draws the report's figures: fits them to the window, follows light and dark, and moves the sliders over rounds.
+// Draw the report's figures: fit them to the window, switch light and dark, and connect the sliders over rounds.
 "use strict";
 (() => {
   const data = JSON.parse(document.getElementById("eunoe-data").textContent);
@@ -14,18 +14,18 @@
     document.getElementById("theme").textContent = theme === "dark" ? "Light" : "Dark";
   };
 
-  // On a narrow screen the names of runs stand below each other, and are cut before they take more than it has.
-  const narrowed = (node, width) => {
+  // On a narrow screen the names of runs are stacked and truncated to its width.
+  const narrow = (node, width) => {
     if (!node || typeof node !== "object") return;
     if ("labelLimit" in node && node.orient === "top") Object.assign(node, { columns: 1, labelLimit: width - 110 });
-    Object.values(node).forEach((inner) => narrowed(inner, width));
+    Object.values(node).forEach((inner) => narrow(inner, width));
   };
 
-  // A figure of several panels gets as many columns as fit, and its panels share the width.
-  const fitted = (figure, width) => {
+  // Lay out the panels of a figure in as many columns as fit; they share the width.
+  const fit = (figure, width) => {
     const spec = structuredClone(figure.spec);
     if (width < 480) {
-      narrowed(spec, width);
+      narrow(spec, width);
       spec.config = { title: { limit: width - 60 } };
     }
     if (spec.facet) {
@@ -41,7 +41,7 @@
     const margin = 80;
     const widest = Math.max(...spec.concat.map((panel) => panel.width));
     let columns = Math.max(1, Math.min(spec.columns, Math.floor(width / (widest * 0.7 + margin))));
-    // Three that belong together stay in a row or go below each other.
+    // Three panels that belong together are in one row or in one column.
     if (spec.columns === 3 && columns === 2) columns = 1;
     const inside = spec.concat.slice(0, columns).reduce((sum, panel) => sum + panel.width, 0);
     const scale = Math.min(2.6, Math.max(0.5, (width - 30 - columns * margin) / inside));
@@ -68,19 +68,19 @@
 
   const draw = async (figure, spare = 0) => {
     const place = document.getElementById(`chart-${figure.name}`);
-    const spec = fitted(figure, place.clientWidth - spare);
+    const spec = fit(figure, place.clientWidth - spare);
     if (positions.has(figure.name)) {
       spec.params.find((param) => param.name === "probe").value = positions.get(figure.name);
     }
     views.get(figure.name)?.finalize();
     specs.set(figure.name, spec);
     views.set(figure.name, await embed(place, figure, root.dataset.theme));
-    // Long labels take room that the panels then must spare.
+    // Long labels make the panels narrower.
     const over = place.scrollWidth - place.clientWidth;
     if (over > 0 && !spare) await draw(figure, over);
   };
 
-  // Printing does not wait for figures to be drawn anew, so in dark mode light ones lie ready for it.
+  // Printing does not wait for a redraw, so light figures are prepared in dark mode.
   const drawPapers = async () => {
     for (const figure of data.figures) {
       if (root.dataset.theme !== "dark") return;

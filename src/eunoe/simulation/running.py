@@ -16,7 +16,7 @@ from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed, outcome_of
-from eunoe.report.progress import following
+from eunoe.report.progress import progress_bar
 from eunoe.simulation.build import UserObjects, assemble, check_targets
 from eunoe.simulation.hooks import standard_hooks
 from eunoe.simulation.loop import Record, run_rounds
@@ -68,7 +68,7 @@ def run(
     for warning in warnings:
         logger.warning(warning)
     folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    with following(with_loss(checked, simulation).title, checked.rounds, on_round, progress) as follow:
+    with progress_bar(with_loss(checked, simulation).title, checked.rounds, on_round, progress) as follow:
         return execute(checked, objects, simulation, folder, follow, new=True)
 
 
@@ -103,7 +103,7 @@ def resume(
         simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)
     check_data(folder, simulation)
-    with following(new.title, new.rounds, on_round, progress) as follow:
+    with progress_bar(new.title, new.rounds, on_round, progress) as follow:
         return execute(new, objects, simulation, folder, follow, from_round=from_round)
 
 

@@ -7,7 +7,6 @@ from eunoe.report.figures import (
     client_forgetting,
     costs,
     curves,
-    distribution,
     local_models,
     one_client,
     partition,
@@ -53,7 +52,7 @@ def test_the_first_round_has_no_round_forgetting():
 
 def test_distribution_is_over_all_seeds():
     seeds = [run("a", [0.1] * 3, {2: 0.2, 3: 0.0}), run("a", [0.1] * 3, {2: 0.2, 3: 0.4})]
-    found = [[row["lost"], row["share"]] for row in distribution.rows(seeds)]
+    found = [[row["lost"], row["share"]] for row in curves.distribution_rows(seeds)]
     np.testing.assert_allclose(found, [[0.0, 0.25], [0.2, 0.75], [0.4, 1.0]])
 
 

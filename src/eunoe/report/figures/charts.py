@@ -126,9 +126,9 @@ def points(share: float) -> str:
     return f"{100 * share:.1f} points"
 
 
-def mean_points(rows: Sequence[Row], field: str) -> str:
-    """Format the mean of a field for each run, in points."""
-    return "; ".join(f"{label} {points(mean_of(own, field))}" for label, own in by_run(rows).items())
+def describe_runs(rows: Sequence[Row], describe: Callable[[list[Row]], str]) -> str:
+    """Describe the rows of each run, for the text alternative of a figure."""
+    return "; ".join(f"{label} {describe(own)}" for label, own in by_run(rows).items())
 
 
 def capitalize(text: str) -> str:

@@ -91,12 +91,12 @@ def draw_matrices(rows: Sequence[Row], display: Display) -> Figure:
     chart = chart.add_params(charts.round_slider(rows)).resolve_scale(
         color="independent", x="independent", y="independent"
     )
-    shown = charts.slider_start(rows)
-    means = [row for row in rows if row["probe"] == shown and row["data"] == MEAN]
+    start = charts.slider_start(rows)
+    means = [row for row in rows if row["probe"] == start and row["data"] == MEAN]
     text = (
         f"Heat maps of the {metric} of each client's model (rows) on each client's data (columns), before "
         "and after local training, and the difference. Mean forgotten on other clients' data in round "
-        f"{charts.slider_rounds(rows)[shown]}: {charts.mean_points(means, 'lost')}."
+        f"{charts.slider_rounds(rows)[start]}: {charts.describe_runs(means, _mean_lost)}."
     )
     caption = (
         "Rows are clients' models, columns are clients' data; a client's own data are outlined. The last "
@@ -104,6 +104,10 @@ def draw_matrices(rows: Sequence[Row], display: Display) -> Figure:
         "one color scale."
     )
     return Figure(title(rows), caption, chart.properties(description=text))
+
+
+def _mean_lost(rows: Sequence[Row]) -> str:
+    return charts.points(charts.mean_of(rows, "lost"))
 
 
 def _most_columns(rows: Sequence[Row]) -> int:
@@ -174,7 +178,7 @@ def draw_means(rows: Sequence[Row], display: Display) -> Figure:
         color,
         tooltip=["run:N", "round:Q", charts.tip("mean(lost)", "mean forgotten")],
     )
-    words = charts.mean_points(charts.after_first_round(rows), "lost")
+    words = charts.describe_runs(charts.after_first_round(rows), _mean_lost)
     text = f"Scatter plot of the {metric} on other clients' data that local training loses, mean: {words}."
     return Figure(
         "Forgetting between clients over the rounds",

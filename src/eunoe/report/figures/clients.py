@@ -32,7 +32,7 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a dot per run on each client's line."""
-    groups, share = charts.by_run(rows), rows[0]["metric"] == "accuracy"
+    share = rows[0]["metric"] == "accuracy"
     metric, form = (display.task.client_metric, ".1%") if share else ("loss", ".3f")
     axis: dict[str, Any] = {"scale": charts.SHARE, "axis": charts.PERCENT} if share else {}
     tips = ["run:N", "client:N", "samples:Q", charts.tip("accuracy", metric, form)]
@@ -44,13 +44,15 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
         tooltip=tips,
     )
     worst, name = (min, "lowest") if share else (max, "highest")
-    words = []
-    for label, own in groups.items():
+
+    def describe(own: list[Row]) -> str:
         row = worst(own, key=lambda row: float(row["accuracy"]))
-        words.append(f"{label}: {name} {row['client']} with {row['accuracy']:{form}}")
-    first = [row["accuracy"] for row in groups[rows[0]["run"]]]
+        return f"has its {name} for {row['client']} with {row['accuracy']:{form}}"
+
+    first = [row["accuracy"] for row in rows if row["run"] == rows[0]["run"]]
     low, high = (f"{value:{'.0%' if share else '.2f'}}" for value in (min(first), max(first)))
-    text = f"{charts.capitalize(metric)} of each client on its own test data; {'; '.join(words)}."
+    text = f"{charts.capitalize(metric)} of each client on its own test data; "
+    text += f"{charts.describe_runs(rows, describe)}."
     return Figure(
         f"Clients' {metric} on their own test data: {low} to {high} with {rows[0]['run']}",
         "A dot per run: mean of the last rounds and of the seeds. If `local` is among the runs, it shows "

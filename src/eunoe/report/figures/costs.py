@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import altair as alt
 import numpy as np
 
-from eunoe.report.figures.charts import Display, Figure, Kind, by_run, side_by_side, tip
+from eunoe.report.figures.charts import Display, Figure, Kind, by_run, describe_runs, side_by_side, tip
 from eunoe.report.figures.series import Row, group_by_label
 from eunoe.report.theme import PANEL
 from eunoe.store.run_records import RunRecords
@@ -35,6 +35,10 @@ def _costs(run: RunRecords) -> Iterator[tuple[str, str, float]]:
     yield from ((unit, kind, float(np.sum(values))) for unit, kind, values in columns if len(values))
 
 
+def _total(rows: Sequence[Row]) -> str:
+    return f"{sum(row['amount'] for row in rows):,.0f}"
+
+
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw bars per run, split by kind."""
     panels, words = [], []
@@ -55,9 +59,7 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
             tooltip=["run:N", "kind:N", tip("amount", unit, form)],
         )
         panels.append(chart.properties(width=1.3 * PANEL, height=alt.Step(26), title=f"{unit}, whole run"))
-        words += [
-            f"{label} {sum(row['amount'] for row in own):,.0f} {unit}" for label, own in by_run(costs).items()
-        ]
+        words.append(f"{unit}: {describe_runs(costs, _total)}")
     chart = side_by_side(panels, rows, columns=2).resolve_scale(color="independent")
     return Figure(
         "Time and traffic",

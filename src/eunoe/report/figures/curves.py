@@ -1,12 +1,17 @@
-"""Line figures over the rounds: main metric, loss, round forgetting, privacy spent and custom metrics."""
+"""Line figures: main metric, loss, round forgetting and its distribution, privacy spent, custom metrics."""
 
 from collections.abc import Sequence
 from functools import partial
 
+import altair as alt
+import numpy as np
+
 from eunoe.core.tasks import Classification, Regression
 from eunoe.metrics import forgetting
-from eunoe.report.figures.charts import Display, Figure, Kind, band_and_line, by_run, capitalize, points
-from eunoe.report.figures.series import Row, Series, band_rows
+from eunoe.report.figures import charts
+from eunoe.report.figures.charts import Display, Figure, Kind
+from eunoe.report.figures.series import Row, Series, band_rows, group_by_label, thin
+from eunoe.report.theme import MOST_POINTS
 from eunoe.store.run_records import Array, RunRecords
 
 BAND = "Mean over seeds with a band of one standard deviation"
@@ -47,14 +52,14 @@ def recorded_rows(path: str, runs: Sequence[RunRecords]) -> list[Row]:
 def draw_metric(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the main metric of the global model."""
     metric = display.task.title
-    title = f"{capitalize(metric)} of the global model"
+    title = f"{charts.capitalize(metric)} of the global model"
     return _draw(rows, display, metric, title, f"{BAND}. Drops are rounds that forget.", share=True)
 
 
 def draw_loss(rows: Sequence[Row], display: Display) -> Figure:
     """Draw the loss of the global model."""
     title = "Loss of the global model: a rise is a round that made it worse"
-    return _draw(rows, display, "loss", title, f"{capitalize(display.task.loss_title)}. {BAND}.")
+    return _draw(rows, display, "loss", title, f"{charts.capitalize(display.task.loss_title)}. {BAND}.")
 
 
 def draw_epsilon(rows: Sequence[Row], display: Display) -> Figure:
@@ -74,16 +79,49 @@ def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
     metric, units = display.task.unit_metric, display.task.units
     window = rows[0]["window"]
     axis = f"{metric} lost" if window == 1 else f"{metric} lost, mean of {window} rounds"
-    means = {
-        label: forgetting.mean_over_rounds([row["mean"] for row in own], [row["round"] for row in own])
-        for label, own in by_run(rows).items()
-    }
-    text = "; ".join(f"{label} loses {points(mean)} per round on average" for label, mean in means.items())
-    chart = band_and_line(rows, display, axis, zero=True).properties(
-        description=f"Line chart of round forgetting. {text}."
-    )
+
+    def describe(own: list[Row]) -> str:
+        mean = forgetting.mean_over_rounds([row["mean"] for row in own], [row["round"] for row in own])
+        return f"loses {charts.points(mean)} per round on average"
+
+    text = f"Line chart of round forgetting. {charts.describe_runs(rows, describe)}."
+    chart = charts.band_and_line(rows, display, axis, zero=True).properties(description=text)
     caption = f"F_t: the mean over {units} of the {metric} lost since the previous round; gains count as 0."
     return Figure(f"Round forgetting: {metric} lost since the previous round", caption, chart, wide=False)
+
+
+def distribution_rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return the ECDF of F_t over all rounds and seeds of a label."""
+    rows = []
+    for label, seeds in group_by_label(runs).items():
+        values, shares = forgetting.ecdf(np.concatenate([run.forgetting("round") for run in seeds]))
+        steps = thin(list(zip(values.tolist(), shares.tolist(), strict=True)), 2 * MOST_POINTS)
+        rows += [{"run": label, "lost": lost, "share": share} for lost, share in steps]
+    return rows
+
+
+def draw_distribution(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw the ECDF of F_t of each run (Flashback paper, figure 4)."""
+    base = alt.Chart(charts.table(rows)).encode(
+        alt.X("lost:Q", title=f"{display.task.unit_metric} lost in a round", axis=charts.PERCENT),
+        alt.Y("share:Q", title="fraction of rounds that lose at most this", axis=charts.PERCENT),
+        display.run_color(rows),
+    )
+    tips = ["run:N", charts.tip("lost", "lost at most"), charts.tip("share", "fraction of rounds", ".0%")]
+
+    def describe(own: list[Row]) -> str:
+        median = next(row["lost"] for row in own if row["share"] >= 0.5)
+        return f"loses at most {charts.points(median)} in half of the rounds"
+
+    chart = alt.layer(base.mark_line(interpolate="step-after"), charts.hover_points(base, tips))
+    return Figure(
+        "Distribution of round forgetting: the further left a line rises, the less is forgotten",
+        "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis.",
+        chart.properties(
+            description=f"Distribution of round forgetting: {charts.describe_runs(rows, describe)}."
+        ),
+        wide=False,
+    )
 
 
 def _draw(
@@ -96,8 +134,8 @@ def _draw(
     zero: bool = False,
 ) -> Figure:
     form = ".1%" if share else ".4g"
-    ends = "; ".join(f"{label} ends at {own[-1]['mean']:{form}}" for label, own in by_run(rows).items())
-    chart = band_and_line(rows, display, metric, zero, share)
+    ends = charts.describe_runs(rows, lambda own: f"ends at {own[-1]['mean']:{form}}")
+    chart = charts.band_and_line(rows, display, metric, zero, share)
     chart = chart.properties(description=f"Line chart of {metric} over rounds. {ends}.")
     return Figure(title, caption, chart, wide=False)
 
@@ -105,6 +143,7 @@ def _draw(
 ACCURACY = Kind("accuracy", metric_rows, draw_metric)
 LOSS = Kind("loss", loss_rows, draw_loss)
 ROUND_FORGETTING = Kind("round-forgetting", forgetting_rows, draw_forgetting)
+DISTRIBUTION = Kind("distribution", distribution_rows, draw_distribution)
 PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilon)
 
 

@@ -25,6 +25,11 @@ def _measure(probe: Record) -> list[float]:
     return [mean, *numbers([probe["apart"], probe["cosine"]]).tolist()]
 
 
+def _last(rows: Sequence[Row]) -> str:
+    last = rows[-1]
+    return f"{last['start']:.2f} from the start, {last['apart']:.2f} apart, cosine {last['cosine']:.2f}"
+
+
 def draw(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a panel per number."""
     panels = []
@@ -39,12 +44,7 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
         tips = ["run:N", "round:Q", charts.tip(field, title, ".3f")]
         panel = charts.line(base, tips)
         panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
-    words = "; ".join(
-        f"{label}: {own[-1]['start']:.2f} from the start model, {own[-1]['apart']:.2f} from each other, "
-        f"cosine {own[-1]['cosine']:.2f}"
-        for label, own in charts.by_run(rows).items()
-    )
-    text = f"Line charts of the drift of local models; in the last probed round {words}."
+    text = f"Line charts of drift; in the last probed round {charts.describe_runs(rows, _last)}."
     return Figure(
         "Drift of local models, and agreement of their updates",
         "Mean distance from the start model, root mean square distance between two clients, mean cosine "

@@ -61,11 +61,17 @@ def partition_chart(
     A panel has the label counts [clients, classes] of these clients. Up to ten classes have a color each;
     more have a scale from dark to light.
     """
-    data, sizes = _bars(panels, clients, class_names, task)
-    classes = max(counts.shape[1] for counts in panels.values())
+    if not panels or not clients:
+        raise InputError("a partition chart needs at least one partition and one client")
+    classes = max(counts.shape[-1] for counts in panels.values())
+    names = list(class_names) if class_names is not None else [str(number) for number in range(classes)]
+    data, sizes = _bars(panels, clients, names, task)
     few = classes <= len(COLORS)
-    names = [_name(c, class_names) for c in range(classes)]
-    scale = alt.Scale(domain=names, range=list(COLORS[:classes])) if few else alt.Scale(scheme="viridis")
+    scale = (
+        alt.Scale(domain=names[:classes], range=list(COLORS[:classes]))
+        if few
+        else alt.Scale(scheme="viridis")
+    )
     # Stacked in the order of the legend: names from the first, a scale from the largest number.
     order: Literal["ascending", "descending"] = "descending" if few else "ascending"
     width = max(300 if len(panels) > 1 else 480, min(16 * len(clients), 960))
@@ -101,15 +107,10 @@ def partition_chart(
 
 
 def _bars(
-    panels: Mapping[str, NDArray[Any]],
-    clients: Sequence[int],
-    class_names: Sequence[str] | None,
-    task: type[Task],
+    panels: Mapping[str, NDArray[Any]], clients: Sequence[int], names: Sequence[str], task: type[Task]
 ) -> tuple[list[Row], dict[str, float]]:
     """Return a row per client and class that it has, and the mean number of classes of each panel."""
     rows, sizes = [], {}
-    if not panels or not clients:
-        raise InputError("a partition chart needs at least one partition and one client")
     for panel, counts in panels.items():
         if counts.ndim != 2 or len(counts) != len(clients):
             raise InputError(
@@ -119,15 +120,11 @@ def _bars(
         sizes[panel] = float((counts > 0).sum(1).mean())
         for client, own in zip(clients, counts, strict=True):
             for number in np.flatnonzero(own).tolist():
-                name, share = _name(number, class_names), float(own[number] / own.sum())
+                name, share = names[number], float(own[number] / own.sum())
                 label = f"Client {client}: {own[number]:,} of {task.unit} {name} ({share:.1%})"
                 bar = {"panel": panel, "client": int(client), "class": name, "number": number}
                 rows.append({**bar, "share": share, "label": label})
     return rows, sizes
-
-
-def _name(number: int, class_names: Sequence[str] | None) -> str:
-    return class_names[number] if class_names is not None else str(number)
 
 
 KIND = Kind("partition", rows, draw)

@@ -45,12 +45,12 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
             tooltip=["run:N", "round:Q", *display.unit_tips()],
         )
 
-    words = []
-    for label, own in charts.by_run(rows).items():
-        last = max(row["round"] for row in own)
-        low = min((row for row in own if row["round"] == last), key=lambda row: row["accuracy"])
-        words.append(f"{label} ends with {low['accuracy']:.1%} on {task.unit} {low['class']}, its lowest")
-    text = f"Heat map of {task.unit_metric} per {task.unit} over rounds. {'; '.join(words)}."
+    def describe(own: list[Row]) -> str:
+        low = min((row for row in own if row["round"] == own[-1]["round"]), key=lambda row: row["accuracy"])
+        return f"ends with {low['accuracy']:.1%} on {task.unit} {low['class']}, its lowest"
+
+    text = f"Heat map of {task.unit_metric} per {task.unit} over rounds. "
+    text += f"{charts.describe_runs(rows, describe)}."
     chart = charts.panel_per_run(rows, panel, height=max(PANEL, 9 * len(names)))
     return Figure(
         f"{charts.capitalize(task.unit_metric)} of each {task.unit}: a dark cell right of a bright one is a "

@@ -61,17 +61,16 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
         ends = base.transform_filter(f"datum.model !== '{START}'")
         return alt.layer(line, ends.mark_point(filled=True, size=26, opacity=0.9).encode(shape, tooltip=tips))
 
-    words = []
-    for label, own in charts.by_run(rows).items():
+    def describe(own: list[Row]) -> str:
         local, aggregated = ([row for row in own if row["model"] == model] for model in (LOCAL, GLOBAL))
-        words.append(
-            f"{label} {charts.mean_of(local, 'loss'):.2f} and {charts.mean_of(aggregated, 'loss'):.2f}"
-        )
+        return f"{charts.mean_of(local, 'loss'):.2f} and {charts.mean_of(aggregated, 'loss'):.2f}"
+
+    words = charts.describe_runs(rows, describe)
     return Figure(
         "Loss within each round: high peaks are local models that drift from the global objective",
         "Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
         charts.panel_per_run(rows, panel).properties(
-            description=f"Mean loss of local models and of the global model: {'; '.join(words)}."
+            description=f"Mean loss of local models and of the global model: {words}."
         ),
     )
 
