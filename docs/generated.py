@@ -17,7 +17,7 @@ from eunoe.config import registry
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
 from method_pages import method_page, overview
-from tools.summaries import OUT, read_published
+from tools.summaries import OUT, list_figures
 
 # Packages with public names, in the order of the API page.
 KINDS = ("methods", "losses", "metrics", "server", "engines", "data", "models", "flower")
@@ -30,10 +30,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     pages["api.md"] = api_page()
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
-    for shown in read_published():
-        figure = OUT / shown.figure
-        if figure.exists():
-            files.append(File.generated(config, f"results/{shown.figure}", content=figure.read_bytes()))
+    for figure in list_figures():
+        content = (OUT / figure).read_bytes()
+        files.append(File.generated(config, f"results/{figure}", content=content))
     return files
 
 
@@ -41,6 +40,8 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
     """Point links that leave docs/ to the repository, and the table of methods to their pages."""
     if page.file.src_uri == "methods.md":
         return overview(lambda name: f"methods/{name}.md")
+    if page.file.src_uri.startswith("papers/"):
+        return markdown.replace("](../../results/figures/", "](../results/figures/")
     markdown = markdown.replace("](../results/figures/", "](results/figures/")
     return markdown.replace("](../", f"]({config.repo_url}/blob/main/")
 

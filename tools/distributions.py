@@ -15,7 +15,7 @@ from tools.checks import require, run
 NEEDED = {
     "eunoe/py.typed",
     "eunoe/flower/deploy/templates/nginx.conf.tpl",
-    "eunoe/papers/papers.toml",
+    "eunoe_papers/experiments/wsm.toml",
     "eunoe/report/report.css",
     "eunoe/report/report.js",
 }

@@ -1,49 +1,52 @@
 """What is stored in results/: the summaries of its runs and the notes on them.
 
-`add` stores the runs that `eunoe reproduce` left in a folder, `refresh` sums up and draws all that is stored.
+`add` stores the runs that `eunoe reproduce` left in a folder, `refresh` sums up all that is stored and draws
+its figures.
 """
 
 import json
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
-from eunoe.papers import all_exhibits, find_exhibit
-from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import SCALES, Scale
-from eunoe.papers.found import in_store, store_runs
-from eunoe.papers.results import Row, collect
+from eunoe_papers.drawing import draw
+from eunoe_papers.experiment import SCALES, Scale
+from eunoe_papers.loader import experiments, find_experiment
+from eunoe_papers.results import Row, collect
+from eunoe_papers.store import find_stored, store_runs
 
 OUT = Path(__file__).parent.parent / "results"
+# The figure of all claims.
+CLAIMS = "figures/claims.svg"
 
 
 class Notes(BaseModel):
-    """results/notes.toml: which claims the README shows, and notes by scale."""
+    """results/notes.toml: notes by scale and experiment."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    readme: list[str] = []
     full: dict[str, str] = {}
     medium: dict[str, str] = {}
     small: dict[str, str] = {}
 
-    def of(self, exhibit: str, scale: str) -> str:
-        """The note on an exhibit's results, empty where nothing was written."""
-        return {"full": self.full, "medium": self.medium, "small": self.small}[scale].get(exhibit, "")
+    def of(self, experiment: str, scale: str) -> str:
+        """Return the note on an experiment's results, empty where nothing was written."""
+        return {"full": self.full, "medium": self.medium, "small": self.small}[scale].get(experiment, "")
 
 
 def read_notes(out: Path = OUT) -> Notes:
-    """The notes in a folder of results."""
+    """Read the notes in a folder of results."""
     path = out / "notes.toml"
     return Notes.model_validate(tomllib.loads(path.read_text("utf-8")) if path.exists() else {})
 
 
 class Published(BaseModel):
-    """The summary of an exhibit's runs at one scale."""
+    """The summary of an experiment's runs at one scale."""
 
-    exhibit: str
+    experiment: str
     source: str
     scale: Scale
     shortened: list[str]
@@ -53,43 +56,50 @@ class Published(BaseModel):
     @property
     def figure(self) -> str:
         """Its figure, below the folder of results."""
-        return f"figures/{self.exhibit}-{self.scale}.svg"
+        return f"figures/{self.experiment}-{self.scale}.svg"
 
 
 def read_published(out: Path = OUT) -> list[Published]:
-    """All summaries in a folder of results: full ones first, in the order of `eunoe papers`."""
+    """Read all summaries in a folder of results: full ones first, in the order of `eunoe papers`."""
     path = out / "summary.json"
     known = json.loads(path.read_text("utf-8")) if path.exists() else {}
     return [
         Published.model_validate(known[name][scale])
         for scale in SCALES
-        for name in all_exhibits()
+        for name in experiments()
         if scale in known.get(name, {})
     ]
 
 
+def list_figures(out: Path = OUT) -> Iterator[str]:
+    """List the figures in a folder of results."""
+    for figure in (CLAIMS, *(shown.figure for shown in read_published(out))):
+        if (out / figure).exists():
+            yield figure
+
+
 def method_rows(name: str, out: Path = OUT) -> list[list[str]]:
-    """What runs with a method gave, beside FedAvg's of the same exhibits; at small scale if at no other."""
+    """Return what runs with a method gave, beside FedAvg's of the same experiments, at the largest scale."""
     for scale in SCALES:
-        lines = []
+        rows = []
         for shown in read_published(out):
             if shown.scale != scale:
                 continue
             methods = _methods(shown)
             if name in methods.values():
-                lines += [
-                    [f"{shown.exhibit} ({scale})", row.label, row.paper, row.ours, row.length]
+                rows += [
+                    [f"{shown.experiment} ({scale})", row.label, row.paper, row.ours, row.length]
                     for row in shown.rows
                     if methods.get(row.line) in (name, "fedavg") and not row.stand_in
                 ]
-        if lines:
-            return lines
+        if rows:
+            return rows
     return []
 
 
 def _methods(shown: Published) -> dict[str, str]:
-    """The method of each line, of those where the server does no more than to average."""
-    planned = find_exhibit(shown.exhibit).plan(shown.scale, [0])
+    """Return the method of each arm whose server does no more than average."""
+    planned = find_experiment(shown.experiment).plan(shown.scale, [0])
     ran = {row.line for row in shown.rows}
     return {
         run.line: str(run.values["method"]["name"])
@@ -99,21 +109,23 @@ def _methods(shown: Published) -> dict[str, str]:
 
 
 def add(folder: Path, out: Path = OUT) -> int:
-    """Store the runs below a folder, as `eunoe reproduce` leaves them there; give how many."""
-    return len({(e.owner, key) for e in all_exhibits().values() for key in store_runs(e, folder, out)})
+    """Store the runs below a folder, as `eunoe reproduce` leaves them there; return how many."""
+    every = experiments().values()
+    return len({(e.owner, key) for e in every for key in store_runs(e, folder, out)})
 
 
 def refresh(out: Path = OUT) -> None:
-    """Sum up and draw all stored runs again; figures of runs that are no longer stored go."""
+    """Sum up all stored runs again, and draw those at full scale; figures that are no longer made go."""
     summaries: dict[str, dict[str, Any]] = {}
     for figure in (out / "figures").glob("*.svg"):
         figure.unlink()
-    for exhibit in all_exhibits().values():
-        for scale in exhibit.scales:
-            found = in_store(exhibit, scale, out)
-            results = collect(exhibit, scale, found)
+    for experiment in experiments().values():
+        for scale in experiment.scales:
+            runs = find_stored(experiment, scale, out)
+            results = collect(experiment, scale, runs)
             if results.rows:
-                summaries.setdefault(exhibit.name, {})[scale] = results.as_json()
-                draw(results, found, out / "figures" / f"{exhibit.name}-{scale}.svg")
+                summaries.setdefault(experiment.name, {})[scale] = results.as_json()
+                if scale == "full":
+                    draw(results, runs, out / "figures" / f"{experiment.name}-{scale}.svg")
     text = json.dumps(summaries, indent=1, ensure_ascii=False)
     (out / "summary.json").write_text(text + "\n", "utf-8")

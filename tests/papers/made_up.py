@@ -7,12 +7,12 @@ from typing import Any
 
 from eunoe.config.settings import merge
 from eunoe.config.toml import to_toml
-from eunoe.papers.claims import Claim
-from eunoe.papers.comparisons import mean_gain
-from eunoe.papers.exhibit import Exhibit, PlannedRun, Variant
-from eunoe.papers.keys import key
-from eunoe.papers.measures import last_rounds
-from eunoe.papers.store import load, path_of, read_folder, save
+from eunoe_papers.claims import Claim
+from eunoe_papers.experiment import Arm, Experiment, PlannedRun, Shrunk
+from eunoe_papers.labels import label
+from eunoe_papers.loader import find_experiment
+from eunoe_papers.measures import Measure
+from eunoe_papers.store import load, path_of, read_folder, save
 
 COMMON: dict[str, Any] = {
     "rounds": 3,
@@ -26,20 +26,28 @@ COMMON: dict[str, Any] = {
     "loss": {"name": "ce"},
     "engine": {"name": "serial"},
 }
-FEDAVG, WSM = key(data="cifar10", method="fedavg"), key(data="cifar10", method="fedavg+wsm")
+FEDAVG, WSM = label(data="cifar10", method="fedavg"), label(data="cifar10", method="fedavg+wsm")
+BETTER = {"sentence": "WSM is better", "better": "fedavg+wsm", "than": "fedavg", "rows": "mean"}
 
 
-def tiny(**changes: Any) -> Exhibit:
-    """FedAvg with and without WSM on a few digits."""
-    return Exhibit(
-        "wsm-table3",
-        merge(COMMON, changes),
-        (Variant(FEDAVG, {}), Variant(WSM, {"loss": {"name": "wsm"}})),
-        {"": last_rounds("accuracy")},
-        (Claim("WSM is better", mean_gain("fedavg+wsm", "fedavg")),),
-        {"rounds": 2, "data": {"limit": 300}},
-        after=lambda run: {"classes": float(run.simulation.federation.classes)},
+def measures(**columns: Any) -> dict[str, Measure]:
+    """Measures by column; `main` is the one without a name."""
+    return {column.replace("main", ""): Measure(**measure) for column, measure in columns.items()}
+
+
+def tiny(*claims: dict[str, Any], update: Mapping[str, Any] | None = None, **changes: Any) -> Experiment:
+    """FedAvg with and without WSM on digits; `changes` are of the config, `update` of the experiment."""
+    experiment = Experiment(
+        name="wsm-table3",
+        source=find_experiment("wsm-table3").source,
+        config=merge(COMMON, changes),
+        arms=(Arm(label=FEDAVG, changes={}), Arm(label=WSM, changes={"loss": {"name": "wsm"}})),
+        measures=measures(main={"kind": "last_rounds"}),
+        claims=tuple(Claim(**claim) for claim in claims or (BETTER,)),
+        small=Shrunk(config={"rounds": 2, "data": {"limit": 300}}),
+        after="classes_per_client",
     )
+    return experiment.model_copy(update=dict(update or {}))
 
 
 def write_run(planned: PlannedRun, accuracy: Mapping[int, float]) -> None:
@@ -57,7 +65,7 @@ def write_run(planned: PlannedRun, accuracy: Mapping[int, float]) -> None:
     (planned.folder / "status.json").write_text(json.dumps(status))
 
 
-def store(exhibit: Exhibit, runs: Sequence[PlannedRun], results: Path) -> None:
+def store(experiment: Experiment, runs: Sequence[PlannedRun], results: Path) -> None:
     """Store runs that have folders."""
-    path = path_of(results, exhibit)
+    path = path_of(results, experiment)
     save(path, [*load(path), *(read_folder(run) for run in runs)])

@@ -3,7 +3,7 @@
 import torch
 
 from eunoe.data.builtin import digits
-from eunoe.papers.part import part
+from eunoe_papers.part import part
 
 
 def test_a_part_is_a_fixed_subset_in_order() -> None:

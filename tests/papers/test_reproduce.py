@@ -1,4 +1,4 @@
-"""A tiny exhibit from end to end: it runs, skips what is done, goes on, compares, says what is missing."""
+"""A tiny experiment from end to end: it runs, skips what is done, goes on, compares, says what is missing."""
 
 import json
 from dataclasses import replace
@@ -7,35 +7,42 @@ from pathlib import Path
 import pytest
 
 from eunoe.errors import InputError
-from eunoe.papers.drawing import draw
-from eunoe.papers.exhibit import Exhibit
-from eunoe.papers.found import in_folders, in_store
-from eunoe.papers.measures import Outcome, at_planned_end, rounds_to
-from eunoe.papers.outcomes import outcome_of
-from eunoe.papers.part import part
-from eunoe.papers.reproduce import Limits, missing, ready, reproduce, results_in_folders, to_run
-from eunoe.papers.results import Results, collect, rows_and_verdicts
-from tests.papers.made_up import COMMON, store, tiny
+from eunoe_papers.drawing import draw
+from eunoe_papers.experiment import Experiment
+from eunoe_papers.measures import Outcome
+from eunoe_papers.outcomes import read_outcome
+from eunoe_papers.part import part
+from eunoe_papers.reproduce import (
+    Limits,
+    collect_folders,
+    find_missing,
+    reproduce,
+    select_pending,
+    select_ready,
+)
+from eunoe_papers.results import Results, collect, collect_outcomes
+from eunoe_papers.store import find_in_folders, find_stored
+from tests.papers.made_up import measures, store, tiny
 
 
 def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
     seen: list[str] = []
 
-    def go(exhibit: Exhibit, rounds: int | None = None) -> Results:
+    def go(experiment: Experiment, rounds: int | None = None) -> Results:
         seen.clear()
-        planned = exhibit.plan("full", [0, 1], out=tmp_path)
+        planned = experiment.plan("full", [0, 1], out=tmp_path)
         reproduce(
-            exhibit,
+            experiment,
             planned,
             Limits(rounds),
             1,
             lambda run, record: seen.append(run.label) if record else None,
         )
-        return results_in_folders(exhibit, "full", tmp_path)[0]
+        return collect_folders(experiment, "full", tmp_path)[0]
 
-    def figure(exhibit: Exhibit, results: Results) -> str:
-        found = in_folders(exhibit, "full", tmp_path)
-        drawn = draw(replace(results, exhibit=exhibit), found, tmp_path / "figure.svg")
+    def figure(experiment: Experiment, results: Results) -> str:
+        found = find_in_folders(experiment, "full", tmp_path)
+        drawn = draw(replace(results, experiment=experiment), found, tmp_path / "figure.svg")
         return "" if drawn is None else drawn.read_text()
 
     results = go(tiny(), rounds=2)
@@ -51,31 +58,31 @@ def test_runs_skips_goes_on_and_compares(tmp_path: Path) -> None:
     assert not results.shortened
     assert float(row.difference) == pytest.approx(float(row.ours.split()[0]) - 0.608, abs=0.0011)
     assert len(results.verdicts[0].by_seed) == 2
-    found = in_folders(tiny(), "full", tmp_path)
-    assert outcome_of(found[0]).series["classes"] == {3: 10.0}
+    found = find_in_folders(tiny(), "full", tmp_path)
+    assert read_outcome(found[0]).series["classes_per_client"].keys() == {3}
     summary = json.loads((tmp_path / "wsm-table3/full/summary.json").read_text())
     assert summary["rows"][0]["ours"] == row.ours
     go(tiny())
     assert not seen
     for name in ("accuracy", "client-matrices", "partition"):
-        drawn = figure(replace(tiny(), draws=name), results)
+        drawn = figure(tiny(update={"draws": name}), results)
         assert "STOPPED" not in drawn
         assert "WSM beats FedAvg with LeNet" in drawn
         assert "aria" not in drawn
-    assert not figure(replace(tiny(), draws="probabilities"), results)
+    assert not figure(tiny(update={"draws": "probabilities"}), results)
     assert len(found) == 4
     with pytest.raises(InputError, match=r"lr is 0.1 in .* 0.2"):
         go(tiny(training={"lr": 0.2}))
 
 
 def test_stored_records_are_enough_to_report(tmp_path: Path) -> None:
-    exhibit = tiny()
+    experiment = tiny()
     for seed, rounds in ((0, 2), (5, None)):
-        reproduce(exhibit, exhibit.plan("full", [seed], out=tmp_path), Limits(rounds))
-    before, found = results_in_folders(exhibit, "full", tmp_path)
+        reproduce(experiment, experiment.plan("full", [seed], out=tmp_path), Limits(rounds))
+    before, found = collect_folders(experiment, "full", tmp_path)
     assert [(row.seeds, row.length) for row in before.rows] == [((0, 5), "2 of 3")] * 2
-    store(exhibit, [one.planned for one in found], tmp_path / "results")
-    after = collect(exhibit, "full", in_store(exhibit, "full", tmp_path / "results"))
+    store(experiment, [one.planned for one in found], tmp_path / "results")
+    after = collect(experiment, "full", find_stored(experiment, "full", tmp_path / "results"))
     assert after.rows == before.rows
     assert [verdict.text() for verdict in after.verdicts] == [verdict.text() for verdict in before.verdicts]
 
@@ -85,70 +92,74 @@ def test_small_runs_are_marked_and_kept_apart(tmp_path: Path) -> None:
     assert planned[0].values["name"] == planned[0].label == "cifar10 fedavg (small)"
     assert planned[0].folder == tmp_path / "wsm-table3/small/cifar10-fedavg/seed-0"
     reproduce(tiny(), planned, Limits())
-    assert len(in_folders(tiny(), "small", tmp_path)) == 2
-    assert not in_folders(tiny(), "full", tmp_path)
+    assert len(find_in_folders(tiny(), "small", tmp_path)) == 2
+    assert not find_in_folders(tiny(), "full", tmp_path)
 
 
 def test_limits_shorten_the_estimate_and_the_runs(tmp_path: Path) -> None:
-    exhibit = tiny(data={"name": "cifar10"}, model={"name": "lenet"})
-    planned = exhibit.plan("full", [0], out=tmp_path)
-    whole = Limits().seconds(planned)
-    assert Limits(rounds=1).seconds(planned) == pytest.approx(whole / 3)
-    assert Limits(hours=whole / 3600 / 4).seconds(planned) == pytest.approx(whole / 2)
-    assert Limits(rounds=1).of(planned[0]).values["rounds"] == 1
-    assert Limits(rounds=9).of(planned[0]).values["rounds"] == 3
+    experiment = tiny(data={"name": "cifar10"}, model={"name": "lenet"})
+    planned = experiment.plan("full", [0], out=tmp_path)
+    whole = Limits().estimate_seconds(planned)
+    assert Limits(rounds=1).estimate_seconds(planned) == pytest.approx(whole / 3)
+    assert Limits(hours=whole / 3600 / 4).estimate_seconds(planned) == pytest.approx(whole / 2)
+    assert Limits(rounds=1).apply(planned[0]).values["rounds"] == 1
+    assert Limits(rounds=9).apply(planned[0]).values["rounds"] == 3
 
 
 def test_missing_data_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("EUNOE_DATA", str(tmp_path))
-    exhibit = tiny(data={"name": "femnist"})
-    planned = exhibit.plan("full", [0])
-    assert missing(planned) == {"femnist": tmp_path / "femnist.npz"}
+    experiment = tiny(data={"name": "femnist"})
+    planned = experiment.plan("full", [0])
+    assert find_missing(planned) == {"femnist": tmp_path / "femnist.npz"}
     with pytest.raises(InputError, match=r"femnist.npz.*--stand-in"):
-        ready(planned)
+        select_ready(planned)
     with pytest.raises(InputError, match="femnist"):
-        to_run(planned, Limits())
-    assert missing(exhibit.plan("full", [0], stand_in=True)) == {"omniglot": tmp_path / "omniglot.npz"}
+        select_pending(planned, Limits())
+    assert find_missing(experiment.plan("full", [0], stand_in=True)) == {
+        "omniglot": tmp_path / "omniglot.npz"
+    }
 
 
 def test_stand_ins_never_stand_beside_the_papers_numbers() -> None:
-    exhibit = tiny(data={"name": "femnist"})
-    run = exhibit.plan("full", [0], stand_in=True)[0]
+    experiment = tiny(data={"name": "femnist"})
+    run = experiment.plan("full", [0], stand_in=True)[0]
     outcome = Outcome(run.values, {"accuracy": {3: 0.5}})
-    row = rows_and_verdicts(exhibit, "full", [(run, outcome)]).rows[0]
+    row = collect_outcomes(experiment, "full", [(run, outcome)]).rows[0]
     assert (row.paper, row.difference, row.stand_in) == ("", "", "omniglot for femnist")
 
 
 def test_a_small_run_has_no_difference_from_the_paper() -> None:
-    exhibit = tiny()
-    run = exhibit.plan("full", [0])[0]
+    experiment = tiny()
+    run = experiment.plan("full", [0])[0]
     outcomes = [(run, Outcome(run.values, {"accuracy": {3: 0.5}}))]
-    full, small = (rows_and_verdicts(exhibit, scale, outcomes).rows[0] for scale in exhibit.scales)
+    full, small = (collect_outcomes(experiment, scale, outcomes).rows[0] for scale in experiment.scales)
     assert full.difference
     assert (small.paper, small.difference) == (full.paper, "")
 
 
 def test_runs_that_diverge_or_do_not_arrive() -> None:
-    exhibit = tiny()
-    runs = exhibit.plan("full", [0, 1])[:2]
+    experiment = tiny()
+    runs = experiment.plan("full", [0, 1])[:2]
     diverged = [(run, Outcome(run.values, {}, diverged=True)) for run in runs]
-    assert rows_and_verdicts(exhibit, "full", diverged).rows[0].ours == "NC"
-    reached = Exhibit("wsm-table3", COMMON, exhibit.variants, {"": rounds_to(0.5)}, exhibit.claims, {})
+    assert collect_outcomes(experiment, "full", diverged).rows[0].ours == "NC"
+    reached = tiny(update={"measures": measures(main={"kind": "rounds_to", "target": 0.5})})
     half = [
         (runs[0], Outcome(runs[0].values, {"accuracy": {2: 0.6}})),
         (runs[1], Outcome(runs[1].values, {"accuracy": {2: 0.4}})),
     ]
-    assert rows_and_verdicts(reached, "full", half).rows[0].ours == "2 (1 of 2 not reached)"
-    ended = replace(exhibit, measures={"": at_planned_end("accuracy")})
+    assert collect_outcomes(reached, "full", half).rows[0].ours == "2 (1 of 2 not reached)"
+    ended = tiny(update={"measures": measures(main={"kind": "at_planned_end"})})
     one = [(runs[0], Outcome(runs[0].values, {"accuracy": {3: 0.6}})), half[1]]
-    assert rows_and_verdicts(ended, "full", one).rows[0].ours == "0.600 (1 of 2 too short)"
+    assert collect_outcomes(ended, "full", one).rows[0].ours == "0.600 (1 of 2 too short)"
 
 
 def test_a_run_that_ends_at_its_target_did_not_stop_early() -> None:
-    exhibit = tiny(stop={"test_target": 0.6})
-    run = exhibit.plan("full", [0])[0]
+    experiment = tiny(stop={"test_target": 0.6})
+    run = experiment.plan("full", [0])[0]
     rows = [
-        rows_and_verdicts(exhibit, "full", [(run, Outcome(run.values, {"accuracy": {2: accuracy}}))]).rows[0]
+        collect_outcomes(experiment, "full", [(run, Outcome(run.values, {"accuracy": {2: accuracy}}))]).rows[
+            0
+        ]
         for accuracy in (0.6, 0.5)
     ]
     assert [row.length for row in rows] == ["2", "2 of 3"]

@@ -1,4 +1,4 @@
-"""A run in the table of an exhibit is the run that was in its folder."""
+"""A run in the table of an experiment is the run that was in its folder."""
 
 import json
 import math
@@ -9,24 +9,40 @@ from typing import Any
 import numpy as np
 import pytest
 
+from eunoe.config.schema import Named
 from eunoe.config.settings import merge
 from eunoe.errors import InputError
-from eunoe.papers import find_exhibit
-from eunoe.papers.exhibit import PlannedRun
-from eunoe.papers.found import count, in_folders, in_store, store_runs
-from eunoe.papers.store import load, load_keys, path_of, read_folder, save, without_single_clients
+from eunoe.simulation.streams import with_streams
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import RunRecords
+from eunoe_papers.experiment import PlannedRun
+from eunoe_papers.loader import find_experiment
+from eunoe_papers.store import (
+    FoundRun,
+    StoredRun,
+    check_config,
+    count_runs,
+    find_in_folders,
+    find_stored,
+    key_of,
+    load,
+    load_keys,
+    path_of,
+    read_folder,
+    save,
+    store_runs,
+    without_single_clients,
+)
 from tests.papers.made_up import store, write_run
 
-EXHIBIT = find_exhibit("fednova-identity")
+EXPERIMENT = find_experiment("fednova-identity")
 
 
 def planned_runs(out: Path) -> list[PlannedRun]:
     """Two seeds of a line at small scale, one run at full scale, with all that a run may record."""
     runs = [
-        *EXHIBIT.plan("small", [0, 1], only="cifar10 equal fedavg", out=out),
-        *EXHIBIT.plan("full", [0], only="cifar10 equal fedavg", out=out),
+        *EXPERIMENT.plan("small", [0, 1], only="cifar10 equal fedavg", out=out),
+        *EXPERIMENT.plan("full", [0], only="cifar10 equal fedavg", out=out),
     ]
     for run in runs:
         write_run(run, {1: 0.1 + 0.2, 2: 1 / 3})
@@ -54,7 +70,7 @@ def same(first: RunRecords, second: RunRecords) -> bool:
 
 def test_nothing_that_is_read_gets_lost(tmp_path: Path) -> None:
     runs = planned_runs(tmp_path / "runs")
-    path = path_of(tmp_path, EXHIBIT)
+    path = path_of(tmp_path, EXPERIMENT)
     save(path, [read_folder(run) for run in runs])
     stored = load(path)
     assert [(run.key.scale, run.key.seed) for run in stored] == [("full", 0), ("small", 0), ("small", 1)]
@@ -70,12 +86,12 @@ def test_nothing_that_is_read_gets_lost(tmp_path: Path) -> None:
 
 
 def test_a_diverged_run_without_a_round_is_kept(tmp_path: Path) -> None:
-    (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
+    (run,) = EXPERIMENT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
     write_run(run, {1: 0.1})
     (run.folder / "metrics.jsonl").unlink()
     write_status(run, "diverged")
-    store(EXHIBIT, [run], tmp_path)
-    (found,) = in_store(EXHIBIT, "small", tmp_path)
+    store(EXPERIMENT, [run], tmp_path)
+    (found,) = find_stored(EXPERIMENT, "small", tmp_path)
     assert found.run.records.status["state"] == "diverged"
     assert not found.run.records.metrics
 
@@ -83,33 +99,33 @@ def test_a_diverged_run_without_a_round_is_kept(tmp_path: Path) -> None:
 def test_runs_are_counted_and_those_that_ended_are_stored(tmp_path: Path) -> None:
     own, stored = tmp_path / "runs", tmp_path / "results"
     runs = planned_runs(own)
-    assert count(EXHIBIT, "small", own, stored) == 2
-    store(EXHIBIT, runs[:1], stored)
-    assert count(EXHIBIT, "small", tmp_path / "none", stored) == 1
-    assert len(in_folders(EXHIBIT, "small", own)) == 2
-    assert len(in_store(EXHIBIT, "small", stored)) == 1
-    assert not in_store(EXHIBIT, "full", stored)
+    assert count_runs(EXPERIMENT, "small", own, stored) == 2
+    store(EXPERIMENT, runs[:1], stored)
+    assert count_runs(EXPERIMENT, "small", tmp_path / "none", stored) == 1
+    assert len(find_in_folders(EXPERIMENT, "small", own)) == 2
+    assert len(find_stored(EXPERIMENT, "small", stored)) == 1
+    assert not find_stored(EXPERIMENT, "full", stored)
     write_status(runs[1], "running")
-    assert len(store_runs(EXHIBIT, own, stored)) == 2
-    keys = load_keys(path_of(stored, EXHIBIT))
+    assert len(store_runs(EXPERIMENT, own, stored)) == 2
+    keys = load_keys(path_of(stored, EXPERIMENT))
     assert [(key.scale, key.seed) for key in keys] == [("full", 0), ("small", 0)]
 
 
 def test_a_run_of_another_setting_is_refused(tmp_path: Path) -> None:
-    (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
+    (run,) = EXPERIMENT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
     write_run(replace(run, values=merge(run.values, {"training": {"lr": 0.5}})), {1: 0.1})
-    with pytest.raises(InputError, match=r"training.lr is 0.5 in the run .* and 0.01 in the exhibit"):
-        in_folders(EXHIBIT, "small", tmp_path)
+    with pytest.raises(InputError, match=r"training.lr is 0.5 in the run .* and 0.01 in the experiment"):
+        find_in_folders(EXPERIMENT, "small", tmp_path)
 
 
 def test_numbers_that_are_absent_stay_absent(tmp_path: Path) -> None:
-    (run,) = EXHIBIT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
+    (run,) = EXPERIMENT.plan("small", [0], only="cifar10 equal fedavg", out=tmp_path)
     write_run(run, {1: 0.1})
     line = {"round": 2, "test": {"accuracy": None, "loss": 1.0, "per_class": [None, 0.5]}}
     with open(run.folder / "metrics.jsonl", "a") as file:
         file.write(json.dumps(line) + "\n")
-    store(EXHIBIT, [run], tmp_path)
-    (found,) = in_store(EXHIBIT, "small", tmp_path)
+    store(EXPERIMENT, [run], tmp_path)
+    (found,) = find_stored(EXPERIMENT, "small", tmp_path)
     assert math.isnan(found.run.records.curve("accuracy")[1])
 
 
@@ -119,3 +135,16 @@ def test_the_numbers_of_single_clients_are_left_out() -> None:
     left = {"accuracy": 0.5, "clients": {"mean": 0.4}}
     expected = {"round": 3, "clients": [4], "test": left, "sent": {"test": left}, "validation": None}
     assert without_single_clients(record) == expected
+
+
+def test_a_run_whose_stream_was_settled_by_its_rounds_is_that_of_the_plan() -> None:
+    planned = find_experiment("stream-classes").plan("full", [0])[0]
+    ran = with_streams(planned.config)
+    assert ran != planned.config
+    records = RunRecords("run", [], config=ran.model_dump(mode="json"))
+    found = FoundRun(planned, StoredRun(key_of(planned), records))
+    check_config(found, Path("here"))
+    other = ran.model_copy(update={"stream": (Named.model_validate({"name": "classes", "every": 9}),)})
+    again = replace(found.run, records=replace(records, config=other.model_dump(mode="json")))
+    with pytest.raises(InputError, match="stream is"):
+        check_config(replace(found, run=again), Path("here"))

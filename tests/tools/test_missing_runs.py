@@ -1,4 +1,4 @@
-"""The list of runs that are still missing names exhibits, lines and options that exist."""
+"""The list of runs that are still missing names experiments, arms and options that exist."""
 
 import shlex
 import tomllib
@@ -9,8 +9,8 @@ from tools.job_queue import Job
 from typer.testing import CliRunner
 
 from eunoe.cli.app import app
-from eunoe.papers import find_exhibit
-from eunoe.papers.exhibit import Scale
+from eunoe_papers.experiment import Scale
+from eunoe_papers.loader import find_experiment
 
 JOBS = Path(__file__).parent.parent.parent / "results" / "jobs.toml"
 LISTED = [Job(**job) for job in tomllib.loads(JOBS.read_text("utf-8"))["job"]]
@@ -23,7 +23,7 @@ def test_a_listed_run_can_be_planned(job: Job) -> None:
     given = dict(zip(words[3::2], words[4::2], strict=False))
     scales: dict[str, Scale] = {"full": "full", "medium": "medium", "small": "small"}
     scale, seeds = scales[given.get("--scale", "small")], [int(seed) for seed in given["--seeds"].split(",")]
-    planned = find_exhibit(words[2]).plan(scale, seeds, only=given.get("--only", ""))
+    planned = find_experiment(words[2]).plan(scale, seeds, only=given.get("--only", ""))
     assert {run.seed for run in planned} == set(seeds)
 
 

@@ -2,6 +2,7 @@
 
 import io
 import sys
+from importlib.metadata import entry_points
 from typing import Annotated
 
 import typer
@@ -15,7 +16,6 @@ from eunoe.cli.doctor import doctor
 from eunoe.cli.export import export
 from eunoe.cli.init import init
 from eunoe.cli.listing import list_components, options
-from eunoe.cli.papers import papers, reproduce
 from eunoe.cli.report import figures, report, watch
 from eunoe.cli.run import run
 from eunoe.cli.sweep import sweep
@@ -41,8 +41,9 @@ app.command()(watch)
 app.command()(export)
 app.command("list")(list_components)
 app.command()(options)
-app.command()(papers)
-app.command()(reproduce)
+# Commands of other packages, such as eunoe_papers.
+for command in entry_points(group="eunoe.commands"):
+    app.command(command.name)(command.load())
 app.command()(demo)
 app.command()(doctor)
 app.add_typer(data.app, name="data")

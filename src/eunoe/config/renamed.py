@@ -8,6 +8,8 @@ RENAMED = {
     "merge": "aggregation",
     "secure_aggregation.most_samples": "max_samples",
 }
+# Functions of version 0.1 that a config may name, and where they are now.
+MOVED = {"eunoe.papers.part:part": "eunoe_papers.part:part"}
 
 
 def rename_keys(values: Mapping[str, Any], parents: str = "") -> dict[str, Any]:
@@ -16,5 +18,6 @@ def rename_keys(values: Mapping[str, Any], parents: str = "") -> dict[str, Any]:
     for key, value in values.items():
         path = f"{parents}{key}"
         inner = rename_keys(value, f"{path}.") if isinstance(value, Mapping) else value
+        inner = MOVED.get(inner, inner) if isinstance(inner, str) else inner
         renamed[RENAMED.get(path, key)] = inner
     return renamed

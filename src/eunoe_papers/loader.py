@@ -1,0 +1,196 @@
+"""Experiments and papers, read from the TOML files in experiments/.
+
+A file per paper has its title and settings, and its experiments. `common.toml` has what papers share.
+
+    [configs]    named parts of a config; a config is a list of such names and of tables, merged in order
+    [levels]     what a part of an arm's label changes: levels.data.cifar100 = {...}; the level of
+                 "fedavg+wsm batch" is that of "fedavg", "+wsm" and "batch" where it has none of its own
+    [paths]      the option that a number in a label sets: lr = "training.lr"
+    arms         blocks of parts, each with one value or several; their product makes the arms. A block's
+                 `base` is merged before the levels, its `config` after them
+    shares       the experiment whose runs are used; config, arms and scales are taken from it
+    like         the same without using its runs
+    keep         selects arms, of an experiment or at a smaller scale
+"""
+
+import re
+import tomllib
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from typing import Any
+
+from eunoe.config.settings import merge
+from eunoe.errors import InputError, nearest
+from eunoe_papers.experiment import Arm, Cell, Config, Experiment, Record, Shrunk, Source
+from eunoe_papers.labels import Part, label
+
+FILES = ("tce", "thesis", "wsm", "fedcurv", "flashback", "streams")
+# What an experiment takes from the one whose runs it uses.
+INHERITED = ("config", "arms", "measures", "small", "medium", "seeds", "needs_training", "after", "draws")
+
+
+class Paper(Record):
+    """A paper: its title, the settings shared by its experiments, and those it leaves open."""
+
+    title: str
+    settings: tuple[str, ...]
+    chosen: tuple[str, ...]
+
+
+class Disagreement(Record):
+    """Where papers disagree or a text is unclear, and which reading is used here."""
+
+    about: str
+    says: str
+    resolved: str
+    experiments: tuple[str, ...]
+
+
+@cache
+def papers() -> dict[str, Paper]:
+    """Return the papers by name."""
+    keys = Paper.model_fields
+    return {name: Paper(**{key: _read(name)[key] for key in keys}) for name in FILES}
+
+
+@cache
+def experiments() -> dict[str, Experiment]:
+    """Return all experiments by name."""
+    tables = {table["name"]: (file, table) for file in FILES for table in _read(file)["experiment"]}
+    built: dict[str, Experiment] = {}
+    for name in tables:
+        _build(name, tables, built)
+    return {name: built[name] for name in tables}
+
+
+def find_experiment(name: str) -> Experiment:
+    """Return the experiment of this name."""
+    if name not in experiments():
+        raise InputError(f"no table or figure is called {name!r}; {nearest(name, experiments())}")
+    return experiments()[name]
+
+
+@cache
+def disagreements(name: str) -> list[Disagreement]:
+    """Return the disagreements that concern an experiment."""
+    entries = [Disagreement(**entry) for entry in _read("disagreements")["disagreement"]]
+    experiment = find_experiment(name)
+    return [entry for entry in entries if (experiment.of or name) in entry.experiments]
+
+
+@cache
+def _read(name: str) -> dict[str, Any]:
+    path = files("eunoe_papers").joinpath(f"experiments/{name}.toml")
+    return tomllib.loads(path.read_text("utf-8"))
+
+
+def _build(
+    name: str, tables: dict[str, tuple[str, dict[str, Any]]], built: dict[str, Experiment]
+) -> Experiment:
+    """Build an experiment, after those that it refers to."""
+    if name in built:
+        return built[name]
+    file, table = tables[name]
+    given = dict(table)
+    source = {key: given.pop(key) for key in Source.model_fields if key in given}
+    parent = given.pop("like", None) or given.get("shares")
+    keep, levels = given.pop("keep", []), given.pop("levels", {})
+    for key in ("of", "also"):
+        if key in given:
+            _build(given[key], tables, built)
+    if not parent:
+        given = {key: _read(file)[key] for key in ("config", "seeds") if key in _read(file)} | given
+    if "config" in given:
+        given["config"] = build_config(given["config"], file)
+    if "arms" in given:
+        given["arms"] = [arm for block in given["arms"] for arm in _expand(block, file, levels)]
+    inherited = _build(parent, tables, built) if parent else None
+    for scale in ("small", "medium"):
+        if scale in given:
+            # Arms are selected anew where the options are inherited.
+            config = build_config(given[scale]["config"], file) if "config" in given[scale] else {}
+            if inherited and "config" not in given[scale]:
+                config = getattr(inherited, scale).config
+            given[scale] = Shrunk(config=config, keep=given[scale].get("keep", []))
+    if inherited:
+        given = {key: getattr(inherited, key) for key in INHERITED} | given
+    if keep:
+        given["arms"] = [arm for arm in given["arms"] if any(arm.label.matches(parts) for parts in keep)]
+    given["source"] = built[given["of"]].source if "of" in given else _source(source, file)
+    if "also" in given:
+        given["also"] = built[given["also"]].source
+    measures = given.get("measures", {"": "last_rounds"})
+    given["measures"] = {column: _measure(measure) for column, measure in measures.items()}
+    built[name] = Experiment(**given)
+    return built[name]
+
+
+def _source(given: dict[str, Any], file: str) -> Source:
+    """Read where a paper has the table or figure; a `*` in the name of a column stands for the row."""
+    kind = "table" if given["where"].startswith("Table") else "figure"
+    columns = given.get("columns", [])
+    cells = {
+        column.replace("*", row) if "*" in column else f"{row} {column}": Cell.parse(text)
+        for row, texts in given.get("cells", {}).items()
+        for column, text in zip(columns, texts, strict=True)
+    }
+    return Source(**{"paper": file, "kind": kind, "reports": "test accuracy", **given, "cells": cells})
+
+
+def build_config(items: Any, file: str) -> Config:
+    """Merge a list of tables and of names of configs, in order."""
+    merged: Config = {}
+    for item in items if isinstance(items, list) else [items]:
+        if isinstance(item, str):
+            item = build_config((_read("common")["configs"] | _read(file).get("configs", {}))[item], file)
+        merged = merge(merged, item)
+    return merged
+
+
+def _measure(given: Any) -> Any:
+    """Read a measure: a table, or a text such as "height validation"."""
+    if not isinstance(given, str):
+        return given
+    kind, *rest = given.split()
+    of, number = (*rest, *("accuracy", "1.0")[len(rest) :])
+    return {"kind": kind, "of": of, "target" if kind == "rounds_to" else "at": float(number)}
+
+
+def _expand(block: dict[str, Any], file: str, levels: dict[str, Any]) -> list[Arm]:
+    """Return the arms of a block: the product of the values of its parts."""
+    parts = {name: value if isinstance(value, list) else [value] for name, value in block.items()}
+    base, config = (build_config(parts.pop(key, []), file) for key in ("base", "config"))
+    arms = []
+    for values in product(*parts.values()):
+        named = dict(zip(parts, values, strict=True))
+        changes = [_level(name, value, file, levels) for name, value in named.items()]
+        arms.append(Arm(label=label(**named), changes=merge(base, *changes, config)))
+    return arms
+
+
+def _level(name: str, value: Part, file: str, levels: dict[str, Any]) -> Config:
+    """Return what a part of an arm's label changes in the config."""
+    common = _read("common")
+    tables = [
+        levels.get(name, {}),
+        _read(file).get("levels", {}).get(name, {}),
+        common["levels"].get(name, {}),
+    ]
+
+    def find(text: str) -> Config | None:
+        return next((build_config(table[text], file) for table in tables if text in table), None)
+
+    if value == "":
+        return {}
+    if (exact := find(str(value))) is not None:
+        return exact
+    if isinstance(value, str):
+        words = [find(word) for word in re.findall(r"\+?[^ +]+", value)]
+        if any(word is None for word in words):
+            raise InputError(f"{file}.toml: no level of {name} is called {value!r}")
+        return merge({}, *(word for word in words if word is not None))
+    changes: Any = value
+    for key in reversed(common["paths"][name].split(".")):
+        changes = {key: changes}
+    return dict(changes)

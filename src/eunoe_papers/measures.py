@@ -1,0 +1,202 @@
+"""Measures: one number from the values that a run recorded by round."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from eunoe.analysis.statistics import mean_std
+from eunoe.metrics.forgetting import area_under_curve, mean_at_end, rounds_to_accuracy
+
+# The quantities that runs record: description and unit.
+QUANTITIES = {
+    "accuracy": ("test accuracy", "accuracy"),
+    "validation": ("accuracy on the clients' validation data", "accuracy"),
+    "round_forgetting": ("accuracy that a round takes from a class", "accuracy"),
+    "local_forgetting": ("accuracy that local training takes from others' data", "accuracy"),
+    "own_gain": ("accuracy that local training gains on a client's own data", "accuracy"),
+    "lost_locally": ("accuracy on a class that local training takes", "accuracy"),
+    "lost_in_aggregation": ("accuracy on a class that aggregation takes", "accuracy"),
+    "local_loss_rise": ("rise of the test loss in local training", "loss"),
+    "count_accuracy": ("correlation of a class's accuracy with the client's label count", "correlation"),
+    "count_probability": (
+        "correlation of a class's mean probability with the client's label count",
+        "correlation",
+    ),
+    "classes_per_client": ("classes that a client has", "classes"),
+    "past": ("accuracy on classes of earlier phases", "accuracy"),
+    "present": ("accuracy on classes of the last phase", "accuracy"),
+    "phase_forgetting": ("accuracy lost of each earlier phase's best, mean over phases", "accuracy"),
+    "megabytes_up": ("megabytes that a client sends in a round", "MB"),
+    "personal_gain": ("points of accuracy gained at the clients", "points"),
+    "personal_without": ("accuracy at the clients", "accuracy"),
+    "personal_with": ("accuracy at the clients with their class shares", "accuracy"),
+}
+# A measure of the beginning of a run takes at least this many rounds.
+MIN_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run recorded: each quantity by round, and whether the run diverged.
+
+    `config` is the planned one: a run that was stopped early has recorded fewer rounds.
+    """
+
+    config: Mapping[str, Any]
+    series: Mapping[str, Mapping[int, float]]
+    diverged: bool = False
+
+    @property
+    def rounds(self) -> int:
+        """The last recorded round, whether or not anything was measured in it."""
+        return max((max(values, default=0) for values in self.series.values()), default=0)
+
+    def of(self, quantity: str) -> dict[int, float]:
+        """Return the known values of a quantity by round, in order."""
+        values = self.series.get(quantity, {})
+        return {round: values[round] for round in sorted(values) if not math.isnan(values[round])}
+
+
+class Measure(BaseModel):
+    """A number computed from a run; see `_READERS` for the kinds.
+
+    `first` and `last` bound the rounds, `share` is a share of the planned rounds from the start, `at` a
+    fraction of the run or, for `in_round`, a round.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    kind: Literal[
+        "last_rounds", "at_end", "at_planned_end", "in_round", "at_fraction", "over_rounds", "fluctuation",
+        "height", "rounds_to", "drop",
+    ]  # fmt: skip
+    of: str = "accuracy"
+    first: int = 1
+    last: float = math.inf
+    share: float = 1.0
+    at: float = 1.0
+    target: float = Field(default=math.nan)
+
+    def read(self, outcome: Outcome) -> float:
+        """Return the number; NaN if it was not measured, infinity if a target was not reached."""
+        values = outcome.of(self.of)
+        rounds = {n: value for n, value in values.items() if self.first <= n <= self.last}
+        return _READERS[self.kind](self, outcome, rounds)
+
+    @property
+    def unit(self) -> str:
+        """The unit of the number."""
+        return "rounds" if self.kind == "rounds_to" else QUANTITIES[self.of][1]
+
+    @property
+    def description(self) -> str:
+        """The measure in words."""
+        rounds = "rounds" if math.isinf(self.last) else f"rounds up to {self.last:.0f}"
+        start = rounds if self.share == 1 else f"the first 1/{round(1 / self.share)} of the rounds"
+        where = "last round" if self.at == 1 else f"round nearest to {self.at:.3g} of the run"
+        quantity = QUANTITIES[self.of][0]
+        return {
+            "last_rounds": f"{quantity}, mean of the last rounds",
+            "at_end": quantity,
+            "at_planned_end": f"{quantity} of the last round",
+            "in_round": f"{quantity}, in round {self.at:.0f}",
+            "at_fraction": f"{quantity}, in the {where}",
+            "over_rounds": f"{quantity}, mean over {rounds}",
+            "fluctuation": f"{quantity}, standard deviation over {rounds}",
+            "height": f"{quantity}, mean over {start} (area below its curve)",
+            "rounds_to": f"first round in which the {quantity} is {self.target:.1%}",
+            "drop": f"{quantity} at the end below the best",
+        }[self.kind]
+
+    @property
+    def digits(self) -> int:
+        """Digits after the point."""
+        return {"rounds": 0, "points": 1, "classes": 2}.get(self.unit, 3)
+
+    def text(self, value: float) -> str:
+        """Format a value; infinity stands for a round that was not reached."""
+        if math.isnan(value):
+            return "not measured"
+        return "not reached" if math.isinf(value) else f"{value:.{self.digits}f}"
+
+    def mean_text(self, values: Sequence[float]) -> str:
+        """Format the mean of values and, for several, their standard deviation."""
+        return mean_std(values, self.digits if len(values) == 1 else max(self.digits, 1))
+
+    def signed(self, difference: float) -> str:
+        """Format a difference; one of rounds gets another digit where it is a mean."""
+        digits = self.digits if difference.is_integer() else max(self.digits, 1)
+        return f"{difference:+.{digits}f}"
+
+
+Rounds = dict[int, float]
+
+
+def _last_rounds(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    last = outcome.config.get("evaluation", {}).get("last", 1)
+    return mean_at_end(list(values.values()), list(values), last)
+
+
+def _at_end(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    return values[max(values)] if values else math.nan
+
+
+def _at_planned_end(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    return values.get(outcome.config["rounds"], math.nan)
+
+
+def _in_round(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    return values.get(int(measure.at), math.nan)
+
+
+def _at_fraction(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    place = measure.at * outcome.config["rounds"]
+    if not values or outcome.rounds < place:
+        return math.nan
+    return values[min(values, key=lambda measured: abs(measured - place))]
+
+
+def _over_rounds(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    return sum(values.values()) / len(values) if values else math.nan
+
+
+def _fluctuation(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    return statistics.stdev(values.values()) if len(values) > 1 else math.nan
+
+
+def _height(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    """Return the mean height of the curve; NaN for a run that stopped before `share` or `last`."""
+    planned, until = outcome.config["rounds"], measure.last
+    if measure.share < 1:
+        until = min(until, max(MIN_ROUNDS, round(measure.share * planned)))
+    if until < math.inf and outcome.rounds < min(until, planned):
+        return math.nan
+    values = {number: value for number, value in values.items() if number <= until}
+    return area_under_curve(list(values.values()), list(values)) if values else math.nan
+
+
+def _rounds_to(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    (reached,) = rounds_to_accuracy(list(values.values()), list(values), [1.0], measure.target)
+    return math.inf if reached is None else reached
+
+
+def _drop(measure: Measure, outcome: Outcome, values: Rounds) -> float:
+    return max(values.values()) - values[max(values)] if values else math.nan
+
+
+_READERS = {
+    "last_rounds": _last_rounds,
+    "at_end": _at_end,
+    "at_planned_end": _at_planned_end,
+    "in_round": _in_round,
+    "at_fraction": _at_fraction,
+    "over_rounds": _over_rounds,
+    "fluctuation": _fluctuation,
+    "height": _height,
+    "rounds_to": _rounds_to,
+    "drop": _drop,
+}

@@ -1,0 +1,131 @@
+"""From the records of a run to quantities by round, and to the value of each measure."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from eunoe.metrics import forgetting
+from eunoe.store.run_records import Array, RunRecords, numbers
+from eunoe_papers.experiment import PlannedRun, Scale
+from eunoe_papers.measures import Measure, Outcome
+from eunoe_papers.store import FoundRun
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The value of one run for one cell; infinity if a target was not reached."""
+
+    planned: PlannedRun
+    outcome: Outcome
+    measure: Measure
+    value: float
+
+    @property
+    def length(self) -> tuple[int, int]:
+        """The last recorded round, and the round that the run would end with."""
+        config, outcome = self.planned.values, self.outcome
+        planned = int(config["rounds"])
+        if outcome.diverged:
+            return planned, planned
+        target = config.get("stop", {}).get("test_target")
+        enough = target is not None and any(value >= target for value in outcome.of("accuracy").values())
+        return outcome.rounds, outcome.rounds if enough else planned
+
+    def counts(self, scale: Scale, stand_in: bool) -> bool:
+        """Return whether there is a value, of a run of full length, on data that are to be judged.
+
+        A run that is shorter than planned counts at full scale only.
+        """
+        known = self.outcome.diverged or not math.isnan(self.value)
+        rounds, planned = self.length
+        return known and (scale == "full" or rounds >= planned) and (stand_in or not self.planned.stand_in)
+
+
+def format_length(readings: Iterable[Reading]) -> str:
+    """Format how many rounds runs have, from the fewest to the most, and of how many where one has fewer."""
+    lengths = [reading.length for reading in readings if not reading.outcome.diverged]
+    if not lengths:
+        return ""
+    fewest, most = min(lengths)[0], max(lengths)[0]
+    planned = max((planned for rounds, planned in lengths if rounds < planned), default=0)
+    return (str(most) if fewest == most else f"{fewest} to {most}") + f" of {planned}" * bool(planned)
+
+
+def read_outcome(found: FoundRun) -> Outcome:
+    """Read the values of a run by quantity and round; empty if it diverged or has no round yet."""
+    config, run = found.planned.values, found.run
+    if run.records.status["state"] == "diverged":
+        return Outcome(config, {}, diverged=True)
+    if not run.records.metrics:
+        return Outcome(config, {})
+    series = series_of(run.records)
+    last = int(run.records.metrics[-1]["round"])
+    return Outcome(config, {**series, **{name: {last: value} for name, value in run.after.items()}})
+
+
+def series_of(run: RunRecords) -> dict[str, dict[int, float]]:
+    """Return the quantities that a run recorded, by round."""
+    rounds = run.rounds
+    series: dict[str, dict[int, float]] = {
+        "accuracy": _by_round(rounds, run.curve("accuracy")),
+        "round_forgetting": _by_round(rounds, run.forgetting("round")),
+        "validation": {
+            int(record["round"]): float(record["validation"]["accuracy"])
+            for record in run.metrics
+            if (record.get("validation") or {}).get("accuracy") is not None
+        },
+        "megabytes_up": {
+            int(record["round"]): record["bytes_up"] / len(record["clients"]) / 1e6
+            for record in run.metrics
+            if record.get("bytes_up") and record.get("clients")
+        },
+    }
+    for quantity, name in {"past": "past", "present": "present", "phase_forgetting": "forgetting"}.items():
+        known = {int(r["round"]): (r.get("phases") or {}).get(name) for r in run.metrics}
+        series[quantity] = {round: float(value) for round, value in known.items() if value is not None}
+    for probe in run.probes:
+        read = _PROBES.get(str(probe["probe"]))
+        for quantity, value in (read(probe, run) if read else {}).items():
+            series.setdefault(quantity, {})[int(probe["round"])] = value
+    return series
+
+
+def _by_round(rounds: list[int], values: Array) -> dict[int, float]:
+    return dict(zip(rounds, (float(value) for value in values), strict=True))
+
+
+def _client_matrix(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
+    start, after = numbers(probe["start"]), numbers(probe["after"])
+    lost = forgetting.client_forgetting(start, after, probe["models"], probe["data"])
+    own = np.equal.outer(probe["models"], probe["data"])
+    return {
+        "local_forgetting": float(forgetting.known_mean(lost.by_model)),
+        "own_gain": float(forgetting.known_mean(-lost.matrix[own])),
+    }
+
+
+def _local_per_class(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
+    start, local, merged = (numbers(probe[part]) for part in ("start", "local", "merged"))
+    lost = forgetting.knowledge_lost(start, local, merged)
+    values = {"lost_locally": lost.local, "lost_in_aggregation": lost.aggregation}
+    if probe.get("loss"):
+        rise = forgetting.known_mean(numbers(probe["loss"]["local"])) - probe["loss"]["start"]
+        values["local_loss_rise"] = float(rise)
+    if probe.get("counts"):
+        # Transposed, so that counts are shares of the client's most frequent class.
+        values["count_accuracy"] = forgetting.probability_by_count(
+            local.T, numbers(probe["counts"]).T
+        ).correlation
+    return values
+
+
+def _probability(probe: Mapping[str, Any], run: RunRecords) -> dict[str, float]:
+    most = None if run.label_counts is None else run.label_counts.max(axis=0)
+    held = forgetting.probability_by_count(numbers(probe["probability"]), numbers(probe["counts"]), most)
+    return {"count_probability": held.correlation}
+
+
+_PROBES = {"client_matrix": _client_matrix, "local_per_class": _local_per_class, "probability": _probability}
