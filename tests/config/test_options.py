@@ -101,7 +101,7 @@ def test_epochs_are_a_number_or_a_range() -> None:
     assert Training(epochs=3).epoch_range == (3, 3)
     assert Training(epochs=(1, 4)).epoch_range == (1, 4)
     for epochs in (0, (0, 2), (3, 1)):
-        with pytest.raises(ValidationError, match="epochs must be from 1"):
+        with pytest.raises(ValidationError, match="epochs must be 1 to"):
             Training(epochs=epochs)
 
 

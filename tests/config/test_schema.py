@@ -40,7 +40,7 @@ def test_the_title_says_what_a_run_without_a_name_does() -> None:
         ({"training": {"lr": float("nan")}}, "training.lr: input should be a finite number (not nan)"),
         ({"training": {"lr": 0}}, "training.lr: input should be greater than 0"),
         ({"training": {"lr": "fast"}}, "training.lr: input should be a valid number"),
-        ({"training": {"epochs": 0}}, "epochs must be from 1"),
+        ({"training": {"epochs": 0}}, "epochs must be 1 to"),
         ({"training": {"epochs": [3, 1]}}, "or a pair [min, max], not (3, 1)"),
         ({"training": {"epochs": 2.5}}, "training.epochs: input should be a valid integer"),
         ({"training": {"optimizer": "adam", "momentum": 0.9}}, "momentum is an option of sgd"),

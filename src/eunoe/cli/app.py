@@ -23,11 +23,7 @@ from eunoe.cli.tune import tune
 from eunoe.errors import EunoeError, InputError
 from eunoe.system.log_lines import log_lines
 
-app = typer.Typer(
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
 app.command()(init)
 app.command()(run)
 app.command()(sweep)

@@ -35,22 +35,15 @@ class Format(StrEnum):
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Run folders, or folders that contain some.")],
     format: Annotated[Format, typer.Option(help="Output format.")] = Format.table,
-    all_: Annotated[
-        bool, typer.Option("--all", help="Show every column, not only accuracy and forgetting.")
-    ] = False,
+    all_: Annotated[bool, typer.Option("--all", help="Show all columns, not the main ones only.")] = False,
     columns: Annotated[
         str | None, typer.Option(help="Columns to show, separated by commas, such as accuracy,seconds.")
     ] = None,
     paired: Annotated[
         bool,
-        typer.Option(
-            "--paired", help="Show mean differences from the first run by seed, with 95% intervals."
-        ),
+        typer.Option("--paired", help="Show differences from the first run by seed, with 95% intervals."),
     ] = False,
-    by: Annotated[
-        By | None,
-        typer.Option(help="client: one row per client, on its own test data."),
-    ] = None,
+    by: Annotated[By | None, typer.Option(help="client: one row per client, on its own test data.")] = None,
     metric: Annotated[
         ByMetric | None,
         typer.Option(help="With --by client: accuracy (the default where there is one) or loss."),

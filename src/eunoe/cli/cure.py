@@ -10,13 +10,12 @@ def cure(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     budget: Annotated[str, typer.Option(help="Wall-clock time for all of it, such as 15m.")] = "15m",
     seeds: Annotated[
-        int | None,
-        typer.Option(help="Number of fresh seeds; by default 5 to 20, as many as fit.", min=5),
+        int | None, typer.Option(help="Number of fresh seeds; by default 5 to 20, as many as fit.", min=5)
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="Parallel runs; by default one per core.", min=1)] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default <RUN>-cure.")] = None,
     report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")
+        bool, typer.Option("--report/--no-report", help="Write report.html to the folder.")
     ] = True,
 ) -> None:
     """Search for a remedy on validation data, judge it on fresh seeds, and write its config.

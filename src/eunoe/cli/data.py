@@ -13,9 +13,7 @@ if TYPE_CHECKING:
     from eunoe.data.catalog import Entry
     from eunoe.data.federation import Federation
 
-app = typer.Typer(
-    help="Data sets: list, download, and show how a config partitions one.", no_args_is_help=True
-)
+app = typer.Typer(help="Data sets: list, download, show how a config partitions one.", no_args_is_help=True)
 
 
 @app.command("list")
@@ -55,8 +53,7 @@ def show(
         typer.Option("--set", help="Override an option of the config, as section.option=value."),
     ] = None,
     over: Annotated[
-        str | None,
-        typer.Option(help="Compare several values, such as partition.alpha=0.01,0.1,0.5,100."),
+        str | None, typer.Option(help="Compare several values, such as partition.alpha=0.01,0.1,0.5,100.")
     ] = None,
     clients: Annotated[int, typer.Option(min=1, help="Number of clients to draw, chosen at random.")] = 10,
     client: Annotated[list[int] | None, typer.Option(help="A client to draw; may be repeated.")] = None,

@@ -42,26 +42,20 @@ def advice(machine: "Machine") -> list[str]:
             'engine = { name = "process", devices = "cuda:*", per_device = 2 }: several clients on each GPU; '
             f"raise per_device as long as models and data fit {cuda[0].memory / _GB:.0f} GB."
         )
-        lines.append(
-            'engine = { name = "vectorized", device = "cuda:0" }: small models, a cohort as one batch.'
-        )
+        lines.append('engine = { name = "vectorized", device = "cuda:0" }: small models, clients in batches.')
     elif machine.accelerators:
         device = machine.accelerators[0].device
         lines.append(f'engine = {{ name = "serial", device = "{device}" }}: networks as large as a ResNet.')
     if machine.cores > 1:
         lines.append(f'engine = "process" (default): {machine.cores} clients at a time, LeNet and larger.')
-    lines.append(
-        'engine = "vectorized": small models (logistic, mlp, heads), many times faster than one by one.'
-    )
+    lines.append('engine = "vectorized": small models (logistic, mlp, heads), many times faster.')
     if machine.bf16_crashes:
         lines.append(
             f'training.precision = "bf16" needs {WITHOUT_AMX} in the environment: this processor announces '
             "AMX units but does not run them."
         )
     elif not machine.bf16 and not cuda:
-        lines.append(
-            'training.precision = "bf16" works but is not faster: this processor has no bfloat16 units.'
-        )
+        lines.append('training.precision = "bf16" works but is no faster: there are no bfloat16 units.')
     return lines
 
 
@@ -83,11 +77,7 @@ def _software() -> list[list[str]]:
 
     from eunoe import __version__
 
-    rows = [
-        ["eunoe", __version__],
-        ["python", platform.python_version()],
-        ["torch", version("torch")],
-    ]
+    rows = [["eunoe", __version__], ["python", platform.python_version()], ["torch", version("torch")]]
     for extra, (package, use) in _EXTRAS.items():
         try:
             rows.append([f"extra {extra}", f"{package} {version(package)}: {use}"])

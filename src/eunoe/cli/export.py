@@ -9,15 +9,12 @@ import typer
 def export(
     run: Annotated[Path, typer.Argument(help="The run folder.")],
     best: Annotated[bool, typer.Option("--best/--last", help="Best on validation, or the last.")] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Write a program (.pt2) that takes unprocessed inputs.")
-    ] = False,
+    raw: Annotated[bool, typer.Option("--raw", help="Write a program (.pt2) for raw inputs.")] = False,
     merged: Annotated[
         bool, typer.Option("--merged", help="Merge the adapters of a model 'hf' into its weights.")
     ] = False,
     client: Annotated[
-        int | None,
-        typer.Option(help="The client, for a run without a global model (method local)."),
+        int | None, typer.Option(help="The client, for a run without a global model (method local).")
     ] = None,
     to: Annotated[Path | None, typer.Option(help="The file to write; by default in the run folder.")] = None,
 ) -> None:

@@ -14,9 +14,7 @@ def init(
         str | None,
         typer.Argument(help="A CSV, Parquet or .npz file, or a folder train/<class>/, test/<class>/."),
     ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="Column of labels or numbers in a table; several: a,b.")
-    ] = None,
+    label: Annotated[str | None, typer.Option(help="Column of labels or numbers; several: a,b.")] = None,
     text: Annotated[str | None, typer.Option(help="Column of text; detected by default.")] = None,
     client: Annotated[str | None, typer.Option(help="Column of client names.")] = None,
     clients: Annotated[

@@ -18,11 +18,10 @@ def run(
     out: Annotated[Path | None, typer.Option(help="The run folder; by default a new one in runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder.")] = None,
     from_round: Annotated[
-        int | None,
-        typer.Option(help="With --resume: go back to the checkpoint of this round.", min=0),
+        int | None, typer.Option(help="With --resume: go back to the checkpoint of this round.", min=0)
     ] = None,
     report: Annotated[
-        bool, typer.Option("--report/--no-report", help="Write report.html into the folder.")
+        bool, typer.Option("--report/--no-report", help="Write report.html to the folder.")
     ] = True,
 ) -> None:
     """Train a federation. `eunoe options` shows the options of a config file."""

@@ -12,9 +12,7 @@ def sweep(
         list[str] | None,
         typer.Option(help="Values of an option, such as loss.name=ce,tce,wsm; may be repeated."),
     ] = None,
-    seeds: Annotated[
-        str | None, typer.Option(help="Seeds, separated by commas; by default that of the config.")
-    ] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds, such as 0,1,2; by default the config's.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all runs.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default runs/<config>.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,

@@ -18,14 +18,10 @@ def tune(
             "training.lr=log:0.003..0.3; may be repeated."
         ),
     ],
-    budget: Annotated[
-        str | None,
-        typer.Option(help="Wall-clock time for all of it, such as 30m."),
-    ] = None,
+    budget: Annotated[str | None, typer.Option(help="Wall-clock time for all of it, such as 30m.")] = None,
     trials: Annotated[int | None, typer.Option(help="Number of trials over ranges.", min=1)] = None,
     seeds: Annotated[
-        str | None,
-        typer.Option(help="Seeds of each trial, separated by commas; by default the config's."),
+        str | None, typer.Option(help="Seeds of each trial, separated by commas; by default the config's.")
     ] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", help="Override an option in all trials.")] = None,
     jobs: Annotated[int, typer.Option(help="Runs in parallel.", min=1)] = 1,

@@ -151,13 +151,9 @@ class FeatureShift(Options):
 class Augment(Options):
     """Random augmentation of training images; off by default."""
 
-    crop_padding: int = Field(
-        0, ge=0, le=1024, description="Crop to the same size after padding by this many pixels."
-    )
+    crop_padding: int = Field(0, ge=0, le=1024, description="Crop to the same size after padding by so much.")
     flip: bool = Field(False, description="Flip half of the images horizontally.")
-    cutout: int = Field(
-        0, ge=0, le=4096, description="Blank a random square of this side, clipped at the border."
-    )
+    cutout: int = Field(0, ge=0, le=4096, description="Side of a random square to blank, in pixels.")
 
     @property
     def active(self) -> bool:
@@ -174,8 +170,7 @@ class Training(Options):
     """Local training."""
 
     epochs: int | tuple[int, int] = Field(
-        3,
-        description="Local epochs; a pair [min, max] is drawn from per client and round.",
+        3, description="Local epochs; a pair [min, max] is drawn from per client and round."
     )
     steps: Steps | None = Field(None, ge=1, description="Local steps, instead of epochs.")
     batch_size: Whole = Field(64, ge=0, description="Samples per step; 0: all of a client's samples.")
@@ -187,8 +182,7 @@ class Training(Options):
     momentum: Finite = Field(0.0, ge=0, lt=1, description="Momentum of sgd.")
     weight_decay: Finite = Field(0.0, ge=0, description="Added to the gradient (decoupled for adamw).")
     precision: Literal["float32", "bf16", "fp16"] = Field(
-        "float32",
-        description="Precision of local training under torch's autocast; weights stay in float32.",
+        "float32", description="Precision of local training under torch's autocast; weights stay in float32."
     )
     clip: Finite | None = Field(None, gt=0, description="Maximum norm of the gradient.")
     last_batch: Literal["keep", "drop"] = Field(
@@ -211,9 +205,7 @@ class Training(Options):
     def _check_epochs(self) -> "Training":
         least, most = self.epoch_range
         if not 1 <= least <= most <= MOST_STEPS:
-            raise ValueError(
-                f"epochs must be from 1 to {MOST_STEPS}, or a pair [min, max], not {self.epochs}"
-            )
+            raise ValueError(f"epochs must be 1 to {MOST_STEPS}, or a pair [min, max], not {self.epochs}")
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
         return self
@@ -230,9 +222,7 @@ class Training(Options):
 class Replay(Options):
     """Samples of earlier rounds that a client keeps and trains on again."""
 
-    memory: PositiveInt = Field(
-        200, le=10_000_000, description="Maximum number of samples that a client keeps."
-    )
+    memory: PositiveInt = Field(200, le=10_000_000, description="Maximum number of samples per client.")
 
 
 class Averaging(Options):
@@ -329,9 +319,7 @@ class Compression(Options):
     )
     share: Finite | None = Field(None, gt=0, le=1, description="Share of the entries that topk sends.")
     bits: Literal[2, 4, 8] | None = Field(None, description="Bits per entry of quantize.")
-    feedback: bool = Field(
-        True, description="Error feedback: add what was not sent to the client's next update."
-    )
+    feedback: bool = Field(True, description="Error feedback: add what was not sent to the next update.")
 
     @model_validator(mode="after")
     def _check_options(self) -> "Compression":

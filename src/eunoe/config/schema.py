@@ -62,9 +62,7 @@ def _expand_name(value: Any) -> Any:
 class Model(Named):
     """The model and its initial weights."""
 
-    start_from: str | None = Field(
-        None, description="A state_dict file (.safetensors or .pt) with initial weights."
-    )
+    start_from: str | None = Field(None, description="Initial weights: a state_dict (.safetensors or .pt).")
     partial: bool = Field(False, description="Load only the entries of start_from that fit.")
     head: bool = Field(False, description="Add a projection head before the classifier, as in MOON.")
     classifier: Literal["trained", "frozen", "etf"] = Field(
@@ -134,10 +132,7 @@ class Stop(Options):
     target: Finite | None = Field(None, gt=0, le=1, description="Validation accuracy to reach.")
     test_target: Finite | None = Field(None, gt=0, le=1, description="Test accuracy to reach.")
     hours: Finite | None = Field(
-        None,
-        gt=0,
-        le=1e6,
-        description="Hours of running time, not counting those before it was resumed.",
+        None, gt=0, le=1e6, description="Hours of running time, not counting those before it was resumed."
     )
 
 
@@ -184,16 +179,12 @@ class Config(Options):
     averaging: Averaging | None = Field(
         None, description="Evaluate and export the average of the global models; off by default."
     )
-    aggregation: Named = Field(
-        Named(name="mean"), description="How the updates of a round's clients are combined."
-    )
+    aggregation: Named = Field(Named(name="mean"), description="How the updates of a round are combined.")
     secure_aggregation: SecureAggregation | None = Field(
         None, description="The server sees only sums over a round's clients; off by default."
     )
     privacy: Privacy | None = Field(None, description="Differential privacy of clients; off by default.")
-    compress: Compression | None = Field(
-        None, description="Compression of the clients' updates; off by default."
-    )
+    compress: Compression | None = Field(None, description="Compression of updates; off by default.")
     attack: Attack | None = Field(None, description="Malicious clients in a simulation; none by default.")
     evaluation: Evaluation = Field(Evaluation(), description="Evaluation of the global model.")
     metrics: tuple[Named, ...] = Field(
@@ -253,9 +244,7 @@ class Config(Options):
         for key, part in (("target", "validation"), ("test_target", "test")):
             on = getattr(evaluation, part) and (evaluation.every or evaluation.last)
             if getattr(self.stop, key) is not None and not on:
-                raise ValueError(
-                    f"stop.{key} needs evaluation.{part}=true, and evaluation.every or last above 0"
-                )
+                raise ValueError(f"stop.{key} needs evaluation.{part}=true, and every or last above 0")
         return self
 
     def participants(self, clients: int) -> int:

@@ -98,9 +98,7 @@ def find_cure(
         raise InputError(f"a cure needs at least {FRESH} fresh seeds, not {seeds}")
     objects, source = run._objects, run.folder
     if (source / "flower.json").exists():
-        raise InputError(
-            f"{source} is the run of a Flower federation: its data are not here to try remedies on"
-        )
+        raise InputError(f"{source} is the run of a Flower federation, whose data are not here")
     records = read_run(source)
     original = records.checked_config
     folder = Path(out) if out is not None else source.resolve().with_name(f"{source.resolve().name}-cure")
@@ -192,12 +190,7 @@ def _baseline_values(config: Config) -> dict[str, Any]:
 
 
 def _open_journal(
-    path: Path,
-    config: Config,
-    remedies: Sequence[Remedy],
-    model: CostModel,
-    budget: float,
-    seeds: int | None,
+    path: Path, config: Config, remedies: Sequence[Remedy], model: CostModel, budget: float, seeds: int | None
 ) -> tuple[Journal, CurePlan]:
     """Open the journal with its plan; make the plan if there is none."""
     lines = read_lines(path)

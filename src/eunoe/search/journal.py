@@ -77,7 +77,7 @@ class Journal:
             for key in {**old, **new}:
                 if old.get(key) != new.get(key):
                     raise InputError(
-                        f"{path.parent} holds a search with another {key}: pass the same, or another --out"
+                        f"{path.parent} holds a search with another {key}: pass it, or another --out"
                     )
         else:
             lines = [{"schema": 1, "plan": new}]

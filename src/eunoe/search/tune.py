@@ -211,11 +211,7 @@ def _sample(
 
 
 def _to_optuna(
-    journal: Journal,
-    over: Space,
-    rungs: Sequence[int],
-    number: int,
-    space: Mapping[str, "BaseDistribution"],
+    journal: Journal, over: Space, rungs: Sequence[int], number: int, space: Mapping[str, "BaseDistribution"]
 ) -> "FrozenTrial":
     """Return a trial as Optuna's: pruned, with intermediate values, if it did not reach the last round."""
     import optuna
