@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 
 from eunoe.core.fields import Fields, gather
 from eunoe.data.loading import load
-from eunoe.data.sources.text_encoders import Tokenizer
+from eunoe.data.sources.text import Tokenizer
 from eunoe.errors import InputError
 from eunoe.models.hf import BIDIRECTIONAL, HF, Lora
 from eunoe.simulation.export import export_model

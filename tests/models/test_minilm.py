@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from eunoe.core.fields import Fields
-from eunoe.data.sources.text_encoders import Tokenizer
+from eunoe.data.sources.text import Tokenizer
 from eunoe.models.hf import HF, HFEncoder, Lora
 
 PAIRS = [

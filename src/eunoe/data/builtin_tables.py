@@ -12,8 +12,7 @@ from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import LabeledRows, get_column, label_rows, read_frame, read_values
 from eunoe.data.sources.hub import data_folder
 from eunoe.data.sources.table import from_table
-from eunoe.data.sources.text import encode_rows, make_encoder, text
-from eunoe.data.sources.text_encoders import Vocabulary
+from eunoe.data.sources.text import Vocabulary, encode_rows, make_encoder, text
 from eunoe.errors import InputError
 
 _ENDINGS = (".csv", ".csv.gz", ".csv.xz")

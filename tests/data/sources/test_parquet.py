@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from eunoe.data.sources.hub import ColumnValues, count_rows, read_columns
 from eunoe.data.sources.images import ImageDecoder
-from eunoe.data.sources.parquet import ColumnValues, count_rows, read_columns
 from eunoe.errors import InputError
 
 COLUMNS = ("x", "y", "who")

@@ -15,7 +15,7 @@ from eunoe.data.builtin_tables import heart_disease
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.natural import Natural
-from eunoe.data.sources.columns import TableEncoder
+from eunoe.data.sources.table import TableEncoder
 from eunoe.errors import InputError
 
 ROWS = """site,age,color,done,y,part

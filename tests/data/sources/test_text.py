@@ -10,7 +10,7 @@ from eunoe.data import builtin_tables
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.natural import Natural
-from eunoe.data.sources.text_encoders import Vocabulary
+from eunoe.data.sources.text import Vocabulary
 from eunoe.errors import InputError
 
 ROWS = """who,what,text,part

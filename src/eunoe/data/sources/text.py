@@ -1,16 +1,36 @@
-"""Labeled text: a CSV or Parquet file whose text becomes token ids."""
+"""Labeled text: a CSV or Parquet file whose text becomes token ids.
 
-from collections.abc import Sequence
-from dataclasses import replace
+The ids come from a `Vocabulary` of the training part or from a `Tokenizer` of the transformers library.
+"""
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
 from pydantic import PositiveInt
 
+from eunoe.core.fields import Fields, Ragged
 from eunoe.data.arrays import from_rows
+from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
 from eunoe.data.sources.frames import LabeledRows, Percent, get_column, label_rows, read_frame
-from eunoe.data.sources.text_encoders import Tokenizer, Unit, Vocabulary
-from eunoe.errors import InputError
+from eunoe.data.sources.hub import data_folder
+from eunoe.data.sources.npz import load_or_compute, pack_fields, unpack_fields
+from eunoe.errors import InputError, first_line
+from eunoe.system.transformers_library import locate_model, quiet
+
+Unit = Literal["words", "characters"]
+PADDING, UNKNOWN, FIRST = 0, 1, 2
+# Runs of letters, digits and apostrophes, in lower case.
+_WORD = r"[\w']+"
 
 
 def text(
@@ -52,7 +72,7 @@ def make_encoder(
     unit: Unit,
     length: int,
     vocabulary: int,
-) -> Vocabulary | Tokenizer:
+) -> "Vocabulary | Tokenizer":
     """Load a tokenizer, or fit a vocabulary to the training part."""
     if tokenizer is not None:
         return Tokenizer(tokenizer, length)
@@ -61,7 +81,7 @@ def make_encoder(
 
 
 def encode_rows(
-    rows: LabeledRows, texts: Sequence[str], encoder: Vocabulary | Tokenizer, name: str
+    rows: LabeledRows, texts: Sequence[str], encoder: "Vocabulary | Tokenizer", name: str
 ) -> DataSet:
     """Build a data set of labeled texts."""
     data = from_rows(
@@ -74,3 +94,108 @@ def encode_rows(
         class_names=rows.class_names,
     )
     return replace(data, encoding=encoder.to_dict(), writer_names=rows.client_names)
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Encodes text as `length` ids: 0 is padding, 1 is a token that the training part does not have.
+
+    Of words the first `length` are used, with padding at the end; of characters the last ones, with padding
+    at the start, so that the newest character is always last.
+    """
+
+    unit: Unit
+    length: int
+    tokens: tuple[str, ...]
+
+    @classmethod
+    def fit(cls, texts: Iterable[str], unit: Unit, length: int, most: int) -> "Vocabulary":
+        """Return a vocabulary of the most frequent tokens of these texts, at most `most`."""
+        counts = Counter(token for text in texts for token in split(text, unit))
+        ordered = sorted(counts, key=lambda token: (-counts[token], token))
+        return cls(unit, length, tuple(ordered[:most]))
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> "Vocabulary":
+        """Return the vocabulary that `to_dict` wrote, as in the JSON file of an exported model."""
+        return cls(values["unit"], values["length"], tuple(values["tokens"]))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is needed to encode other texts, as JSON values."""
+        pattern = {"lowercase": True, "pattern": _WORD} if self.unit == "words" else {}
+        ids = {"ids": len(self), "padding": PADDING, "unknown": UNKNOWN, "first": FIRST}
+        about = {"kind": "text", "unit": self.unit, "length": self.length}
+        return {**about, **pattern, **ids, "tokens": self.tokens}
+
+    def __len__(self) -> int:
+        """Return the number of ids, including padding and unknown."""
+        return len(self.tokens) + FIRST
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.int16 | np.int32]:
+        """Return ids [n, length] in the smallest integer type that holds them."""
+        numbers = {token: number for number, token in enumerate(self.tokens, start=FIRST)}
+        rows = np.full((len(texts), self.length), PADDING, np.int16 if len(self) < 2**15 else np.int32)
+        for row, text in zip(rows, texts, strict=True):
+            ids = [numbers.get(token, UNKNOWN) for token in split(text, self.unit)]
+            if self.unit == "words":
+                row[: len(ids)] = ids[: self.length]
+            elif ids:
+                row[-len(ids) :] = ids[-self.length :]
+        return rows
+
+
+def split(text: str, unit: Unit) -> Sequence[str]:
+    """Split a text into its words, in lower case, or its characters."""
+    return re.findall(_WORD, text.lower()) if unit == "words" else text
+
+
+class Tokenizer:
+    """Encodes text as `input_ids` and `attention_mask` of at most `length` tokens."""
+
+    def __init__(self, name: str, length: int) -> None:
+        self.name, self.length = name, length
+
+    @cached_property
+    def _tokenizer(self) -> Any:
+        with quiet(f"the tokenizer {self.name}"):
+            from transformers import AutoTokenizer
+
+            try:
+                tokenizer = AutoTokenizer.from_pretrained(locate_model(self.name))
+            except Exception as error:  # The hub client and the parsers raise errors of many types.
+                raise InputError(
+                    f"tokenizer {self.name} cannot be loaded ({first_line(error)[:120]}): "
+                    "set it to a model on the hub, or a folder with its tokenizer"
+                ) from None
+        if not tokenizer.is_fast:
+            raise InputError(f"the tokenizer {self.name} has no tokenizer.json; use one that has")
+        return tokenizer
+
+    @property
+    def padding(self) -> int:
+        return int(self._tokenizer.pad_token_id or 0)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return how texts were encoded, as JSON values."""
+        ids = {"ids": len(self._tokenizer), "padding": self.padding}
+        return {"kind": "text", "tokenizer": self.name, "length": self.length, **ids}
+
+    def encode(self, texts: Sequence[str]) -> Fields:
+        """Return ids and masks of all texts, cached on disk."""
+        digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
+        digest.update(json.dumps([self.length, self.padding, *texts]).encode())
+        path = data_folder() / "tokens" / f"{digest.hexdigest()}.npz"
+        x: Fields = unpack_fields(load_or_compute(path, lambda: self._encode(texts)), ("x",))["x"]
+        return Fields(
+            [value if isinstance(value, Ragged) else as_tensor(value) for value in x.values], x.names
+        )
+
+    def _encode(self, texts: Sequence[str]) -> dict[str, Array]:
+        with quiet(f"the tokenizer {self.name}"):
+            ids = self._tokenizer(list(texts), truncation=True, max_length=self.length)["input_ids"]
+        dtype = np.int16 if len(self._tokenizer) < 2**15 else np.int32
+        offsets = as_tensor(np.cumsum([0, *(len(text) for text in ids)]))
+        values = as_tensor(np.concatenate([np.array(text, dtype) for text in ids]))
+        mask = Ragged(as_tensor(np.ones(len(values), bool)), offsets)
+        fields = [Ragged(values, offsets, self.padding), mask]
+        return pack_fields("x", Fields(fields, ["input_ids", "attention_mask"]))
