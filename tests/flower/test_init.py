@@ -229,7 +229,7 @@ def test_under_secure_aggregation_nodes_sign_and_know_each_other(tmp_path, folde
     assert "server sees sums" in server
     plain = (folder / "README.md").read_text() + (folder / "nodes" / "node-1" / "README.md").read_text()
     assert "peers" not in plain
-    assert "There is no secure aggregation here" in plain
+    assert "Without secure aggregation" in plain
 
 
 def test_a_config_is_fitted_to_the_nodes_and_to_any_place(tmp_path, monkeypatch, caplog):

@@ -6,21 +6,21 @@
 
     python start.py
 
-starts the server (a SuperLink) and @nodes@ nodes on 127.0.0.1, with keys of their own in `trial/`, and shows
-the server's output. Results are in `run/`: `eunoe report run` writes the report. Started again, an
-interrupted run is resumed.
+starts the server (a SuperLink) and @nodes@ nodes on 127.0.0.1, with their own keys in `trial/`, and shows the
+server's output. Results are in `run/`; `eunoe report run` writes the report. The same command resumes an
+interrupted run.
 
 Flower's commands need no login. While the server runs, every user of this machine can start a run at port
-@port@, and so run code as you: take a machine whose users you trust.
+@port@, and so run code as you. Use a machine whose users you trust.
 
 ## On several machines
 
-The operator decides what runs, the server averages, @nodes@ nodes train. Eunoe must be installed on all of
-them, and nginx on the server. `certificates/server.crt` is good for @hosts@
-and for a year; make another folder with `--host` for other names or when the year is over.
+The operator decides what runs, the server aggregates, @nodes@ nodes train. Eunoe must be installed on all of
+them, and nginx on the server. `certificates/server.crt` is valid for one year and for these hosts:
+@hosts@. Make another folder with `--host` for other names or after a year.
 
 1. **Nodes.** Send the folder `nodes/node-K` to node K (K from 0 to @last@). Nothing in it is secret. Its
-   README says what to do there: the node makes its key, which never leaves it, and sends you `node-K.pub`.
+   README explains what to do: the node makes its key, which never leaves it, and sends you `node-K.pub`.
    Compare the fingerprint with the node's owner, for instance by telephone, and put the file into
    `keys/`.@peers@
 
@@ -29,8 +29,8 @@ and for a year; make another folder with `--host` for other names or when the ye
 
        eunoe flower sign . --key operator/signing.key
 
-   Nodes run nothing that is not signed so. `operator/signing.key` is yours alone: keep it on a machine of
-   yours and copy this folder to the server without `operator/`.
+   Nodes run only signed apps. Keep `operator/signing.key` on your own machine, and copy this folder to the
+   server without `operator/`.
 
 3. **Server.** In this folder on the server, as an ordinary user:
 
@@ -40,9 +40,9 @@ and for a year; make another folder with `--host` for other names or when the ye
          --ssl-ca-certfile certificates/ca.crt --ssl-certfile certificates/server.crt \
          --ssl-keyfile certificates/server.key --disable-runtime-dependency-installation
 
-   Port @port@ is the only one to open: there nginx passes on what nodes need. Ports @link@ (Flower's
-   commands, which need no login) and @apps@ (the signed app) are for this machine only. Whoever can log in to
-   the server can start a run there, so let nobody else do so.
+   Open port @port@ only: there nginx passes on what nodes need. Ports @link@ (Flower's commands, which need no
+   login) and @apps@ (the signed app) are for this machine only. Everybody who can log in to the server can
+   start a run there.
 
 4. **Run.** On the server, in this folder, in another shell:
 
@@ -50,21 +50,19 @@ and for a year; make another folder with `--host` for other names or when the ye
        for key in keys/node-*.pub; do flwr supernode register "$key" server; done
        flwr run @eunoe/eunoe-federation==1.0.0 server --stream
 
-   A key that is registered already is refused, which does no harm. The server says for which clients it
-   waits, and since when.
+   An error about a key that is already registered does no harm. The server prints which clients it waits for.
 
-After a crash of the server: start nginx and the SuperLink and run the last command once more. The run resumes
-after its last finished round, with the same results. To stop the proxy:
-`nginx -p "$PWD" -c nginx.conf -s stop`.
+After a crash of the server, start nginx and the SuperLink and run the last command again. The run resumes after
+its last finished round, with the same results. To stop the proxy: `nginx -p "$PWD" -c nginx.conf -s stop`.
 
 ## What the keys prove
 
 A node's key proves that it is registered and, by `keys` in `pyproject.toml`, which client it is: only the
-node with the key of `keys/node-K.pub` on the server is client K. It does not prove that what the node reports
-is true, neither its model nor its number of samples, by which it is weighted in the average; with
-`method.weighting = "uniform"` all weigh the same.
+node with the key of `keys/node-K.pub` on the server is client K. It does not prove that the node's model and its
+number of samples, which is its weight in the average, are true. `method.weighting = "uniform"` weights all clients
+equally.
 
 ## What the server learns of a client's data
 
 @learns@
-Whoever can sign an app can read all that the nodes can read, since an app is code.
+An app is code: whoever can sign one can read everything that the nodes can read.

@@ -1,5 +1,4 @@
-# What the federation computes, as in any run of Eunoe: `eunoe run config.toml` does the same
-# without a network.
+# The training, as in any config of Eunoe: `eunoe run config.toml` simulates the same without a network.
 seed = 0
 rounds = 5
 participation = 1.0
@@ -7,7 +6,7 @@ participation = 1.0
 [data]
 name = "digits"
 
-# For trials. With data = "own" in pyproject.toml every node has its own data, and this is not used.
+# For trials; not used with data = "own" in pyproject.toml, where every node has its own data.
 [partition]
 name = "dirichlet"
 clients = @nodes@

@@ -1,5 +1,5 @@
-With data = "own" no sample leaves a node. There is no secure aggregation here (`[secure_aggregation]` in
-`config.toml`), and the server sees what each client sends:
+With data = "own" no sample leaves a node. Without secure aggregation (`[secure_aggregation]` in `config.toml`)
+the server sees what each client sends:
 
 - From every client: how many samples it trains on, its trained model, how many steps that took, and its loss
   on one batch before and after. A model alone reveals much about its data: under losses that leave out the

@@ -1,7 +1,7 @@
 With data = "own" no sample leaves a node, and under secure aggregation the server sees sums:
 
-- From a round's clients together: who they are, and the sum of what they send. Of one client's share in it
-  nothing, unless the server works with so many of the others that none is left to hide among.
+- From a round's clients together: who they are, and the sum of what they send. Nothing about one client's share
+  of the sum, unless the server works together with many of the other clients.
 - `validate=true` on a node: how many validation samples it has of each class, how many of them the model gets
   right, and their summed loss, in plain.
 - An error on a node: its text, which may name paths, labels and classes.

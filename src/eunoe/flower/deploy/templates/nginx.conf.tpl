@@ -31,7 +31,7 @@ http {
         ssl_certificate certificates/server.crt;
         ssl_certificate_key certificates/server.key;
         ssl_protocols TLSv1.2 TLSv1.3;
-        # If the nodes' addresses are known, name them here: then nobody else can take up connections.
+        # If the nodes' addresses are known, list them here, so that nobody else can take up connections.
         # allow 192.0.2.7;
         # deny all;
         limit_conn address 64;
@@ -57,8 +57,8 @@ http {
             proxy_pass https://superlink/v1/fleet/$1;
         }
 
-        # Pieces of updates: Flower makes them 5 MiB at most. So few at once bound the SuperLink's memory;
-        # a node that is sent away tries again.
+        # Pieces of updates, of at most 5 MiB in Flower. The limits bound the SuperLink's memory; a node that
+        # is refused tries again.
         location = /v1/fleet/push-object {
             limit_except POST { deny all; }
             limit_conn address 16;
@@ -69,8 +69,8 @@ http {
         }
     }
 
-    # The signed app, for the SuperLink on this machine. It asks by POST, which nginx answers with a file
-    # only by way of an error.
+    # The signed app, for the SuperLink on this machine. It sends a POST, which nginx answers with a file only
+    # by an error page.
     server {
         listen 127.0.0.1:@apps@;
         server_name apps;

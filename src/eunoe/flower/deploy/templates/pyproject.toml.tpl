@@ -18,12 +18,12 @@ clientapp = "client_app:app"
 folder = "run"
 # Whose data the clients train on: "partition" (parts of one data set, for trials) or "own".
 data = "partition"
-# With data = "own": whether the nodes' data may grow while the run goes on.
+# With data = "own": whether the nodes' data may grow during the run.
 growing = false
 # Number of clients; each node has one of the numbers 0, 1, ... as client=NUMBER in its --node-config.
 clients = @nodes@
 # The nodes' public keys on the server: only the node with the key of node-K.pub in this folder is client K.
-# start.py has others, in trial/.
+# start.py has its own, in trial/.
 keys = "keys"
 # A round completes with at least this many clients' replies ...
 quorum = @quorum@
@@ -36,5 +36,5 @@ join-timeout = 600.0
 validate-on-clients = false
 
 [tool.eunoe]
-# Where the SuperLink finds the signed app; nginx.conf and environment.sh say the same.
+# Where the SuperLink finds the signed app, as in nginx.conf and environment.sh.
 apps = "http://127.0.0.1:@apps@"

@@ -1,4 +1,4 @@
-"""Runs this federation on one machine: a server and its nodes as processes of their own, over TLS.
+"""Run this federation on one machine: the server and the nodes as separate processes, over TLS.
 
 Start it again after an interruption to resume the run.
 """
@@ -14,4 +14,4 @@ OWN_DATA: list[str] = []
 
 if __name__ == "__main__":
     run = start(Path(__file__).parent, NODES, PORT, OWN_DATA)
-    print(f"finished; what was forgotten: eunoe report {run}")
+    print(f"finished; for the report: eunoe report {run}")
