@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from eunoe.config.renamed import rename_keys
 from eunoe.errors import InputError, RunFailed
 from eunoe.system.files import read_toml
 
@@ -21,6 +22,11 @@ def read_config(path: Path) -> dict[str, Any]:
     if not values:
         raise InputError(f"{path} is empty: leave it out to run the defaults")
     return values
+
+
+def read_stored_config(path: Path) -> dict[str, Any]:
+    """Read a config that an earlier version may have written, with the keys of this version."""
+    return rename_keys(read_config(path))
 
 
 def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from flwr.app import ConfigRecord, Context, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 
 from eunoe.config.schema import Config, make_config
-from eunoe.config.settings import read_config
+from eunoe.config.settings import read_stored_config
 from eunoe.engines.base import chunks, evaluate_chunk, joined
 from eunoe.errors import InputError
 from eunoe.flower.node import NodeOptions, node_options, node_simulation, train_and_save
@@ -42,7 +42,7 @@ def _reply_with(handler: Handler, config_path: Path) -> Callable[[Message, Conte
     def reply(message: Message, context: Context) -> Message:
         # One thread, as everywhere: another order of summation would change the bits.
         torch.set_num_threads(1)
-        config = make_config(read_config(config_path))
+        config = make_config(read_stored_config(config_path))
         node = node_options(context.node_config)
         return Message(handler(config, node, message.content, context.state), reply_to=message)
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from eunoe.config.schema import make_config
-from eunoe.config.settings import read_config
+from eunoe.config.settings import read_config, read_stored_config
 from eunoe.errors import EunoeError, InputError, RunFailed
 from eunoe.flower.deploy.credentials import make_node_key
 
@@ -88,7 +88,7 @@ class Loopback:
         options = self.options
         # The server runs in this folder, so paths are relative to it.
         with contextlib.chdir(self.folder):
-            config = make_config(read_config(Path("config.toml")))
+            config = make_config(read_stored_config(Path("config.toml")))
             if options.clients != self.count:
                 raise InputError(
                     f"start.py has {self.count} nodes and pyproject.toml {options.clients} clients: "

@@ -21,7 +21,7 @@ from safetensors.numpy import load_file
 
 from eunoe.config.options import Finite, Options
 from eunoe.config.schema import Config, make_config
-from eunoe.config.settings import read_config
+from eunoe.config.settings import read_stored_config
 from eunoe.data.checks import Integers
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import EunoeError, InputError
@@ -78,7 +78,7 @@ def server_app(config_path: Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         try:
             with log_lines(_print):
-                serve(grid, make_config(read_config(config_path)), run_options(context.run_config))
+                serve(grid, make_config(read_stored_config(config_path)), run_options(context.run_config))
         except EunoeError as error:
             # Flower prints tracebacks; this message is meant to be read alone.
             raise error.with_traceback(None) from None

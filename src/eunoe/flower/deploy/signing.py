@@ -15,7 +15,7 @@ from flwr.cli.build import build_fab_from_disk
 from flwr.supercore.primitives.asymmetric_ed25519 import create_message_to_sign
 
 from eunoe.config.schema import make_config
-from eunoe.config.settings import read_config
+from eunoe.config.settings import read_config, read_stored_config
 from eunoe.errors import InputError
 from eunoe.flower.deploy.credentials import key_name, read_signing_key
 from eunoe.system.files import replacing, write_text
@@ -28,7 +28,7 @@ def sign(folder: Path, key_path: Path) -> tuple[str, str]:
     """
     key = read_signing_key(key_path)
     name, url = _read_identity(read_config(folder / "pyproject.toml"))
-    make_config(read_config(folder / "config.toml"))
+    make_config(read_stored_config(folder / "config.toml"))
     try:
         bundle = build_fab_from_disk(folder)
     except ValueError as error:
