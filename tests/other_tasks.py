@@ -1,4 +1,4 @@
-"""A small federation of several labels, or of numbers to predict."""
+"""A small multilabel or regression federation."""
 
 from typing import Any
 

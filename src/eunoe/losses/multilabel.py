@@ -1,4 +1,4 @@
-"""The loss of several labels at once.
+"""Binary cross-entropy, the loss of multilabel tasks.
 
 loss = mean over labels c of  -y_c log s(z_c) - (1 - y_c) log(1 - s(z_c)),  s the logistic function
 """

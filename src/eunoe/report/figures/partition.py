@@ -67,36 +67,25 @@ def partition_chart(
     names = list(class_names) if class_names is not None else [str(number) for number in range(classes)]
     data, sizes = _bars(panels, clients, names, task)
     few = classes <= len(COLORS)
-    scale = (
-        alt.Scale(domain=names[:classes], range=list(COLORS[:classes]))
-        if few
-        else alt.Scale(scheme="viridis")
+    colors: dict[str, Any] = (
+        {"domain": names[:classes], "range": list(COLORS[:classes])} if few else {"scheme": "viridis"}
     )
     # Stacked in the order of the legend: names from the first, a scale from the largest number.
     order: Literal["ascending", "descending"] = "descending" if few else "ascending"
     width = max(300 if len(panels) > 1 else 480, min(16 * len(clients), 960))
     # A gap in the background color separates similar neighbors; thin bars have no room for it.
     gap = 0.6 if width / len(clients) > 8 else 0
-    axis = alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4)
-    chart = (
-        alt.Chart(alt.InlineData(values=data))
-        .mark_bar(stroke="white", strokeWidth=gap)
-        .encode(
-            alt.X("client:O", title="Client", sort=None, axis=axis),
-            alt.Y(
-                "share:Q",
-                title="Share of samples",
-                stack="zero",
-                scale=alt.Scale(domain=[0, 1], nice=False),
-                axis=alt.Axis(format="%", tickCount=4, grid=False),
-            ),
-            alt.Color("class:N" if few else "number:Q", scale=scale, title=capitalize(task.unit)),
-            alt.Order("number:Q", sort=order),
-            alt.Tooltip("label:N"),
-            alt.Description("label:N"),
-        )
-        .properties(width=width, height=180)
-    )
+    labels = alt.Axis(labelAngle=0, labelOverlap=True, labelSeparation=4)
+    axis, scale = alt.Axis(format="%", tickCount=4, grid=False), alt.Scale(domain=[0, 1], nice=False)
+    chart: Any = alt.Chart(alt.InlineData(values=data)).mark_bar(stroke="white", strokeWidth=gap)
+    chart = chart.encode(
+        alt.X("client:O", title="Client", sort=None, axis=labels),
+        alt.Y("share:Q", title="Share of samples", stack="zero", scale=scale, axis=axis),
+        alt.Color("class:N" if few else "number:Q", scale=alt.Scale(**colors), title=capitalize(task.unit)),
+        alt.Order("number:Q", sort=order),
+        alt.Tooltip("label:N"),
+        alt.Description("label:N"),
+    ).properties(width=width, height=180)
     text = f"{capitalize(task.unit)} shares of {len(clients)} clients. " + " ".join(
         f"{name}: {sizes[name]:.1f} {task.units} per client." for name in panels
     )

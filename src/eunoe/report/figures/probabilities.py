@@ -51,15 +51,12 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
     unit = display.task.unit
     tips = ["run:N", "round:Q", "client:N", alt.Tooltip("class:N", title=unit)]
     tips += [tip("share", "share of labels", ".0%"), tip("probability")]
-    chart = (
-        alt.Chart(table(rows))
-        .mark_circle(opacity=0.45, size=28)
-        .encode(
-            alt.X("share:Q", title=f"labels of the {unit}, relative to the most of any client", axis=PERCENT),
-            alt.Y("probability:Q", title=f"mean output probability of the {unit}", axis=PERCENT),
-            display.run_color(rows, symbol="circle"),
-            tooltip=tips,
-        )
+    chart = alt.Chart(table(rows)).mark_circle(opacity=0.45, size=28)
+    chart = chart.encode(
+        alt.X("share:Q", title=f"labels of the {unit}, relative to the most of any client", axis=PERCENT),
+        alt.Y("probability:Q", title=f"mean output probability of the {unit}", axis=PERCENT),
+        display.run_color(rows, symbol="circle"),
+        tooltip=tips,
     )
     text = f"Scatter plot of a local model's mean probability of a {unit} against its labels of that {unit}."
     return Figure(
