@@ -10,17 +10,14 @@ from flwr.clientapp import ClientApp
 
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_stored_config
-from eunoe.engines.base import chunks, evaluate_chunk, joined
+from eunoe.engines.serial import LocalEvaluator
 from eunoe.errors import InputError
-from eunoe.flower.node import NodeOptions, node_options, node_simulation, train_and_save
+from eunoe.flower.node import Handler, NodeOptions, node_options, node_simulation, train_and_save
 from eunoe.flower.own_data import client_federation, decode_facts
 from eunoe.flower.secure.client import STAGES
 from eunoe.flower.wire import decode_weights, encode_update
 from eunoe.metrics.base import Evaluation, Rows
 from eunoe.metrics.sums import compute_sums
-
-# Replies to a message, from the config, the node's options, the message and the node's memory of the run.
-Handler = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
 
 
 def client_app(config_path: Path) -> ClientApp:
@@ -91,7 +88,7 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = decode_weights(content.array_records["weights"])
-    predictions = joined([evaluate_chunk(simulation, weights, part) for part in chunks(simulation, where)])
+    (predictions,) = LocalEvaluator(simulation).evaluate([weights], where)
     labels = federation.samples("clients").y.numpy()[rows]
     evaluation = Evaluation(predictions, labels, federation.classes, task=federation.task)
     counts = {name: values.tolist() for name, values in compute_sums(evaluation).items()}

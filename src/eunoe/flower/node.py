@@ -4,6 +4,7 @@ Every message is handled by a fresh process, so a client keeps its state on disk
 it started from and after the round it trained in, one of which the server names in its next message.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -43,6 +44,10 @@ class NodeOptions(Options):
         if self.data is None:
             raise InputError(f"client {self.client} has no data path; add data=PATH to --node-config")
         return self.data
+
+
+# Replies to a message, from the config, the node's options, the message and the node's memory of the run.
+Handler = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
 
 
 def node_options(values: Any) -> NodeOptions:

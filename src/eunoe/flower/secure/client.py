@@ -5,7 +5,6 @@ node that was restarted in between has no secrets left and is out of the round.
 """
 
 import logging
-from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -16,7 +15,7 @@ from eunoe.engines.secure_sum import encoded
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.flower.deploy.credentials import is_signed, sign_message
-from eunoe.flower.node import NodeOptions, train_and_save
+from eunoe.flower.node import Handler, NodeOptions, train_and_save
 from eunoe.flower.own_data import RemoteFederation
 from eunoe.flower.secure.history import allow_once, vector_digest
 from eunoe.flower.secure.messages import (
@@ -32,7 +31,6 @@ from eunoe.flower.wire import encode_vectors
 from eunoe.server.fixed_point import OutOfBound
 
 logger = logging.getLogger(__name__)
-Stage = Callable[[Config, NodeOptions, RecordDict, RecordDict], RecordDict]
 # The record with a node's secrets, and the stage that it has completed.
 _MEMORY = "secure_aggregation"
 _PUBLISHED, _SHARED, _SENT = 1, 2, 3
@@ -112,7 +110,7 @@ def reveal_shares(config: Config, node: NodeOptions, content: RecordDict, memory
     return RecordDict({"shares": encode_bytes(shares)})
 
 
-STAGES: dict[str, Stage] = {
+STAGES: dict[str, Handler] = {
     "query.keys": publish_keys,
     "query.shares": share_secrets,
     "train.masked": send_masked,
