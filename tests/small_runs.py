@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from safetensors.torch import load
 
-from eunoe.store.checkpoints import checkpoints
+from eunoe.store.checkpoints import list_checkpoints
 from tests.helpers import Net
 
 FAST: dict[str, Any] = {
@@ -38,7 +38,7 @@ def net() -> Net:
 
 def bits(folder: Path) -> dict[str, bytes]:
     """What must be the same for two runs to be the same."""
-    weights = {path.name: path.read_bytes() for path in checkpoints(folder)[-1:]}
+    weights = {path.name: path.read_bytes() for path in list_checkpoints(folder)[-1:]}
     return {"metrics": (folder / "metrics.jsonl").read_bytes(), "weights": vectors(weights)}
 
 

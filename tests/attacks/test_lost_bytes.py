@@ -32,7 +32,7 @@ def begun(tmp_path: Path) -> Path:
 def test_emptied_metrics_do_not_resume_to_finished(begun: Path) -> None:
     (begun / "metrics.jsonl").write_bytes(b"")
     before = everything(begun)
-    with pytest.raises(InputError, match=r"metrics\.jsonl has 0 bytes and had \d+"):
+    with pytest.raises(InputError, match=r"metrics\.jsonl has 0 bytes instead of \d+"):
         resume(begun, rounds=6, progress=False)
     assert everything(begun) == before
 
@@ -44,7 +44,10 @@ def test_empty_states_cost_a_checkpoint_and_no_traceback(
     newest = max(begun.glob("states/*/*"), key=lambda path: int(path.stem.split("-")[1]))
     newest.write_bytes(b"")
     assert bits(resume(begun, progress=False).folder) == whole
-    assert f"{newest} is not what was written; the one before it is used" in caplog.text
+    assert (
+        f"{newest} changed since it was written (SHA-256 mismatch); using the previous checkpoint"
+        in caplog.text
+    )
 
 
 def test_a_changed_number_is_not_shown_without_a_word(begun: Path, caplog: pytest.LogCaptureFixture) -> None:

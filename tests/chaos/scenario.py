@@ -19,7 +19,7 @@ from eunoe.config.schema import make_config
 from eunoe.simulation.build import assemble
 from eunoe.simulation.run import Run
 from eunoe.simulation.selection import select_clients
-from eunoe.store.checkpoints import checkpoints
+from eunoe.store.checkpoints import list_checkpoints
 from tests.chaos.sitting import (
     FAILED,
     INTERRUPTED,
@@ -155,7 +155,7 @@ class Scenario:
             self._allow(next(ends))
             assert sitting.end() == (INTERRUPTED if kind == "ctrl-c" else -signal.SIGKILL)
         if kind == "truncated checkpoint":
-            *before, newest = checkpoints(self.folder)
+            *before, newest = list_checkpoints(self.folder)
             if not before:
                 # With its only checkpoint a run is lost: what is cut short is a later one.
                 newest = Path(shutil.copy(newest, newest.with_name("99999999.safetensors")))

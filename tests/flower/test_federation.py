@@ -536,7 +536,7 @@ def test_other_files_are_left_alone(tmp_path):
     model.parent.mkdir(parents=True)
     for path in (model, metrics):
         path.write_text("precious")
-    with pytest.raises(InputError, match="holds other files and no run"):
+    with pytest.raises(InputError, match="has other files and no run"):
         federation.serve()
     assert [path.read_text() for path in (model, metrics)] == ["precious", "precious"]
     assert federation.lines == []
@@ -545,7 +545,7 @@ def test_other_files_are_left_alone(tmp_path):
 def test_a_run_of_another_kind_is_not_gone_on_with(tmp_path):
     federation = Federation(tmp_path / "flower", rounds=1)
     run(values(rounds=1), out=federation.folder / "run")
-    with pytest.raises(InputError, match="holds a run already"):
+    with pytest.raises(InputError, match="already has a run"):
         federation.serve()
 
 

@@ -18,7 +18,7 @@ from eunoe.errors import InputError
 from eunoe.models.hf import BIDIRECTIONAL, HF, Lora
 from eunoe.simulation.export import export_model
 from eunoe.simulation.running import resume, run
-from eunoe.store.folder import checkpoints
+from eunoe.store.checkpoints import list_checkpoints
 from tests.models.tiny_hf import tiny_folder, tiny_texts, tiny_values
 from tests.small_runs import Stopped, bits, stop_after
 
@@ -38,7 +38,7 @@ def test_only_adapters_and_classifier_travel_and_engines_agree(
     values = tiny_values(tmp_path)
     serial = run(values, out=tmp_path / "serial")
     assert {record["bytes_up"] for record in serial.records} == {3 * 4 * TRAINED}
-    saved = load_file(checkpoints(serial.folder)[-1])
+    saved = load_file(list_checkpoints(serial.folder)[-1])
     assert max(value.numel() for value in saved.values()) == TRAINED
     frozen = [p for p in serial.model().parameters() if not p.requires_grad]
     assert sum(p.numel() for p in frozen) > 4000

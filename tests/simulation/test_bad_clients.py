@@ -10,7 +10,7 @@ import torch
 import eunoe
 from eunoe.errors import Diverged
 from eunoe.methods.base import Method, ServerUpdate
-from eunoe.store.checkpoints import checkpoints
+from eunoe.store.checkpoints import list_checkpoints
 from tests.small_runs import NAMED, Stopped, bits, stop_after
 
 BAD: dict[str, Any] = {
@@ -48,7 +48,7 @@ def test_after_a_divergence_the_client_is_named_and_the_last_checkpoint_stays(tm
     message = r"round 3 is not finite \(state\); the largest change is client \d+'s, of norm"
     with pytest.raises(Diverged, match=message):
         eunoe.run(**values, out=tmp_path / "run")
-    assert [path.stem for path in checkpoints(tmp_path / "run")] == ["00000001", "00000002"]
+    assert [path.stem for path in list_checkpoints(tmp_path / "run")] == ["00000001", "00000002"]
 
 
 def test_a_run_cannot_change_its_merge_or_attack(tmp_path: Path) -> None:

@@ -32,7 +32,7 @@ from eunoe.simulation.loop import Hook, Round, run_rounds
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from eunoe.simulation.selection import select_clients
-from eunoe.store.checkpoints import checkpoints, newest_checkpoint
+from eunoe.store.checkpoints import list_checkpoints, newest_checkpoint
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import RunState, start_state
 from tests.helpers import Net, blobs, make_simulation
@@ -264,7 +264,7 @@ def test_if_all_fail_the_run_stops_with_its_last_good_checkpoint(tmp_path: Path)
     assert failed.status["round"] == 2
     assert "every client of round 3" in failed.status["reason"]
     assert [record["round"] for record in failed.records] == [1, 2]
-    assert checkpoints(tmp_path / "bad")[-1].stem == "00000002"
+    assert list_checkpoints(tmp_path / "bad")[-1].stem == "00000002"
     good = run(**{**values, "method": Failing(), "rounds": 2}, out=tmp_path / "good")
     simulation = simulation_of(Failing())
     states = [start_state(simulation), start_state(simulation)]

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from eunoe.simulation.run import Run
-from eunoe.store.checkpoints import checkpoints
+from eunoe.store.checkpoints import list_checkpoints
 from tests.faults import results
 from tests.waiting import PATIENCE, until
 
@@ -110,10 +110,10 @@ def test_an_interrupted_run_prints_how_to_resume(calm: Path, tmp_path: Path, num
 def test_a_truncated_newest_checkpoint_is_reported_and_an_older_one_used(calm: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     stop(folder, "serial", 5, 0.0, signal.SIGKILL)
-    newest = checkpoints(folder)[-1]
+    newest = list_checkpoints(folder)[-1]
     os.truncate(newest, newest.stat().st_size // 2)
     output = finish(folder, "serial").replace("\n", "")
     assert "warning" in output
     assert newest.name in output
-    assert "the one before it is used" in output
+    assert "using the previous checkpoint" in output
     assert results(Run(folder)) == results(Run(calm))

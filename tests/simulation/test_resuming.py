@@ -16,7 +16,7 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import InputError
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
-from eunoe.store.checkpoints import checkpoints
+from eunoe.store.checkpoints import list_checkpoints
 from eunoe.store.reader import group_key
 from tests.helpers import Net, blobs
 from tests.small_runs import FAST, NAMED, Stopped, bits, everything, net, stop_after
@@ -73,14 +73,14 @@ def test_an_interrupt_writes_a_checkpoint_first(
     saved = 2 if when == "training" else 3
     assert Run(tmp_path / "parts").status["state"] == "interrupted"
     assert Run(tmp_path / "parts").status["round"] == saved
-    assert [path.stem for path in checkpoints(tmp_path / "parts")] == [f"{saved:08d}"]
+    assert [path.stem for path in list_checkpoints(tmp_path / "parts")] == [f"{saved:08d}"]
     assert bits(resume(tmp_path / "parts").folder) == bits(whole.folder)
 
 
 def test_a_run_goes_back_to_a_round_and_on_to_the_same_bits(tmp_path: Path) -> None:
     run(NAMED, out=tmp_path)
     before = bits(tmp_path)
-    with pytest.raises(InputError, match="no checkpoint of round 1; there are: 3, 4"):
+    with pytest.raises(InputError, match="no checkpoint of round 1; it has: 3, 4"):
         resume(tmp_path, from_round=1)
     assert bits(tmp_path) == before
     seen = list[int]()
@@ -94,7 +94,9 @@ def test_a_changed_option_in_the_folder_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "config.toml"
     path.write_text(path.read_text().replace("lr = 0.2", "lr = 0.3"))
     before = everything(tmp_path)
-    with pytest.raises(InputError, match=r"config\.toml is not what the run wrote: training\.lr is 0\.2 in"):
+    with pytest.raises(
+        InputError, match=r"config\.toml was changed since the run wrote it: training\.lr is 0\.2 in"
+    ):
         resume(tmp_path, rounds=3)
     assert everything(tmp_path) == before
 
@@ -157,7 +159,7 @@ def test_more_rounds_of_a_run_without_its_checkpoints_are_refused(tmp_path: Path
     run(**{**NAMED, "rounds": 2}, out=tmp_path)
     shutil.rmtree(tmp_path / "checkpoints")
     before = everything(tmp_path)
-    with pytest.raises(InputError, match="no readable checkpoint"):
+    with pytest.raises(InputError, match="no valid checkpoint"):
         resume(tmp_path, rounds=4)
     assert everything(tmp_path) == before
 
@@ -243,11 +245,11 @@ def test_another_machine_is_warned_of(tmp_path: Path, caplog: pytest.LogCaptureF
 def test_other_data_are_refused(tmp_path: Path) -> None:
     run(federation=blobs(), model=net(), **FAST, out=tmp_path)
     before = everything(tmp_path)
-    with pytest.raises(InputError, match=r"the data of .* is not what it was"):
+    with pytest.raises(InputError, match=r"the dataset changed since the run started"):
         resume(tmp_path, federation=blobs(seed=1), model=net())
-    with pytest.raises(InputError, match=r"the partition of .* is not what it was"):
+    with pytest.raises(InputError, match=r"the partition changed since the run started"):
         resume(tmp_path, federation=blobs(alpha=9.0), model=net())
-    with pytest.raises(InputError, match=r"model of .* has 75 parameters and the one passed has 84"):
+    with pytest.raises(InputError, match=r"model of .* has 75 parameters, but the one passed has 84"):
         resume(tmp_path, federation=blobs(), model=Net(hidden=9))
     assert everything(tmp_path) == before
 
@@ -269,7 +271,7 @@ def test_another_public_set_is_refused(tmp_path: Path) -> None:
     values = {**NAMED, "public": {"data": str(tmp_path / "p.npz")}}
     run(values, out=tmp_path / "run")
     np.savez(tmp_path / "p.npz", x_train=x + 1, y_train=y, x_test=x, y_test=y)
-    with pytest.raises(InputError, match=r"the public of .* is not what it was"):
+    with pytest.raises(InputError, match=r"the public data changed since the run started"):
         resume(tmp_path / "run")
 
 
@@ -279,7 +281,7 @@ def test_a_broken_newest_checkpoint_is_reported_and_the_run_ends_with_the_same_b
     whole = run(**NAMED, out=tmp_path / "whole")
     with pytest.raises(Stopped):
         run(**NAMED, out=tmp_path / "parts", on_round=stop_after(3))
-    newest = checkpoints(tmp_path / "parts")[-1]
+    newest = list_checkpoints(tmp_path / "parts")[-1]
     newest.write_bytes(newest.read_bytes()[:100])
     done = resume(tmp_path / "parts")
     messages = caplog.messages

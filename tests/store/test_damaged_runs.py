@@ -9,7 +9,7 @@ import torch
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, InputError
-from eunoe.store.checkpoints import checkpoints, read_checkpoint
+from eunoe.store.checkpoints import list_checkpoints, read_checkpoint
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import RunState
 from tests.store.made_folders import everything, lines, restored, state_at, weights, write_rounds
@@ -38,7 +38,7 @@ def test_records_that_are_not_what_was_written_are_refused_and_stay(
 ) -> None:
     change(begun / name, damage)
     before = everything(begun)
-    with pytest.raises(InputError, match=rf"no readable checkpoint \(.*{name}") as caught:
+    with pytest.raises(InputError, match=rf"no valid checkpoint \(.*{name}") as caught:
         restored(begun)
     assert "\n" not in str(caught.value)
     assert everything(begun) == before
@@ -49,7 +49,10 @@ def test_a_changed_last_line_costs_one_checkpoint(begun: Path) -> None:
     run_state, _, warnings = restored(begun)
     assert run_state.round == 4
     assert len(warnings) == 1
-    assert "metrics.jsonl is not what was written; the one before it is used" in warnings[0]
+    assert (
+        "metrics.jsonl changed since it was written (SHA-256 mismatch); using the previous checkpoint"
+        in warnings[0]
+    )
 
 
 @pytest.mark.parametrize("damage", ["emptied", "cut", "bit", "gone"])
@@ -64,7 +67,7 @@ def test_a_damaged_state_gives_way_to_the_checkpoint_before(begun: Path, damage:
 
 
 def test_no_flipped_bit_of_a_checkpoint_goes_unnoticed(begun: Path) -> None:
-    path = checkpoints(begun)[-1]
+    path = list_checkpoints(begun)[-1]
     content = path.read_bytes()
     whole = read_checkpoint(path)
     for place in [*range(0, len(content), 7), len(content) - 1]:
@@ -87,7 +90,7 @@ def test_going_back_to_a_round(begun: Path) -> None:
         assert folder.restore(run_state, states, from_round=4) == []
     assert (run_state.round, states.accepted) == (4, {7: 4})
     assert [line["round"] for line in lines(begun)] == [1, 2, 3, 4]
-    assert [path.stem for path in checkpoints(begun)] == ["00000004"]
+    assert [path.stem for path in list_checkpoints(begun)] == ["00000004"]
 
 
 def test_the_last_healthy_checkpoint_and_its_states_are_kept(tmp_path: Path) -> None:
@@ -99,7 +102,7 @@ def test_the_last_healthy_checkpoint_and_its_states_are_kept(tmp_path: Path) -> 
             folder.checkpoint(state_at(round), states, healthy=False)
         assert folder.go_back() == f"eunoe run --resume {tmp_path} --from-round 3"
     kept = {"7-3.safetensors", "7-7.safetensors", "7-8.safetensors"}
-    assert [path.stem for path in checkpoints(tmp_path)] == ["00000003", "00000007", "00000008"]
+    assert [path.stem for path in list_checkpoints(tmp_path)] == ["00000003", "00000007", "00000008"]
     assert {path.name for path in tmp_path.glob("states/*/*")} == kept
     assert restored(tmp_path)[0].round == 8
     assert {path.name for path in tmp_path.glob("states/*/*")} == kept

@@ -14,7 +14,7 @@ import torch
 
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError, RunFailed
-from eunoe.store.checkpoints import checkpoints, newest_checkpoint
+from eunoe.store.checkpoints import list_checkpoints, newest_checkpoint
 from eunoe.store.folder import RunFolder, check_new
 from eunoe.store.reader import read_run_config
 from eunoe.store.state import RunState, start_state
@@ -68,11 +68,11 @@ def test_what_a_checkpoint_cannot_hold_of_a_metric_is_refused_by_name(tmp_path: 
         pytest.raises(InputError, match=r"metric 'mine': state\(\) must return"),
     ):
         folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
-    assert checkpoints(tmp_path) == []
+    assert list_checkpoints(tmp_path) == []
 
 
 def test_the_last_two_checkpoints_and_what_they_need_are_kept(begun: Path) -> None:
-    assert [path.stem for path in checkpoints(begun)] == ["00000004", "00000005"]
+    assert [path.stem for path in list_checkpoints(begun)] == ["00000004", "00000005"]
     assert {path.name for path in begun.glob("states/*/*")} == {"7-4.safetensors", "7-5.safetensors"}
     assert not list(begun.rglob("*.part"))
 
@@ -102,31 +102,31 @@ def test_what_came_after_the_checkpoint_is_cut_off(begun: Path) -> None:
 
 @pytest.mark.parametrize("damage", ["truncated", "empty", "nonsense"])
 def test_a_broken_newest_checkpoint_gives_way_to_the_one_before(begun: Path, damage: str) -> None:
-    newest = checkpoints(begun)[-1]
+    newest = list_checkpoints(begun)[-1]
     whole = newest.read_bytes()
     newest.write_bytes({"truncated": whole[: len(whole) // 2], "empty": b"", "nonsense": b"x" * 99}[damage])
     run_state, states, warnings = restored(begun)
     assert run_state.round == 4
     assert len(warnings) == 1
     assert "00000005" in warnings[0]
-    assert "the one before it is used" in warnings[0]
+    assert "using the previous checkpoint" in warnings[0]
     assert [line["round"] for line in lines(begun)] == [1, 2, 3, 4]
     assert states.accepted == {7: 4}
     assert states.load(7)["memory"].item() == 4
-    assert [path.stem for path in checkpoints(begun)] == ["00000004"]
+    assert [path.stem for path in list_checkpoints(begun)] == ["00000004"]
 
 
 @pytest.mark.parametrize("damage", ["broken", "removed", "removed with the status"])
 def test_a_run_whose_checkpoints_are_gone_is_refused_and_keeps_its_records(begun: Path, damage: str) -> None:
     if damage == "broken":
-        for path in checkpoints(begun):
+        for path in list_checkpoints(begun):
             path.write_bytes(b"")
     else:
         shutil.rmtree(begun / "checkpoints")
     if damage == "removed with the status":
         (begun / "status.json").unlink()
     before = everything(begun)
-    with pytest.raises(InputError, match="holds the records of a run but no readable checkpoint"):
+    with pytest.raises(InputError, match="it has records but no valid checkpoint"):
         restored(begun)
     assert everything(begun) == before
 
@@ -148,10 +148,10 @@ def test_a_checkpoint_that_cannot_be_read_for_now_is_not_broken(
 def test_a_broken_checkpoint_from_before_the_first_round_costs_nothing(tmp_path: Path) -> None:
     with RunFolder(tmp_path) as folder:
         folder.checkpoint(state_at(0), ClientStates(tmp_path / "states"))
-    checkpoints(tmp_path)[0].write_bytes(b"")
+    list_checkpoints(tmp_path)[0].write_bytes(b"")
     run_state, _, warnings = restored(tmp_path)
     assert run_state.round == 0
-    assert warnings[-1] == "no checkpoint can be read: the run starts over"
+    assert warnings[-1] == "no checkpoint can be read: starting over"
 
 
 def test_a_run_that_was_interrupted_before_its_first_checkpoint_begins_again(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ def test_a_kill_during_the_first_write_leaves_a_folder_that_is_still_new(tmp_pat
         (tmp_path / name).write_text("")
     check_new(tmp_path)
     (tmp_path / "film.part").write_text("precious")
-    with pytest.raises(InputError, match="holds other files and no run"):
+    with pytest.raises(InputError, match="has other files and no run"):
         check_new(tmp_path)
 
 
@@ -282,5 +282,5 @@ def test_the_start_of_a_real_method_survives(tmp_path: Path) -> None:
 
 
 def test_a_model_of_another_size_is_refused(begun: Path) -> None:
-    with pytest.raises(InputError, match="has 4 parameters and the one passed has 75"):
+    with pytest.raises(InputError, match="has 4 parameters, but the one passed has 75"):
         RunFolder(begun).restore(start_state(make_simulation()), ClientStates(begun / "states"))

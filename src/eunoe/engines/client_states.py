@@ -90,7 +90,7 @@ class ClientStates:
             except FileNotFoundError:
                 raise Damaged(f"the client state {path} is missing") from None
             if found != digests.get(client):
-                raise Damaged(f"the client state {path} is not what was written")
+                raise Damaged(f"{path} changed since it was written (SHA-256 mismatch)")
 
     def restore(
         self,

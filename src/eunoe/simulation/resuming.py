@@ -13,7 +13,7 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.simulation.stored_config import resolved
 from eunoe.store.checkpoints import newest_checkpoint
-from eunoe.store.environment import differences, environment
+from eunoe.store.environment import describe_environment, environment_warnings
 from eunoe.store.reader import read_run_config
 from eunoe.system.files import plain, read_json
 
@@ -46,7 +46,9 @@ def check_saved_config(folder: Path, new: Config) -> None:
         try:
             check_change(saved.path, make_config(rename_keys(tomllib.loads(saved.manifest.config))), new)
         except InputError as error:
-            raise InputError(f"{folder / 'config.toml'} is not what the run wrote: {error}") from None
+            raise InputError(
+                f"{folder / 'config.toml'} was changed since the run wrote it: {error}"
+            ) from None
 
 
 def check_change(folder: Path, old: Config, new: Config) -> None:
@@ -83,13 +85,15 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
 
 def check_data(folder: Path, simulation: Simulation) -> None:
     """Refuse to resume a run on other data; warn of a different environment."""
-    then, now = read_json(folder / "environment.json"), environment(simulation.federation)
+    then, now = read_json(folder / "environment.json"), describe_environment(simulation.federation)
     if not then:
         return
-    for part in ("data", "public", "partition"):
-        if then.get(f"{part}_sha256") != now.get(f"{part}_sha256"):
-            raise InputError(f"the {part} of {folder} is not what it was when the run began")
-    for difference in differences(then, now):
+    for key, part in (("data", "dataset"), ("public", "public data"), ("partition", "partition")):
+        if then.get(f"{key}_sha256") != now.get(f"{key}_sha256"):
+            raise InputError(
+                f"cannot resume {folder}: the {part} changed since the run started (SHA-256 mismatch)"
+            )
+    for difference in environment_warnings(then, now):
         logger.warning(difference)
 
 

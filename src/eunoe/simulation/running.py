@@ -26,7 +26,7 @@ from eunoe.simulation.run import Run
 from eunoe.simulation.stored_config import resolved, with_cohort, with_loss, with_preprocessing
 from eunoe.simulation.streams import with_streams
 from eunoe.simulation.user_objects import split_user_objects
-from eunoe.store.environment import environment
+from eunoe.store.environment import describe_environment
 from eunoe.store.folder import RunFolder, check_new
 from eunoe.store.reader import read_run_config, read_status
 from eunoe.store.state import start_state
@@ -144,7 +144,7 @@ def execute(
             for warning in folder.restore(run_state, states, from_round):
                 logger.warning(warning)
             folder.write_config(resolved(with_preprocessing(with_streams(config), simulation), objects))
-            folder.write_environment(environment(simulation.federation))
+            folder.write_environment(describe_environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
             try:

@@ -1,8 +1,8 @@
-"""Checkpoints: a run state in one file, with a manifest of all that it needs.
+"""Checkpoints: a run state in one file, with a manifest of the files it depends on.
 
-A checkpoint is a safetensors file. Its metadata hold `facts`, the values that are no tensors, and `sha256`,
-the digest of facts and tensors. The manifest is in both: length, lines and digest of the record files are
-among the facts, the round and digest of every client's state among the tensors.
+A checkpoint is a safetensors file. Its metadata have `facts`, the values that are not tensors, and `sha256`,
+the digest of facts and tensors. The facts include length, lines and digest of the record files; the tensors
+include the round and digest of every client's state.
 """
 
 import json
@@ -27,21 +27,21 @@ _KEYS = {"best_accuracy", "config", "files", "healthy", "metrics", "norms", "rou
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a checkpoint needs besides itself."""
+    """The files that a checkpoint depends on."""
 
     # The configuration, as TOML.
     config: str
     files: Mapping[str, Mark]
-    # Each client's current state: the round that wrote it and the digest of its file.
+    # The current state of each client: the round that wrote it and the digest of its file.
     accepted: Mapping[int, int]
     digests: Mapping[int, bytes]
-    # Whether the model was not seen to have diverged.
+    # False if the model looked diverged.
     healthy: bool = True
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint as it was read; its digest is right."""
+    """A checkpoint that was read and whose digest is correct."""
 
     path: Path
     vectors: Vectors
@@ -53,12 +53,12 @@ class Checkpoint:
         return int(self.facts["round"])
 
     def load(self, run_state: RunState) -> None:
-        """Give a run state the values of this checkpoint."""
+        """Restore a run state from this checkpoint."""
         saved, best = self._group("weights"), self._group("best")
-        mine, theirs = run_state.weights.parameters.numel(), saved["parameters"].numel()
-        if mine != theirs:
+        here, there = run_state.weights.parameters.numel(), saved["parameters"].numel()
+        if here != there:
             folder = self.path.parent.parent
-            raise InputError(f"the model of {folder} has {theirs} parameters and the one passed has {mine}")
+            raise InputError(f"the model of {folder} has {there} parameters, but the one passed has {here}")
         run_state.weights = Weights.from_vectors(saved)
         run_state.server, run_state.average = self._group("server"), self._group("average")
         run_state.best = Weights.from_vectors(best) if best else None
@@ -66,7 +66,7 @@ class Checkpoint:
             setattr(run_state, name, self.facts[name])
         run_state.recorded = run_state.round
         run_state.norms = {
-            name: [Usual(*pair) for pair in found] for name, found in self.facts["norms"].items()
+            name: [Usual(*pair) for pair in pairs] for name, pairs in self.facts["norms"].items()
         }
         run_state.metrics = {
             name: {**values, **self._group(f"metric {name}")}
@@ -74,29 +74,29 @@ class Checkpoint:
         }
 
     def _group(self, group: str) -> Vectors:
-        """The vectors of one group, stored as `group/name`."""
+        """Return the vectors of one group, stored as `group/name`."""
         parts = ((name.split("/", 1), value) for name, value in self.vectors.items())
-        return {name: value for (found, name), value in parts if found == group}
+        return {name: value for (prefix, name), value in parts if prefix == group}
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a run folder, oldest first."""
+def list_checkpoints(folder: Path) -> list[Path]:
+    """Return the checkpoints in a run folder, oldest first."""
     return sorted(path for path in (folder / "checkpoints").glob("*.safetensors") if path.stem.isdigit())
 
 
 def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> None:
-    """Write a run state; all that the manifest names must be on the disk."""
+    """Write a run state; the files in the manifest must be on disk already."""
     groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
     groups["average"] = run_state.average
     if run_state.best is not None:
-        # A copy, since the last model is often the best one and safetensors refuses shared tensors.
+        # A copy: the last model is often the best one, and safetensors refuses shared tensors.
         groups["best"] = run_state.best.copy().vectors()
-    tensors, remembered = _parted(run_state.metrics)
+    tensors, values = _split_tensors(run_state.metrics)
     groups |= tensors
     facts = {
         "round": run_state.round,
         "best_accuracy": run_state.best_accuracy,
-        "metrics": remembered,
+        "metrics": values,
         "seconds": run_state.seconds,
         "norms": run_state.norms,
     }
@@ -105,14 +105,14 @@ def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> N
         for group, members in groups.items()
         for name, value in members.items()
     }
-    place = folder / "checkpoints"
-    with writing(place):
-        place.mkdir(exist_ok=True)
-    save(place / checkpoint_name(run_state.round), vectors, facts, manifest)
+    target = folder / "checkpoints"
+    with writing(target):
+        target.mkdir(exist_ok=True)
+    save(target / checkpoint_name(run_state.round), vectors, facts, manifest)
 
 
 def save(path: Path, vectors: Vectors, facts: Mapping[str, Any], manifest: Manifest) -> None:
-    """Write a checkpoint's vectors and facts with its manifest and digest."""
+    """Write vectors and facts with a manifest and the digest."""
     accepted = sorted(manifest.accepted.items())
     known = [list(manifest.digests.get(client, b"")) for client, _ in accepted]
     vectors = {
@@ -127,16 +127,16 @@ def save(path: Path, vectors: Vectors, facts: Mapping[str, Any], manifest: Manif
 
 
 def read_checkpoint(path: Path) -> Checkpoint:
-    """Read a checkpoint and verify its digest; one that is not what was written raises `Damaged`."""
+    """Read a checkpoint and verify its digest; raise `Damaged` if it does not match."""
     try:
         vectors, metadata = read_tensors(path)
     except FileNotFoundError:
         raise Damaged(f"{path} is missing") from None
     if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
-        raise Damaged(f"{path} cannot be read: it is not what was written")
+        raise Damaged(f"{path} is damaged (SHA-256 mismatch)")
     facts = parse_json(metadata["facts"], path)
     if facts.keys() != _KEYS:
-        raise Damaged(f"{path} is of another version")
+        raise Damaged(f"{path} was written by an incompatible version of eunoe")
     accepted, known = (vectors[f"clients/{name}"].tolist() for name in ("accepted", "digests"))
     manifest = Manifest(
         facts["config"],
@@ -149,31 +149,31 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest checkpoint that is what was written, and why later ones are not used."""
+    """Return the newest valid checkpoint, and warnings for later ones that are not used."""
     warnings = list[str]()
-    for path in reversed(checkpoints(folder)):
+    for path in reversed(list_checkpoints(folder)):
         try:
             return read_checkpoint(path), warnings
         except Damaged as error:
-            warnings.append(not_used(path, error))
+            warnings.append(fallback_warning(path, error))
     return None, warnings
 
 
-def not_used(path: Path, error: Damaged) -> str:
-    """Why a checkpoint is passed over."""
-    why = "" if str(path) in str(error) else f"{path} is not used: "
-    return f"{why}{error}; the one before it is used"
+def fallback_warning(path: Path, error: Damaged) -> str:
+    """Return why a checkpoint is skipped."""
+    skipped = "" if str(path) in str(error) else f"{path} is skipped: "
+    return f"{skipped}{error}; using the previous checkpoint"
 
 
 def checkpoint_name(round: int) -> str:
     return f"{round:08d}.safetensors"
 
 
-def _parted(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
-    """The state of metrics: groups of tensors, and the other values, which must be JSON-serializable."""
+def _split_tensors(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
+    """Split the state of metrics into groups of tensors and other values, which must be JSON-serializable."""
     tensors, rest = dict[str, Vectors](), dict[str, Any]()
     for name, state in metrics.items():
-        # A copy, since two metrics may hold the same tensor and safetensors refuses shared tensors.
+        # A copy: two metrics may hold the same tensor, and safetensors refuses shared tensors.
         own = {key: value.clone() for key, value in state.items() if isinstance(value, torch.Tensor)}
         tensors[f"metric {name}"] = own
         rest[name] = {key: value for key, value in state.items() if key not in own}

@@ -1,4 +1,4 @@
-"""The environment of a run: what may explain a difference between two machines."""
+"""The environment of a run: versions, CPU and the hashes of its data."""
 
 import os
 import platform
@@ -13,8 +13,8 @@ from eunoe.data.samples import checksum
 from eunoe.system.machine import processor
 
 
-def environment(federation: Federation) -> dict[str, Any]:
-    """Versions, CPU, git commit and the hashes of data and partition."""
+def describe_environment(federation: Federation) -> dict[str, Any]:
+    """Return versions, CPU, git commit and the hashes of data and partition."""
     from eunoe import __version__
 
     return {
@@ -33,8 +33,8 @@ def environment(federation: Federation) -> dict[str, Any]:
     }
 
 
-def differences(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
-    """Warnings for a run resumed in an environment that may give other bits."""
+def environment_warnings(then: dict[str, Any], now: dict[str, Any]) -> list[str]:
+    """Return warnings for a run resumed in an environment whose results may differ in the last bits."""
     return [
         f"{key} was {then[key]!r} and is {now[key]!r} now: results may differ in the last bits"
         for key in ("torch", "cpu")

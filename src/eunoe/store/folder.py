@@ -4,18 +4,18 @@
     environment.json    versions, CPU, git commit, hashes of data and partition
     partition.safetensors, partition.json
                         the rows of each client, and its label counts
-    metrics.jsonl       one line per round (schema in docs/run-folder.md); the same bits for the same config
+    metrics.jsonl       one line per round; the same bits for the same config
     timings.jsonl       one line per round: seconds
-    probes.jsonl        one line per probe (schema in records/reader.py)
+    probes.jsonl        one line per probe
     status.json         running, finished, interrupted, diverged or failed, and why
-    privacy.json        in a federation with privacy: how many merges have drawn noise
+    privacy.json        in a federation with privacy: number of aggregations that have drawn noise
     checkpoints/        the last two, and the last before the run diverged
     states/             client states kept between rounds
     track/              files of trackers, if any are configured
 
-Nothing here is ever unpickled. Files are written under another name and renamed, so that a kill at any
-moment leaves a folder that can be resumed. What a checkpoint refers to is on the disk before it is, and is
-compared with the checkpoint's digests on resume.
+The keys of the records are in store/schema.py. Nothing is ever unpickled. Files are written under another
+name and renamed, so that a kill at any moment leaves a folder that can be resumed. Files that a checkpoint
+refers to are on disk before it, and are compared with its digests on resume.
 """
 
 import fcntl
@@ -33,8 +33,8 @@ from eunoe.errors import Damaged, InputError
 from eunoe.store.checkpoints import (
     Checkpoint,
     Manifest,
-    checkpoints,
-    not_used,
+    fallback_warning,
+    list_checkpoints,
     read_checkpoint,
     write_checkpoint,
 )
@@ -58,13 +58,13 @@ _LINES = ("metrics.jsonl", "timings.jsonl", "probes.jsonl")
 
 
 def check_new(path: Path) -> None:
-    """Refuse to start a run in a folder that holds another, or anything else."""
+    """Refuse to start a run in a folder that is not empty."""
     if (path / "config.toml").exists():
-        raise InputError(f"{path} holds a run already; resume it, or name another folder")
-    # A process killed during the very first write leaves no more than these.
-    nothing = {path / ".lock", *path.glob("config.toml.*.part")}
-    if path.is_dir() and set(path.iterdir()) - nothing:
-        raise InputError(f"{path} holds other files and no run; name a new folder or an empty one")
+        raise InputError(f"{path} already has a run; resume it, or name another folder")
+    # A process killed during its first write leaves these.
+    leftover = {path / ".lock", *path.glob("config.toml.*.part")}
+    if path.is_dir() and set(path.iterdir()) - leftover:
+        raise InputError(f"{path} has other files and no run; name a new or empty folder")
 
 
 class RunFolder:
@@ -74,11 +74,11 @@ class RunFolder:
         self.path = path
         # The round of the newest checkpoint, from which the run would resume.
         self._saved = 0
-        # Which checkpoints hold a model that was not seen to have diverged, by round.
+        # Whether the model of each checkpoint looked healthy, by round.
         self._health: dict[int, bool] = {}
         self._config = ""
         self._files = [LineFile(path / name) for name in _LINES]
-        # What hooks add to status.json.
+        # Added to status.json by hooks.
         self.facts: dict[str, Any] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
@@ -99,11 +99,11 @@ class RunFolder:
         self._lock.close()
 
     def records(self) -> Iterator[dict[str, Any]]:
-        """The record of every round so far, one after the other."""
+        """Yield the record of every round so far."""
         return each_line(self.path / "metrics.jsonl")
 
     def last_record(self) -> dict[str, Any]:
-        """The record of the last round; empty before the first."""
+        """Return the record of the last round; empty before the first."""
         return self._files[0].last()
 
     def write_config(self, values: Mapping[str, Any]) -> None:
@@ -139,7 +139,7 @@ class RunFolder:
 
         The last two checkpoints are kept, and the last healthy one.
         """
-        # All that the checkpoint refers to is on the disk before the checkpoint is.
+        # Everything that the checkpoint refers to must be on disk before it.
         files = {file.path.name: file.sync() for file in self._files}
         states.sync()
         with writing(self.path):
@@ -149,52 +149,51 @@ class RunFolder:
         self._saved = run_state.round
         self._health[run_state.round] = healthy
         self.write_status("running", "", run_state.seconds)
-        paths = {int(path.stem): path for path in checkpoints(self.path)}
-        good = [round for round in paths if self._health.get(round)]
-        kept = sorted({*list(paths)[-_KEPT:], *good[-1:]})
-        for round in paths.keys() - set(kept):
+        paths = {int(path.stem): path for path in list_checkpoints(self.path)}
+        healthy_rounds = [round for round in paths if self._health.get(round)]
+        keep = sorted({*list(paths)[-_KEPT:], *healthy_rounds[-1:]})
+        for round in paths.keys() - set(keep):
             self._remove_checkpoint(paths[round])
             self._health.pop(round, None)
-        states.prune(kept)
+        states.prune(keep)
 
     def restore(self, run_state: RunState, states: ClientStates, from_round: int | None = None) -> list[str]:
-        """Restore a run state from the newest checkpoint that is whole with all it needs; return warnings.
+        """Restore a run state from the newest valid checkpoint, or that of `from_round`; return warnings.
 
-        With `from_round` it is the checkpoint of that round. Nothing is changed before everything is
-        verified; then records are truncated to the checkpoint's round, and files written after it are
-        removed. A run that had a checkpoint and has none that can be used is refused, so that its records
-        stay.
+        Nothing is changed before everything is verified; then records are truncated to the checkpoint's
+        round, and files written after it are removed. A run whose checkpoints are all unusable is refused,
+        and its records stay.
         """
-        found, warnings = self._verified(states, from_round)
-        if found is None and self._had_checkpoint():
+        newest, warnings = self._verify(states, from_round)
+        if newest is None and self._had_checkpoint():
             why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
             raise InputError(
-                f"{self.path} holds the records of a run but no readable checkpoint{why}, so it cannot be "
-                "resumed; restore its files, or name another folder to run it again"
+                f"cannot resume {self.path}: it has records but no valid checkpoint{why}; restore its files, "
+                "or name another folder to run it again"
             )
-        if found is not None:
+        if newest is not None:
             # Refuses another model, before anything is changed.
-            found.load(run_state)
+            newest.load(run_state)
         older = []
-        for path in checkpoints(self.path):
-            if found is None or int(path.stem) > found.round:
+        for path in list_checkpoints(self.path):
+            if newest is None or int(path.stem) > newest.round:
                 self._remove_checkpoint(path)
-            elif int(path.stem) < found.round:
+            elif int(path.stem) < newest.round:
                 try:
                     older.append(read_checkpoint(path))
                 except Damaged:
                     self._remove_checkpoint(path)
-        if found is None:
+        if newest is None:
             states.restore({}, {})
             if warnings:
-                warnings.append("no checkpoint can be read: the run starts over")
+                warnings.append("no checkpoint can be read: starting over")
         else:
-            known = found.manifest
-            states.restore(known.accepted, known.digests, [one.manifest.accepted for one in older])
-            self._health = {one.round: one.manifest.healthy for one in (*older, found)}
+            manifest = newest.manifest
+            states.restore(manifest.accepted, manifest.digests, [each.manifest.accepted for each in older])
+            self._health = {each.round: each.manifest.healthy for each in (*older, newest)}
         self._saved = run_state.round
         for file in self._files:
-            file.cut_back(None if found is None else found.manifest.files[file.path.name])
+            file.truncate(None if newest is None else newest.manifest.files[file.path.name])
         # A killed process leaves partial files.
         for path in partial_files(self.path):
             remove(path)
@@ -206,46 +205,46 @@ class RunFolder:
         remove(path, path.parent)
 
     def go_back(self) -> str:
-        """The command that goes back to the last healthy checkpoint before the newest, if there is one."""
-        good = [round for round, healthy in self._health.items() if healthy and round < self._saved]
-        return f"eunoe run --resume {self.path} --from-round {max(good)}" if good else ""
+        """Return the command that resumes from the last healthy checkpoint before the newest, if any."""
+        earlier = [round for round, healthy in self._health.items() if healthy and round < self._saved]
+        return f"eunoe run --resume {self.path} --from-round {max(earlier)}" if earlier else ""
 
-    def _verified(self, states: ClientStates, from_round: int | None) -> tuple[Checkpoint | None, list[str]]:
-        """The newest checkpoint that is whole with all it needs, or that of a round; and warnings."""
+    def _verify(self, states: ClientStates, from_round: int | None) -> tuple[Checkpoint | None, list[str]]:
+        """Return the newest valid checkpoint, or that of a round, and warnings for invalid ones."""
         warnings = list[str]()
-        paths = {int(path.stem): path for path in checkpoints(self.path)}
+        paths = {int(path.stem): path for path in list_checkpoints(self.path)}
         if from_round is not None:
             if from_round not in paths:
-                there = ", ".join(map(str, paths)) or "none"
-                raise InputError(f"{self.path} has no checkpoint of round {from_round}; there are: {there}")
+                rounds = ", ".join(map(str, paths)) or "none"
+                raise InputError(f"{self.path} has no checkpoint of round {from_round}; it has: {rounds}")
             paths = {from_round: paths[from_round]}
         for path in reversed(paths.values()):
             try:
-                found = read_checkpoint(path)
+                checkpoint = read_checkpoint(path)
                 for file in self._files:
-                    file.check(found.manifest.files[file.path.name])
-                states.check(found.manifest.accepted, found.manifest.digests)
+                    file.verify(checkpoint.manifest.files[file.path.name])
+                states.check(checkpoint.manifest.accepted, checkpoint.manifest.digests)
             except Damaged as error:
-                warnings.append(not_used(path, error))
+                warnings.append(fallback_warning(path, error))
             else:
-                return found, warnings
+                return checkpoint, warnings
         return None, warnings
 
     def _had_checkpoint(self) -> bool:
-        """Whether something would be lost if the run started over."""
+        """Return whether something would be lost if the run started over."""
         status = read_json(self.path / "status.json")
-        later = any(int(path.stem) > 0 for path in checkpoints(self.path))
+        later = any(int(path.stem) > 0 for path in list_checkpoints(self.path))
         recorded = not status and any(file.path.exists() for file in self._files)
         return later or recorded or status.get("round", 0) != 0
 
 
-# Forked workers must not hold the lock: they may briefly outlive a run that is killed.
+# Forked workers must not hold the lock: they may briefly outlive a killed run.
 _open: WeakSet[RunFolder] = WeakSet()
 
 
-def _leave_locks() -> None:
+def _release_locks() -> None:
     for folder in _open:
         folder._lock.close()
 
 
-os.register_at_fork(after_in_child=_leave_locks)
+os.register_at_fork(after_in_child=_release_locks)

@@ -1,4 +1,4 @@
-"""A JSON Lines file that grows by a round at a time, and what a checkpoint says of it."""
+"""A JSON Lines file that grows with every round, and its mark in a checkpoint."""
 
 import hashlib
 import json
@@ -15,7 +15,7 @@ _BLOCK = 1 << 12
 
 
 class Mark(TypedDict):
-    """How far a file had been written, and the SHA-256 of all up to there."""
+    """The length of a file, and the SHA-256 of its content, at the time of a checkpoint."""
 
     bytes: int
     lines: int
@@ -23,7 +23,7 @@ class Mark(TypedDict):
 
 
 class LineFile:
-    """A file of lines; its digest is computed as it grows, so that a checkpoint reads nothing."""
+    """A JSON Lines file whose digest is updated as it grows, so that a checkpoint need not read it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -39,27 +39,23 @@ class LineFile:
         self._add(text)
 
     def sync(self) -> Mark:
-        """Make the file durable and say how far it goes."""
+        """Flush the file to disk and return its mark."""
         if self._bytes:
             with writing(self.path):
                 sync_to_disk(self.path)
         return {"bytes": self._bytes, "lines": self._lines, "sha256": self._hash.hexdigest()}
 
-    def check(self, mark: Mark) -> None:
-        """Refuse a file that does not begin as the mark says."""
-        self._verified(mark)
-
-    def cut_back(self, mark: Mark | None) -> None:
-        """Remove what was written after the mark, or all; the file must begin as the mark says."""
+    def truncate(self, mark: Mark | None) -> None:
+        """Remove what was written after the mark, or everything; the file must match the mark."""
         self._begin()
         if mark is not None:
-            self._bytes, self._lines, self._hash = self._verified(mark)
+            self._bytes, self._lines, self._hash = self.verify(mark)
         if self.path.exists() and self.path.stat().st_size > self._bytes:
             with writing(self.path):
                 os.truncate(self.path, self._bytes)
 
     def last(self) -> dict[str, Any]:
-        """The last complete record; empty if there is none."""
+        """Return the last complete record; empty if there is none."""
         if not self.path.exists():
             return {}
         with reading(self.path), open(self.path, "rb") as file:
@@ -81,16 +77,16 @@ class LineFile:
         self._bytes += len(content)
         self._lines += content.count(b"\n")
 
-    def _verified(self, mark: Mark) -> Beginning:
-        """The file up to the mark, if it is what was written."""
-        found = Beginning(0, 0, hashlib.sha256())
+    def verify(self, mark: Mark) -> Beginning:
+        """Return the file up to the mark; raise `Damaged` if it does not match the mark."""
+        content = Beginning(0, 0, hashlib.sha256())
         if self.path.exists():
             with reading(self.path), open(self.path, "rb") as file:
-                found = read_beginning(file, mark["bytes"])
-        if found.bytes < mark["bytes"]:
-            raise Damaged(f"{self.path} has {found.bytes} bytes and had {mark['bytes']}")
-        if found.lines != mark["lines"]:
-            raise Damaged(f"{self.path} had {mark['lines']} lines where it has {found.lines}")
-        if found.sha256.hexdigest() != mark["sha256"]:
-            raise Damaged(f"{self.path} is not what was written")
-        return found
+                content = read_beginning(file, mark["bytes"])
+        if content.bytes < mark["bytes"]:
+            raise Damaged(f"{self.path} has {content.bytes} bytes instead of {mark['bytes']}")
+        if content.lines != mark["lines"]:
+            raise Damaged(f"{self.path} has {content.lines} lines instead of {mark['lines']}")
+        if content.sha256.hexdigest() != mark["sha256"]:
+            raise Damaged(f"{self.path} changed since it was written (SHA-256 mismatch)")
+        return content

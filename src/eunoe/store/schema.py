@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError, with_config
+from pydantic import TypeAdapter, ValidationError
 from typing_extensions import Doc, TypedDict, get_type_hints
 
 from eunoe.config.messages import explain
@@ -21,7 +21,6 @@ Number = float | None
 Numbers = list[Number]
 
 
-@with_config(strict=True)
 class SpreadRecord(TypedDict, total=False):
     """How a number differs between clients."""
 
@@ -30,7 +29,6 @@ class SpreadRecord(TypedDict, total=False):
     worst_tenth: Number
 
 
-@with_config(strict=True)
 class ByClientRecord(TypedDict, total=False):
     """Numbers of each client that owns samples."""
 
@@ -40,7 +38,6 @@ class ByClientRecord(TypedDict, total=False):
     loss: Numbers
 
 
-@with_config(strict=True)
 class EvaluationRecord(TypedDict, total=False):
     """The numbers of a model on one set of samples."""
 
@@ -59,14 +56,10 @@ class EvaluationRecord(TypedDict, total=False):
     ]
     by_client: Annotated[
         ByClientRecord | None,
-        Doc(
-            "up to 100 clients: `samples`, `accuracy` and `loss` of each of `clients` "
-            '(`metrics = [{name = "by_client", most = 1000}]` raises the limit)'
-        ),
+        Doc("`samples`, `accuracy` and `loss` of each of `clients`, up to `most` (100) of metric by_client"),
     ]
 
 
-@with_config(strict=True)
 class ForgettingRecord(TypedDict, total=False):
     """Forgetting of the global model in one round."""
 
@@ -75,7 +68,6 @@ class ForgettingRecord(TypedDict, total=False):
     fedntd: Number
 
 
-@with_config(strict=True)
 class DroppedClient(TypedDict):
     """A client whose update was not used."""
 
@@ -83,7 +75,6 @@ class DroppedClient(TypedDict):
     reason: str
 
 
-@with_config(strict=True)
 class MeansRecord(TypedDict, total=False):
     """Means over the clients of a round with secure aggregation."""
 
@@ -94,7 +85,6 @@ class MeansRecord(TypedDict, total=False):
     update_norm: Number
 
 
-@with_config(strict=True)
 class PrivacyRecord(TypedDict, total=False):
     """The privacy budget spent so far."""
 
@@ -103,7 +93,6 @@ class PrivacyRecord(TypedDict, total=False):
     merges: int
 
 
-@with_config(strict=True)
 class PersonalRecord(TypedDict, total=False):
     """Accuracy in each client's own label distribution."""
 
@@ -112,7 +101,6 @@ class PersonalRecord(TypedDict, total=False):
     with_prior: Number
 
 
-@with_config(strict=True)
 class ModelRecord(TypedDict, total=False):
     """Sections of an evaluated model, in the same line."""
 
@@ -125,7 +113,6 @@ class ModelRecord(TypedDict, total=False):
     ]
 
 
-@with_config(strict=True)
 class RoundRecord(ModelRecord, total=False):
     """One line per round."""
 
@@ -175,7 +162,6 @@ class RoundRecord(ModelRecord, total=False):
     ]
 
 
-@with_config(strict=True)
 class StepLosses(TypedDict, total=False):
     """The losses of a round's models."""
 
@@ -184,7 +170,6 @@ class StepLosses(TypedDict, total=False):
     merged: Number
 
 
-@with_config(strict=True)
 class ProbeRecord(TypedDict, total=False):
     """One line per probe of a round."""
 
@@ -193,7 +178,6 @@ class ProbeRecord(TypedDict, total=False):
     probe: Annotated[str, Doc("name of the metric: one of those below or your own")]
 
 
-@with_config(strict=True)
 class ClientMatrixRecord(ProbeRecord, total=False):
     """client_matrix: every local model on every client's data."""
 
@@ -204,7 +188,6 @@ class ClientMatrixRecord(ProbeRecord, total=False):
     after: Annotated[list[Numbers], Doc("accuracy of each local model on each client's data")]
 
 
-@with_config(strict=True)
 class LocalPerClassRecord(ProbeRecord, total=False):
     """local_per_class: each class before and after local training, and after aggregation."""
 
@@ -216,7 +199,6 @@ class LocalPerClassRecord(ProbeRecord, total=False):
     loss: Annotated[StepLosses | None, Doc("the losses of these models: `start`, `local`, `merged`")]
 
 
-@with_config(strict=True)
 class DriftRecord(ProbeRecord, total=False):
     """drift: distances between models."""
 
@@ -226,7 +208,6 @@ class DriftRecord(ProbeRecord, total=False):
     cosine: Annotated[Number, Doc("mean cosine over pairs of updates")]
 
 
-@with_config(strict=True)
 class ProbabilityRecord(ProbeRecord, total=False):
     """probability: output probabilities on the public set."""
 
@@ -235,7 +216,6 @@ class ProbabilityRecord(ProbeRecord, total=False):
     counts: Annotated[list[Numbers] | None, Doc("training labels by class of each client")]
 
 
-@with_config(strict=True)
 class TimingRecord(TypedDict, total=False):
     """One line per round."""
 
@@ -252,7 +232,6 @@ class TimingRecord(TypedDict, total=False):
     ]
 
 
-@with_config(strict=True)
 class PartitionRecord(TypedDict, total=False):
     """The labels of each client."""
 
@@ -262,16 +241,12 @@ class PartitionRecord(TypedDict, total=False):
     client_names: Annotated[list[str] | None, Doc("names of the clients")]
 
 
-@with_config(strict=True)
 class StatusRecord(TypedDict, total=False):
     """The progress of the run."""
 
     state: Annotated[
         Literal["running", "finished", "interrupted", "diverged", "failed"],
-        Doc(
-            "`running`, `finished`, `interrupted`, `diverged` "
-            "([rule](../src/eunoe/analysis/divergence.py)) or `failed`"
-        ),
+        Doc("how the run stands; `diverged` by [this rule](../src/eunoe/analysis/divergence.py)"),
     ]
     round: Annotated[int, Doc("round of the newest checkpoint")]
     reason: Annotated[str, Doc("why the run ended")]
@@ -299,7 +274,7 @@ _VALIDATORS = {
 def validate(value: dict[str, Any], record: Any, where: Path | str) -> dict[str, Any]:
     """Return a value as it is if its known keys have the types of a record; `where` it was read from."""
     try:
-        _VALIDATORS[record].validate_python(value)
+        _VALIDATORS[record].validate_python(value, strict=True)
     except ValidationError as error:
         raise Damaged(f"{where}: {explain(error)}; restore the file") from None
     return value

@@ -16,12 +16,12 @@ class RunState:
     weights: Weights
     server: Vectors
     round: int = 0
-    # The last round whose records are written; while it is `round`, the state is whole.
+    # The last round whose records are written; the state is consistent if it equals `round`.
     recorded: int = 0
-    # What the mean of the global models is computed from, if it is.
+    # The state of averaging, if configured.
     average: Vectors = field(default_factory=dict)
     best: Weights | None = None
-    # Or what the task has in its place.
+    # Or the main metric of another task.
     best_accuracy: float = -1.0
     # The state of each metric, by name: tensors and JSON values.
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -31,13 +31,13 @@ class RunState:
 
 
 def start_state(simulation: Simulation) -> RunState:
-    """The state before the first round; the server's vectors are on the CPU, whatever the device."""
+    """Return the state before the first round; the server's vectors are on the CPU, whatever the device."""
     weights = simulation.model.weights.copy().to("cpu")
     server = simulation.method.start(weights, simulation.context)
     return RunState(weights, {**server, **simulation.context.server_optimizer.start(weights.parameters)})
 
 
 def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
-    """The model that is evaluated and exported: the one that the method reports, or the mean of those."""
+    """Return the model that is evaluated and exported: the one that the method reports, or its average."""
     reported = simulation.method.reported(run_state.server, run_state.weights)
     return averaged(simulation.averaging, run_state.average, reported)
