@@ -16,7 +16,7 @@ RunLike = Run | RunRecords | Path | str
 
 
 def compare(runs: RunLike | Sequence[RunLike]) -> Comparison:
-    """Runs side by side, mean ± standard deviation over seeds: a table as text or HTML, and its rows."""
+    """Compare runs as a table with mean ± standard deviation over seeds."""
     return Comparison([run for run, _ in _read(runs)])
 
 
@@ -26,7 +26,7 @@ def diagnose(run: RunLike) -> diagnosis.Diagnosis:
 
 
 def figures(runs: RunLike | Sequence[RunLike]) -> dict[str, Any]:
-    """The figures of runs by name, as Altair charts."""
+    """Return the figures of runs by name, as Altair charts."""
     from eunoe.report.figures import all_figures
 
     return {figure.name: figure.chart for figure in all_figures(label_runs(_read(runs)))}
@@ -40,14 +40,14 @@ def write_report(runs: RunLike | Sequence[RunLike], path: Path | str) -> Path:
 
 
 def _read(runs: RunLike | Sequence[RunLike]) -> list[tuple[RunRecords, str]]:
-    """The records of each run, and the name of its folder."""
-    found: list[tuple[RunRecords, str]] = []
+    """Return the records of each run, and the name of its folder."""
+    records: list[tuple[RunRecords, str]] = []
     for run in [runs] if isinstance(runs, RunLike) else runs:
         if isinstance(run, Run):
-            found.append((run.read, run.folder.resolve().name))
+            records.append((run.read, run.folder.resolve().name))
         elif isinstance(run, RunRecords):
-            found.append((run, run.label))
+            records.append((run, run.label))
         else:
             folders = find_folders([Path(run)])
-            found += [(read_run(folder, begun=False), folder.resolve().name) for folder in folders]
-    return found
+            records += [(read_run(folder, begun=False), folder.resolve().name) for folder in folders]
+    return records

@@ -244,7 +244,7 @@ def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
         r"to continue, with as much time again\.",
         found.sentences[-1],
     )
-    # The same command goes on, and finds what one without an end would have.
+    # The same command continues to the same result.
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
     assert again.label == "larger steps"
 

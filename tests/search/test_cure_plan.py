@@ -39,7 +39,7 @@ def test_the_plan_grows_with_the_budget() -> None:
 
 
 def test_a_budget_that_is_too_small_says_which_would_do() -> None:
-    # The least search, of 4 candidates of which 2 go on to the end, takes 10 seconds.
+    # The least search, of 4 remedies of which 2 run to the end, takes 10 seconds.
     with pytest.raises(
         InputError, match=r"a budget of 10s is too short for a search and 5 fresh seeds \(use at least 60s\)"
     ):
@@ -63,7 +63,7 @@ def test_evaluations_are_counted_by_model_and_part() -> None:
     model = replace(MODEL, speed=Speed(start=1.0, train=0.0, validate=0.1, test=1.0))
     # Two trials to rounds 1, 2 and 4: six starts, each with one evaluation of two models.
     assert model.search([1.0, 1.0], 1) == (pytest.approx(6 * 1.2), 8)
-    # Ten runs with two evaluations, of one model as it is and of two with the remedy.
+    # Ten runs with two evaluations, of one model for the baseline and of two for the remedy.
     assert model.confirm() == pytest.approx(10 * (1 + 1.5 * 2 * 1.1))
 
 

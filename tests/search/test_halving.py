@@ -1,4 +1,4 @@
-"""Successive halving: who goes on, from where, and where the plan ends."""
+"""Successive halving: which trials continue, resuming, and the end of the budget."""
 
 import math
 from dataclasses import replace

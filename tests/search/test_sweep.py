@@ -1,4 +1,4 @@
-"""Many runs: the product, what is skipped and what goes on, several at a time."""
+"""Sweeps: the product of settings, skipped and resumed runs, parallel runs."""
 
 import multiprocessing
 import os

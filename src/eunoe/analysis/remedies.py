@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from eunoe.config.schema import Config, make_config
+from eunoe.config.schema import Config
 from eunoe.config.settings import merge
 
 
@@ -32,7 +32,7 @@ class Remedy:
     cost: float = 1.0
 
     def apply(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
-        """Return the values with the changes made, or None if they cannot be made or change nothing."""
+        """Return the values with the changes made, or None if they cannot be made."""
         training: dict[str, Any] = {}
         if self.lr != 1:
             training["lr"] = float(f"{config.training.lr * self.lr:.4g}")
@@ -41,8 +41,7 @@ class Remedy:
             if config.training.steps is not None or not isinstance(epochs, int) or epochs < 2:
                 return None
             training["epochs"] = max(1, round(epochs * self.epochs))
-        changed = merge(values, self.changes, {"training": training} if training else {})
-        return None if self.name and make_config(changed) == config else changed
+        return merge(values, self.changes, {"training": training} if training else {})
 
     @property
     def settings(self) -> tuple[str, ...]:

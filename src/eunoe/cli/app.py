@@ -24,22 +24,13 @@ from eunoe.errors import EunoeError, InputError
 from eunoe.system.log_lines import log_lines
 
 app = typer.Typer(no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False)
-app.command()(init)
-app.command()(run)
-app.command()(sweep)
-app.command()(tune)
-app.command()(compare)
-app.command()(diagnose)
-app.command()(cure)
-app.command()(report)
-app.command()(figures)
-app.command()(watch)
-app.command()(export)
+for command in (init, run, sweep, tune, compare, diagnose, cure, report, figures, watch, export):
+    app.command()(command)
 app.command("list")(list_components)
 app.command()(options)
 # Commands of other packages, such as eunoe_papers.
-for command in entry_points(group="eunoe.commands"):
-    app.command(command.name)(command.load())
+for point in entry_points(group="eunoe.commands"):
+    app.command(point.name)(point.load())
 app.command()(demo)
 app.command()(doctor)
 app.add_typer(data.app, name="data")

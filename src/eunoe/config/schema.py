@@ -47,7 +47,7 @@ class Named(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="allow")
 
-    name: str = Field(description="Which one.")
+    name: str = Field(description="Name of the component.")
 
     @property
     def options(self) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class Evaluation(Options):
 class EngineChoice(Named):
     """The engine and its options."""
 
-    name: str = Field("process", description="Which engine.")
+    name: str = Field("process", description="Name of the engine.")
     device: str = Field("cpu", description="Torch device of the engines serial and vectorized.")
 
     @model_validator(mode="after")

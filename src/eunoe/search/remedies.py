@@ -86,6 +86,7 @@ def applicable_remedies(
             continue
         try:
             changed = remedy.apply(values, config)
+            # A remedy may equal the baseline or an earlier remedy.
             if changed is None or (new := make_config(changed)) in configs:
                 continue
             if remedy is not BASELINE:
