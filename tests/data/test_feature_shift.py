@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 
 from eunoe.config.options import FeatureShift
-from eunoe.data.feature_shift import Shift, client_shift
+from eunoe.data.transforms import Shift, client_shift
 from eunoe.errors import InputError
 
 X = torch.rand(5, 3, 8, 8, generator=torch.Generator().manual_seed(0))

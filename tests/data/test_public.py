@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from eunoe.config.options import Public
-from eunoe.data.public import PublicRows, choose_public_rows
+from eunoe.data.split import PublicRows, choose_public_rows
 from eunoe.errors import InputError
 
 CIFAR = np.repeat(np.arange(10), 5000)

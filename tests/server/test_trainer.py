@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from eunoe.config.options import FeatureShift, Public, Training
 from eunoe.core.flat_model import FlatModel, Weights
-from eunoe.data.feature_shift import client_shift
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import DataSet
+from eunoe.data.transforms import client_shift
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence
 from eunoe.server.trainer import ServerTrainer, SoftTargets, Stopping, public_trainer

@@ -24,14 +24,13 @@ from eunoe.core.rng import generator
 from eunoe.core.tasks import Task
 from eunoe.data.arrays import from_arrays, from_rows, stack_dataset
 from eunoe.data.checks import InputLike, Integers, check_ids, check_inputs, check_lengths
-from eunoe.data.feature_shift import client_shift
 from eunoe.data.partitions.base import Division, ranges
 from eunoe.data.preprocess import InputForm, Preprocess, input_form
-from eunoe.data.public import choose_public_set
 from eunoe.data.samples import DataSet, Samples
-from eunoe.data.split import draw_test_rows, split_clients
+from eunoe.data.split import choose_public_set, draw_test_rows, split_clients
 from eunoe.data.streams.base import Changes
 from eunoe.data.targets import check_targets
+from eunoe.data.transforms import client_shift
 from eunoe.errors import InputError
 
 # The parts of a client's samples, and the sets of samples that rows can refer to.

@@ -1,17 +1,24 @@
-"""Splits of samples into training, validation and test parts."""
+"""Splits of samples: the public set, each client's training, validation and test parts, and test sets."""
+
+from typing import NamedTuple
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import NDArray
 
+from eunoe.config.options import Public
+from eunoe.core.fields import describe_input
 from eunoe.core.rng import generator
-from eunoe.data.checks import Integers
+from eunoe.data.checks import Array, Integers
+from eunoe.data.partitions.base import ranges, rows_by_class
+from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
 
 
 def split_clients(
     order: Integers,
     offsets: Integers,
-    generator: np.random.Generator,
+    rng: Generator,
     validation: float = 0.1,
     test: float = 0.0,
 ) -> tuple[Integers, Integers, Integers]:
@@ -23,7 +30,7 @@ def split_clients(
     """
     sizes = np.diff(offsets)
     owners = np.repeat(np.arange(len(sizes)), sizes)
-    shuffled = generator.permutation(len(order))
+    shuffled = rng.permutation(len(order))
     mixed = order[shuffled[np.argsort(owners[shuffled], kind="stable")]]
     spare = np.maximum(sizes - 1, 0)
     validating = np.minimum(part_size(sizes, validation), spare)
@@ -39,7 +46,7 @@ def part_size(sizes: Integers, share: float) -> Integers:
     return nearest
 
 
-def draw_test_rows(samples: int, share: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+def draw_test_rows(samples: int, share: float, rng: Generator) -> NDArray[np.bool_]:
     """Return a mask of the samples that a random test part of this share consists of."""
     tested = round(share * samples)
     if not 0 < tested < samples:
@@ -65,3 +72,100 @@ def _mask(length: int, rows: Integers) -> NDArray[np.bool_]:
     mask = np.zeros(length, np.bool_)
     mask[rows] = True
     return mask
+
+
+class PublicRows(NamedTuple):
+    """The public rows for training and validation, and the rows left for the clients, in order."""
+
+    train: Integers | None
+    validation: Integers | None
+    remaining: Integers
+
+
+def choose_public_set(
+    data: DataSet, separate: DataSet | None, options: Public, seed: int
+) -> tuple[Samples | None, PublicRows]:
+    """Choose the public samples from a separate data set or, if a size is set, from the clients' data."""
+    everything = np.arange(len(data.train.y))
+    if separate is None and not options.sized:
+        return None, PublicRows(None, None, everything)
+    source = data if separate is None else separate
+    if describe_input(source.train.x) != describe_input(data.train.x):
+        raise InputError(
+            f"public samples of {source.name!r} are {describe_input(source.train.x)}, but the clients' are "
+            f"{describe_input(data.train.x)}; use a public set of the same form"
+        )
+    labels, rng = source.train.y.numpy(), generator(seed, "public")
+    rows = choose_public_rows(labels, rng, options, source.owners, separate=separate is not None)
+    return source.train, rows if separate is None else rows._replace(remaining=everything)
+
+
+def choose_public_rows(
+    labels: Array,
+    rng: Generator,
+    options: Public,
+    groups: Array | None = None,
+    *,
+    separate: bool = False,
+) -> PublicRows:
+    """Draw the public rows; the size of the validation part is rounded half up.
+
+    All samples of a separate public set may be public; they are if no size is set.
+    """
+    by_class = options.balanced or options.alpha is not None
+    if by_class and (labels.ndim > 1 or (labels < 0).any()):
+        raise InputError("balanced and alpha choose by class, but the public data have no class labels")
+    if options.groups is not None:
+        public = _draw_groups(groups, options.groups, options.min_size, rng)
+    else:
+        share = 1.0 if separate and not options.sized else options.share
+        wanted = options.count or int(part_size(np.array(len(labels)), share))
+        if wanted > len(labels):
+            raise InputError(f"{wanted:,} public samples were requested, but there are only {len(labels):,}")
+        if options.alpha is not None:
+            public = _draw_unequal(labels, wanted, options.alpha, rng)
+        elif options.balanced and wanted:
+            public = _draw_balanced(labels, wanted, rng)
+        else:
+            public = rng.permutation(len(labels))[:wanted]
+    if len(public) == len(labels) and len(public) and not separate:
+        raise InputError("all samples are public, so none are left for the clients; use fewer")
+    validating = min(int(part_size(np.array(len(public)), options.validation)), max(len(public) - 1, 0))
+    training = len(public) - validating
+    remaining = np.delete(np.arange(len(labels)), public)
+    return PublicRows(public[:training], public[training:], remaining)
+
+
+def _draw_balanced(labels: Array, wanted: int, rng: Generator) -> Integers:
+    """Draw rows that cycle through the classes, so that a part cut off at either end is balanced too."""
+    rows, starts, counts = rows_by_class(labels, rng)
+    classes = len(counts)
+    if wanted > (most := classes * int(counts.min())):
+        raise InputError(
+            f"{wanted:,} public samples cannot be balanced: the smallest of {classes} classes allows {most:,}"
+        )
+    turns, turn = np.arange(wanted) // classes, rng.permutation(classes)
+    balanced: Integers = rows[starts[np.resize(turn, wanted)] + turns]
+    return balanced
+
+
+def _draw_unequal(labels: Array, wanted: int, alpha: float, rng: Generator) -> Integers:
+    """Draw rows with class shares from Dirichlet(alpha); other classes make up for exhausted ones."""
+    rows, starts, counts = rows_by_class(labels, rng)
+    shares = rng.dirichlet(np.full(len(counts), alpha))
+    taken = np.zeros_like(counts)
+    while missing := wanted - int(taken.sum()):
+        weights = np.where(taken < counts, np.maximum(shares, 1e-12), 0.0)
+        taken = np.minimum(taken + rng.multinomial(missing, weights / weights.sum()), counts)
+    return rng.permutation(rows[ranges(starts, taken)])
+
+
+def _draw_groups(groups: Array | None, wanted: int, min_size: int, rng: Generator) -> Integers:
+    if groups is None:
+        raise InputError("public.groups needs a group id (writer) for each sample, but the data have none")
+    _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+    large = np.flatnonzero(sizes >= min_size)
+    if wanted > len(large):
+        raise InputError(f"{wanted:,} public groups were requested, but only {len(large):,} are large enough")
+    chosen = np.isin(group, rng.choice(large, wanted, replace=False))
+    return rng.permutation(np.flatnonzero(chosen))
