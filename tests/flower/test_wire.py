@@ -1,16 +1,19 @@
 """Messages between server and clients: round trips, and replies that are refused."""
 
 import re
+from io import BytesIO
 
+import numpy as np
 import pytest
 import torch
-from flwr.app import ConfigRecord, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client import SKIPPED, Broadcast, Update
-from eunoe.flower.layout import Layout
+from eunoe.flower.layout import Form, Layout
 from eunoe.flower.wire import (
     MAX_TEXT,
+    decode_declared,
     decode_order,
     decode_update,
     encode_broadcast,
@@ -24,6 +27,7 @@ from eunoe.server.aggregate import Upload
 START = Weights(torch.zeros(3), torch.zeros(2), torch.zeros(1, dtype=torch.int64))
 UPLOADS = {"control": Upload("sum", 3)}
 LAYOUT = Layout(START, UPLOADS)
+FORM = {"a": Form(3, ("float32", "float64"))}
 SENT = Update(4, 20, START.copy(), {"control": torch.ones(3)}, 5, 1.5, 0.5, 100, 100)
 
 
@@ -83,3 +87,59 @@ def test_another_partys_text_is_printable_and_bounded() -> None:
     assert one_line("a\nb\x1b[31m") == "a b [31m"
     assert one_line(None) == "no reason given"
     assert one_line("x" * 1000) == "x" * MAX_TEXT + " ..."
+
+
+def saved(values: np.ndarray) -> bytes:
+    stream = BytesIO()
+    np.save(stream, values)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_what_was_declared_arrives_as_it_was_sent(dtype: torch.dtype) -> None:
+    value = torch.tensor([1.0, -2.5, 1e-30], dtype=dtype)
+    received = decode_declared(encode_vectors({"a": value}), FORM)["a"]
+    assert received.dtype == dtype
+    assert torch.equal(received, value)
+
+
+def test_an_empty_vector_and_counters_arrive_too() -> None:
+    sent = {"a": torch.empty(0), "n": torch.tensor([2**40])}
+    received = decode_declared(encode_vectors(sent), {"a": Form(0, ("float32",)), "n": Form(1, ("int64",))})
+    assert received["a"].numel() == 0
+    assert received["n"].tolist() == [2**40]
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (Array("float32", (10**9,), "numpy.ndarray", b""), r"is float32 \[1000000000\], not float32 or"),
+        (Array("object", (3,), "numpy.ndarray", b""), "is object"),
+        (Array("float32", (3,), "numpy.ndarray", b"x" * 100_000), "has 100000 bytes, too many"),
+        # The inner header asks for 8 GB, or for another type than Flower's record says.
+        (Array("float32", (3,), "numpy.ndarray", saved(np.zeros(3, np.float64))), "is float64"),
+        (Array("float32", (3,), "numpy.ndarray", saved(np.zeros(4, np.float32))), r"is float32 \[4\]"),
+        (
+            Array(
+                "float32",
+                (3,),
+                "numpy.ndarray",
+                saved(np.zeros(3, np.float32)).replace(b"(3,), }         ", b"(2000000000,), }"),
+            ),
+            r"is float32 \[2000000000\] in 12 bytes",
+        ),
+        (Array("float32", (3,), "numpy.ndarray", saved(np.zeros(3, np.float32))[:-1]), "in 11 bytes"),
+        (Array("float32", (3,), "pickle", saved(np.zeros(3, np.float32))), "not in NumPy's format"),
+        (Array("float32", (3,), "numpy.ndarray", b"nonsense"), "magic"),
+    ],
+)
+def test_what_is_not_as_declared_is_refused(array: Array, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        decode_declared(ArrayRecord({"a": array}), FORM)
+
+
+def test_names_are_those_that_were_declared() -> None:
+    with pytest.raises(ValueError, match="it has the vectors a, b, not a"):
+        decode_declared(encode_vectors({"a": torch.zeros(3), "b": torch.zeros(1)}), FORM)
+    with pytest.raises(ValueError, match="it has the vectors none, not a"):
+        decode_declared(ArrayRecord({}), FORM)
