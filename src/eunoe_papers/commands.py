@@ -253,7 +253,7 @@ def _show_results(results: "Results") -> None:
         if not row.stand_in
     ]
     if rows:
-        table = Table(["run", "paper", ours, "difference", "seeds", "rounds"], rows).filled()
+        table = Table(["run", "paper", ours, "difference", "seeds", "rounds"], rows).drop_empty()
         show(table.headings, table.rows, title)
     stand_in = [
         [row.label, row.stand_in, row.ours, row.count, row.length] for row in results.rows if row.stand_in

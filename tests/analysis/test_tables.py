@@ -55,4 +55,6 @@ def test_some_columns() -> None:
 
 def test_columns_without_an_entry_are_left_out() -> None:
     rows = [["1", "", ""], ["2", "", "3"]]
-    assert Table(["a", "b", "c"], rows, "note").filled() == Table(["a", "c"], [["1", ""], ["2", "3"]], "note")
+    assert Table(["a", "b", "c"], rows, "note").drop_empty() == Table(
+        ["a", "c"], [["1", ""], ["2", "3"]], "note"
+    )

@@ -94,7 +94,7 @@ def mean_std(values: Sequence[float], digits: int, separator: str = " ± ") -> s
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell holds a number, with or without a deviation, or marks a missing one."""
+    """Return whether a cell holds a number, with or without a deviation, or marks a missing one."""
     return text.replace("±", "").replace(NONE, "").replace("NC", "").strip(" 0123456789.,%+-e") == ""
 
 

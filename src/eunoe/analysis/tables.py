@@ -27,20 +27,20 @@ class Table:
     note: str = ""
 
     def numeric(self, column: int) -> bool:
-        """Whether every cell of a column is a number."""
+        """Return whether every cell of a column is a number."""
         return column > 0 and all(is_number(row[column]) for row in self.rows)
 
     def pick(self, columns: Sequence[int]) -> "Table":
-        """A table of the selected columns."""
+        """Return a table of the selected columns."""
         rows = [[row[column] for column in columns] for row in self.rows]
         return Table([self.headings[column] for column in columns], rows, self.note)
 
-    def filled(self) -> "Table":
-        """A table without the columns that have no entry."""
+    def drop_empty(self) -> "Table":
+        """Return a table without empty columns."""
         return self.pick([at for at in range(len(self.headings)) if any(row[at] for row in self.rows)])
 
     def text(self) -> str:
-        """Plain text in columns, numbers right-aligned."""
+        """Format as plain text in columns, numbers right-aligned."""
         widths = [max(map(len, column)) for column in zip(self.headings, *self.rows, strict=True)]
         lines = [
             "  ".join(
@@ -68,14 +68,14 @@ class Table:
         return f"<table><thead>{line(self.headings, 'th')}</thead><tbody>{body}</tbody></table>"
 
     def markdown(self) -> str:
-        """A Markdown table."""
+        """Format as a Markdown table."""
         lines = [self.headings, ["---"] * len(self.headings), *self.rows]
         return "\n".join(
             "| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines
         )
 
     def csv(self) -> str:
-        """Comma-separated values, one number in a cell: deviations over seeds have columns of their own."""
+        """Format as CSV with one number in a cell: deviations over seeds have columns of their own."""
         columns = []
         for heading, *cells in zip(self.headings, *self.rows, strict=True):
             # Names may contain ±, so only a number and its deviation are split.
@@ -88,7 +88,7 @@ class Table:
         return text.getvalue().rstrip("\n")
 
     def latex(self) -> str:
-        """A LaTeX tabular."""
+        """Format as a LaTeX tabular."""
 
         def line(cells: Sequence[str]) -> str:
             return " & ".join("".join(_LATEX.get(c, c) for c in cell) for cell in cells) + r" \\"

@@ -1,6 +1,8 @@
-"""Experiment trackers: TensorBoard, Weights & Biases, MLflow, or the user's own.
+"""Experiment trackers: TensorBoard, Weights & Biases, MLflow, or your own.
 
-A tracker never changes what a run computes and never ends it: one that fails is disabled with a warning.
+Here: the base class `Tracker`, which is the one type to know, one file per tool, and `Tracking`, which sends
+a run's rounds to them. A tracker never changes the results of a run and never ends it: one that fails is
+disabled with a warning. Not here: what is recorded (store/schema.py) and the figures (report/).
 """
 
 import importlib.util
@@ -21,41 +23,41 @@ from eunoe.trackers.base import Tracker as Tracker
 
 logger = logging.getLogger(__name__)
 
-# Lists with an entry per client: sent as their mean, or as their length.
+# Lists with an entry per client are sent as their mean or their length.
 _AVERAGED = ("sizes", "steps", "loss_before", "loss_after", "update_norms")
 _COUNTED = ("clients", "dropped")
 
 
 def build_trackers(sections: Sequence[Named]) -> list[tuple[str, Tracker]]:
-    """The trackers of a config, with their names."""
-    built = []
+    """Build the trackers of a config, with their names."""
+    trackers = []
     for section in sections:
         tracker: Tracker = registry.build("tracker", section.name, section.options)
         if tracker.needs and importlib.util.find_spec(tracker.needs) is None:
             raise InputError(
-                f"tracker {section.name!r} is not installed; run pip install '.[track]' in a clone of Eunoe"
+                f"tracker {section.name!r} needs {tracker.needs}: run pip install '.[track]' in a clone"
             )
-        built.append((section.name, tracker))
-    return built
+        trackers.append((section.name, tracker))
+    return trackers
 
 
 def scalars(record: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers in the record of a round, as `part/name`."""
+    """Return the numbers in the record of a round, as `part/name`."""
     return _numbers({key: value for key, value in record.items() if key not in ("schema", "round")})
 
 
 def _numbers(values: Mapping[str, Any]) -> dict[str, float]:
-    found: dict[str, float] = {}
+    numbers: dict[str, float] = {}
     for key, value in values.items():
         if isinstance(value, Mapping):
-            found |= {f"{key}/{name}": inner for name, inner in _numbers(value).items()}
+            numbers |= {f"{key}/{name}": inner for name, inner in _numbers(value).items()}
         elif isinstance(value, int | float):
-            found[key] = float(value)
+            numbers[key] = float(value)
         elif isinstance(value, list) and key in _COUNTED:
-            found[key] = float(len(value))
+            numbers[key] = float(len(value))
         elif isinstance(value, list) and key in _AVERAGED and value:
-            found[key] = sum(value) / len(value)
-    return {name: value for name, value in found.items() if math.isfinite(value)}
+            numbers[key] = sum(value) / len(value)
+    return {name: value for name, value in numbers.items() if math.isfinite(value)}
 
 
 class Tracking:
@@ -84,8 +86,8 @@ class Tracking:
             return
         round = int(record["round"])
         if not self._round:
-            # Not before the first round has ended: an engine that forks its workers next to the threads
-            # of a tool might hang.
+            # Not before the end of the first round: an engine that forks its workers beside a tool's
+            # threads might hang.
             run = TrackedRun(
                 self._folder, self._title, read_run_config(self._folder), identity(self._folder), round
             )
@@ -98,7 +100,7 @@ class Tracking:
         for name, tracker in list(self._trackers):
             try:
                 what(tracker)
-            except Exception as error:  # Whatever a tool raises must not end the run.
+            except Exception as error:  # A failing tool must not end the run.
                 self._trackers.remove((name, tracker))
                 _warn(f"tracker {name!r} failed and is disabled", error)
 
@@ -111,7 +113,7 @@ class Tracking:
                 figure.name: draw(figure.chart, "png") for figure in all_figures([read_run(self._folder)])
             }
         except Exception as error:
-            _warn("the trackers get no figures", error)
+            _warn("figures were not sent to the trackers", error)
             return {}
 
 
@@ -120,7 +122,7 @@ def _warn(what: str, error: Exception) -> None:
 
 
 def identity(folder: Path) -> str:
-    """A unique identifier of the run, stored in its folder."""
+    """Return the unique identifier of a run, stored in its folder."""
     path = folder / "track" / "id"
     if not path.exists():
         path.parent.mkdir(exist_ok=True)

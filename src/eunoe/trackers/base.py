@@ -1,4 +1,4 @@
-"""The base of trackers, which send the numbers and figures of a run to an external tool."""
+"""The base class of trackers."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -17,34 +17,37 @@ class TrackedRun:
     folder: Path
     title: str
     config: Mapping[str, Any]
-    # Unique to this run; the same after it is resumed.
+    # Unique to this run, and the same after it is resumed.
     identity: str
-    # The first round that is sent; later ones that a tool already has are from before an interruption.
+    # The first round that is sent; later rounds that the tool already has precede an interruption.
     first_round: int
 
     @property
     def place(self) -> Path:
-        """The part of the run folder for a tool's files."""
+        """The folder for a tool's files."""
         return self.folder / "track"
 
 
 class Tracker(Options, ABC):
-    """Base of the trackers: its fields are its options; open resources are private attributes."""
+    """Base of the trackers, which send numbers and figures of a run to an external tool.
 
-    # The package that it requires.
+    Fields are options; open resources are private attributes.
+    """
+
+    # The Python package that it requires.
     needs: ClassVar[str] = ""
 
     @abstractmethod
     def start(self, run: TrackedRun) -> None:
-        """Called once, when the first round has ended."""
+        """Open the run in the tool; called once, after the first round."""
 
     @abstractmethod
     def scalars(self, round: int, values: Mapping[str, float]) -> None:
-        """The numbers of a round, by names such as `test/accuracy`."""
+        """Send the numbers of a round, by names such as `test/accuracy`."""
 
     @abstractmethod
     def figure(self, round: int, name: str, png: bytes) -> None:
-        """A figure of the whole run, after its last round."""
+        """Send a figure of the whole run; called after its last round."""
 
     def close(self, outcome: Outcome) -> None:
-        """Called at the end, with how the run ended: finished, interrupted, diverged or failed."""
+        """Close the run in the tool; `outcome` is finished, interrupted, diverged or failed."""

@@ -1,4 +1,4 @@
-"""Scalars and figures for MLflow."""
+"""Tracking with MLflow."""
 
 import time
 from collections.abc import Mapping
@@ -30,15 +30,12 @@ class MLflow(Tracker):
         from mlflow import MlflowClient
 
         self._client = client = MlflowClient(self.uri)
-        found = client.get_experiment_by_name(self.experiment)
-        experiment = found.experiment_id if found else client.create_experiment(self.experiment)
-        before = client.search_runs([experiment], f"tags.`{_TAG}` = '{run.identity}'")
-        one = (
-            before[0]
-            if before
-            else client.create_run(experiment, tags={_TAG: run.identity}, run_name=run.title)
-        )
-        self._id = one.info.run_id
+        known = client.get_experiment_by_name(self.experiment)
+        experiment = known.experiment_id if known else client.create_experiment(self.experiment)
+        resumed = client.search_runs([experiment], f"tags.`{_TAG}` = '{run.identity}'")
+        tags = {_TAG: run.identity}
+        entry = resumed[0] if resumed else client.create_run(experiment, tags=tags, run_name=run.title)
+        self._id = entry.info.run_id
         client.update_run(self._id, "RUNNING")
         client.log_text(self._id, to_toml(run.config), "config.toml")
 

@@ -1,4 +1,4 @@
-"""Scalars and figures as TensorBoard's event files."""
+"""Tracking with TensorBoard."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -15,7 +15,7 @@ from eunoe.trackers.base import TrackedRun, Tracker
 class TensorBoard(Tracker):
     """TensorBoard: event files in the run folder, to be shown by `tensorboard --logdir`."""
 
-    folder: Path | None = Field(None, description="Where the event files go; by default the run folder.")
+    folder: Path | None = Field(None, description="Folder of the event files; by default in the run folder.")
 
     needs = "tensorboard"
     _writer: Any = PrivateAttr(None)
@@ -23,9 +23,9 @@ class TensorBoard(Tracker):
     def start(self, run: TrackedRun) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        # After resuming, events of rounds that are run again are hidden.
-        place = self.folder or run.place / "tensorboard"
-        self._writer = SummaryWriter(str(place), purge_step=run.first_round if run.first_round > 1 else None)
+        # After resuming, events of repeated rounds are hidden.
+        folder = self.folder or run.place / "tensorboard"
+        self._writer = SummaryWriter(str(folder), purge_step=run.first_round if run.first_round > 1 else None)
         self._writer.add_text("config", f"```toml\n{to_toml(run.config)}\n```", 0)
 
     def scalars(self, round: int, values: Mapping[str, float]) -> None:

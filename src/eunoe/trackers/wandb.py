@@ -1,4 +1,4 @@
-"""Scalars and figures for Weights & Biases."""
+"""Tracking with Weights & Biases."""
 
 from collections.abc import Mapping
 from io import BytesIO
@@ -32,7 +32,7 @@ class WandB(Tracker):
             name=run.title,
             config=dict(run.config),
             mode="offline" if self.offline else None,
-            # The console belongs to the progress bar, and prompts may go unanswered.
+            # The progress bar owns the console, and nobody may answer a prompt.
             settings=wandb.Settings(console="off", silent=True, login_timeout=60),
         )
 
