@@ -5,13 +5,13 @@ import sys
 from multiprocessing.connection import Connection
 
 import torch
-from workload import CORES, WORKLOADS, Workload, asked_rounds, train_client
+from workload import CORES, WORKLOADS, Workload, requested_rounds, train_client
 
 Client = tuple[torch.Tensor, torch.Tensor]
 
 
 def train(work: Workload, net: torch.nn.Module, start: torch.Tensor, clients: list[Client]) -> torch.Tensor:
-    """The sum of what the clients reach from the start."""
+    """Train clients from the start weights; return the sum of their models."""
     total = torch.zeros_like(start)
     for x, y in clients:
         torch.nn.utils.vector_to_parameters(start.clone(), net.parameters())
@@ -38,7 +38,7 @@ def main() -> None:
         ours, theirs = context.Pipe()
         context.Process(target=helper, args=(theirs, work, clients), daemon=True).start()
         pipes.append(ours)
-    for rounds in asked_rounds():
+    for rounds in requested_rounds():
         for _ in range(rounds):
             chosen = torch.randperm(work.clients)[: work.participants].tolist()
             for i, pipe in enumerate(pipes, start=1):

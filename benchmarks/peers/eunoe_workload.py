@@ -1,4 +1,4 @@
-"""The workload on an engine of Eunoe's."""
+"""The workload on an engine of Eunoe."""
 
 import sys
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from workload import CORES, LR, WORKLOADS, Workload, asked_rounds
+from workload import CORES, LR, WORKLOADS, Workload, requested_rounds
 
 from eunoe.config.options import Split
 from eunoe.config.schema import make_config
@@ -26,7 +26,7 @@ from eunoe.store.state import start_state
 def simulation_of(work: Workload) -> Simulation:
     rng, size = np.random.default_rng(0), work.clients * work.samples
     if len(work.shape) == 3:
-        # As a data set holds images: bytes, of which each batch is made into floats.
+        # Bytes, as in a data set of images; each batch is converted to floats.
         x = rng.integers(0, 256, (size, *work.shape[1:], work.shape[0]), dtype=np.uint8)
     else:
         x = rng.normal(size=(size, *work.shape)).astype(np.float32)
@@ -51,7 +51,7 @@ def main() -> None:
             "vectorized": lambda: Vectorized(simulation, states),
         }
         with engines[sys.argv[2]]() as engine:
-            for rounds in asked_rounds():
+            for rounds in requested_rounds():
                 for _ in range(rounds):
                     one_round(simulation, engine, run_state)
 

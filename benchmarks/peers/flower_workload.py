@@ -10,14 +10,14 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import FedAvg
 from flwr.simulation import run_simulation
-from workload import CORES, WORKLOADS, asked_rounds, train_client
+from workload import CORES, WORKLOADS, requested_rounds, train_client
 
 WORK, VARIANT = sys.argv[1], sys.argv[2]
 
 
 @functools.cache
-def prepared(name: str) -> tuple:
-    """What an actor needs again and again: the network and every client's data."""
+def prepare(name: str) -> tuple:
+    """Return what an actor needs in every round: the network and every client's data."""
     torch.set_num_threads(1)
     return WORKLOADS[name].net(), WORKLOADS[name].clients_data()
 
@@ -27,10 +27,10 @@ def client_app(name: str) -> ClientApp:
 
     @app.train()
     def train(message: Message, context: Context) -> Message:
-        # By its module, since a function that travels to an actor arrives there with an empty cache.
-        from flower_workload import prepared
+        # Imported from its module: a function that is pickled to an actor has an empty cache there.
+        from flower_workload import prepare
 
-        net, clients = prepared(name)
+        net, clients = prepare(name)
         x, y = clients[int(context.node_config["partition-id"])]
         net.load_state_dict(message.content["arrays"].to_torch_state_dict())
         train_client(net, x, y, WORKLOADS[name])
@@ -44,7 +44,7 @@ def client_app(name: str) -> ClientApp:
 
 
 class Complete(FedAvg):
-    """FedAvg that counts on every client, lest a round be fast because clients failed."""
+    """FedAvg that fails if a client fails, since such a round would be too fast."""
 
     def aggregate_train(self, server_round: int, replies: Iterable[Message]) -> tuple:
         replies = list(replies)
@@ -60,7 +60,7 @@ def server_app(name: str) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         if VARIANT == "eager":
-            # Flower looks for replies every 0.1 s, which is most of a short round.
+            # Flower polls for replies every 0.1 s, which is most of a short round.
             grid.pull_interval = 0.002
         strategy = Complete(
             fraction_train=work.participants / work.clients,
@@ -69,7 +69,7 @@ def server_app(name: str) -> ServerApp:
             fraction_evaluate=0.0,
         )
         arrays = ArrayRecord(work.net().state_dict())
-        for rounds in asked_rounds():
+        for rounds in requested_rounds():
             arrays = strategy.start(grid, arrays, num_rounds=rounds).arrays
 
     return app

@@ -11,7 +11,7 @@ RANK = "PFL_WORKER_RANK"
 
 
 def other_workers(count: int) -> list[subprocess.Popen]:
-    """Start the other processes of a run on several; pfl learns of them when it is imported."""
+    """Start the other processes of a run; pfl reads their addresses when it is imported."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -30,7 +30,7 @@ def other_workers(count: int) -> list[subprocess.Popen]:
 
 
 def main() -> None:
-    from workload import CORES, LR, WORKLOADS, asked_rounds
+    from workload import CORES, LR, WORKLOADS, requested_rounds
 
     others = other_workers(CORES) if sys.argv[2] == "processes" and RANK not in os.environ else []
 
@@ -57,27 +57,27 @@ def main() -> None:
         def metrics(self, x: torch.Tensor, y: torch.Tensor) -> dict:
             return {}
 
-    class AsAsked(TrainingProcessCallback):
-        """Goes on with the next round only when it was asked for."""
+    class OnRequest(TrainingProcessCallback):
+        """Continue with the next round only when it is requested."""
 
         def __init__(self) -> None:
-            self.asked, self.left = self.told(), 0
+            self.requests, self.left = self.read_requests(), 0
 
         @staticmethod
-        def told() -> Iterator[int]:
-            for rounds in asked_rounds():
+        def read_requests() -> Iterator[int]:
+            for rounds in requested_rounds():
                 for other in others:
                     print(rounds, file=other.stdin)
                 yield rounds
 
         def on_train_begin(self, *, model: PyTorchModel) -> Metrics:
-            self.left = next(self.asked)
+            self.left = next(self.requests)
             return Metrics()
 
         def after_central_iteration(
             self, aggregate_metrics: Metrics, model: PyTorchModel, *, central_iteration: int
         ) -> tuple[bool, Metrics]:
-            self.left = self.left - 1 or next(self.asked, 0)
+            self.left = self.left - 1 or next(self.requests, 0)
             return self.left == 0, Metrics()
 
     work = WORKLOADS[sys.argv[1]]
@@ -98,7 +98,7 @@ def main() -> None:
         SimulatedBackend(training_data=users, val_data=users),
         model,
         NNTrainHyperParams(local_num_epochs=work.epochs, local_learning_rate=LR, local_batch_size=work.batch),
-        callbacks=[AsAsked()],
+        callbacks=[OnRequest()],
         send_metrics_to_platform=False,
     )
     for other in others:

@@ -1,7 +1,7 @@
-"""What every program of the comparison trains, and how it is asked to: read by each in its own environment.
+"""The workloads of the comparison, imported by each program in its own environment.
 
 A program is started with the name of a workload and of its own variant. It prints a line when it is ready;
-then, for each number that it reads, it does as many rounds and prints the seconds that they took.
+then, for each number that it reads, it runs as many rounds and prints the seconds that they took.
 """
 
 import os
@@ -57,7 +57,7 @@ class Workload:
         return self.make()
 
     def clients_data(self) -> list[tuple[torch.Tensor, torch.Tensor]]:
-        """Each client's inputs, as floats that need no further work, and labels."""
+        """Return each client's inputs, as floats that need no further work, and labels."""
         rng = torch.Generator().manual_seed(0)
         labels = torch.arange(self.samples) % 10
         return [(torch.randn(self.samples, *self.shape, generator=rng), labels) for _ in range(self.clients)]
@@ -71,7 +71,7 @@ WORKLOADS = {
 
 
 def train_client(net: nn.Module, x: torch.Tensor, y: torch.Tensor, work: Workload) -> None:
-    """A client's training as it is usually written."""
+    """Train a client as a training loop is usually written."""
     optimizer = torch.optim.SGD(net.parameters(), lr=LR)
     for _ in range(work.epochs):
         for rows in torch.randperm(len(x)).split(work.batch):
@@ -80,12 +80,12 @@ def train_client(net: nn.Module, x: torch.Tensor, y: torch.Tensor, work: Workloa
             optimizer.step()
 
 
-def asked_rounds() -> Iterator[int]:
-    """The numbers of rounds asked for; going on to the next one says how long the last one took."""
+def requested_rounds() -> Iterator[int]:
+    """Yield the numbers of rounds that are requested; report the seconds of each request when it is done."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # What a library prints must not be taken for an answer.
+    os.dup2(2, 1)  # Output of a library must not be read as an answer.
     print("ready", file=answers, flush=True)
     for line in sys.stdin:
-        began = time.perf_counter()
+        start = time.perf_counter()
         yield int(line)
-        print(time.perf_counter() - began, file=answers, flush=True)
+        print(time.perf_counter() - start, file=answers, flush=True)
