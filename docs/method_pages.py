@@ -46,8 +46,12 @@ def source_of(name: str) -> str:
 TOP = """# Methods: which are there, and what do they cost?
 
 ```sh
-eunoe run --set rounds=5 --set method.name=scaffold --out runs/scaffold
 eunoe options method:scaffold
+eunoe run --set rounds=5 --set method.name=scaffold --out runs/scaffold
+```
+
+```console
+│ scaffold · ce │     1 │    0.334 │     0.1071 │
 ```
 
 Any method works with any loss and any engine, except `central`, which has no clients and minimizes
