@@ -53,7 +53,7 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"engine": {"name": "serial", "device": "banana"}}, "engine.device: 'banana' cannot be used"),
         ({"engine": {"name": "serial", "device": "meta"}}, "engine.device: 'meta' cannot be used"),
         ({"model": "lenet"}, "needs images"),
-        ({"model": {"name": "mlp", "start_from": "none.pt"}}, "there is no file none.pt"),
+        ({"model": {"name": "mlp", "start_from": "none.pt"}}, "model file none.pt not found"),
         ({"public": {"share": 0.1, "alpha": math.inf}}, "public.alpha: input should be a finite number"),
         ({"probes": [{"metric": "drift", "at": [math.nan]}]}, "at.0: input should be "),
         ({"probes": [{"metric": "drift", "at": [1.5]}]}, "at.0: input should be less than or equal to 1"),
