@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from eunoe.data.sources.npz import npz, read_npz, write_npz
+from eunoe.data.sources.npz import load_or_compute, npz, read_npz, write_npz
 from eunoe.errors import InputError
 
 
@@ -175,3 +175,18 @@ def test_no_file_no_zip_and_half_a_zip(tmp_path):
         archive.writestr("x_train.npy", "hello, I am no array")
     with pytest.raises(InputError, match=r"text.npz: x_train.npy is not a plain array"):
         npz(tmp_path / "text.npz")
+
+
+def test_arrays_are_computed_once_if_they_can_be_cached(tmp_path, caplog):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"x": np.arange(3)}
+
+    for _ in range(2):
+        assert load_or_compute(tmp_path / "cache" / "a.npz", compute)["x"].tolist() == [0, 1, 2]
+    assert len(calls) == 1
+    (tmp_path / "file").write_text("")
+    assert load_or_compute(tmp_path / "file" / "a.npz", compute)["x"].tolist() == [0, 1, 2]
+    assert "not cached: cannot write" in caplog.text
