@@ -8,7 +8,8 @@ notes on the pages are in results/notes.toml.
 import re
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from eunoe.analysis.tables import Table
 from eunoe_papers.claims import Claim
 from eunoe_papers.cost import describe_setting
 from eunoe_papers.drawing import write_svg
-from eunoe_papers.experiment import Experiment
+from eunoe_papers.experiment import SCALES, Experiment, Scale
 from eunoe_papers.labels import Label
 from eunoe_papers.loader import experiments, find_experiment, papers
+from eunoe_papers.results import Row
 from tools.summaries import CLAIMS, OUT, Published, add, read_notes, read_published, refresh
 
 ROOT = OUT.parent
@@ -84,8 +86,9 @@ class Judged:
 
     experiment: Experiment
     claim: Claim
-    scale: str
+    scale: Scale
     summary: dict[str, Any]
+    repeated: bool = False
 
     @property
     def word(self) -> str:
@@ -94,7 +97,8 @@ class Judged:
     @property
     def counted(self) -> bool:
         """Whether it is a claim of a paper that has a verdict of its own."""
-        return self.word in WORDS and self.summary["counted"] and not self.summary["own"]
+        own = self.summary["own"] or not self.summary["counted"]
+        return self.word in WORDS and not own and not self.repeated
 
     @property
     def paper_value(self) -> str:
@@ -128,9 +132,16 @@ def read_judged(out: Path = OUT) -> list[Judged]:
         experiment = find_experiment(shown.experiment)
         for place, (claim, summary) in enumerate(zip(experiment.claims, shown.claims, strict=True)):
             judged = Judged(experiment, claim, shown.scale, summary)
-            known = best.get((experiment.name, place))
-            if known is None or (known.word not in WORDS and judged.word in WORDS):
+            larger = best.get((experiment.name, place))
+            if larger is None or (larger.word not in WORDS and judged.word in WORDS):
                 best[experiment.name, place] = judged
+    known = set()
+    for key, judged in sorted(best.items(), key=lambda item: SCALES.index(item[1].scale)):
+        # A sentence that a paper's experiments repeat counts once, at the largest scale.
+        sentence = (judged.experiment.source.paper, re.sub(r" \(.*", "", judged.claim.sentence))
+        if judged.counted and sentence in known:
+            best[key] = replace(judged, repeated=True)
+        known |= {sentence} if judged.counted else set()
     order = {name: place for place, name in enumerate(experiments())}
     return [best[key] for key in sorted(best, key=lambda key: (order[key[0]], key[1]))]
 
@@ -173,10 +184,12 @@ def draw_claims(judged: list[Judged], path: Path) -> None:
         write_svg(alt.vconcat(*panels).resolve_scale(color="shared"), path)
 
 
-def _link(name: str, scale: str, prefix: str = "papers/") -> str:
+def _link(name: str, scale: str, out: Path) -> str:
+    """Return a link to the section of an experiment, or to those without notes."""
     paper = find_experiment(name).source.paper
-    anchor = re.sub(r"[^a-z0-9-]", "", f"{name}-{scale}".lower())
-    return f"[{name}]({prefix}{paper}.md#{anchor})"
+    heading = f"### {name} ({scale})"
+    anchor = f"{name}-{scale}" if heading in paper_page(paper, out) else "without-notes"
+    return f"[{name}](papers/{paper}.md#{re.sub('[^a-z0-9-]', '', anchor.lower())})"
 
 
 def results_page(out: Path = OUT) -> str:
@@ -194,7 +207,7 @@ def results_page(out: Path = OUT) -> str:
         mine = [claim for claim in judged if claim.experiment.source.paper == paper]
         rows = [
             [
-                _link(claim.experiment.name, claim.scale),
+                _link(claim.experiment.name, claim.scale, out),
                 claim.summary["claim"],
                 claim.paper_value,
                 claim.effect,
@@ -219,6 +232,7 @@ def results_page(out: Path = OUT) -> str:
     return "\n\n".join(sections) + "\n"
 
 
+@cache
 def paper_page(paper: str, out: Path = OUT) -> str:
     """Return the page of a paper: its settings, what was chosen, and the notes on its experiments."""
     notes, published = read_notes(out), read_published(out)
@@ -231,14 +245,17 @@ def paper_page(paper: str, out: Path = OUT) -> str:
         f"# {NAMES[paper]}: how was it reproduced?",
         f"```sh\neunoe papers {example}\neunoe reproduce {example} --report\n```",
         f"{about.title}. The verdicts are on the page of [results](../results.md#{NAMES[paper].lower()}).",
-        "## Settings",
-        "\n".join(f"- {line}" for line in about.settings),
-        "Left open by the paper, chosen here:",
+        "## What the paper leaves open, and what was chosen",
         "\n".join(f"- {line}" for line in about.chosen),
         "## Experiments",
     ]
+    silent = []
     for shown in mine:
-        lines += _section(shown, notes.of(shown.experiment, shown.scale), out)
+        section = _section(shown, notes.of(shown.experiment, shown.scale), out)
+        lines += section
+        silent += [f"`{shown.experiment}` ({shown.scale})"] * (not section)
+    if silent:
+        lines += ["### Without notes", ", ".join(silent) + "."]
     ran = {shown.experiment for shown in mine}
     absent = [n for n, e in experiments().items() if e.source.paper == paper and n not in ran]
     if absent:
@@ -248,26 +265,39 @@ def paper_page(paper: str, out: Path = OUT) -> str:
 
 
 def _section(shown: Published, note: str, out: Path) -> list[str]:
-    """Return what is said of an experiment at one scale: its setting, the paper's numbers, notes."""
+    """Return the numbers and notes of an experiment, or claims that are not counted; empty without any."""
     experiment = find_experiment(shown.experiment)
+    extra = [
+        f"- {claim['claim']}: {claim['verdict']}, {claim['estimate']}."
+        for claim in shown.claims
+        if not note and claim["verdict"] in WORDS and (claim["own"] or not claim["counted"])
+    ]
+    rows = [row for row in shown.rows if re.search(r"\d", row.paper) and shown.scale == "full"]
+    if not (note or extra or rows):
+        return []
     about = f"{experiment.source.where}. " + f"{experiment.differs}. " * bool(experiment.differs)
     if shown.scale != "full":
         about += f"{describe_setting(experiment.plan(shown.scale, [0]))}. ".capitalize()
-    about += "".join(f"Only {short}. " for short in shown.shortened)
     lines = [f"### {shown.experiment} ({shown.scale})", about.strip()]
-    extra = [
-        f"- {claim['claim']}: {claim['text']}"
-        for claim in shown.claims
-        if claim["verdict"] in WORDS and (claim["own"] or not claim["counted"])
-    ]
     lines += ["\n".join(extra)] * bool(extra)
-    rows = [row for row in shown.rows if row.paper and not row.stand_in and shown.scale == "full"]
     if rows:
-        cells = [[row.label, row.paper, row.ours, row.count, row.length] for row in rows]
-        lines.append(Table(["arm", "paper", "ours", "seeds", "rounds"], cells).markdown())
+        lines.append(_numbers(rows))
     if (out / shown.figure).exists():
-        lines.append(f"[Figure](../../results/{shown.figure}).")
+        lines.append(f"[Figure](../../results/{shown.figure})")
     return [*lines, *([note.strip()] if note else [])]
+
+
+def _numbers(rows: list[Row]) -> str:
+    """Return a table with a row for each arm: the paper's number, ours and our seeds, for each measure."""
+    columns = list(dict.fromkeys(row.label.removeprefix(row.line).strip() for row in rows))
+    by_cell = {(row.line, row.label.removeprefix(row.line).strip()): row for row in rows}
+    arms = {row.line: row.count for row in rows}
+    cells = []
+    for arm, seeds in arms.items():
+        shown = [by_cell.get((arm, column)) for column in columns]
+        cells.append([arm, *(f"{row.paper} / {row.ours}" if row else "" for row in shown), seeds])
+    headings = ["paper / ours" if not column else f"{column}: paper / ours" for column in columns]
+    return Table(["arm", *headings, "seeds"], cells).markdown()
 
 
 def with_block(text: str, block: str) -> str:

@@ -4,13 +4,13 @@
 record of a run:
 
     scale, line, seed, stand_in    which run: its arm, what data stand in for what
-    kind                           metrics, probe, timing, config, environment, partition, status or after
-    round                          of metrics, probes and timings
+    kind                           metrics, probe, config, environment, partition, status or after
+    round                          of metrics and probes
     values                         the record, as JSON
 
-Rows hold what `eunoe.store.reader` reads from a run folder, without the numbers of single clients, which no
-table or figure shows. Checkpoints and clients' states are not stored, so a stored run can be shown but not
-resumed.
+Rows hold what `eunoe.store.reader` reads from a run folder, without timings and the numbers of single
+clients, which no claim, table or figure needs. Checkpoints and clients' states are not stored, so a stored
+run can be shown but not resumed.
 """
 
 import json
@@ -43,6 +43,8 @@ SCHEMA = pa.schema(
         ("values", pa.string()),
     ]
 )
+# Keys of metrics that have a number for each client.
+SINGLE_CLIENTS = ("by_client", "loss_before", "loss_after", "update_norms")
 # Columns with few distinct values.
 _NAMES = ["scale", "line", "stand_in", "kind"]
 _PLACE = {str(scale): place for place, scale in enumerate(SCALES)}
@@ -204,12 +206,15 @@ def read_folder(planned: PlannedRun) -> StoredRun:
 
 
 def without_single_clients(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a record of metrics without what it has by client."""
-    return {
+    """Return a record of metrics without what it has by client, and without validation by class."""
+    left = {
         key: without_single_clients(value) if isinstance(value, Mapping) else value
         for key, value in record.items()
-        if key != "by_client"
+        if key not in SINGLE_CLIENTS
     }
+    if isinstance(left.get("validation"), dict):
+        left["validation"].pop("per_class", None)
+    return left
 
 
 def _rows(path: Path, filters: list[tuple[str, str, Any]]) -> Iterator[tuple[RunKey, str, str]]:
@@ -225,7 +230,6 @@ def _records(run: StoredRun) -> Iterator[tuple[str, Mapping[str, Any]]]:
     for kind, lines in {
         "metrics": [without_single_clients(record) for record in records.metrics],
         "probe": records.probes,
-        "timing": records.timings,
     }.items():
         yield from ((kind, line) for line in lines)
     counts = records.label_counts
@@ -249,7 +253,6 @@ def _stored(key: RunKey, kinds: Mapping[str, list[Any]]) -> StoredRun:
         label=make_config(config).title,
         metrics=kinds.get("metrics", []),
         probes=kinds.get("probe", []),
-        timings=kinds.get("timing", []),
         config=config,
         environment=single("environment"),
         label_counts=None if counts is None else numbers(counts),

@@ -51,7 +51,6 @@ def planned_runs(out: Path) -> list[PlannedRun]:
             "environment.json": {"torch": "2.13", "cores": 2},
             "after.json": {"personal_gain": 0.5},
             "probes.jsonl": {"round": 2, "probe": "drift", "cosine": None, "apart": 0.8},
-            "timings.jsonl": {"round": 1, "train": 0.25},
         }
         for name, values in files.items():
             (run.folder / name).write_text(json.dumps(values) + "\n")
@@ -65,6 +64,7 @@ def write_status(run: PlannedRun, state: str) -> None:
 def same(first: RunRecords, second: RunRecords) -> bool:
     one, two = asdict(first), asdict(second)
     counts = one.pop("label_counts"), two.pop("label_counts")
+    del one["timings"], two["timings"]
     return one == two and np.array_equal(*counts)
 
 
@@ -134,7 +134,12 @@ def test_the_numbers_of_single_clients_are_left_out() -> None:
     record = {"round": 3, "clients": [4], "test": measured, "sent": {"test": measured}, "validation": None}
     left = {"accuracy": 0.5, "clients": {"mean": 0.4}}
     expected = {"round": 3, "clients": [4], "test": left, "sent": {"test": left}, "validation": None}
-    assert without_single_clients(record) == expected
+    assert without_single_clients({**record, "loss_before": [1.0], "update_norms": [0.1]}) == expected
+    by_class = {"accuracy": 0.5, "per_class": [0.4, 0.6]}
+    assert without_single_clients({"test": by_class, "validation": by_class}) == {
+        "test": by_class,
+        "validation": {"accuracy": 0.5},
+    }
 
 
 def test_a_run_whose_stream_was_settled_by_its_rounds_is_that_of_the_plan() -> None:

@@ -79,6 +79,10 @@ def test_claims_that_no_paper_makes_are_not_counted(tmp_path: Path) -> None:
     assert published.readme_block(results) == tally
     page = published.paper_page("fedcurv", results)
     assert "- with 10 local epochs FedCurv reaches 50% in fewer rounds" in page
+    notes = '[small]\nfedcurv-table1-e10 = "Noted."\n'
+    (results / "notes.toml").write_text(notes)
+    published.paper_page.cache_clear()
+    assert "Noted." in published.paper_page("fedcurv", results)
 
 
 def test_a_claim_is_shown_once_with_the_papers_value_and_ours(tmp_path: Path) -> None:
@@ -119,14 +123,16 @@ def test_only_the_block_between_the_marks_is_replaced() -> None:
 def test_a_paper_has_its_numbers_and_notes_by_scale(out: Path) -> None:
     page = published.paper_page("flashback", out)
     full, small = page.split("### flashback-table1-cifar10 (small)")
-    assert "| flashback 50% | 2 | 3 | 1 | 10 of 150 |" in full
+    assert "| arm | 50%: paper / ours | 75%: paper / ours | 95%: paper / ours | seeds |" in full
+    assert "| flashback | 2 / 3 | 4 / 7 | 10 / 7 | 1 |" in full
     assert "Tried **this**." in full
     assert "-full.svg" in full
     assert "Only small." in small
     assert "-small.svg" not in page
     # Figures of the paper are made of the same runs.
-    assert "### flashback-fig3-table1 (full)" in page
-    assert "### flashback-fig5-table1 (full)" not in page, "its runs measured nothing of it"
+    without = page.split("### Without notes")[1]
+    assert "`flashback-fig3-table1` (full)" in without
+    assert "`flashback-fig5-table1` (full)" not in without, "its runs measured nothing of it"
     drawn = (out / f"figures/{NAME}-full.svg").read_text()
     assert "ONLY 10 of 150 rounds: flashback" in drawn
 
@@ -211,7 +217,22 @@ def test_summaries_are_what_the_stored_runs_give() -> None:
 def test_the_stored_results_stay_small() -> None:
     files = [path for path in summaries.OUT.rglob("*") if path.is_file()]
     assert len(files) <= 150
-    assert sum(path.stat().st_size for path in files) <= 16_000_000
+    assert sum(path.stat().st_size for path in files) <= 8_000_000
+
+
+def test_the_pages_are_short() -> None:
+    for path, text in published.pages().items():
+        assert len(text.split()) <= (3_000 if path.name == "results.md" else 1_200), path
+
+
+def test_a_sentence_that_a_paper_repeats_counts_once() -> None:
+    judged = published.read_judged()
+    counted = [
+        one for one in judged if one.counted and one.claim.sentence.startswith("Flashback forgets least")
+    ]
+    assert [(one.experiment.name, one.scale) for one in counted] == [("flashback-fig4-table1", "full")]
+    # What follows from the partition is not counted either.
+    assert not any(one.counted for one in judged if one.claim.unit == "classes")
 
 
 def test_every_stored_run_is_of_an_experiment() -> None:
