@@ -37,8 +37,6 @@ from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.iid import Iid
 from eunoe.data.samples import Samples
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
@@ -46,8 +44,10 @@ from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.models.cnn import LeNet, SmallCNN
 from eunoe.models.mlp import MLP
+from eunoe.server.aggregator import Aggregator
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.loop import one_round
+from eunoe.simulation.loop import run_round
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import start_state
 from eunoe.system.memory import keep_freed_memory
@@ -160,19 +160,18 @@ def sizes(repeats: int = 8) -> None:
     }
     for title, (federation, net) in cases.items():
         simulation = build(federation, net, len(federation), epochs=5, batch_size=8, lr=0.01)
-        broadcast, clients = Broadcast(1, simulation.model.weights.copy()), range(len(federation))
+        broadcast = Broadcast(1, simulation.model.weights.copy())
+        round = simulation.in_round(1), range(len(federation)), broadcast
         with tempfile.TemporaryDirectory() as folder:
             engines = [kind(simulation, ClientStates(Path(folder))) for kind in (Vectorized, Serial)]
             work = {
-                type(engine).__name__: lambda train=engine.train, clients=clients, broadcast=broadcast: list(
-                    train(clients, broadcast)
-                )
+                type(engine).__name__: lambda train=engine.train, round=round: list(train(*round))
                 for engine in engines
             }
             time_in_turn({"Vectorized": work["Vectorized"]}, 11)
             seconds = time_in_turn(work, repeats)
         speedup = low(seconds["Serial"]) / low(seconds["Vectorized"])
-        parameters = simulation.context.parameters
+        parameters = simulation.context.model.parameters
         print(f"{title:20} {parameters:>8,} parameters: {speedup:5.1f} times as fast as serial", flush=True)
 
 
@@ -224,13 +223,12 @@ def checks(repeats: int = 10) -> None:
     simulation = lenet_rounds(10, 100, 10, epochs=1, batch_size=50)
     with tempfile.TemporaryDirectory() as folder:
         engine, run_state = Serial(simulation, ClientStates(Path(folder))), start_state(simulation)
-        one_round(simulation, engine, run_state)
-        broadcast, context = Broadcast(2, run_state.weights), simulation.context_in(2)
-        updates = list(engine.train(range(10), broadcast))
+        run_round(simulation, engine, run_state)
+        broadcast, now = Broadcast(2, run_state.weights), simulation.in_round(2)
+        updates = list(engine.train(now, range(10), broadcast))
 
         def aggregator() -> Aggregator:
-            norms = run_state.norms
-            return Aggregator(simulation.method, broadcast.weights, context, norms, simulation.limits)
+            return now.aggregator(broadcast, run_state.norms)
 
         def checked() -> None:
             aggregate = aggregator()
@@ -246,7 +244,7 @@ def checks(repeats: int = 10) -> None:
         work = {
             "checked": checked,
             "unchecked": unchecked,
-            "training": lambda: list(engine.train(range(10), broadcast)),
+            "training": lambda: list(engine.train(now, range(10), broadcast)),
         }
         seconds = time_in_turn(work, repeats)
     extra = low(seconds["checked"]) - low(seconds["unchecked"])
@@ -261,7 +259,7 @@ def checkpoints(repeats: int = 10) -> None:
         engine, run_state = Serial(simulation, states), start_state(simulation)
         vectors = {**run_state.weights.vectors(), **run_state.server}
         work = {
-            "round": lambda: one_round(simulation, engine, run_state),
+            "round": lambda: run_round(simulation, engine, run_state),
             "checkpoint": lambda: folder.checkpoint(run_state, states),
             "digests": lambda: digest(vectors, ""),
         }

@@ -29,7 +29,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.loop import one_round
+from eunoe.simulation.loop import run_round
 from eunoe.store.state import start_state
 from eunoe.system.machine import cores, processor
 
@@ -100,7 +100,7 @@ def rounds_of(
         kind(simulation, ClientStates(Path(folder)), **options) as engine,
     ):
         state = start_state(simulation)
-        yield lambda: one_round(simulation, engine, state)
+        yield lambda: run_round(simulation, engine, state)
 
 
 def replace_in_page(page: str, mark: str, text: str) -> None:

@@ -30,15 +30,15 @@ from eunoe.analysis.statistics import mean_std
 from eunoe.config.options import Privacy
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import FlatModel
-from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.secure_sum import encoded
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.flower.secure.protocol import Participant, Secrets, Session, as_words, unmask
-from eunoe.server.accounting import Accountant
+from eunoe.server.privacy import Accountant
+from eunoe.server.secure_sum import encode_update
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.build import assemble
-from eunoe.simulation.loop import one_round
+from eunoe.simulation.loop import run_round
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from eunoe.simulation.selection import select_clients
@@ -113,10 +113,11 @@ def plain_and_masked(values: Mapping[str, Any], rounds: int = 3) -> tuple[Simula
     with tempfile.TemporaryDirectory() as folder:
         engine = Serial(simulation, ClientStates(Path(folder)))
         for round in range(1, rounds + 1):
-            clients, context = select_clients(simulation, round), simulation.context_in(round)
-            broadcast = Broadcast(round, state.weights, simulation.method.broadcast(state.server, context))
+            now = simulation.in_round(round)
+            clients, shared = select_clients(now), now.method.broadcast(state.server, now.context)
+            broadcast = Broadcast(round, state.weights, shared)
             start = state.weights.parameters
-            updates = list(engine.train(clients, broadcast))
+            updates = list(engine.train(now, clients, broadcast))
             for update in updates:
                 control = update.uploads.get("control_change")
                 if control is not None:
@@ -130,11 +131,13 @@ def plain_and_masked(values: Mapping[str, Any], rounds: int = 3) -> tuple[Simula
                     counts = simulation.federation.counts(update.client)
                     classes = frozenset(torch.nonzero(counts).flatten().tolist())
                     plain.append(Seen(change, classes))
-                    words = as_words(encoded(simulation, update, broadcast).numpy())
+                    assert now.secure is not None
+                    vector = encode_update(now.secure.fixed_point, now.aggregator(broadcast), update)
+                    words = as_words(vector.numpy())
                     hidden = Participant(session, update.client, secrets[update.client], keys).mask(words)
                     numbers = torch.from_numpy(hidden.view(np.int64)[: len(start)].astype(np.float64))
                     masked.append(Seen(numbers / 2.0**63, classes))
-            one_round(simulation, engine, state)
+            run_round(simulation, engine, state)
     return simulation, plain, masked
 
 

@@ -40,9 +40,7 @@ from eunoe.config.toml import to_toml
 from eunoe.core.flat_model import Weights
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
-from eunoe.engines.aggregation import Aggregator
 from eunoe.engines.base import Engine
-from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.simulation import Simulation
@@ -50,7 +48,8 @@ from eunoe.models.cnn import CNN, LeNet
 from eunoe.report.export import as_svg
 from eunoe.report.figures.charts import table as chart_data
 from eunoe.report.theme import config as theme
-from eunoe.simulation.loop import one_round
+from eunoe.server.updates import Broadcast, Update
+from eunoe.simulation.loop import run_round
 from eunoe.simulation.running import resume, run
 from eunoe.store.reader import read_run_config
 from eunoe.store.state import start_state
@@ -94,7 +93,7 @@ def faults() -> None:
         Process(simulation, ClientStates(Path(folder)), 1) as engine,
     ):
         for _ in range(3):
-            list(engine.train([0], broadcast))
+            list(engine.train(simulation.in_round(1), [0], broadcast))
             (worker,) = multiprocessing.active_children()
             # The tenth value of a process's status counts its page faults.
             status = Path(f"/proc/{worker.pid}/stat").read_text().rsplit(")")[1].split()
@@ -137,7 +136,7 @@ def aggregation() -> None:
     simulation = build(random_federation(100, 10), mlp(), 10)
     start = Weights(torch.zeros(size), empty, empty.long())
     before = peak()
-    aggregator = Aggregator(simulation.method, start, simulation.context)
+    aggregator = simulation.aggregator(Broadcast(0, start))
     for client in range(1000):
         weights = Weights(torch.full((size,), float(client)), empty, empty.long())
         aggregator.add(Update(client, 10, weights, {}))
@@ -168,9 +167,9 @@ def round_cost(simulation: Simulation, engine: Engine, repeats: int = 1) -> Cost
     """Return the cheapest of some rounds, after one that starts the workers."""
     run_state, costs = start_state(simulation), []
     for _ in range(repeats + 1):
-        engine.transfers.taken()
+        engine.transfers.take()
         start, busy = time.perf_counter(), time.process_time()
-        one_round(simulation, engine, run_state)
+        run_round(simulation, engine, run_state)
         seconds = time.perf_counter() - start, time.process_time() - busy
         costs.append(Cost(*seconds, engine.transfers.bytes["to the driver"]))
     return min(costs[1:])

@@ -19,6 +19,7 @@ from eunoe.analysis.tables import Table
 from eunoe.config import registry
 from eunoe.methods.base import Method
 from eunoe.server.optimizers import ServerOptimizer
+from eunoe.simulation.compatibility import RULES
 
 HERE = Path(__file__).parent
 MEASURED = json.loads((HERE / "measured" / "methods-on-digits.json").read_text("utf-8"))
@@ -149,5 +150,26 @@ def of_method(row: list[str], name: str) -> bool:
     return row[0].split(" + ")[0] in (name, "fedavg")
 
 
+def compatibility() -> str:
+    """Return the page of which options go together, from the table of rules."""
+    messages = dict.fromkeys(rule.message for rule in RULES if rule.message != "{value}")
+    lines = [f"- {message[0].upper()}{message[1:]}." for message in messages]
+    return "\n".join(
+        [
+            "# What goes together",
+            "",
+            "Any loss goes with any method and any server optimizer. These combinations are refused before "
+            "round 1, with the message below (names and numbers in braces are those of the run):",
+            "",
+            *lines,
+            "",
+            "Losses, methods, metrics and streams are for the tasks that `eunoe list` names. What a method "
+            "needs besides is on its page in [Methods](methods.md).",
+            "",
+        ]
+    )
+
+
 if __name__ == "__main__":
     (HERE / "methods.md").write_text(overview(), "utf-8")
+    (HERE / "compatibility.md").write_text(compatibility(), "utf-8")

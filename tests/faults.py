@@ -39,7 +39,7 @@ class Faulty(Method):
     last_round: str = Field("", description="File with the last round that clients may begin.")
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        return {"memory": context.parameters}
+        return {"memory": context.model.parameters}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
         return {"age": Upload("sum", 1)}

@@ -1,15 +1,25 @@
 """Small federations, models and simulations that many tests start from."""
 
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from eunoe.config.schema import make_config
+from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
-from eunoe.engines.simulation import Simulation
+from eunoe.engines.base import Engine
+from eunoe.engines.client import begin_client, train_client
+from eunoe.engines.simulation import ClientData, Simulation
+from eunoe.methods.base import Method
+from eunoe.methods.client_context import ClientContext
+from eunoe.methods.context import RoundContext
+from eunoe.server.aggregator import Aggregator
+from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.selection import select_clients
 
 
 def blobs(
@@ -76,3 +86,39 @@ def make_simulation(
     base = {"data": "given", "partition": "given", "participation": 2, "rounds": 3}
     model = {"name": "given", "dtype": dtype}
     return assemble(make_config({**base, "model": model, **values}), objects)[0]
+
+
+def begin(
+    simulation: Simulation, client: int, broadcast: Broadcast, state: Mapping[str, Tensor]
+) -> tuple[ClientContext, list[np.ndarray]]:
+    """Begin a client in the round of a broadcast."""
+    return begin_client(
+        ClientData.load(simulation.in_round(broadcast.round), client, state), broadcast, state
+    )
+
+
+def train_one(
+    simulation: Simulation, client: int, broadcast: Broadcast, state: Mapping[str, Tensor]
+) -> tuple[Update, dict[str, Tensor]]:
+    """Train a client in the round of a broadcast."""
+    return train_client(simulation.in_round(broadcast.round), client, broadcast, state)
+
+
+def train(engine: Engine, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+    """Train clients on an engine in the round of a broadcast."""
+    return engine.train(engine.simulation.in_round(broadcast.round), clients, broadcast)
+
+
+def select(simulation: Simulation, round: int) -> list[int]:
+    """Select the clients of a round."""
+    return select_clients(simulation.in_round(round))
+
+
+def make_aggregator(method: Method, start: Weights, context: RoundContext, **options: Any) -> Aggregator:
+    """Make the aggregator of a method, without limits."""
+    return Aggregator(
+        method.empty_aggregate(start, context),
+        contribution=method.contribution,
+        explained_norms=lambda norm, steps: method.explained_norms(norm, steps, {}, context),
+        **options,
+    )

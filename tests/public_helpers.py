@@ -15,7 +15,8 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.loop import Record, one_round
+from eunoe.simulation.hooks import Record
+from eunoe.simulation.loop import run_round
 from eunoe.store.state import start_state
 
 CLASSES, INPUTS = 3, 4
@@ -68,7 +69,7 @@ class Rounds:
 
     def go(self, rounds: int = 1) -> "Rounds":
         for _ in range(rounds):
-            self.records.append(one_round(self.simulation, self.engine, self.run_state).record)
+            self.records.append(run_round(self.simulation, self.engine, self.run_state).record)
         return self
 
     @property

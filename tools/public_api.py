@@ -25,7 +25,7 @@ from eunoe.config.schema import Config, Named
 # Public names that are not in `eunoe` itself: for extensions, or with an extra.
 PACKAGES = {
     "eunoe.data": "DataSet Partition Samples",
-    "eunoe.engines": "ClientStates Engine Evaluator LocalEvaluator SerialTrainer Trainer",
+    "eunoe.engines": "Broadcast ClientStates Engine Serial Simulation Update",
     "eunoe.flower": "measure",
     "eunoe.flower.client": "client_app",
     "eunoe.flower.loopback": "start",

@@ -19,7 +19,7 @@ from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.loop import one_round
+from eunoe.simulation.loop import run_round
 from eunoe.store.state import start_state
 
 
@@ -53,7 +53,7 @@ def main() -> None:
         with engines[sys.argv[2]]() as engine:
             for rounds in requested_rounds():
                 for _ in range(rounds):
-                    one_round(simulation, engine, run_state)
+                    run_round(simulation, engine, run_state)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import numpy as np
 from eunoe.config.schema import make_config
 from eunoe.simulation.build import assemble
 from eunoe.simulation.run import Run
-from eunoe.simulation.selection import select_clients
 from eunoe.store.checkpoints import list_checkpoints
 from tests.chaos.sitting import (
     FAILED,
@@ -32,6 +31,7 @@ from tests.chaos.sitting import (
     things,
 )
 from tests.faults import EXCLUDING, children
+from tests.helpers import select
 from tests.waiting import until
 
 # Faults inside a client, faults that a run survives, and faults that end a sitting.
@@ -188,7 +188,7 @@ class Scenario:
         given = ("data", "partition", "model", "method")
         config = make_config({"participation": PARTICIPANTS, **dict.fromkeys(given, "given")})
         simulation, _ = assemble(config, things({"faults": {}}))
-        places = [f"{r}/{c}" for r in range(1, self.rounds + 1) for c in select_clients(simulation, r)[:-1]]
+        places = [f"{r}/{c}" for r in range(1, self.rounds + 1) for c in select(simulation, r)[:-1]]
         chosen = self.rng.permutation(len(places))[:count]
         assert len(chosen) == count, "there are not enough clients for so many faults"
         return {places[place]: kinds[i % len(kinds)] for i, place in enumerate(chosen)}

@@ -10,16 +10,16 @@ import torch
 from eunoe.config.options import Attack
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
-from eunoe.engines.attacks import attacked, bad_clients, with_flipped_labels
-from eunoe.engines.client import Broadcast, Update
+from eunoe.engines.attacks import attack_update, bad_clients, flip_labels
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.methods.base import Finished, Method
+from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.loop import one_round
+from eunoe.simulation.loop import run_round
 from eunoe.store.state import RunState, start_state
 from tests.helpers import Net, blobs, make_simulation
 
@@ -34,7 +34,7 @@ def sent(name: str, **options: Any) -> tuple[Update, Update]:
     update = Update(
         client, 6, replace(start, parameters=torch.tensor([2.0, 1.0])), {"c": torch.tensor([3.0])}
     )
-    return update, attacked(simulation, update, Broadcast(1, start))
+    return update, attack_update(simulation, update, Broadcast(1, start))
 
 
 def test_attacks_by_hand() -> None:
@@ -56,14 +56,14 @@ def test_only_bad_clients_change_and_they_follow_from_the_seed() -> None:
     simulation = make_simulation(attack={"name": "nan", "share": 0.3})
     honest = next(k for k in range(4) if k not in bad_clients(attack, 4, 0))
     update = Update(honest, 1, simulation.model.weights, {})
-    assert attacked(simulation, update, Broadcast(1, simulation.model.weights)) is update
+    assert attack_update(simulation, update, Broadcast(1, simulation.model.weights)) is update
 
 
 def test_flipped_labels_are_those_of_bad_clients_training_parts() -> None:
     federation = blobs(validation=0.3)
     attack = Attack(name="label_flip", share=0.25)
     (bad,) = bad_clients(attack, 4, 0)
-    flipped = with_flipped_labels(federation, attack, 0)
+    flipped = flip_labels(federation, attack, 0)
     for client in range(4):
         before, after = federation.counts(client), flipped.counts(client)
         assert torch.equal(after, before.flip(0) if client == bad else before)
@@ -90,7 +90,7 @@ def run_of(
     state, records = start_state(simulation), []
     with engine(simulation, ClientStates(folder)) as made:
         for _ in range(rounds):
-            records.append(one_round(simulation, made, state).record)
+            records.append(run_round(simulation, made, state).record)
     return state, records
 
 

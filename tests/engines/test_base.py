@@ -9,12 +9,9 @@ from pydantic import Field
 
 from eunoe.config import registry
 from eunoe.config.schema import make_config
-from eunoe.engines import ClientStates, Engine, LocalEvaluator, SerialTrainer
+from eunoe.engines import Broadcast, ClientStates, Serial, Simulation, Update
 from eunoe.engines.base import make_engine
-from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.process import Process
-from eunoe.engines.serial import Serial
-from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.errors import InputError
 from eunoe.simulation.running import resume, run
@@ -24,7 +21,7 @@ from tests.helpers import blobs, make_simulation
 trained: list[tuple[int, int]] = []
 
 
-class Backwards(Engine):
+class Backwards(Serial):
     """Trains the last client first."""
 
     def __init__(
@@ -34,13 +31,13 @@ class Backwards(Engine):
         repeats: Annotated[int, Field(ge=1, description="How often each client trains.")] = 1,
     ) -> None:
         self.repeats = repeats
-        super().__init__(simulation, states, self, LocalEvaluator(simulation))
+        super().__init__(simulation, states)
 
-    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+    def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         updates = {}
         for client in list(clients)[::-1] * self.repeats:
             trained.append((broadcast.round, client))
-            (updates[client],) = SerialTrainer(self.simulation, self.states).train([client], broadcast)
+            (updates[client],) = super().train(simulation, [client], broadcast)
         yield from (updates[client] for client in clients)
 
 

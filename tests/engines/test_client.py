@@ -7,13 +7,10 @@ from torch import nn
 
 from eunoe.core.batches import plan_batches
 from eunoe.core.rng import generator
-from eunoe.engines.client import (
-    Broadcast,
-    begin_client,
-    train_client,
-)
-from eunoe.engines.vectorized.cohort import Cohort
-from tests.helpers import Net, blobs, make_simulation
+from eunoe.engines.simulation import ClientData
+from eunoe.engines.vectorized.stack import ClientStack
+from eunoe.server.updates import Broadcast
+from tests.helpers import Net, begin, blobs, make_simulation, train_one
 
 
 @pytest.mark.parametrize(
@@ -39,7 +36,7 @@ def test_a_participation_is_what_torchs_optimizer_does(options, optimizer):
     federation = blobs()
     simulation = make_simulation(federation, dtype="float64", training={"batch_size": 8, **options})
     start = simulation.model.weights.copy()
-    update, state = train_client(simulation, 1, Broadcast(1, start), {})
+    update, state = train_one(simulation, 1, Broadcast(1, start), {})
     assert state == {}
 
     torch.manual_seed(0)
@@ -65,7 +62,7 @@ def test_training_leaves_the_global_generator_alone():
     torch.manual_seed(5)
     expected = torch.rand(1)
     torch.manual_seed(5)
-    train_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
+    train_one(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
     assert torch.equal(torch.rand(1), expected)
 
 
@@ -74,7 +71,7 @@ def test_dropout_depends_on_client_and_round_only():
     start = simulation.model.weights.copy()
 
     def trained(client, round):
-        return train_client(simulation, client, Broadcast(round, start), {})[0].weights.parameters
+        return train_one(simulation, client, Broadcast(round, start), {})[0].weights.parameters
 
     first = trained(0, 1)
     torch.rand(3)
@@ -85,7 +82,7 @@ def test_dropout_depends_on_client_and_round_only():
 def test_measuring_the_loss_afterwards_leaves_batch_norm_statistics_alone():
     net = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
     simulation = make_simulation(net=net, training={"batch_size": 8, "epochs": 1})
-    update, _ = train_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
+    update, _ = train_one(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
     assert update.weights.int_buffers.tolist() == [update.steps]
 
 
@@ -98,7 +95,7 @@ def test_a_client_from_which_the_loss_learns_nothing_can_be_skipped_or_spared_de
             federation, **{**options, "training": {**options["training"], **training}}
         )
         start = simulation.model.weights.copy()
-        update, _ = train_client(simulation, 0, Broadcast(1, start), {})
+        update, _ = train_one(simulation, 0, Broadcast(1, start), {})
         return update, (update.weights.parameters - start.parameters).abs().sum().item()
 
     assert change()[1] > 0
@@ -113,7 +110,7 @@ def test_rows_of_absent_classes_are_shielded_from_all_but_weight_decay(loss):
             one_class(per_client=2), loss=loss, training={"steps": 4, "lr": 0.5, **training}
         )
         start = simulation.model.weights.copy()
-        update, _ = train_client(simulation, 0, Broadcast(1, start), {})
+        update, _ = train_one(simulation, 0, Broadcast(1, start), {})
         at = simulation.model.names.index("classifier.weight")
         return [simulation.model.views(weights.parameters)[at] for weights in (start, update.weights)]
 
@@ -136,12 +133,12 @@ def test_labels_to_validate_on_count_only_if_configured():
         simulation = make_simulation(
             federation, participation=1, loss="wsm", training={"label_counts": option}
         )
-        client_context, _ = begin_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
+        client_context, _ = begin(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
         assert client_context.counts.tolist() == [2, 1, 0]
         torch.testing.assert_close(client_context.terms, (torch.tensor(counts) / sum(counts)).log())
-    cohort = Cohort.plan(simulation, simulation.context_in(1), [0], exact=True)
-    assert cohort.counts.tolist() == [[2, 1, 0]]
-    assert cohort.loss_counts.tolist() == [[2, 1, 1]]
+    stack = ClientStack.plan(simulation, [ClientData(simulation, 0)], exact=True)
+    assert stack.counts.tolist() == [[2, 1, 0]]
+    assert stack.loss_counts.tolist() == [[2, 1, 1]]
 
 
 def one_class(per_client=1):

@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from eunoe.config.options import Compression
-from eunoe.engines.compression import compressed, compressed_uploads, upload_bytes, without_left
+from eunoe.engines.compression import compress, compressed_uploads, upload_bytes, without_residuals
 from eunoe.server.aggregate import Upload
 from tests.helpers import make_simulation
 
@@ -18,26 +18,26 @@ def rng() -> np.random.Generator:
 
 def test_what_was_not_sent_is_added_to_the_next_change() -> None:
     start, uploads = torch.tensor([1.0, 1.0]), {"sums": torch.tensor([0.0, -4.0]), "few": torch.ones(1)}
-    first = compressed(HALF, torch.tensor([3.0, 2.0]), start, uploads, ["sums"], {}, rng())
+    first = compress(HALF, torch.tensor([3.0, 2.0]), start, uploads, ["sums"], {}, rng())
     assert first.parameters.tolist() == [3.0, 1.0]
     assert first.uploads["sums"].tolist() == [0.0, -4.0]
     assert first.uploads["few"].tolist() == [1.0]
-    assert [value.tolist() for value in first.left.values()] == [[0.0, 1.0], [0.0, 0.0]]
+    assert [value.tolist() for value in first.residuals.values()] == [[0.0, 1.0], [0.0, 0.0]]
     # A change of (1.5, 1) is now one of (1.5, 2), of which the second goes.
-    second = compressed(HALF, torch.tensor([2.5, 2.0]), start, uploads, ["sums"], first.left, rng())
+    second = compress(HALF, torch.tensor([2.5, 2.0]), start, uploads, ["sums"], first.residuals, rng())
     assert second.parameters.tolist() == [1.0, 3.0]
-    assert next(iter(second.left.values())).tolist() == [1.5, 0.0]
+    assert next(iter(second.residuals.values())).tolist() == [1.5, 0.0]
     # A method does not see what its client keeps besides.
-    assert without_left({**second.left, "own": start}) == {"own": start}
+    assert without_residuals({**second.residuals, "own": start}) == {"own": start}
 
 
 def test_without_feedback_nothing_is_kept_and_all_is_identity() -> None:
     start, moved = torch.zeros(3), torch.tensor([3.0, 2.0, 1e-30])
     plain = Compression(name="topk", share=0.5, feedback=False)
-    assert compressed(plain, moved, start, {}, [], {}, rng()).left == {}
-    whole = compressed(Compression(name="topk", share=1.0), moved, start, {}, [], {}, rng())
+    assert compress(plain, moved, start, {}, [], {}, rng()).residuals == {}
+    whole = compress(Compression(name="topk", share=1.0), moved, start, {}, [], {}, rng())
     assert whole.parameters is moved
-    assert whole.packed == whole.left == {}
+    assert whole.packed == whole.residuals == {}
 
 
 def test_only_sums_as_long_as_the_model_are_compressed() -> None:
@@ -49,7 +49,7 @@ def test_only_sums_as_long_as_the_model_are_compressed() -> None:
 
 def test_bytes_are_those_of_the_parts() -> None:
     context = make_simulation().context
-    size = context.parameters
+    size = context.model.parameters
     uploads = {"sums": Upload("sum", size), "few": Upload("sum", 3), "sparse": Upload("sum", size, entries=5)}
     uploads["too"] = Upload("sum", size, entries=5, indices_of="sparse")
     entries = -(-size // 2)

@@ -5,14 +5,16 @@ from typing import Any
 import pytest
 import torch
 
-from eunoe.engines.client import Broadcast, train_client
+from eunoe.core.flat_model import Weights
+from eunoe.engines import devices
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.devices import Place, bound, expand
+from eunoe.engines.devices import WorkerDevice, assign_devices, expand
 from eunoe.engines.workers import Workers
 from eunoe.errors import InputError
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.running import run
 from eunoe.store.state import start_state
-from tests.helpers import blobs, make_simulation
+from tests.helpers import blobs, make_simulation, train_one
 
 SETTING: dict[str, Any] = {
     "rounds": 3,
@@ -26,7 +28,7 @@ SETTING: dict[str, Any] = {
 
 
 def test_every_device_has_a_first_worker_before_any_has_a_second() -> None:
-    assert bound(["cuda:0", "cuda:1"], 2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
+    assert assign_devices(["cuda:0", "cuda:1"], 2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
 
 
 def test_patterns_name_the_devices_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -34,7 +36,7 @@ def test_patterns_name_the_devices_that_are_there(monkeypatch: pytest.MonkeyPatc
     assert expand("cuda:*") == ["cuda:0", "cuda:1", "cuda:2"]
     assert expand("cuda") == ["cuda:0"]
     assert expand("cuda:2, cpu") == ["cuda:2", "cpu"]
-    with pytest.raises(InputError, match="'cuda:3' is not there; there are cuda:0 to cuda:2"):
+    with pytest.raises(InputError, match="'cuda:3' does not exist; there are cuda:0 to cuda:2"):
         expand("cuda:3")
 
 
@@ -92,11 +94,11 @@ def test_a_worker_that_dies_is_replaced_on_its_device(tmp_path: Any) -> None:
 
 def test_model_and_samples_are_copied_once_and_weights_once_a_round() -> None:
     simulation = make_simulation(blobs(clients=5))
-    place, state = Place(simulation, "cpu:0"), start_state(simulation)
+    place, state = WorkerDevice(simulation, "cpu:0"), start_state(simulation)
     for round in (1, 2, 3):
         broadcast = Broadcast(round, state.weights)
         for client in range(5):
-            train_client(place.simulation, client, place.received(broadcast), {})
+            train_one(place.simulation, client, place.received(broadcast), {})
     assert place.transfers.copies == {"model": 1, "samples": 1, "broadcast": 3}
     size = sum(v.numel() * v.itemsize for v in state.weights.vectors().values())
     assert place.transfers.bytes["broadcast"] == 3 * size
@@ -110,16 +112,32 @@ def test_samples_stay_where_there_is_no_room_for_every_workers_copy() -> None:
     data = simulation.federation.data
     size = (data.train.tensor.numel() + data.test.tensor.numel()) * 4
     for sharing, room, resident in ((1, 2 * size, True), (2, 2 * size, False), (2, 4 * size, True)):
-        place = Place(simulation, "cpu:0", sharing, free=lambda _, room=room: room)
+        place = WorkerDevice(simulation, "cpu:0", sharing, free=lambda _, room=room: room)
         assert ("samples" in place.transfers.copies) == resident
-        update, _ = train_client(place.simulation, 0, Broadcast(1, start_state(simulation).weights), {})
-        plain, _ = train_client(simulation, 0, Broadcast(1, start_state(simulation).weights), {})
+        update, _ = train_one(place.simulation, 0, Broadcast(1, start_state(simulation).weights), {})
+        plain, _ = train_one(simulation, 0, Broadcast(1, start_state(simulation).weights), {})
         assert torch.equal(update.weights.parameters, plain.weights.parameters)
 
 
 def test_the_cpu_itself_needs_no_copies() -> None:
     simulation = make_simulation()
-    place, broadcast = Place(simulation, "cpu"), Broadcast(1, start_state(simulation).weights)
+    place, broadcast = WorkerDevice(simulation, "cpu"), Broadcast(1, start_state(simulation).weights)
     assert place.simulation is simulation
     assert place.received(broadcast) is broadcast
     assert not place.transfers.copies
+
+
+MODEL = Weights(torch.zeros(250), torch.zeros(0), torch.zeros(0, dtype=torch.int64))
+
+
+def test_as_many_workers_as_the_free_memory_holds_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Each needs 1,000 bytes and three models of 1,000.
+    monkeypatch.setattr(devices, "memory", lambda: (10**9, 12_000))
+    devices.check_memory(3, MODEL, 1_000)
+    with pytest.raises(InputError, match=r"set engine\.workers to 3 or less"):
+        devices.check_memory(4, MODEL, 1_000)
+
+
+def test_nothing_is_refused_where_the_free_memory_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(devices, "memory", lambda: (0, 0))
+    devices.check_memory(1_000_000, MODEL, 1_000)

@@ -135,5 +135,5 @@ def test_what_fields_do_not_go_with(tmp_path: Path, more: dict[str, Any], says: 
 
 def test_fields_have_no_feature_shift(tmp_path: Path) -> None:
     federation = replace(field_federation(), shift=FeatureShift(kind="noise", strength=1.0))
-    with pytest.raises(InputError, match="shift changes inputs of one tensor and one length"):
+    with pytest.raises(InputError, match="shift supports single-tensor inputs of fixed length"):
         run(CONFIG, federation=federation, model=field_net(), out=tmp_path / "run")

@@ -8,13 +8,14 @@ import torch
 from torch import nn
 
 from eunoe.data.federation import Federation
-from eunoe.engines.client import Broadcast, begin_client, in_blocks, train_client
+from eunoe.engines.client import gather_blocks
 from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.running import run
 from eunoe.store.state import start_state
 from eunoe.system import machine
-from tests.helpers import make_simulation
+from tests.helpers import begin, make_simulation, train_one
 
 SETTING: dict[str, Any] = {
     "rounds": 3,
@@ -60,9 +61,9 @@ def half_client(loss_scale: float, **given: Any) -> tuple[Any, Any, Batch]:
     simulation.model.precision = torch.float16
     simulation.model.module.train()
     broadcast = Broadcast(1, start_state(simulation).weights)
-    client, batches = begin_client(simulation, 0, broadcast, {})
+    client, batches = begin(simulation, 0, broadcast, {})
     client.loss_scale = loss_scale
-    index, x, y = next(in_blocks(client, batches, simulation.federation))
+    index, x, y = next(gather_blocks(client, batches, simulation.federation))
     return simulation, client, Batch(x, y, index)
 
 
@@ -126,14 +127,14 @@ def test_a_repeat_after_an_overflow_leaves_no_trace(gradient: Any) -> None:
 
 def test_the_update_of_a_client_in_bf16_is_in_float32() -> None:
     simulation = make_simulation(training={"precision": "bf16"})
-    update, _ = train_client(simulation, 0, Broadcast(1, start_state(simulation).weights), {})
+    update, _ = train_one(simulation, 0, Broadcast(1, start_state(simulation).weights), {})
     assert update.weights.parameters.dtype == torch.float32
 
 
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"training": {"precision": "fp16"}}, "needs a GPU"),
+        ({"training": {"precision": "fp16"}}, "requires a GPU"),
         ({"training": {"precision": "bf16"}, "model": {"name": "mlp", "dtype": "float64"}}, "float32"),
         ({"training": {"precision": "half"}}, "precision"),
     ],

@@ -2,6 +2,7 @@
 
 import multiprocessing
 import os
+import pickle
 import signal
 import struct
 from dataclasses import replace
@@ -13,16 +14,17 @@ import pytest
 import torch
 
 from eunoe.engines import workers as pool
-from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
-from eunoe.errors import RunFailed
+from eunoe.engines.workers import portable_error
+from eunoe.errors import ClientError, RunFailed
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import ClientContext
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from tests.faults import Faulty, OwnError, alive, children, results
-from tests.helpers import Net, blobs, make_simulation
+from tests.helpers import Net, blobs, make_simulation, train
 from tests.waiting import PATIENCE, until
 
 
@@ -109,7 +111,7 @@ def test_a_client_without_a_connection_is_no_worker_that_died(tmp_path: Path) ->
     simulation = replace(make_simulation(), method=Unreachable())
     engine = Process(simulation, ClientStates(tmp_path), 1)
     with engine, pytest.raises(ConnectionError, match="no sensor"):
-        list(engine.train([0], Broadcast(1, simulation.model.weights.copy())))
+        list(train(engine, [0], Broadcast(1, simulation.model.weights.copy())))
 
 
 def test_where_the_system_does_not_say_which_cores_it_takes_all(
@@ -157,5 +159,34 @@ def test_workers_keep_the_memory_that_they_free(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(pool, "keep_freed_memory", (tmp_path / "kept").touch)
     simulation = make_simulation()
     with Process(simulation, ClientStates(tmp_path), 1) as engine:
-        list(engine.train([0], Broadcast(1, simulation.model.weights.copy())))
+        list(train(engine, [0], Broadcast(1, simulation.model.weights.copy())))
     assert (tmp_path / "kept").exists()
+
+
+def raised(error: Exception) -> Exception:
+    try:
+        raise error
+    except Exception as caught:
+        return caught
+
+
+def test_it_arrives_as_itself_with_where_it_came_from() -> None:
+    error = raised(OwnError("a", 3))
+    error.add_note("client 4")
+    sent = pickle.loads(pickle.dumps(portable_error(error)))
+    assert isinstance(sent, OwnError)
+    assert sent.code == 3
+    assert sent.__notes__[0] == "client 4"
+    assert "in raised" in sent.__notes__[1]
+
+
+def test_what_cannot_be_sent_arrives_as_its_trace() -> None:
+    class Local(Exception):
+        pass
+
+    error = raised(Local("deep"))
+    error.add_note("client 4")
+    sent = pickle.loads(pickle.dumps(portable_error(error)))
+    assert isinstance(sent, ClientError)
+    assert "Local: deep" in str(sent)
+    assert "client 4" in str(sent)

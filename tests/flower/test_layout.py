@@ -14,12 +14,12 @@ from flwr.app import Message, RecordDict
 
 from eunoe.config.options import Compression
 from eunoe.core.flat_model import Weights
-from eunoe.engines.client import Update
 from eunoe.flower.client import train
 from eunoe.flower.layout import Layout
 from eunoe.flower.node import node_options
 from eunoe.flower.wire import decode_update, encode_update, encode_vectors
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Update
 from eunoe.simulation.running import run
 from tests.flower import test_federation
 from tests.flower.grid import traveled

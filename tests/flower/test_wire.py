@@ -9,7 +9,7 @@ import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.client import SKIPPED, Broadcast, Update
+from eunoe.engines.client import SKIPPED
 from eunoe.flower.layout import Form, Layout
 from eunoe.flower.wire import (
     MAX_TEXT,
@@ -23,6 +23,7 @@ from eunoe.flower.wire import (
     one_line,
 )
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Broadcast, Update
 
 START = Weights(torch.zeros(3), torch.zeros(2), torch.zeros(1, dtype=torch.int64))
 UPLOADS = {"control": Upload("sum", 3)}

@@ -12,14 +12,15 @@ from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet, Samples
-from eunoe.engines.client import Broadcast, Update, train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.methods.base import Method
 from eunoe.server.optimizers import ServerOptimizer
+from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.loop import one_round
+from eunoe.simulation.loop import run_round
 from eunoe.store.state import start_state
+from tests.helpers import train_one
 
 
 class Direct(nn.Module):
@@ -122,16 +123,18 @@ class Trial:
     def broadcast(self) -> Broadcast:
         """What the clients of the next round get."""
         round = self.run_state.round + 1
-        shared = self.simulation.method.broadcast(self.run_state.server, self.simulation.context_in(round))
+        shared = self.simulation.method.broadcast(
+            self.run_state.server, self.simulation.in_round(round).context
+        )
         return Broadcast(round, self.run_state.weights, shared)
 
     def client(self, client: int) -> tuple[Update, dict[str, Tensor]]:
         """Train one client as the next round would, with no consequence."""
-        return train_client(self.simulation, client, self.broadcast(), self.states.load(client))
+        return train_one(self.simulation, client, self.broadcast(), self.states.load(client))
 
     def rounds(self, count: int = 1) -> "Trial":
         for _ in range(count):
-            self.record = one_round(self.simulation, self.engine, self.run_state).record
+            self.record = run_round(self.simulation, self.engine, self.run_state).record
         return self
 
 

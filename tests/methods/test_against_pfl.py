@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.engines.client import Broadcast, train_client
 from eunoe.methods.base import Method
 from eunoe.methods.fedprox import FedProx
 from eunoe.methods.scaffold import Scaffold
+from eunoe.server.updates import Broadcast
+from tests.helpers import train_one
 from tests.methods.helpers import Direct, Trial, random_parts
 
 pytestmark = pytest.mark.slow
@@ -84,7 +85,7 @@ def test_scaffold(client: int, tmp_path: Path) -> None:
     theirs = model.pytorch_model.classifier.weight.detach().flatten()
     trial = ours(tmp_path, Scaffold(), start)
     broadcast = Broadcast(1, trial.run_state.weights, {"control": everyones})
-    update, state = train_client(trial.simulation, client, broadcast, {"control": own})
+    update, state = train_one(trial.simulation, client, broadcast, {"control": own})
     torch.testing.assert_close(update.weights.parameters, theirs, rtol=0, atol=1e-13)
     # Option II of the paper from their weights.
     expected = own - everyones + (start - theirs) / (EPOCHS * LR)

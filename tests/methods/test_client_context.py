@@ -5,15 +5,15 @@ from dataclasses import replace
 import torch
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.client import Broadcast, begin_client
 from eunoe.methods.client_context import Batch, ClientContext
-from tests.helpers import blobs, make_simulation
+from eunoe.server.updates import Broadcast
+from tests.helpers import begin, blobs, make_simulation
 from tests.methods.helpers import Normed
 
 
 def begun(**config: object) -> ClientContext:
     simulation = make_simulation(blobs(), Normed(5, 3), "float64", **config)
-    return begin_client(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})[0]
+    return begin(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})[0]
 
 
 def batch_of(client: ClientContext, size: int = 7) -> Batch:
@@ -24,7 +24,8 @@ def batch_of(client: ClientContext, size: int = 7) -> Batch:
 def test_a_frozen_network_runs_in_evaluation_mode_and_leaves_no_trace() -> None:
     for augmented in (False, True):
         client = begun()
-        client.context = replace(client.context, augmented=augmented)
+        data = replace(client.context.data, augmented=augmented)
+        client.context = replace(client.context, data=data)
         start = client.start
         teacher = Weights(start.parameters + 0.1, start.float_buffers + 0.5, start.int_buffers)
         client.model.module.train()

@@ -68,5 +68,5 @@ def test_nothing_more_travels_or_is_kept(tmp_path: Path) -> None:
 
 
 def test_no_other_server_optimizer(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="leave server_optimizer out"):
+    with pytest.raises(InputError, match="server_optimizer cannot be combined with"):
         Trial(tmp_path, PARTS, FedACG(), step=Momentum(), classes=4)

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from eunoe.data.samples import Samples
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Broadcast
 from eunoe.errors import InputError
 from eunoe.methods.feddf import FedDF
+from eunoe.server.updates import Broadcast
+from tests.helpers import make_aggregator, train
 from tests.methods.helpers import Normed
 from tests.public_helpers import INPUTS, Rounds, after, blobs, federation, make_simulation
 
@@ -68,11 +68,11 @@ def test_distillation_brings_the_mean_nearer_to_the_ensemble(tmp_path: Path) -> 
     foreign = blobs(28, 7)
     simulation = make_simulation(federation(foreign=foreign), PROBABILITIES, training=TRAINING)
     rounds = Rounds(simulation, tmp_path).go()
-    trainer, context = simulation.context.trainer, simulation.context_in(1)
+    trainer, context = simulation.context.trainer, simulation.in_round(1).context
     assert trainer is not None
     fresh = Rounds(make_simulation(federation(foreign=foreign), PROBABILITIES, training=TRAINING), tmp_path)
-    aggregator = Aggregator(simulation.method, fresh.run_state.weights, context)
-    for update in fresh.engine.train(rounds.records[0]["clients"], Broadcast(1, fresh.run_state.weights)):
+    aggregator = make_aggregator(simulation.method, fresh.run_state.weights, context)
+    for update in train(fresh.engine, rounds.records[0]["clients"], Broadcast(1, fresh.run_state.weights)):
         aggregator.add(update)
     assert isinstance(simulation.method, FedDF)
     targets = simulation.method.targets(trainer, aggregator.aggregate.models, trainer.public("validation"))

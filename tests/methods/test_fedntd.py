@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from eunoe.engines.client import begin_client
 from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedntd import FedNTD
+from tests.helpers import begin
 from tests.methods.helpers import Direct, Trial, random_parts
 
 ONE = [([[1.0]], [0])]
@@ -19,7 +19,7 @@ ONE = [([[1.0]], [0])]
 def test_loss_by_hand(tmp_path: Path) -> None:
     # Teacher (0, 0, 0): 1/2 each on the classes that are not 0. Student (5, log 3, 0): 3/4 and 1/4.
     trial = Trial(tmp_path, ONE, FedNTD(beta=2.0), classes=3)
-    client, _ = begin_client(trial.simulation, 0, trial.broadcast(), {})
+    client, _ = begin(trial.simulation, 0, trial.broadcast(), {})
     trial.simulation.method.begin(client)
     client.weights.copy_(torch.tensor([5.0, math.log(3), 0.0], dtype=torch.float64))
     batch = Batch(torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]), torch.tensor([0]))
@@ -31,7 +31,7 @@ def test_loss_by_hand(tmp_path: Path) -> None:
 def test_temperature_and_its_square(tmp_path: Path) -> None:
     # At tau = 2 the student's (log 9, 0) are (log 3, 0).
     trial = Trial(tmp_path, ONE, FedNTD(tau=2.0), classes=3)
-    client, _ = begin_client(trial.simulation, 0, trial.broadcast(), {})
+    client, _ = begin(trial.simulation, 0, trial.broadcast(), {})
     trial.simulation.method.begin(client)
     client.weights.copy_(torch.tensor([0.0, math.log(9), 0.0], dtype=torch.float64))
     batch = Batch(torch.ones(1, 1, dtype=torch.float64), torch.tensor([0]), torch.tensor([0]))

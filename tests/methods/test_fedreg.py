@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from eunoe.engines.client import begin_client
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedreg import FedReg
+from tests.helpers import begin
 from tests.methods.helpers import Direct, Normed, Trial, random_parts, softmax_gradient
 
 PARTS = random_parts([8, 6], 3, 4)
@@ -83,7 +83,7 @@ def test_passes_are_counted(tmp_path: Path) -> None:
 
 def prepared(folder: Path, method: FedReg) -> tuple[ClientContext, Batch]:
     trial = Trial(folder, PARTS, method, model=started(), classes=4, training=FULL)
-    client, _ = begin_client(trial.simulation, 0, trial.broadcast(), {})
+    client, _ = begin(trial.simulation, 0, trial.broadcast(), {})
     method.begin(client)
     index = torch.arange(8)
     return client, Batch(*client.data(index), index)

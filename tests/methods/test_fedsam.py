@@ -10,6 +10,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fedsam import FedSAM
+from tests.helpers import train
 from tests.methods.helpers import Normed, Trial, random_parts, softmax_gradient
 
 ONE = [([[1.0]], [0])]
@@ -67,7 +68,7 @@ def test_statistics_are_the_same_under_vmap(
     trial = Trial(tmp_path, parts, FedSAM(rho=0.5), model=Normed(), classes=4, training=training)
     alone = [trial.client(client)[0].weights for client in (0, 1)]
     engine = Vectorized(trial.simulation, ClientStates(tmp_path / "vectorized"))
-    for one, update in zip(alone, engine.train([0, 1], trial.broadcast()), strict=True):
+    for one, update in zip(alone, train(engine, [0, 1], trial.broadcast()), strict=True):
         torch.testing.assert_close(update.weights.parameters, one.parameters, rtol=0, atol=1e-12)
         torch.testing.assert_close(update.weights.float_buffers, one.float_buffers, rtol=0, atol=1e-12)
         assert update.weights.int_buffers.tolist() == one.int_buffers.tolist() == [4]

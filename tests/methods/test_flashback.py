@@ -10,12 +10,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.engines.client import Broadcast, begin_client
 from eunoe.errors import InputError
 from eunoe.losses.distillation import divergence, trust
 from eunoe.methods.client_context import Batch
 from eunoe.methods.flashback import Flashback
 from eunoe.server.trainer import PositionLoss, ServerTrainer
+from eunoe.server.updates import Broadcast
+from tests.helpers import begin, train
 from tests.methods.helpers import Trial
 from tests.public_helpers import Rounds, after, blobs, federation, make_simulation
 
@@ -31,7 +32,7 @@ def local_loss(method: dict[str, Any], pi: list[float], client: int = 0) -> tupl
     """The loss of a client's samples, away from the received model; its logits and the teacher's."""
     simulation = make_simulation(federation(), method, training=TRAINING)
     shared = {"pi": torch.tensor(pi, dtype=torch.float64)}
-    client, _ = begin_client(simulation, client, Broadcast(1, simulation.model.weights.copy(), shared), {})
+    client, _ = begin(simulation, client, Broadcast(1, simulation.model.weights.copy(), shared), {})
     simulation.method.begin(client)
     index = torch.arange(client.size)
     x, y = client.data(index)
@@ -73,7 +74,7 @@ def test_local_loss_by_hand(tmp_path: Path) -> None:
     part = ([[1.0]] * 4, [0, 0, 0, 1])
     trial = Trial(tmp_path, [part], Flashback(server_epochs=0))
     shared = {"pi": torch.tensor([1.0, 3.0], dtype=torch.float64)}
-    client, _ = begin_client(trial.simulation, 0, Broadcast(1, trial.run_state.weights, shared), {})
+    client, _ = begin(trial.simulation, 0, Broadcast(1, trial.run_state.weights, shared), {})
     trial.simulation.method.begin(client)
     client.weights.copy_(torch.tensor([3 * math.log(3), 0.0], dtype=torch.float64))
     index = torch.tensor([0, 3])
@@ -151,8 +152,8 @@ def test_knowledge_from_mean_outputs_needs_no_counts(tmp_path: Path) -> None:
     simulation = rounds.simulation
     models = [
         u.weights
-        for u in rounds.engine.train(
-            [0, 1, 2], Broadcast(1, rounds.run_state.weights, rounds.run_state.server)
+        for u in train(
+            rounds.engine, [0, 1, 2], Broadcast(1, rounds.run_state.weights, rounds.run_state.server)
         )
     ]
     assert simulation.method.uploads(simulation.context) == {}

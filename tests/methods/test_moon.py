@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.client import begin_client, train_client
 from eunoe.errors import InputError
 from eunoe.methods.client_context import Batch
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.moon import Moon
+from tests.helpers import begin, train_one
 from tests.methods.helpers import Normed, Trial, random_parts
 
 
@@ -49,9 +49,7 @@ def test_loss_by_hand(tmp_path: Path) -> None:
     # Received: x itself, (1, 0). Last: (0, 1). Now: (1, 1). Similarities sqrt(1/2) and sqrt(1/2) but for the
     # second case, where now is (2, 0): 1 and 0.
     trial = Trial(tmp_path, PARTS, Moon(mu=3.0, tau=0.5), model=Turned())
-    client, _ = begin_client(
-        trial.simulation, 0, trial.broadcast(), state_of(trial, [[0.0, 1.0], [1.0, 0.0]])
-    )
+    client, _ = begin(trial.simulation, 0, trial.broadcast(), state_of(trial, [[0.0, 1.0], [1.0, 0.0]]))
     client.data = lambda rows: (
         torch.tensor([[1.0, 0.0]] * len(rows), dtype=torch.float64),
         torch.zeros(len(rows)),
@@ -81,7 +79,7 @@ def test_first_participation_is_fedavg(tmp_path: Path) -> None:
 def test_last_model_like_the_received_one_pulls_nowhere(tmp_path: Path) -> None:
     trial = Trial(tmp_path / "a", PARTS, Moon(mu=5.0), model=Turned(), training=TRAINING)
     same = state_of(trial, [[1.0, 0.0], [0.0, 1.0]])
-    contrasted, _ = train_client(trial.simulation, 1, trial.broadcast(), same)
+    contrasted, _ = train_one(trial.simulation, 1, trial.broadcast(), same)
     plain, _ = Trial(tmp_path / "b", PARTS, FedAvg(), model=Turned(), training=TRAINING).client(1)
     torch.testing.assert_close(contrasted.weights.parameters, plain.weights.parameters, rtol=0, atol=1e-14)
 
@@ -103,7 +101,7 @@ def test_last_model_has_its_own_statistics(tmp_path: Path) -> None:
         "float_buffers": 1 + start.float_buffers,
         "seen": torch.ones(1).double(),
     }
-    client, _ = begin_client(trial.simulation, 0, trial.broadcast(), state)
+    client, _ = begin(trial.simulation, 0, trial.broadcast(), state)
     trial.simulation.method.begin(client)
     x, y = client.data(torch.arange(6))
     batch = Batch(x, y, torch.arange(6))

@@ -156,7 +156,7 @@ def test_an_empty_metric_leaves_no_trace(simulation: Simulation) -> None:
     assert measured(simulation, {"silent": Silent()}, validation=False, test=False) == {}
 
 
-def test_what_was_measured_elsewhere_is_recorded_and_forgotten_from(simulation: Simulation) -> None:
+def test_what_was_evaluate_elsewhere_is_recorded_and_forgotten_from(simulation: Simulation) -> None:
     asking = RoundMetrics(round_metrics(), simulation.federation, 0, test=False, validation=False)
     engine = Serial(simulation, ClientStates("none"))  # type: ignore[arg-type]
     numbers = {"accuracy": 0.25, "loss": 1.0, "per_class": [0.5, 0.0, np.nan], "by": [3]}

@@ -9,7 +9,7 @@ from dp_accounting import rdp
 
 from eunoe.config.options import Privacy
 from eunoe.errors import InputError
-from eunoe.server.accounting import Accountant
+from eunoe.server.privacy import Accountant
 
 
 def test_the_sensitivity_of_a_clipped_sum_is_twice_the_clip() -> None:

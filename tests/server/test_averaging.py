@@ -5,7 +5,7 @@ import torch
 
 from eunoe.config.options import Averaging
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.server.averaging import averaged, updated
+from eunoe.server.averaging import average_model, update_average
 
 
 def model(value: float, buffer: float = 0.0, counter: int = 0, dtype: torch.dtype = torch.float32) -> Weights:
@@ -17,8 +17,8 @@ def model(value: float, buffer: float = 0.0, counter: int = 0, dtype: torch.dtyp
 def after(averaging: Averaging, models: list[Weights]) -> tuple[Vectors, Weights]:
     state: Vectors = {}
     for newest in models:
-        state = updated(averaging, state, newest)
-    return state, averaged(averaging, state, models[-1])
+        state = update_average(averaging, state, newest)
+    return state, average_model(averaging, state, models[-1])
 
 
 MODELS = [model(8.0, 1.0, 1), model(2.0, 4.0, 2), model(4.0, 4.0, 3)]
@@ -79,5 +79,5 @@ def test_a_mean_of_many_is_computed_in_float64() -> None:
 
 def test_nothing_is_averaged_where_it_is_off_or_no_round_was_done() -> None:
     newest = model(1.0)
-    assert averaged(None, {}, newest) is newest
-    assert averaged(Averaging(decay=0.5), {}, newest) is newest
+    assert average_model(None, {}, newest) is newest
+    assert average_model(Averaging(decay=0.5), {}, newest) is newest

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.errors import InputError
-from eunoe.server.fixed_point import Entry, FixedPoint, OutOfBound
+from eunoe.server.secure_sum import Entry, FixedPoint, OutOfBound
 
 
 def test_numbers_worked_by_hand():

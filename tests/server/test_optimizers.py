@@ -8,14 +8,14 @@ import torch
 from eunoe.config.options import Training
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Update
 from eunoe.errors import InputError
-from eunoe.methods.context import RoundContext
+from eunoe.methods.context import DataInfo, ModelInfo, RoundContext
 from eunoe.methods.fedavg import FedAvg
 from eunoe.methods.fednova import FedNova
 from eunoe.methods.scaffold import Scaffold
 from eunoe.server.optimizers import SGD, Adagrad, Adam, Momentum, ServerOptimizer, Yogi
+from eunoe.server.updates import Update
+from tests.helpers import make_aggregator
 from tests.methods.helpers import Trial, random_parts
 
 D = torch.tensor([0.5, -2.0], dtype=torch.float64)
@@ -32,8 +32,15 @@ def merged(step: ServerOptimizer, changes: list[list[float]], sizes: list[int]) 
     empty = torch.empty(0, dtype=torch.float64)
     counters = torch.empty(0, dtype=torch.int64)
     start = Weights(torch.zeros(len(changes[0]), dtype=torch.float64), empty, counters)
-    context = RoundContext(9, 3, 2, 2, 0, 1.0, Training(), step, 0)
-    aggregator = Aggregator(FedAvg(), start, context)
+    context = RoundContext(
+        data=DataInfo(clients=9, classes=2, mean_size=1.0),
+        model=ModelInfo(parameters=2),
+        training=Training(),
+        server_optimizer=step,
+        seed=0,
+        participants=3,
+    )
+    aggregator = make_aggregator(FedAvg(), start, context)
     for client, (change, size) in enumerate(zip(changes, sizes, strict=True)):
         weights = Weights(torch.tensor(change, dtype=torch.float64), empty, counters)
         aggregator.add(Update(client, size, weights, {}))

@@ -9,7 +9,7 @@ import torch
 from eunoe.config.options import Privacy
 from eunoe.core.flat_model import Weights
 from eunoe.server.aggregate import Upload
-from eunoe.server.privacy import PrivateAggregate, clipped, seeded_normal, system_normal
+from eunoe.server.privacy import PrivateAggregate, clip, seeded_normal, system_normal
 
 START = Weights(torch.zeros(2), torch.zeros(0), torch.zeros(0, dtype=torch.int64))
 
@@ -58,7 +58,7 @@ def test_replacing_a_client_moves_the_sum_by_at_most_twice_the_clip() -> None:
     rng = np.random.default_rng(0)
     for _ in range(50):
         one, other = (torch.from_numpy(rng.normal(size=5) * 10 ** rng.uniform(-3, 6)) for _ in range(2))
-        ours, theirs = (clipped({"all": value}, 0.7)["all"] for value in (one, other))
+        ours, theirs = (clip({"all": value}, 0.7)["all"] for value in (one, other))
         assert float(torch.linalg.vector_norm(ours - theirs)) <= 2 * 0.7 * (1 + 1e-12)
 
 

@@ -45,7 +45,7 @@ class Overflows(Method):
 
 def test_after_a_divergence_the_client_is_named_and_the_last_checkpoint_stays(tmp_path: Path) -> None:
     values = {**NAMED, "method": f"{__name__}:Overflows"}
-    message = r"round 3 is not finite \(state\); the largest change is client \d+'s, of norm"
+    message = r"round 3 is not finite \(state\); the largest change is client \d+'s, with norm"
     with pytest.raises(Diverged, match=message):
         eunoe.run(**values, out=tmp_path / "run")
     assert [path.stem for path in list_checkpoints(tmp_path / "run")] == ["00000001", "00000002"]

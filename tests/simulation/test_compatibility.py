@@ -22,7 +22,7 @@ from tests.small_runs import NAMED
         ({"engine": {"name": "serial", "address": "auto"}}, "engine 'serial' has no option 'address'"),
         ({"engine": {"name": "process", "device": "cuda"}}, "has no option device: set devices"),
         ({"model": {"name": "logistic", "partial": True}}, "partial needs start_from"),
-        ({"method": {"name": "central", "weighting": "uniform"}}, "so weighting has no effect"),
+        ({"method": {"name": "central", "weighting": "uniform"}}, "weighting has no effect with method="),
         ({"evaluation": {"personal": 10**6}}, "evaluation.personal"),
         ({"evaluation": {"personal": 99_999}, "partition": {"clients": 1001}}, "can be evaluated"),
         ({"engine": {"name": "serial", "device": "no\x07such"}}, "has the unprintable character"),

@@ -65,11 +65,11 @@ def test_bytes_up_are_those_of_indices_and_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"method": "central", "public": {"share": 0.1}}, "sends no update"),
-        ({"aggregation": "median"}, "aggregation 'median' compares changes entry by entry"),
-        ({"server_optimizer": {"name": "sgd", "gma": 0.4}}, "counts signs or norms"),
-        ({"secure_aggregation": {}, "participation": 3}, "sums under secure_aggregation"),
-        ({"compress": {"name": "topk", "share": 0.6}}, "share = 0.6 makes .* lower it, or set it to 1"),
+        ({"method": "central", "public": {"share": 0.1}}, "it trains no client"),
+        ({"aggregation": "median"}, "aggregation='median': it compares changes entry by entry"),
+        ({"server_optimizer": {"name": "sgd", "gma": 0.4}}, "needs signs or norms"),
+        ({"secure_aggregation": {}, "participation": 3}, "combined with secure_aggregation"),
+        ({"compress": {"name": "topk", "share": 0.6}}, "share=0.6 needs .* lower it, or set it to 1"),
     ],
 )
 def test_what_does_not_compose_is_refused(values: dict[str, Any], message: str) -> None:

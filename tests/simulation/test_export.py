@@ -231,7 +231,7 @@ def test_normalization_that_cannot_be(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"integer inputs.* are not normalized"):
         make_simulation(federation, preprocessing={"mean": [0.5], "std": [1]})
     shifted = replace(federation, shift=FeatureShift(kind="noise", strength=1))
-    with pytest.raises(InputError, match="shift changes real numbers"):
+    with pytest.raises(InputError, match="shift supports real-valued inputs only"):
         make_simulation(shifted)
     assert not (tmp_path / "run").exists()
 

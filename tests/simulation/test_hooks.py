@@ -12,8 +12,7 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.metrics.base import Evaluator
 from eunoe.metrics.evaluation import RoundMetrics
-from eunoe.simulation.hooks import Evaluate, evaluated, stop_reason
-from eunoe.simulation.loop import Round
+from eunoe.simulation.hooks import Evaluate, Round, evaluated, stop_reason
 from eunoe.store.state import RunState, start_state
 from tests.helpers import make_simulation
 

@@ -15,9 +15,7 @@ from eunoe.config.options import STANDARD_PROBES
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation
-from eunoe.engines.aggregation import Aggregator
 from eunoe.engines.base import Engine
-from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
@@ -26,16 +24,16 @@ from eunoe.errors import RunFailed
 from eunoe.methods.base import Finished, Method, Upload
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
+from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.hooks import standard_hooks
-from eunoe.simulation.loop import Hook, Round, run_rounds
+from eunoe.simulation.hooks import Hook, Round, standard_hooks
+from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
-from eunoe.simulation.selection import select_clients
 from eunoe.store.checkpoints import list_checkpoints, newest_checkpoint
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import RunState, start_state
-from tests.helpers import Net, blobs, make_simulation
+from tests.helpers import Net, blobs, make_aggregator, make_simulation, select, train
 
 QUIET = {"evaluation": {"every": 0, "last": 0}, "probes": []}
 
@@ -62,34 +60,31 @@ def test_clients_are_chosen_without_replacement_the_large_first_then_by_number()
     x = np.zeros((len(ids), 5), np.float32)
     federation = Federation.from_arrays(x, ids % 3, x, ids % 3, client_ids=ids, validation=0.0)
     simulation = make_simulation(federation, participation=1.0)
-    assert select_clients(simulation, 1) == [1, 2, 5, 4, 0, 3]
+    assert select(simulation, 1) == [1, 2, 5, 4, 0, 3]
     some = make_simulation(federation, participation=3)
     for round in range(1, 30):
-        chosen = select_clients(some, round)
+        chosen = select(some, round)
         assert len(set(chosen)) == 3
         assert chosen == [client for client in [1, 2, 5, 4, 0, 3] if client in chosen]
-    assert len({tuple(select_clients(some, round)) for round in range(1, 30)}) > 5
+    assert len({tuple(select(some, round)) for round in range(1, 30)}) > 5
 
 
 def test_the_choice_depends_on_seed_and_round_alone() -> None:
     federation = blobs(clients=10)
-    chosen = [
-        select_clients(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)
-    ]
+    chosen = [select(make_simulation(federation, participation=3, seed=4), round) for round in (1, 2, 3)]
     others = [
-        select_clients(make_simulation(federation, participation=3, seed=4, loss="wsm"), round)
-        for round in (1, 2, 3)
+        select(make_simulation(federation, participation=3, seed=4, loss="wsm"), round) for round in (1, 2, 3)
     ]
     assert chosen == others
     assert chosen != [
-        select_clients(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)
+        select(make_simulation(federation, participation=3, seed=5), round) for round in (1, 2, 3)
     ]
 
 
 def test_all_clients_come_up_equally_often() -> None:
     simulation = make_simulation(blobs(clients=10), participation=3)
     counts = np.bincount(
-        [client for round in range(1, 1001) for client in select_clients(simulation, round)], minlength=10
+        [client for round in range(1, 1001) for client in select(simulation, round)], minlength=10
     )
     # 300 expected of each, with a standard deviation of 14.5.
     assert counts.sum() == 3000
@@ -241,12 +236,12 @@ def test_the_others_are_merged_as_if_the_dropped_one_had_not_been_there(tmp_path
     simulation = simulation_of(Failing())
     run_state = start_state(simulation)
     engine = Serial(simulation, ClientStates(tmp_path / "b"))
-    aggregator = Aggregator(simulation.method, run_state.weights, simulation.context_in(1))
-    for update in engine.train(
-        [client for client in select_clients(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
+    aggregator = make_aggregator(simulation.method, run_state.weights, simulation.in_round(1).context)
+    for update in train(
+        engine, [client for client in select(simulation, 1) if client != 2], Broadcast(1, run_state.weights)
     ):
         aggregator.add(update)
-    merged = simulation.method.aggregate({}, aggregator.aggregate, simulation.context_in(1))
+    merged = simulation.method.aggregate({}, aggregator.aggregate, simulation.in_round(1).context)
     assert torch.equal(with_drop.weights.parameters, merged.weights.parameters)
 
 
@@ -337,8 +332,10 @@ def test_a_client_skipped_without_a_reason_is_not_merged_either(tmp_path: Path) 
     class Silent(Serial):
         """Client 2 is skipped without a reason."""
 
-        def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-            for update in super().train(clients, broadcast):
+        def train(
+            self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast
+        ) -> Iterator[Update]:
+            for update in super().train(simulation, clients, broadcast):
                 yield replace(update, skipped="") if update.client == 2 else update
 
     simulation = make_simulation(participation=4)
@@ -408,7 +405,7 @@ def test_a_hook_sees_every_step_and_can_end_the_run(tmp_path: Path) -> None:
     assert run_rounds(simulation, engine, run_state, 9, [hook]) == "enough"
     steps = []
     for round in (1, 2):
-        clients = select_clients(simulation, round)
+        clients = select(simulation, round)
         steps += [(round, "train", clients), *clients, (round, "done", clients)]
     assert hook.calls == ["begin", *steps, "end"]
 

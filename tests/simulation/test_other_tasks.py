@@ -125,13 +125,13 @@ def test_other_options_go_with_every_task(tmp_path: Path, task: str, more: dict[
         ("multilabel", {"metrics": ["r2"]}, "metric 'r2' supports regression"),
         ("regression", {"probes": [{"metric": "local_per_class", "every": 1}]}, "'local_per_class' supports"),
         ("regression", {"probes": [{"metric": "client_matrix", "every": 1, "data": "test"}]}, "leave it out"),
-        ("multilabel", {"replay": {"memory": 5}}, "replay .* is for classification"),
-        ("regression", {"evaluation": {"personal": 5}}, "evaluation.personal is for classification"),
-        ("regression", {"attack": {"name": "label_flip", "share": 0.5}}, "attack 'label_flip' is for"),
+        ("multilabel", {"replay": {"memory": 5}}, "replay requires classification"),
+        ("regression", {"evaluation": {"personal": 5}}, "evaluation.personal requires classification"),
+        ("regression", {"attack": {"name": "label_flip", "share": 0.5}}, "attack 'label_flip' requires"),
         ("multilabel", {"stream": [{"name": "classes"}]}, "stream 'classes' supports classification"),
         ("regression", {"method": {"name": "fedcurv", "labels": "sampled"}}, "method.labels = 'true'"),
-        ("regression", {"model": {"name": "mlp", "classifier": "etf"}}, "'etf' is for classification"),
-        ("multilabel", {"training": {"single_class": "skip"}}, "training.single_class is for"),
+        ("regression", {"model": {"name": "mlp", "classifier": "etf"}}, "'etf' requires classification"),
+        ("multilabel", {"training": {"single_class": "skip"}}, "training.single_class requires"),
     ],
 )
 def test_what_is_for_other_tasks_is_refused_in_one_line(

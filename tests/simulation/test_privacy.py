@@ -13,24 +13,29 @@ from torch import nn
 
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError, RunFailed
-from eunoe.server.accounting import Accountant
-from eunoe.simulation.hooks import standard_hooks
-from eunoe.simulation.loop import Hook, one_round, run_rounds
-from eunoe.simulation.privacy import Spending
+from eunoe.server.privacy import Accountant
+from eunoe.server.updates import Update
+from eunoe.simulation.hooks import Hook, PrivacyBudget, standard_hooks
+from eunoe.simulation.loop import run_round, run_rounds
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
-from eunoe.simulation.selection import select_clients
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import start_state
-from tests.helpers import Net, blobs, make_simulation
+from tests.helpers import Net, blobs, make_aggregator, make_simulation, select
 
 NOISY: dict[str, Any] = {"clip": 0.5, "noise": 4.0, "delta": 0.01}
 UNIFORM = {"name": "fedavg", "weighting": "uniform"}
+
+
+def secretly(simulation: Simulation) -> Simulation:
+    """The simulation with clients and noise drawn from the operating system."""
+    assert simulation.context.privacy is not None
+    privacy = replace(simulation.context.privacy, secret=True)
+    return replace(simulation, context=replace(simulation.context, privacy=privacy))
 
 
 def private(out: Path, method: Any = UNIFORM, privacy: Any = NOISY, **values: Any) -> Run:
@@ -101,20 +106,20 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"method": "fedavg"}, "set method.weighting to 'uniform'"),
-        ({"method": {"name": "flashback"}, "public": {"share": 0.1}}, "method 'flashback' needs"),
-        ({"method": {"name": "fednova", "weighting": "uniform"}}, "needs the upload 'work' as it is"),
-        ({"method": "fedcurv"}, "method 'fedcurv' needs what clients send as it is"),
-        ({"method": "central", "public": {"share": 0.1}}, "aggregates nothing of clients"),
-        ({"method": UNIFORM, "aggregation": "median"}, "aggregation 'median' does not make"),
-        ({"method": UNIFORM, "server_optimizer": {"name": "sgd", "gma": 0.5}}, "which are not clipped"),
+        ({"method": "fedavg"}, "privacy requires method.weighting = 'uniform'"),
+        ({"method": {"name": "flashback"}, "public": {"share": 0.1}}, "method='flashback': it needs"),
+        ({"method": {"name": "fednova", "weighting": "uniform"}}, "needs the upload 'work' without clipping"),
+        ({"method": "fedcurv"}, "method='fedcurv': it needs what clients send without"),
+        ({"method": "central", "public": {"share": 0.1}}, "it trains no client"),
+        ({"method": UNIFORM, "aggregation": "median"}, "requires aggregation='mean', not 'median'"),
+        ({"method": UNIFORM, "server_optimizer": {"name": "sgd", "gma": 0.5}}, "that are not clipped"),
         ({"method": UNIFORM, "probes": [{"metric": "drift", "every": 1}]}, "set probes = \\[\\]"),
-        ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients = 0.25"),
+        ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients, here 1 / 4"),
         ({"method": UNIFORM, "privacy": {**NOISY, "epsilon": 0.01}}, "one round spends epsilon = "),
-        ({"method": UNIFORM, "privacy": {**NOISY, "clip": math.inf}}, "clip=inf needs noise=0"),
+        ({"method": UNIFORM, "privacy": {**NOISY, "clip": math.inf}}, "with clip = inf set noise = 0"),
         (
             {"method": UNIFORM, "privacy": {**NOISY, "noise": 0, "epsilon": 1.0}},
-            "noise=0 guarantees nothing",
+            "noise = 0 guarantees nothing",
         ),
     ],
 )
@@ -125,20 +130,20 @@ def test_what_the_guarantee_would_not_hold_for_is_refused(values: dict[str, Any]
 
 def test_batch_normalization_is_refused() -> None:
     net = nn.Sequential(nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 3))
-    with pytest.raises(InputError, match="variances of batch normalization negative"):
+    with pytest.raises(InputError, match="make variances negative"):
         make_simulation(net=net, method=UNIFORM, privacy=NOISY)
 
 
 def test_no_client_decides_whether_another_one_counts() -> None:
     simulation = make_simulation(method=UNIFORM, privacy={"clip": 1.0, "noise": 0, "delta": 0.01})
     start = simulation.model.weights.copy()
-    aggregator = Aggregator(simulation.method, start, simulation.context_in(1))
+    aggregator = make_aggregator(simulation.method, start, simulation.in_round(1).context)
     far = replace(start, parameters=start.parameters + 1e20)
     for client, weights in enumerate((far, start, start, start)):
         (settled,) = aggregator.receive(Update(client, 10, weights, {}))
         assert settled.problem is None
     assert list(aggregator.settle()) == []
-    assert aggregator.usual() == {}
+    assert aggregator.norm_stats() == {}
     assert float(torch.linalg.vector_norm(aggregator.aggregate.sum("change"))) == pytest.approx(1.0)
 
 
@@ -160,7 +165,7 @@ def test_a_round_repeated_with_fresh_noise_counts_twice(
         "evaluation": {"every": 0, "last": 0},
     }
     simulation = make_simulation(**given)
-    simulation = replace(simulation, context=replace(simulation.context, secret=True))
+    simulation = secretly(simulation)
     config, records = make_config(given), list[Any]()
 
     def go(*first: Hook) -> Weights:
@@ -189,33 +194,38 @@ def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     simulation = make_simulation(method=UNIFORM, privacy=NOISY)
-    simulation = replace(simulation, context=replace(simulation.context, secret=True))
+    simulation = secretly(simulation)
     state, ledger = replace(start_state(simulation), round=50), tmp_path / "privacy.json"
     accountant = Accountant(make_config({"privacy": NOISY}).privacy, 4, 2)  # type: ignore[arg-type]
     with RunFolder(tmp_path) as folder:
-        spending = Spending(simulation, folder, state)
+        spending = PrivacyBudget(simulation, folder, state)
         spending.before_run()
         assert folder.facts["privacy"] == {"epsilon": accountant.epsilon(50), "delta": 0.01, "merges": 50}
-        assert "notes 0 aggregations and 50 rounds are done" in caplog.text
+        assert "has 0 aggregations and 50 rounds are done" in caplog.text
         spending.before_aggregation(51)
         assert json.loads(ledger.read_text()) == {"merges": 51}
-        for text, says in (('{"mer', "is not JSON"), ("[3]", "is not a JSON object"), ("{}", "does not say")):
+        for text, says in (
+            ('{"mer', "is not JSON"),
+            ("[3]", "holds no JSON object"),
+            ("{}", "does not have"),
+        ):
             ledger.write_text(text)
             with pytest.raises(Damaged, match=rf"privacy\.json {says}.*; restore it$"):
-                Spending(simulation, folder, state)
+                PrivacyBudget(simulation, folder, state)
 
 
 def test_a_federations_server_draws_clients_and_noise_from_the_system() -> None:
     simulation = make_simulation(
         federation=blobs(clients=40), method=UNIFORM, privacy={**NOISY, "delta": 1e-3}
     )
-    secret = replace(simulation, context=replace(simulation.context, secret=True, participants=20))
-    assert len({tuple(sorted(select_clients(secret, 1))) for _ in range(5)}) > 1
-    assert len(set(select_clients(secret, 1))) == 20
+    secret = secretly(simulation)
+    secret = replace(secret, context=replace(secret.context, participants=20))
+    assert len({tuple(sorted(select(secret, 1))) for _ in range(5)}) > 1
+    assert len(set(select(secret, 1))) == 20
     models = []
     for _ in range(2):
         state = start_state(secret)
-        one_round(secret, Serial(secret, ClientStates(Path("unused"))), state)
+        run_round(secret, Serial(secret, ClientStates(Path("unused"))), state)
         models.append(state.weights.parameters)
     assert not torch.equal(*models)
 
@@ -223,8 +233,8 @@ def test_a_federations_server_draws_clients_and_noise_from_the_system() -> None:
 def test_an_unusable_round_fails_without_naming_a_client(caplog: pytest.LogCaptureFixture) -> None:
     attack = {"name": "nan", "share": 0.99}
     simulation = make_simulation(method=UNIFORM, privacy=NOISY, attack=attack)
-    with pytest.raises(RunFailed, match=r"^no update of round 1 could be used; the log says why$"):
-        one_round(simulation, Serial(simulation, ClientStates(Path("unused"))), start_state(simulation))
+    with pytest.raises(RunFailed, match=r"^no update of round 1 could be used; the log has the reasons$"):
+        run_round(simulation, Serial(simulation, ClientStates(Path("unused"))), start_state(simulation))
     assert "its update is not finite" in caplog.text
 
 

@@ -103,37 +103,42 @@ def test_probes_are_left_out_with_a_warning(tmp_path):
     settings = secure(evaluation={"every": 1})
     del settings["probes"]
     _, warnings = assemble(make_config(settings))
-    assert any("only round forgetting and what clients measure themselves is shown" in w for w in warnings)
+    assert any("only round forgetting and clients' own measurements are recorded" in w for w in warnings)
     done = run(settings, out=tmp_path / "run")
     path = done.folder / "probes.jsonl"
     assert not path.exists() or not path.read_text()
-    assert "Secure aggregation hides clients' models: round forgetting is known" in str(diagnose(done))
+    assert "Secure aggregation hides clients' models, so only what a round forgets is known" in str(
+        diagnose(done)
+    )
 
 
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        ({"method": "flashback", "public": {"share": 0.1}}, "'flashback' needs every client's model"),
-        ({"method": "feddf", "public": {"share": 0.1}}, "'feddf' needs every client's model"),
-        ({"method": "central", "loss": "ce"}, "'central' trains no client"),
-        ({"aggregation": "median"}, "aggregation 'median' compares clients' changes"),
-        ({"training": {"single_class": "skip"}}, "tells the server who has one class only"),
-        ({"participation": 2}, "at least 3 clients in a round, not 2: raise participation"),
+        (
+            {"method": "flashback", "public": {"share": 0.1}},
+            "method='flashback': it needs every client's",
+        ),
+        ({"method": "feddf", "public": {"share": 0.1}}, "method='feddf': it needs every client's model"),
+        ({"method": "central", "loss": "ce"}, "method='central': it trains no client"),
+        ({"aggregation": "median"}, "requires aggregation='mean', not 'median'"),
+        ({"training": {"single_class": "skip"}}, "shows the server who has one class only"),
+        ({"participation": 2}, "2 take part in a round: raise participation to 3"),
         (
             {"secure_aggregation": {"threshold": 2}},
-            "threshold=2 means 2 of 4 clients: it must be more than half of them, 3 to 4",
+            "threshold = 2 is 2 of 4 clients: it must be more than half of them, 3 to 4",
         ),
-        ({"secure_aggregation": {"threshold": 0.5}}, "threshold=0.5 means 2 of 4 clients"),
-        ({"secure_aggregation": {"threshold": 5}}, "threshold=5 means 5 of 4 clients"),
+        ({"secure_aggregation": {"threshold": 0.5}}, "threshold = 0.5 is 2 of 4 clients"),
+        ({"secure_aggregation": {"threshold": 5}}, "threshold = 5 is 5 of 4 clients"),
         ({"secure_aggregation": {"bounds": {"chang": 1.0}}}, "did you mean 'change'"),
-        ({"secure_aggregation": {"bounds": {"change": 0.0}}}, "change=0 must be above 0"),
-        ({"secure_aggregation": {"max_samples": 10}}, "max_samples = 10, and a client has"),
-        ({"stream": {"name": "arrival", "day": 4}}, "stream 'arrival' keeps clients away"),
+        ({"secure_aggregation": {"bounds": {"change": 0.0}}}, "change = 0 must be above 0"),
+        ({"secure_aggregation": {"max_samples": 10}}, "max_samples=10 is too small: a client has"),
+        ({"stream": {"name": "arrival", "day": 4}}, "stream 'arrival': it keeps clients away"),
         (
             {"stream": ["label_drift", "classes"], "secure_aggregation": {"max_samples": 1797}},
-            "stream 'classes' keeps clients away",
+            "stream 'classes': it keeps clients away",
         ),
-        ({"stream": "label_drift"}, r"set secure_aggregation\.max_samples to more than any ever has"),
+        ({"stream": "label_drift"}, r"set secure_aggregation\.max_samples to more than any client ever has"),
         ({"probes": [{"metric": "drift", "every": 1}]}, r"set probes = \[\]"),
     ],
 )
@@ -161,7 +166,7 @@ def test_the_bound_on_work_counts_the_samples_that_clients_keep():
     limit = {"max_samples": 1000}
     bounds = [
         assemble(make_config(secure(secure_aggregation=limit, **drift, **more)))[0]
-        .fixed_point.entries["work"]
+        .secure.fixed_point.entries["work"]
         .bound
         for more in ({}, {"replay": {"memory": 1000}})
     ]

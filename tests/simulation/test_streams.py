@@ -16,8 +16,8 @@ from eunoe.search.tune import tune
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
-from eunoe.simulation.selection import select_clients
 from eunoe.store.reader import read_run
+from tests.helpers import select
 from tests.small_runs import Stopped, bits, stop_after
 
 SETTING: dict[str, Any] = {
@@ -84,7 +84,7 @@ def test_clients_of_a_round_are_there_and_the_draw_without_stream_is_kept() -> N
     full = 0
     for number in range(1, 20):
         there = away.in_round(number)
-        chosen, drawn = select_clients(there, number), select_clients(plain, number)
+        chosen, drawn = select(there, number), select(plain, number)
         assert all(there.federation.present(client) for client in chosen)
         everyone = [client for client in range(8) if there.federation.present(client)]
         assert len(chosen) == min(3, len(everyone))
@@ -105,7 +105,7 @@ def test_only_some_of_many_clients_are_asked_whether_they_are_there() -> None:
         there = simulation.in_round(round)
         assert isinstance(there.federation.changes, Presence)
         before = there.federation.changes.schedule.cache_info().misses
-        assert len(select_clients(there, round)) == found
+        assert len(select(there, round)) == found
         assert there.federation.changes.schedule.cache_info().misses - before < 2_500
 
 

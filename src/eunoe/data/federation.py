@@ -215,10 +215,6 @@ class Federation:
         """Return whether a client can take part."""
         return True
 
-    def trained_rows(self, client: int) -> Integers:
-        """Return the rows that a client trains on: its own, and those of earlier rounds that it remembers."""
-        return self.rows(client)
-
     def samples(self, source: SampleSet) -> Samples:
         """Return the samples that rows of this set refer to."""
         if source == "clients":

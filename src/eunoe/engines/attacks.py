@@ -13,13 +13,13 @@ from eunoe.config.options import Attack
 from eunoe.core.rng import generator, torch_generator
 from eunoe.data.federation import Federation
 from eunoe.data.samples import Samples
-from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
+from eunoe.server.updates import Broadcast, Update
 
 
 def bad_clients(attack: Attack, clients: int, seed: int) -> list[int]:
-    """Which clients are bad, at least one."""
+    """Return the bad clients, at least one."""
     count = round(attack.share * clients)
     if not count:
         raise InputError(
@@ -29,8 +29,8 @@ def bad_clients(attack: Attack, clients: int, seed: int) -> list[int]:
     return sorted(int(client) for client in generator(seed, "attack").choice(clients, count, replace=False))
 
 
-def with_flipped_labels(federation: Federation, attack: Attack, seed: int) -> Federation:
-    """The federation with the training labels of bad clients turned from c to C - 1 - c."""
+def flip_labels(federation: Federation, attack: Attack, seed: int) -> Federation:
+    """Turn the training labels of bad clients from c to C - 1 - c."""
     labels = federation.data.train.y.clone()
     for client in bad_clients(attack, len(federation), seed):
         rows = torch.from_numpy(federation.rows(client, "train"))
@@ -38,12 +38,12 @@ def with_flipped_labels(federation: Federation, attack: Attack, seed: int) -> Fe
     return replace(federation, data=replace(federation.data, train=Samples(federation.data.train.x, labels)))
 
 
-def attacked(simulation: Simulation, update: Update, broadcast: Broadcast) -> Update:
-    """An update as the server gets it: the client's own, or what a bad client sends instead."""
+def attack_update(simulation: Simulation, update: Update, broadcast: Broadcast) -> Update:
+    """Return an update as the server receives it: the client's own, or what a bad client sends instead."""
     attack, seed = simulation.attack, simulation.context.seed
     if attack is None or attack.name == "label_flip" or update.skipped is not None:
         return update
-    if update.client not in bad_clients(attack, simulation.context.clients, seed):
+    if update.client not in bad_clients(attack, simulation.context.data.clients, seed):
         return update
     scale, weights, start = attack.strength, update.weights, broadcast.weights.to("cpu")
     if attack.name == "size_lie":

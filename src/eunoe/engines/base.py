@@ -1,11 +1,8 @@
-"""What an engine is: it trains clients and evaluates models, always with the same results.
-
-The functions below are shared by engines: how samples are cut into chunks and evaluated.
-"""
+"""The contract of an engine: it trains clients and evaluates models, always with the same results."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,73 +12,70 @@ from eunoe.config import registry
 from eunoe.config.schema import Config
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import Weights
-from eunoe.engines.aggregation import Aggregator, Settled
-from eunoe.engines.attacks import attacked
-from eunoe.engines.client import Broadcast, Update
+from eunoe.engines.attacks import attack_update
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.secure_sum import SecureSum
+from eunoe.engines.devices import Transfers
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.transfers import Transfers
 from eunoe.losses.base import adjust_for_prior
-from eunoe.metrics.base import Evaluator, Predictions, Rows
-
-
-class Trainer(Protocol):
-    """Trains clients."""
-
-    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        """Train these clients and yield their updates in the order of the clients.
-
-        Each client's new state is saved for the round and becomes current once the round accepts it.
-        """
+from eunoe.metrics.base import Predictions, Rows
+from eunoe.server.aggregator import Aggregator, Settled
+from eunoe.server.secure_sum import SecureSum
+from eunoe.server.updates import Broadcast, Update
 
 
 class Engine:
-    """Where clients train and models are evaluated: a trainer and an evaluator.
+    """Where clients train and models are evaluated.
 
     An engine of your own derives from this class and is named in a config as `package.module:Name`. Its
     `__init__` takes the simulation, the clients' states and, as keyword arguments, its options.
     """
 
-    def __init__(
-        self, simulation: Simulation, states: ClientStates, trainer: Trainer, evaluator: Evaluator
-    ) -> None:
+    def __init__(self, simulation: Simulation, states: ClientStates) -> None:
         self.simulation, self.states = simulation, states
-        self.trainer, self.evaluator = trainer, evaluator
         # What was copied to workers and devices and back; a round's timings show it.
         self.transfers = Transfers()
 
-    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        """The updates of these clients, in their order."""
-        return self.trainer.train(clients, broadcast)
+    def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        """Train clients in the simulation of a round and yield their updates in the order of the clients.
 
-    def aggregate(
-        self, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator, vectors: bool = True
-    ) -> Iterator[Settled]:
-        """Train these clients, and check and add their updates in their order.
-
-        The updates that come out need their vectors only if `vectors` says so.
+        Each client's new state is saved for the round and becomes current once the round accepts it.
         """
-        simulation = self.simulation.in_round(broadcast.round)
-        for update in self.train(clients, broadcast):
-            yield from aggregator.receive(attacked(simulation, update, broadcast))
-        yield from aggregator.settle()
-
-    def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
-        """The sum of these clients' updates, which is all that secure aggregation reveals."""
-        simulation = self.simulation.in_round(broadcast.round)
-        assert simulation.fixed_point is not None
-        found = SecureSum(simulation.fixed_point.zeros())
-        for update in self.train(clients, broadcast):
-            found.add(simulation, attacked(simulation, update, broadcast), broadcast)
-        return found
+        raise NotImplementedError
 
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        """The predictions of each model on these samples."""
-        return self.evaluator.evaluate(models, where)
+        """Return the predictions of each model on these samples; here in this process."""
+        parts = chunks(self.simulation, where)
+        return [concatenate([evaluate_chunk(self.simulation, m, part) for part in parts]) for m in models]
 
-    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        """Metrics of a model on data that are not on this machine, by place."""
+    def aggregate(
+        self,
+        simulation: Simulation,
+        clients: Sequence[int],
+        broadcast: Broadcast,
+        aggregator: Aggregator,
+        vectors: bool = True,
+    ) -> Iterator[Settled]:
+        """Train clients, and check and add their updates in their order.
+
+        The updates that are yielded need their vectors only if `vectors` is true.
+        """
+        for update in self.train(simulation, clients, broadcast):
+            yield from aggregator.receive(attack_update(simulation, update, broadcast))
+        yield from aggregator.settle()
+
+    def secure_sum(
+        self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator
+    ) -> SecureSum:
+        """Train clients and return the sum of their updates, which is all that secure aggregation reveals."""
+        assert simulation.secure is not None
+        fixed_point = simulation.secure.fixed_point
+        total = SecureSum(fixed_point.zeros())
+        for update in self.train(simulation, clients, broadcast):
+            total.add(fixed_point, aggregator, attack_update(simulation, update, broadcast))
+        return total
+
+    def evaluate_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+        """Return metrics of a model on data that are not on this machine, by place."""
         return {}
 
     def close(self) -> None:
@@ -95,14 +89,16 @@ class Engine:
 
 
 def make_engine(config: Config, simulation: Simulation, states: ClientStates) -> Engine:
-    """The engine of a configuration."""
-    given = {key: value for key, value in config.engine.options.items() if value is not None}
-    engine: Engine = registry.build("engine", config.engine.name, given, simulation=simulation, states=states)
+    """Return the engine of a configuration."""
+    options = {key: value for key, value in config.engine.options.items() if value is not None}
+    engine: Engine = registry.build(
+        "engine", config.engine.name, options, simulation=simulation, states=states
+    )
     return engine
 
 
 def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
-    """Samples cut into chunks for evaluation, the same for every engine."""
+    """Cut samples into chunks for evaluation, the same for every engine."""
     cuts = range(simulation.evaluation_chunk, len(where.rows), simulation.evaluation_chunk)
     rows = np.split(where.rows, cuts)
     owners = [None] * len(rows) if where.owners is None else np.split(where.owners, cuts)
@@ -110,7 +106,7 @@ def chunks(simulation: Simulation, where: Rows) -> list[Rows]:
 
 
 def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Predictions:
-    """A model's predictions on one chunk."""
+    """Return a model's predictions on one chunk."""
     model, federation = simulation.model, simulation.federation
     model.load(weights)
     rows = torch.from_numpy(where.rows)
@@ -132,11 +128,12 @@ def evaluate_chunk(simulation: Simulation, weights: Weights, where: Rows) -> Pre
         task = federation.task
         losses, probability = task.losses(logits, labels), task.probabilities(logits).sum(0)
         predicted = task.predict(logits)
-    kept = logits.numpy() if where.logits else None
-    return Predictions(predicted.numpy(), losses.numpy(), probability.numpy(), kept)
+    return Predictions(
+        predicted.numpy(), losses.numpy(), probability.numpy(), logits.numpy() if where.logits else None
+    )
 
 
-def joined(parts: Sequence[Predictions]) -> Predictions:
+def concatenate(parts: Sequence[Predictions]) -> Predictions:
     """Concatenate the predictions of consecutive chunks."""
     logits = [part.logits for part in parts if part.logits is not None]
     return Predictions(

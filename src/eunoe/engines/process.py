@@ -10,43 +10,15 @@ from typing import Annotated
 from pydantic import Field
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.base import Engine, chunks, joined
-from eunoe.engines.client import Broadcast, Update
+from eunoe.engines.base import Engine, chunks, concatenate
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.devices import bound, expand
-from eunoe.engines.room import FORKED, check_room
+from eunoe.engines.devices import FORKED, assign_devices, check_memory, expand
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.workers import Evaluation, Participation, Workers
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
+from eunoe.server.updates import Broadcast, Update
 from eunoe.system.machine import cores
-
-
-class ProcessTrainer:
-    """Trains clients in worker processes."""
-
-    def __init__(self, workers: Workers) -> None:
-        self.workers = workers
-
-    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        self.workers.send(broadcast)
-        accepted = self.workers.states.accepted
-        tasks = [Participation(client, broadcast.round, accepted.get(client)) for client in clients]
-        return self.workers.in_order(tasks)
-
-
-class ProcessEvaluator:
-    """Evaluates chunks of samples in worker processes."""
-
-    def __init__(self, workers: Workers) -> None:
-        self.workers = workers
-
-    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        parts = chunks(self.workers.simulation, where)
-        tasks = [Evaluation(part) for _ in models for part in parts]
-        owners = [model for model in models for _ in parts]
-        results = list(self.workers.in_order(tasks, owners))
-        return [joined(results[i : i + len(parts)]) for i in range(0, len(results), len(parts))]
 
 
 class Process(Engine):
@@ -69,22 +41,37 @@ class Process(Engine):
     ) -> None:
         if simulation.model.device.type != "cpu":
             raise InputError(
-                "the process engine has workers on devices: set engine.devices in place of engine.device"
+                "the process engine has a worker for each device: set engine.devices instead of engine.device"
             )
         if devices is None and per_device is not None:
-            raise InputError("engine.per_device counts the workers of a device: set engine.devices too")
+            raise InputError("engine.per_device is the number of workers of a device: set engine.devices too")
         if devices is not None and workers is not None:
-            raise InputError("engine.workers is of cores: set engine.per_device with engine.devices")
+            raise InputError("engine.workers is for cores: with engine.devices, set engine.per_device")
         if "fork" not in multiprocessing.get_all_start_methods():
-            raise InputError("the process engine needs a system that can fork; use engine 'serial' here")
-        places = (
-            ["cpu"] * (workers or cores()) if devices is None else bound(expand(devices), per_device or 1)
-        )
+            raise InputError("the process engine needs a system that can fork; use engine 'serial'")
         if devices is None:
-            check_room(len(places), simulation.model.weights, FORKED)
-        self.workers = Workers(simulation, states, places)
-        super().__init__(simulation, states, ProcessTrainer(self.workers), ProcessEvaluator(self.workers))
+            names = ["cpu"] * (workers or cores())
+            check_memory(len(names), simulation.model.weights, FORKED)
+        else:
+            names = assign_devices(expand(devices), per_device or 1)
+        self.workers = Workers(simulation, states, names)
+        super().__init__(simulation, states)
         self.transfers = self.workers.transfers
+
+    def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        # A worker builds the simulation of the round itself.
+        self.workers.send(broadcast)
+        accepted = self.states.accepted
+        return self.workers.in_order(
+            [Participation(client, broadcast.round, accepted.get(client)) for client in clients]
+        )
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        parts = chunks(self.simulation, where)
+        tasks = [Evaluation(part) for _ in models for part in parts]
+        owners = [model for model in models for _ in parts]
+        results = list(self.workers.in_order(tasks, owners))
+        return [concatenate(results[i : i + len(parts)]) for i in range(0, len(results), len(parts))]
 
     def close(self) -> None:
         self.workers.close()

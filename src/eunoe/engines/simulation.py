@@ -1,91 +1,144 @@
 """What an engine needs to train any client of a run and to evaluate any model."""
 
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.config.options import Attack, Augment, Averaging, Compression, Replay
+from eunoe.config.options import Attack, Augment, Averaging, Compression
 from eunoe.core.batches import max_steps
 from eunoe.core.fields import Input
-from eunoe.core.flat_model import FlatModel
+from eunoe.core.flat_model import FlatModel, Vectors
+from eunoe.core.rng import generator
+from eunoe.data.checks import Integers
 from eunoe.data.federation import Federation
-from eunoe.data.federation_in_round import FederationInRound, in_round
+from eunoe.data.federation_in_round import in_round
 from eunoe.data.transforms import augment_batch
+from eunoe.engines.memory import ClientMemory, MemoryOptions, load_memory
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
 from eunoe.methods.context import RoundContext
-from eunoe.server.fixed_point import FixedPoint
+from eunoe.server.aggregator import Aggregator
+from eunoe.server.secure_sum import SecureSums
+from eunoe.server.update_checks import NormStats
+from eunoe.server.updates import Broadcast, Limits
 
 
-class Limits(NamedTuple):
-    """What is known of a client before it trains: its samples, the most steps that these allow, and how many
-    samples its label counts can be of, if they are not those of this round."""
-
-    size: int
-    steps: int
-    labels: int | None = None
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Simulation:
-    """A run without its state: data, model, loss, method and round context."""
+    """A run without its state: data, model, loss, method and context.
+
+    `in_round` gives that of a round, which the loop, a worker process, a Ray actor and a Flower node each
+    build once and pass on.
+    """
 
     federation: Federation
     model: FlatModel
     loss: Loss
     method: Method
-    augment: Augment
     context: RoundContext
+    augment: Augment = field(default_factory=Augment)
     evaluation_chunk: int = 500
     averaging: Averaging | None = None
     attack: Attack | None = None
-    replay: Replay | None = None
-    compress: Compression | None = None
-    # By how many participations the label counts lag that losses and methods see.
-    stale_counts: int = 0
-    # Under secure aggregation: how updates are summed, and how many clients must stay to the end of a round.
-    fixed_point: FixedPoint | None = None
-    threshold: int = 0
-
-    def augmented(self, x: Input, generator: torch.Generator) -> Input:
-        """A training batch with its random changes; crops have black borders, as is usual."""
-        return augment_batch(x, self.augment, generator, self.federation.preprocess.black)
-
-    def loss_counts(self, client: int) -> Tensor:
-        """A client's class counts as the loss sees them: with its kept samples, which it trains on too."""
-        federation, label_counts = self.federation, self.context.training.label_counts
-        counts = federation.counts(client)
-        if isinstance(federation, FederationInRound):
-            if client in federation.remembered:
-                counts = counts + federation.counts_of(federation.remembered[client])
-            if label_counts == "seen" and client in federation.seen:
-                counts = torch.maximum(counts, federation.seen[client])
-        return counts + federation.counts(client, "validation") * (label_counts == "train_and_validation")
-
-    @property
-    def recalls_counts(self) -> bool:
-        """Whether clients go by label counts of earlier rounds."""
-        return bool(self.stale_counts) or self.context.training.label_counts == "seen"
-
-    @property
-    def recalls(self) -> bool:
-        """Whether clients keep anything of earlier rounds besides their method's state."""
-        return self.replay is not None or self.recalls_counts
-
-    def limits(self, client: int) -> Limits:
-        """What a client's update is held to."""
-        size = self.federation.size(client)
-        memory = 0 if self.replay is None else self.replay.memory
-        labels = len(self.federation.data.train.y) if self.stale_counts else None
-        return Limits(size, max_steps(size + memory, self.context.training), labels)
+    compression: Compression | None = None
+    memory: MemoryOptions = field(default_factory=MemoryOptions)
+    secure: SecureSums | None = None
 
     def in_round(self, round: int) -> "Simulation":
-        """The simulation with the federation as it is in a round."""
-        federation = in_round(self.federation, round, self.recalls)
-        return self if federation is self.federation else replace(self, federation=federation)
+        """Return the simulation with the data and the context of a round."""
+        context = replace(self.context, round=round, lr=self.context.training.lr_in(round))
+        return replace(self, federation=in_round(self.federation, round), context=context)
 
-    def context_in(self, round: int) -> RoundContext:
-        """The context of a round."""
-        return replace(self.context, round=round, lr=self.context.training.lr_in(round))
+    def augmented(self, x: Input, generator: torch.Generator) -> Input:
+        """Augment a training batch; crops have black borders."""
+        return augment_batch(x, self.augment, generator, self.federation.preprocess.black)
+
+    def limits(self, client: int) -> Limits:
+        """Return what a client's update is checked against."""
+        size = self.federation.size(client)
+        labels = len(self.federation.data.train.y) if self.memory.stale_counts else None
+        return Limits(size, max_steps(size + self.memory.replay, self.context.training), labels)
+
+    def aggregator(
+        self, broadcast: Broadcast, past: Mapping[str, Sequence[NormStats]] | None = None
+    ) -> Aggregator:
+        """Return what checks and adds the updates of this round; `past` has the norms of the last rounds."""
+        method, context = self.method, self.context
+        return Aggregator(
+            method.empty_aggregate(broadcast.weights, context),
+            contribution=method.contribution,
+            explained_norms=lambda norm, steps: method.explained_norms(
+                norm, steps, broadcast.shared, context
+            ),
+            past=past,
+            limits=self.limits,
+        )
+
+
+@dataclass(frozen=True)
+class ClientData:
+    """What a client trains on in a round: its rows and label counts, with what it remembers."""
+
+    simulation: Simulation
+    client: int
+    memory: ClientMemory = field(default_factory=ClientMemory)
+
+    @classmethod
+    def load(cls, simulation: Simulation, client: int, state: Mapping[str, Tensor]) -> "ClientData":
+        """Read what a client remembers from its state."""
+        memory = load_memory(state, simulation.memory, simulation.federation.classes)
+        return cls(simulation, client, memory)
+
+    @cached_property
+    def replayed(self) -> Integers:
+        """Rows of earlier rounds that the client trains on beside those it has now."""
+        if self.memory.replay is None:
+            return np.empty(0, np.int64)
+        rows = self.memory.replay.rows
+        return rows[~np.isin(rows, self.simulation.federation.rows(self.client))]
+
+    @cached_property
+    def rows(self) -> Integers:
+        """All rows that the client trains on."""
+        rows = self.simulation.federation.rows(self.client)
+        return np.concatenate([rows, self.replayed]) if len(self.replayed) else rows
+
+    @property
+    def counts(self) -> Tensor:
+        """Label counts for the method."""
+        now, history = self.simulation.federation.counts(self.client), self.memory.history
+        return now if history is None else history.known(now)
+
+    @property
+    def loss_counts(self) -> Tensor:
+        """Label counts for the loss, replayed samples included."""
+        federation, label_counts = self.simulation.federation, self.simulation.context.training.label_counts
+        counts = self.counts
+        if self.memory.replay is not None:
+            counts = counts + federation.counts_of(self.replayed)
+        if label_counts == "seen" and self.memory.history is not None:
+            counts = torch.maximum(counts, self.memory.history.seen(federation.counts(self.client)))
+        return counts + federation.counts(self.client, "validation") * (
+            label_counts == "train_and_validation"
+        )
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the client does not train since its loss learns nothing from its labels."""
+        skips = self.simulation.context.training.single_class == "skip"
+        return skips and not self.simulation.loss.learns_from(self.loss_counts)
+
+    def new_memory(self) -> Vectors:
+        """Return what the client remembers after this round, as part of its state."""
+        federation, context, state = self.simulation.federation, self.simulation.context, Vectors()
+        if self.memory.replay is not None:
+            rng = generator(context.seed, "replay", context.round, self.client)
+            labels = federation.data.train.y.numpy()
+            state |= self.memory.replay.after(federation.rows(self.client), labels, rng).state()
+        if self.memory.history is not None:
+            state |= self.memory.history.after(federation.counts(self.client)).state()
+        return state

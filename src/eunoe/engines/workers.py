@@ -6,29 +6,30 @@ in the same round gives the same bits.
 """
 
 import multiprocessing
+import pickle
 import signal
+import traceback
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
+from types import ModuleType
 from typing import Any
 
 import torch
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import evaluate_chunk
-from eunoe.engines.client import Broadcast, without_vectors
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.devices import Place
-from eunoe.engines.portable import portable
-from eunoe.engines.serial import train_and_keep
+from eunoe.engines.devices import Transfers, WorkerDevice
+from eunoe.engines.serial import train_and_save
 from eunoe.engines.shared import SharedVectors, layout_of
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.transfers import Transfers
-from eunoe.errors import RunFailed
+from eunoe.errors import ClientError, RunFailed
 from eunoe.metrics.base import Rows
+from eunoe.server.updates import Broadcast, drop_vectors
 from eunoe.system.memory import keep_freed_memory
 from eunoe.system.signals import end_with_parent
 
@@ -38,7 +39,7 @@ _DEATHS_ALLOWED = 3
 
 @dataclass(frozen=True)
 class Participation:
-    """A task: train a client from its state after a round, or from none."""
+    """Work item: train a client from its state after a round, or from none."""
 
     client: int
     round: int
@@ -50,7 +51,7 @@ class Participation:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A task: evaluate the model in the worker's shared memory on a chunk of samples."""
+    """Work item: evaluate the model in the worker's shared memory on a chunk of samples."""
 
     rows: Rows
 
@@ -58,7 +59,7 @@ class Evaluation:
         return "evaluating a model"
 
 
-Task = Participation | Evaluation
+WorkItem = Participation | Evaluation
 
 
 @dataclass
@@ -107,7 +108,7 @@ class Workers:
                 worker.process.join()
         self._workers = []
 
-    def in_order(self, tasks: Sequence[Task], models: Sequence[Weights] = ()) -> Iterator[Any]:
+    def in_order(self, tasks: Sequence[WorkItem], models: Sequence[Weights] = ()) -> Iterator[Any]:
         """Schedule tasks on idle workers and yield their results in the order of the tasks.
 
         Evaluations come with the model of each. No task is scheduled that is further ahead of the next
@@ -156,7 +157,9 @@ class Workers:
         ready = set(wait([worker.pipe for worker in busy]))
         return [worker for worker in busy if worker.pipe in ready]
 
-    def _give(self, worker: _Worker, number: int, tasks: Sequence[Task], models: Sequence[Weights]) -> None:
+    def _give(
+        self, worker: _Worker, number: int, tasks: Sequence[WorkItem], models: Sequence[Weights]
+    ) -> None:
         if models:
             worker.model.write({"weights": models[number].vectors()})
         worker.task = number
@@ -180,7 +183,7 @@ class Workers:
         self._workers.append(worker)
 
     def _free_device(self) -> str:
-        """The first entry of the devices that no worker is bound to."""
+        """Return the first entry of the devices that no worker is bound to."""
         free = Counter(self.devices) - Counter(worker.device for worker in self._workers)
         return next(device for device in self.devices if free[device])
 
@@ -195,13 +198,13 @@ def _result(worker: _Worker, kind: str, result: Any) -> Any:
     if kind == "error":
         raise result
     if kind == "update":
-        found = worker.slot.read()
-        result.weights, result.uploads = Weights.from_vectors(found["weights"]), found["uploads"]
+        groups = worker.slot.read()
+        result.weights, result.uploads = Weights.from_vectors(groups["weights"]), groups["uploads"]
     return result
 
 
 def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[Connection]) -> None:
-    """The main loop of a worker: process tasks from the pipe until it closes."""
+    """Process tasks from the pipe until it closes."""
     for connection in inherited:
         # With a copy of the other end open here, this pipe would not close when the main process dies.
         connection.close()
@@ -210,40 +213,51 @@ def _work(workers: Workers, worker: _Worker, pipe: Connection, inherited: list[C
     end_with_parent()
     torch.set_num_threads(1)
     keep_freed_memory()
-    place: Place | None = None
+    device: WorkerDevice | None = None
     while True:
         try:
             task = pipe.recv()
         except (EOFError, OSError):
             return
         try:
-            if place is None:
+            if device is None:
                 # With the first task, whose failure is reported: a device may be out of memory.
-                place = Place(workers.simulation, worker.device, workers.devices.count(worker.device))
-                workers.states.device = place.device
-            answer = _do(workers, worker, task, place)
+                device = WorkerDevice(workers.simulation, worker.device, workers.devices.count(worker.device))
+                workers.states.device = device.device
+            answer = _process(workers, worker, task, device)
         except Exception as error:  # Raised again in the main process.
-            answer = ("error", portable(error))
-        moved = place.transfers.taken() if place else Transfers()
+            answer = ("error", portable_error(error))
+        moved = device.transfers.take() if device else Transfers()
         try:
             pipe.send([*answer, moved])
         except OSError:
             return
 
 
-def _do(workers: Workers, worker: _Worker, task: Task, place: Place) -> tuple[str, Any]:
-    simulation, states = place.simulation, workers.states
+def _process(workers: Workers, worker: _Worker, task: WorkItem, device: WorkerDevice) -> tuple[str, Any]:
     if isinstance(task, Evaluation):
         model = Weights.from_vectors(worker.model.groups["weights"])
-        return "predictions", evaluate_chunk(simulation, model, task.rows)
+        return "predictions", evaluate_chunk(device.simulation, model, task.rows)
     assert workers.broadcast is not None
-    sent = workers.broadcast.groups
+    sent, states = workers.broadcast.groups, workers.states
     broadcast = Broadcast(task.round, Weights.from_vectors(sent["weights"]), sent["shared"])
     states.accepted = {} if task.state_of is None else {task.client: task.state_of}
-    update = train_and_keep(simulation, states, task.client, place.received(broadcast))
+    simulation = device.in_round(task.round)
+    update = train_and_save(simulation, states, task.client, device.received(broadcast))
     values = {"weights": update.weights.vectors(), "uploads": update.uploads}
     if not worker.slot.fits(values):
         # Sent as it is; the server will refuse it.
         return "misfit", update
     worker.slot.write(values)
-    return "update", without_vectors(update)
+    return "update", drop_vectors(update)
+
+
+def portable_error(error: Exception, pickling: ModuleType = pickle) -> Exception:
+    """Return an exception that can be pickled, with its traceback as a note."""
+    trace = "".join(traceback.format_exception(error))
+    error.add_note(trace)
+    try:
+        pickle.loads(pickling.dumps(error))
+        return error
+    except Exception:  # A user's exception may fail to pickle in any way.
+        return ClientError(trace)

@@ -10,7 +10,7 @@ from flwr.clientapp import ClientApp
 
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_stored_config
-from eunoe.engines.serial import LocalEvaluator
+from eunoe.engines.base import chunks, concatenate, evaluate_chunk
 from eunoe.errors import InputError
 from eunoe.flower.node import Handler, NodeOptions, node_options, node_simulation, train_and_save
 from eunoe.flower.own_data import client_federation, decode_facts
@@ -71,8 +71,8 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     if config.secure_aggregation is not None:
         raise InputError("under secure_aggregation a client sends masked updates only")
     done = train_and_save(config, node, content)
-    context = done.simulation.context_in(done.broadcast.round)
-    return encode_update(done.update, done.keeps_state, done.simulation.method.uploads(context))
+    uploads = done.simulation.method.uploads(done.simulation.context)
+    return encode_update(done.update, done.keeps_state, uploads)
 
 
 def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
@@ -88,7 +88,8 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = decode_weights(content.array_records["weights"])
-    (predictions,) = LocalEvaluator(simulation).evaluate([weights], where)
+    parts = chunks(simulation, where)
+    predictions = concatenate([evaluate_chunk(simulation, weights, part) for part in parts])
     labels = federation.samples("clients").y.numpy()[rows]
     evaluation = Evaluation(predictions, labels, federation.classes, task=federation.task)
     counts = {name: values.tolist() for name, values in compute_sums(evaluation).items()}

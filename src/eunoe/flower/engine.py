@@ -10,9 +10,7 @@ from flwr.app import ConfigRecord, Message, RecordDict
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine
-from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.serial import LocalEvaluator
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
 from eunoe.flower.layout import Layout
@@ -30,6 +28,7 @@ from eunoe.flower.wire import (
 )
 from eunoe.metrics.forgetting import spread
 from eunoe.metrics.sums import Sums, metrics_from_sums, score_from_sums, validate_sums
+from eunoe.server.updates import Broadcast, Update
 
 logger = logging.getLogger(__name__)
 
@@ -95,19 +94,19 @@ class RemoteEngine(Engine):
         quorum: int,
         validate: bool,
     ) -> None:
-        super().__init__(simulation, states, self, LocalEvaluator(simulation))
+        super().__init__(simulation, states)
         self.roster, self.run, self.facts = roster, run, facts
         self.timeout, self.quorum, self.validate = timeout, quorum, validate
         self._warned = set[str]()
 
-    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+    def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         common = encode_broadcast(broadcast) | encode_facts(self.facts)
         waiting, updates, replied = list(clients), dict[int, Update](), 0
         messages = self.roster.ask(
             "train", clients, lambda client: self.message(client, broadcast, common), self.timeout
         )
         for client, reply in messages:
-            updates[client] = update = self._read_update(client, reply, broadcast)
+            updates[client] = update = self._read_update(simulation, client, reply, broadcast)
             # A skipped client counts toward the quorum: it has replied.
             replied += update.skipped is None or (reply.has_content() and is_skipped(reply.content))
             while waiting and waiting[0] in updates:
@@ -127,14 +126,16 @@ class RemoteEngine(Engine):
         start = self.states.accepted.get(client)
         return RecordDict({**common, "order": encode_order(self.run, broadcast.round, start)})
 
-    def _read_update(self, client: int, reply: Message, broadcast: Broadcast) -> Update:
+    def _read_update(
+        self, simulation: Simulation, client: int, reply: Message, broadcast: Broadcast
+    ) -> Update:
         start = broadcast.weights
         if reply.has_error():
             return missing_update(client, start, self.states.explain_failure(client, reply.error.reason))
-        uploads = self.simulation.method.uploads(self.simulation.context_in(broadcast.round))
-        layout = Layout(start, uploads, self.simulation.compress)
+        uploads = simulation.method.uploads(simulation.context)
+        layout = Layout(start, uploads, simulation.compression)
         update, keeps_state = decode_update(reply.content, client, layout)
-        federation = self.simulation.in_round(broadcast.round).federation
+        federation = simulation.federation
         if self.facts is not None and self.facts.growing and isinstance(federation, RemoteFederation):
             federation.grow(client, update.size)
         size = federation.size(client)
@@ -144,7 +145,7 @@ class RemoteEngine(Engine):
             self.states.pending.add((client, broadcast.round))
         return update
 
-    def measured_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
+    def evaluate_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
         measures = self._validate(weights) if self.validate else {}
         return {"validation": measures} if measures else {}
 

@@ -12,9 +12,9 @@ import torch
 from eunoe.config.options import Compression
 from eunoe.core.compression import INDEX, part_sizes, restore_vector, scatter, support
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.engines.client import Update
 from eunoe.engines.compression import CHANGE, compressed_uploads
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Update
 
 FLOATS = ("float32", "float64")
 

@@ -13,12 +13,13 @@ from pydantic import Field
 
 from eunoe.config.options import Options
 from eunoe.config.schema import Config
-from eunoe.engines.client import Broadcast, Update, train_client
+from eunoe.engines.client import train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
 from eunoe.flower.own_data import client_simulation, decode_facts
 from eunoe.flower.wire import NO_STATE, decode_order
+from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, build_simulation
 
 
@@ -67,7 +68,8 @@ class Trained(NamedTuple):
 def train_and_save(config: Config, node: NodeOptions, content: RecordDict) -> Trained:
     """Train as a message orders, and save the client's new state."""
     order = decode_order(content)
-    simulation, client, broadcast = node_simulation(config, node, content), node.client, order.broadcast
+    client, broadcast = node.client, order.broadcast
+    simulation = node_simulation(config, node, content).in_round(broadcast.round)
     states = ClientStates(node.state / order.run)
     try:
         state = {} if order.start is None else states.load(client, order.start)

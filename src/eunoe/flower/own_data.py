@@ -167,7 +167,8 @@ def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> 
     simulation = build_simulation(
         config, UserObjects(federation=client_federation(config, facts, path, client))
     )
-    return replace(simulation, context=replace(simulation.context, mean_size=facts.mean_size))
+    data = replace(simulation.context.data, mean_size=facts.mean_size)
+    return replace(simulation, context=replace(simulation.context, data=data))
 
 
 def read_own_data(path: Path, facts: Facts) -> DataSet:

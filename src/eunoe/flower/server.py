@@ -32,7 +32,7 @@ from eunoe.flower.own_data import Facts, encode_facts, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemoteEngine
 from eunoe.simulation.build import UserObjects, assemble, build_method, load_data
-from eunoe.simulation.loop import Record
+from eunoe.simulation.hooks import Record
 from eunoe.simulation.resuming import check_config, check_data
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import execute
@@ -119,7 +119,9 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     simulation = simulation or build_checked(config, objects, options)
     if isinstance(connection, GuardedGrid):
         connection.max_bytes = max_reply_bytes(simulation)
-    simulation = replace(simulation, context=replace(simulation.context, secret=True))
+    if (privacy := simulation.context.privacy) is not None:
+        context = replace(simulation.context, privacy=replace(privacy, secret=True))
+        simulation = replace(simulation, context=context)
     kind = RemoteEngine if config.secure_aggregation is None else SecureRemoteEngine
     engine = kind(
         simulation,
@@ -213,9 +215,9 @@ def build_checked(config: Config, objects: UserObjects, options: RunOptions) -> 
 
 def max_reply_bytes(simulation: Simulation) -> int:
     """Return the size limit of a reply: twice its vectors as float64, and room for what is around them."""
-    uploads = simulation.method.uploads(simulation.context_in(1)).values()
+    uploads = simulation.method.uploads(simulation.context).values()
     sizes = [vector.numel() for vector in simulation.model.weights.vectors().values()]
-    masked = 0 if simulation.fixed_point is None else simulation.fixed_point.size
+    masked = 0 if simulation.secure is None else simulation.secure.fixed_point.size
     return SMALL_REPLY + 2 * 8 * max(masked, sum([*sizes, *(upload.size for upload in uploads)]))
 
 

@@ -14,9 +14,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.client import SKIPPED, Broadcast, Update
+from eunoe.engines.client import SKIPPED
 from eunoe.flower.layout import Form, Layout, split_update
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Broadcast, Update
 
 # Characters of another party's text that are shown.
 MAX_TEXT = 500

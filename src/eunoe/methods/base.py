@@ -132,8 +132,18 @@ class Method(Options):
         """The update (float64) that the server optimizer follows; `server` may be changed."""
         return aggregate.mean("change")
 
+    def empty_aggregate(self, start: Weights, context: RoundContext) -> Aggregate:
+        """Return the sums to which the updates of a round are added."""
+        uploads = self.uploads(context)
+        if context.privacy is not None:
+            return context.privacy.aggregate(
+                start, uploads, context.participants, context.seed, context.round
+            )
+        derived = context.server_optimizer.derived()
+        return Aggregate(start, self.weighting, uploads, derived, self.keeps_models, context.aggregation)
+
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
-        """The new weights and server state."""
+        """Return the new weights and server state."""
         server = dict(server)
         pseudo_gradient = self.pseudo_gradient(server, aggregate, context)
         parameters = context.server_optimizer.apply(

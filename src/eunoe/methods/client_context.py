@@ -170,7 +170,7 @@ class ClientContext:
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
         """Keep a network that does not train beside the client's own; `frozen` gives its outputs."""
         network = Frozen(weights, features)
-        if not self.context.augmented:
+        if not self.context.data.augmented:
             # Un-augmented inputs never change, so one pass serves all epochs.
             rows = torch.split(torch.arange(self.size), 500)
             network.outputs = torch.cat([self._outputs(network, self.data(part)[0]) for part in rows])

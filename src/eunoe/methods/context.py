@@ -1,46 +1,87 @@
-"""What a method knows about the run besides the client or the updates."""
+"""What a method knows about the run and the round besides the client or the updates."""
 
 from dataclasses import dataclass, field
 
 import torch
 
-from eunoe.config.options import Privacy, Training
+from eunoe.config.options import Training
+from eunoe.core.flat_model import FlatModel
 from eunoe.core.tasks import CLASSIFICATION, Task
+from eunoe.data.federation import Federation
 from eunoe.server.optimizers import ServerOptimizer
+from eunoe.server.privacy import ClientPrivacy
 from eunoe.server.robust import Aggregation, Mean
 from eunoe.server.trainer import ServerTrainer
 
 
-@dataclass(frozen=True)
-class RoundContext:
-    """The facts of a run, and of the round it is in."""
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """Sizes, type and layers of the model."""
+
+    parameters: int
+    # Normalization statistics, and counters of batches.
+    float_buffers: int = 0
+    int_buffers: int = 0
+    dtype: torch.dtype = torch.float32
+    has_features: bool = False
+    has_batch_norm: bool = False
+
+    @classmethod
+    def of(cls, model: FlatModel) -> "ModelInfo":
+        """Describe a model."""
+        return cls(
+            parameters=model.parameters.numel(),
+            float_buffers=model.float_buffers.numel(),
+            int_buffers=model.int_buffers.numel(),
+            dtype=model.dtype,
+            has_features=model.has_features,
+            has_batch_norm=model.has_batch_norm,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataInfo:
+    """Clients, classes and form of the data."""
 
     clients: int
-    participants: int
     classes: int
-    parameters: int
-    # Size of the float buffers, such as normalization statistics.
-    float_buffers: int
+    # Mean number of training samples of a client.
     mean_size: float
+    task: Task = CLASSIFICATION
+    augmented: bool = False
+    # Inputs such as token ids, to which nothing can be added.
+    integers: bool = False
+    # Inputs of several fields or of varying length.
+    structured: bool = False
+
+    @classmethod
+    def of(cls, federation: Federation, augmented: bool) -> "DataInfo":
+        """Describe a federation."""
+        return cls(
+            clients=len(federation),
+            classes=federation.classes,
+            mean_size=float(federation.sizes.mean()),
+            task=federation.task,
+            augmented=augmented,
+            integers=federation.preprocess.integers,
+            structured=federation.form.has_fields or federation.form.ragged,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundContext:
+    """The facts of a run and of the round it is in."""
+
+    data: DataInfo
+    model: ModelInfo
     training: Training
     server_optimizer: ServerOptimizer
     seed: int
-    aggregation: Aggregation = field(default_factory=Mean)
-    privacy: Privacy | None = None
-    # Whether, with privacy, clients and noise are drawn from the operating system and not from the seed.
-    secret: bool = False
-    dtype: torch.dtype = torch.float32
-    # Size of the integer buffers, such as counters of batches.
-    int_buffers: int = 0
-    augmented: bool = False
-    has_features: bool = False
-    has_batch_norm: bool = False
-    # Such as token ids, which cannot be changed by a little.
-    integer_inputs: bool = False
-    # Whether inputs have several fields or vary in length.
-    structured_inputs: bool = False
+    # Clients that are selected in the round.
+    participants: int
     round: int = 0
     lr: float = 0.0
+    aggregation: Aggregation = field(default_factory=Mean)
+    privacy: ClientPrivacy | None = None
     # Only at the server: the public data and what trains on it.
     trainer: ServerTrainer | None = field(default=None, repr=False)
-    task: Task = CLASSIFICATION

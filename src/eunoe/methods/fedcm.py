@@ -56,7 +56,7 @@ class FedCM(Method):
         return {"step": torch.zeros_like(weights.parameters, dtype=torch.float64)}
 
     def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
-        return {"step": server["step"].to(context.dtype)}
+        return {"step": server["step"].to(context.model.dtype)}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
         highest = 1 / (1 - context.training.momentum)

@@ -75,7 +75,7 @@ class FedCurv(Method):
     neutral = Neutral({"weight": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:
-        if self.labels == "sampled" and context.task.name != "classification":
+        if self.labels == "sampled" and context.data.task.name != "classification":
             raise InputError("fedcurv draws labels from class probabilities: set method.labels = 'true'")
         return []
 
@@ -85,13 +85,13 @@ class FedCurv(Method):
 
     def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
         sent = ("u", "v") if self.memory == "all" else ("u", "v", "round")
-        return {name: server[name].to(context.dtype) for name in sent}
+        return {name: server[name].to(context.model.dtype) for name in sent}
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        return {"fisher": context.parameters, "weighted": context.parameters, "round": 1}
+        return {"fisher": context.model.parameters, "weighted": context.model.parameters, "round": 1}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        size = context.parameters
+        size = context.model.parameters
         # A change touches the entries kept before and those kept now; both terms share their indices.
         entries = math.ceil(self.kept * size) * (2 if self.memory == "all" else 1)
         # Fisher information is that of squared gradients, which differ by orders between clients.
@@ -105,7 +105,7 @@ class FedCurv(Method):
             "weighted": whole["weighted"]._replace(entries=entries, indices_of="fisher"),
         }
         dense, fewer = (
-            sum(upload.bytes_in(context.dtype) for upload in form.values()) for form in (whole, sparse)
+            sum(upload.bytes_in(context.model.dtype) for upload in form.values()) for form in (whole, sparse)
         )
         return sparse if fewer < dense else whole
 
@@ -168,7 +168,7 @@ class FedCurv(Method):
                     probabilities = torch.softmax(client.forward(x), 1).cpu()
                 y = torch.multinomial(probabilities, 1, generator=client.generator).squeeze(1).to(y.device)
             client.forwards, client.backwards = client.forwards + len(y), client.backwards + len(y)
-            fisher += sum_of_squared_gradients(client.model, x, y, client.context.task)
+            fisher += sum_of_squared_gradients(client.model, x, y, client.context.data.task)
         fisher /= len(rows)
         if self.kept < 1:
             largest = torch.topk(fisher, math.ceil(self.kept * len(fisher)), sorted=False).indices

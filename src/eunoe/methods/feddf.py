@@ -119,7 +119,7 @@ class FedDF(Method):
         if not self.least_accuracy:
             return models
         validation = trainer.public("validation")
-        accuracy, least = trainer.accuracy(validation), self.least_accuracy / context.classes
+        accuracy, least = trainer.accuracy(validation), self.least_accuracy / context.data.classes
         good = [model for model in models if accuracy(trainer.outputs(model, validation)) >= least]
         # If none is good enough, all of them teach.
         return good or models

@@ -62,10 +62,10 @@ class FedDyn(Method):
         return {"moves": zeros, "mean": weights.parameters.clone()}
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        return {"moves": context.parameters}
+        return {"moves": context.model.parameters}
 
     def begin(self, client: ClientContext) -> None:
-        alpha = self.alpha * client.context.mean_size / client.size
+        alpha = self.alpha * client.context.data.mean_size / client.size
         client.cache["alpha"] = torch.tensor(alpha, dtype=client.weights.dtype, device=client.weights.device)
         client.cache["center"] = client.start.parameters - client.state["moves"]
 
@@ -77,7 +77,7 @@ class FedDyn(Method):
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         change = aggregate.mean("change")
-        moves = server["moves"] + change * (aggregate.count / context.clients)
+        moves = server["moves"] + change * (aggregate.count / context.data.clients)
         mean = aggregate.start.parameters.double() + change
         dtype = aggregate.start.parameters.dtype
         weights = aggregate.with_mean_buffers((mean + moves).to(dtype))

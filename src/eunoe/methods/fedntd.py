@@ -24,7 +24,7 @@ from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundCont
 
 def need_three_classes(context: RoundContext, what: str, instead: str) -> None:
     """Refuse data on which the distillation would be zero."""
-    if context.classes < 3:
+    if context.data.classes < 3:
         raise InputError(
             f"{what} needs more than two classes: without the true one only a single class is left; "
             + instead

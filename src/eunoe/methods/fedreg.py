@@ -68,11 +68,11 @@ class FedReg(Method):
     neutral = Neutral({"gamma": 1.0, "pseudo": False, "perturbed": False})
 
     def check(self, context: RoundContext) -> list[str]:
-        if context.integer_inputs and (self.pseudo or self.perturbed):
+        if context.data.integers and (self.pseudo or self.perturbed):
             raise InputError(
                 "method 'fedreg' changes inputs along a gradient, and these are integers (token ids, say)"
             )
-        if context.structured_inputs and (self.pseudo or self.perturbed):
+        if context.data.structured and (self.pseudo or self.perturbed):
             raise InputError(
                 "method 'fedreg' changes inputs of one tensor and one length, and these are others"
             )

@@ -102,19 +102,19 @@ class Flashback(PublicEpochs):
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {
-            "pi": torch.zeros(context.classes, dtype=torch.float64),
-            "participations": torch.zeros(context.clients, dtype=torch.int64),
+            "pi": torch.zeros(context.data.classes, dtype=torch.float64),
+            "participations": torch.zeros(context.data.clients, dtype=torch.int64),
         }
 
     def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
-        return {"pi": server["pi"].to(context.dtype)}
+        return {"pi": server["pi"].to(context.model.dtype)}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
         if self.knowledge == "probabilities":
             return {}
         whole = self.knowledge == "counts"
         per: Literal["sample", "client"] = "sample" if whole else "client"
-        return {"counts": Upload("keep", context.classes, lowest=0.0, highest=1.0, per=per, whole=whole)}
+        return {"counts": Upload("keep", context.data.classes, lowest=0.0, highest=1.0, per=per, whole=whole)}
 
     def begin(self, client: ClientContext) -> None:
         if self.local != "ce":

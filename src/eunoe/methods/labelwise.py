@@ -44,7 +44,7 @@ class Labelwise(Method):
     takes_aggregation: ClassVar[bool] = False
 
     def check(self, context: RoundContext) -> list[str]:
-        if not context.has_features:
+        if not context.model.has_features:
             raise InputError("labelwise needs a model that gives `classifier(features(x))`")
         if context.server_optimizer.gma is not None:
             # It would damp most the rows that few clients own, which this method is there to keep.
@@ -55,7 +55,7 @@ class Labelwise(Method):
         return []
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"owned": Upload(self.weighting, context.classes, lowest=0.0, highest=1.0, whole=True)}
+        return {"owned": Upload(self.weighting, context.data.classes, lowest=0.0, highest=1.0, whole=True)}
 
     def finish(self, client: ClientContext) -> Finished:
         owned = (client.counts > 0).to(client.weights)

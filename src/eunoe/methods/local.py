@@ -55,9 +55,9 @@ class Local(Method):
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
         model = {
-            "parameters": context.parameters,
-            "float_buffers": context.float_buffers,
-            "int_buffers": context.int_buffers,
+            "parameters": context.model.parameters,
+            "float_buffers": context.model.float_buffers,
+            "int_buffers": context.model.int_buffers,
         }
         return {**model, **{f"best {name}": size for name, size in model.items()}, "score": 2, "seen": 1}
 
@@ -94,7 +94,7 @@ class Local(Method):
         x, y = client.validation()
         if not len(y):
             return None
-        right, loss, task = 0.0, 0.0, client.context.task
+        right, loss, task = 0.0, 0.0, client.context.data.task
         with client.model.evaluating(), torch.no_grad():
             for inputs, labels in zip(split(x, 500), torch.split(y, 500), strict=True):
                 logits = client.forward(inputs).double()

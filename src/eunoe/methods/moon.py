@@ -34,12 +34,16 @@ class Moon(Method):
     neutral = Neutral({"mu": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:
-        if context.has_features:
+        if context.model.has_features:
             return []
         raise InputError("moon compares features: its model must give `classifier(features(x))`")
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        return {"parameters": context.parameters, "float_buffers": context.float_buffers, "seen": 1}
+        return {
+            "parameters": context.model.parameters,
+            "float_buffers": context.model.float_buffers,
+            "seen": 1,
+        }
 
     def begin(self, client: ClientContext) -> None:
         client.freeze("received", client.start, features=True)

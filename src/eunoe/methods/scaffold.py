@@ -80,13 +80,13 @@ class Scaffold(Method):
         return {"control": torch.zeros_like(weights.parameters, dtype=torch.float64)}
 
     def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
-        return {"control": server["control"].to(context.dtype)}
+        return {"control": server["control"].to(context.model.dtype)}
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        return {"control": context.parameters}
+        return {"control": context.model.parameters}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        return {"control_change": Upload("sum", context.parameters, factor=20.0)}
+        return {"control_change": Upload("sum", context.model.parameters, factor=20.0)}
 
     def explained_norms(
         self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
@@ -114,7 +114,7 @@ class Scaffold(Method):
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         update = super().aggregate(server, aggregate, context)
-        update.server["control"] = server["control"] + aggregate.sum("control_change") / context.clients
+        update.server["control"] = server["control"] + aggregate.sum("control_change") / context.data.clients
         return update
 
     def _gradient_of_all(self, client: ClientContext) -> Tensor:

@@ -17,7 +17,7 @@ from eunoe.search.journal import Journal
 from eunoe.search.remedies import Variants, kept_objects
 from eunoe.search.sweep import Planned, execute, is_done
 from eunoe.simulation.build import UserObjects
-from eunoe.simulation.loop import Record
+from eunoe.simulation.hooks import Record
 from eunoe.simulation.run import Run
 from eunoe.store.reader import read_status
 from eunoe.store.run_records import without_averaging

@@ -22,7 +22,7 @@ from eunoe.metrics.forgetting import known_mean, mean_at_end, mean_over_rounds
 from eunoe.search.budget import Clock, TimeUp
 from eunoe.search.journal import Journal, Scores
 from eunoe.search.sweep import OnSweepRound, Planned, execute, folder_name, is_done
-from eunoe.simulation.loop import Record
+from eunoe.simulation.hooks import Record
 from eunoe.store.reader import read_run, read_status
 from eunoe.store.run_records import RunRecords
 

@@ -26,8 +26,7 @@ from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.config.settings import apply_settings
 from eunoe.config.toml import inline
 from eunoe.errors import Diverged, InputError, RunFailed
-from eunoe.simulation.hooks import stop_reason
-from eunoe.simulation.loop import Record
+from eunoe.simulation.hooks import Record, stop_reason
 from eunoe.simulation.resuming import check_config
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run

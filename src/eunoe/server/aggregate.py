@@ -5,7 +5,7 @@ that ask for it keep every client's model, and only aggregations other than the 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
@@ -68,6 +68,9 @@ def weight_of(how: str, size: int) -> float:
 class Aggregate:
     """The sums of a round's updates that the server aggregates."""
 
+    # Whether each update is clipped as a whole, so that its norm need not be checked.
+    clips: ClassVar[bool] = False
+
     def __init__(
         self,
         start: Weights,
@@ -120,6 +123,10 @@ class Aggregate:
         self._sums.weights |= weights
         if int_buffers is not None:
             self._int_buffers = int_buffers
+
+    def clip(self, vectors: Vectors) -> Vectors:
+        """Return what a client may send of these vectors."""
+        return vectors
 
     @property
     def summed(self) -> dict[str, str] | None:

@@ -1,4 +1,4 @@
-"""Averaging of global models: what is evaluated is their mean, what clients receive is the newest.
+"""Averaging of global models: their mean is evaluated, and clients receive the newest.
 
 Iterate averaging goes back to Polyak and Juditsky (1992, "Acceleration of Stochastic Approximation by
 Averaging"). Of the models w_1, w_2, ... that a method reports after each round:
@@ -26,15 +26,15 @@ from eunoe.core.flat_model import Vectors, Weights
 _AVERAGED = ("parameters", "float_buffers")
 
 
-def updated(averaging: Averaging, state: Vectors, newest: Weights) -> Vectors:
-    """The state after one more global model; it is empty before the first."""
+def update_average(averaging: Averaging, state: Vectors, newest: Weights) -> Vectors:
+    """Return the state after one more global model; it is empty before the first."""
     own = newest.vectors()
     if averaging.last is not None:
-        kept = averaging.last - 1
+        before = averaging.last - 1
         rows = {name: own[name][None] for name in _AVERAGED}
-        if not state or not kept:
+        if not state or not before:
             return {name: row.clone() for name, row in rows.items()}
-        return {name: torch.cat([state[name][-kept:], row]) for name, row in rows.items()}
+        return {name: torch.cat([state[name][-before:], row]) for name, row in rows.items()}
     models = int(state["models"]) + 1 if state else 1
     return {
         **{name: _toward(state.get(name), own[name], averaging.share(models)) for name in _AVERAGED},
@@ -42,8 +42,8 @@ def updated(averaging: Averaging, state: Vectors, newest: Weights) -> Vectors:
     }
 
 
-def averaged(averaging: Averaging | None, state: Vectors, newest: Weights) -> Weights:
-    """The model to evaluate: the mean, or the newest where nothing is averaged."""
+def average_model(averaging: Averaging | None, state: Vectors, newest: Weights) -> Weights:
+    """Return the model to evaluate: the mean, or the newest if nothing is averaged."""
     if averaging is None or not state:
         return newest
     own = newest.vectors()
@@ -60,7 +60,7 @@ def _toward(mean: Tensor | None, newest: Tensor, share: float) -> Tensor:
 
 
 def _mean(rows: Tensor) -> Tensor:
-    """The mean of rows in float64, added one after the other so that no copy of them all is made."""
+    """Return the mean of rows in float64, added one after the other to avoid a copy of all of them."""
     total = rows[0].double()
     for row in rows[1:]:
         total = total + row

@@ -13,11 +13,20 @@ declaration.
 In a simulation it comes from the seed, so a round that is repeated has the same noise. A federation's server
 draws it from the operating system, and each number is half the sum of four: a single one shows in its last
 bits which real numbers it may come from (Holohan and Braghin, 2021, https://arxiv.org/abs/2107.10138).
+
+The accountant gives (epsilon, delta) of a client's whole participation, by the library dp-accounting. A round
+is a Gaussian mechanism on a sample of fixed size without replacement. For such samples the library knows the
+relation "replace one client by another", under which a sum of vectors clipped to C changes by up to 2 C. So
+its noise multiplier is half of `noise`, which counts in multiples of C. Rounds are composed by Rényi
+divergences.
 """
 
 import math
 import os
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -27,14 +36,42 @@ from torch import Tensor
 from eunoe.config.options import Privacy
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.rng import generator
+from eunoe.errors import InputError
 from eunoe.server.aggregate import Aggregate, Upload
 
-# Gives this many independent standard normal numbers, in float64.
+# Draws this many independent standard normal numbers, in float64.
 Normal = Callable[[int], Tensor]
+
+
+@dataclass(frozen=True)
+class ClientPrivacy:
+    """Differential privacy of a run: its options, and where its random numbers come from."""
+
+    options: Privacy
+    # Whether clients and noise are drawn from the operating system and not from the seed.
+    secret: bool = False
+
+    @property
+    def hides_clients(self) -> bool:
+        """Whether clients are drawn in secret, for which epsilon is computed."""
+        return self.secret and self.options.noise > 0
+
+    def aggregate(
+        self, start: Weights, uploads: Mapping[str, Upload], participants: int, seed: int, round: int
+    ) -> "PrivateAggregate":
+        """Return the empty sums of a round."""
+        normal = system_normal if self.secret else seeded_normal(seed, round)
+        return PrivateAggregate(start, uploads, self.options, participants, normal)
+
+    def accountant(self, clients: int, participants: int) -> "Accountant | None":
+        """Return what computes the spent epsilon; None without noise, where it is infinite."""
+        return Accountant(self.options, clients, participants) if self.options.noise else None
 
 
 class PrivateAggregate(Aggregate):
     """The sums of a round's clipped updates, which are read with noise only."""
+
+    clips: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -60,10 +97,11 @@ class PrivateAggregate(Aggregate):
     def add(
         self, client: int, size: int, weights: Weights, change: Tensor, uploads: Mapping[str, Tensor]
     ) -> None:
-        sent = clipped(
-            {"change": change, **{name: uploads[name] for name in self.uploads}}, self.privacy.clip
-        )
+        sent = self.clip({"change": change, **{name: uploads[name] for name in self.uploads}})
         super().add(client, size, weights, sent.pop("change"), sent)
+
+    def clip(self, vectors: Vectors) -> Vectors:
+        return clip(vectors, self.privacy.clip)
 
     def mean(self, name: str) -> Tensor:
         return self.sum(name) / self.participants
@@ -80,28 +118,28 @@ class PrivateAggregate(Aggregate):
         sizes = {"change": self.start.parameters.numel()}
         sizes |= {name: upload.size for name, upload in self.uploads.items()}
         for name, size in sizes.items():
-            # Where every client was dropped nothing but the noise is left.
+            # If every client was dropped, only the noise is left.
             total = self._sums.totals.get(name, torch.zeros(size, dtype=torch.float64))
             if self.privacy.noise:
                 total = total + self.privacy.noise * self.privacy.clip * self.normal(size)
             self._released[name] = total
 
 
-def clipped(vectors: Mapping[str, Tensor], clip: float) -> Vectors:
-    """The vectors of a client in float64, scaled down together so that their joint norm is at most `clip`."""
+def clip(vectors: Mapping[str, Tensor], bound: float) -> Vectors:
+    """Return a client's vectors in float64, scaled down together to a joint norm of at most `bound`."""
     exact = {name: value.double() for name, value in vectors.items()}
     norm = math.hypot(*(float(torch.linalg.vector_norm(value)) for value in exact.values()))
-    return exact if norm <= clip else {name: value * (clip / norm) for name, value in exact.items()}
+    return exact if norm <= bound else {name: value * (bound / norm) for name, value in exact.items()}
 
 
 def seeded_normal(seed: int, round: int) -> Normal:
-    """The noise of a round of a simulation."""
+    """Return the noise of a round of a simulation."""
     rng = generator(seed, "privacy noise", round)
     return lambda size: torch.from_numpy(rng.standard_normal(size))
 
 
 def system_normal(size: int) -> Tensor:
-    """Numbers from the operating system's generator."""
+    """Draw numbers from the operating system's generator."""
     return sum((_one_normal(size) for _ in range(4)), torch.zeros(size, dtype=torch.float64)) / 2
 
 
@@ -109,3 +147,48 @@ def _one_normal(size: int) -> Tensor:
     bits = np.frombuffer(os.urandom(8 * size), np.uint64) >> np.uint64(12)
     # The middles of 2^52 intervals: never 0 or 1, where the inverse is infinite.
     return torch.from_numpy(ndtri((bits + 0.5) / 2.0**52))
+
+
+class Accountant:
+    """The epsilon of a number of noisy aggregations."""
+
+    def __init__(self, privacy: Privacy, clients: int, participants: int) -> None:
+        try:
+            from dp_accounting import rdp
+        except ImportError:
+            raise InputError(
+                "privacy needs dp-accounting: run pip install '.[privacy]' in a clone of Eunoe"
+            ) from None
+        self.privacy, self._rdp = privacy, rdp
+        self._orders, self._divergences = _one_aggregation(privacy.noise, clients, participants)
+
+    def epsilon(self, releases: int) -> float:
+        """Return the epsilon that so many aggregations have spent."""
+        if not releases:
+            return 0.0
+        spent, _ = self._rdp.compute_epsilon(self._orders, self._divergences * releases, self.privacy.delta)
+        return float(spent)
+
+    def affordable(self, most: int) -> int:
+        """Return how many aggregations the budget allows, up to `most`."""
+        budget = self.privacy.epsilon
+        if budget is None or self.epsilon(most) <= budget:
+            return most
+        low, high = 0, most
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (middle, high) if self.epsilon(middle) <= budget else (low, middle)
+        return low
+
+
+@cache
+def _one_aggregation(noise: float, clients: int, participants: int) -> tuple[Any, Any]:
+    """Compute the Rényi divergences of one aggregation and their orders, which takes most of a second."""
+    import dp_accounting
+    from dp_accounting import rdp
+
+    gaussian = dp_accounting.GaussianDpEvent(noise / 2)
+    event = dp_accounting.SampledWithoutReplacementDpEvent(clients, participants, gaussian)
+    accountant = rdp.RdpAccountant(neighboring_relation=dp_accounting.NeighboringRelation.REPLACE_ONE)
+    accountant.compose(event)
+    return accountant.orders, accountant.rdp

@@ -1,38 +1,40 @@
-"""Builds the simulation of a configuration and checks that its components fit together."""
+"""Builds the simulation of a configuration: data, model and components."""
 
 import copy
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import torch
 from torch import nn
 
 from eunoe.config import registry
 from eunoe.config.schema import Config, Named
+from eunoe.core.fields import Fields, Input, describe_input, leaves
 from eunoe.core.flat_model import FlatModel, load_state
 from eunoe.core.rng import global_stream
 from eunoe.core.tasks import Task
 from eunoe.data.federation import Federation
 from eunoe.data.samples import DataSet
-from eunoe.engines.attacks import with_flipped_labels
+from eunoe.data.transforms import augment_batch
+from eunoe.engines.attacks import flip_labels
+from eunoe.engines.devices import usable_device
+from eunoe.engines.memory import MemoryOptions
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError, first_line
 from eunoe.losses.base import Loss
 from eunoe.methods.base import Method
-from eunoe.methods.context import RoundContext
-from eunoe.metrics.named import check_metrics
+from eunoe.methods.context import DataInfo, ModelInfo, RoundContext
+from eunoe.models.base import Classifier
 from eunoe.models.classifiers import add_head, fix_classifier, remove_bias
-from eunoe.server.optimizers import SGD, ServerOptimizer
+from eunoe.server.optimizers import ServerOptimizer
+from eunoe.server.privacy import ClientPrivacy
 from eunoe.server.robust import Aggregation
+from eunoe.server.secure_sum import SecureSums, make_fixed_point
 from eunoe.server.trainer import ServerTrainer
-from eunoe.simulation.compatibility import check_own_models, refuse
-from eunoe.simulation.model_check import takes_fields, takes_ids, try_model
-from eunoe.simulation.privacy import check_privacy
-from eunoe.simulation.secure_aggregation import check_secure_aggregation, summed
-from eunoe.simulation.streams import streamed
-from eunoe.simulation.task_check import refuse_other_tasks
+from eunoe.simulation.compatibility import check_compatibility
+from eunoe.simulation.streams import apply_stream
 
 # Arguments that the library passes to a model besides the user's options.
 SUPPLIED_TO_MODEL = ("shape", "classes", "vocabulary")
@@ -52,96 +54,81 @@ class UserObjects:
 def assemble(config: Config, objects: UserObjects | None = None) -> tuple[Simulation, list[str]]:
     """Build and check the simulation of a configuration; also return warnings to show before round 1."""
     simulation = build_simulation(config, objects or UserObjects())
-    context = simulation.context
-    refuse_other_tasks(config, simulation)
-    _check_clients(simulation)
-    refuse(config, simulation)
-    hidden = check_secure_aggregation(config, simulation)
-    outside = check_privacy(config, simulation)
-    check_metrics(config.metrics, config.probes, simulation.federation.task)
-    return simulation, [
-        *simulation.method.check(context),
-        *check_own_models(config, simulation),
-        *context.server_optimizer.check(),
-        *_single_classes(simulation),
-        *hidden,
-        *outside,
-    ]
+    return simulation, check_compatibility(config, simulation)
 
 
 def build_simulation(config: Config, objects: UserObjects) -> Simulation:
-    """Build the simulation of a configuration without the checks that only hold for a whole federation."""
+    """Build the simulation of a configuration without the checks that need a whole federation."""
+    federation = _prepare_federation(config, objects)
+    model = build_model(config, federation, objects.model)
+    chunk = config.evaluation.chunk
+    context = RoundContext(
+        data=DataInfo.of(federation, config.augment.active),
+        model=ModelInfo.of(model),
+        training=config.training,
+        server_optimizer=objects.server_optimizer
+        or _build("server_optimizer", config.server_optimizer, ServerOptimizer),
+        seed=config.seed,
+        participants=config.participants(len(federation)),
+        aggregation=_build("aggregation", config.aggregation, Aggregation),
+        privacy=None if config.privacy is None else ClientPrivacy(config.privacy),
+        trainer=ServerTrainer(federation, model, config.seed, config.augment, chunk),
+    )
+    simulation = Simulation(
+        federation=federation,
+        model=model,
+        loss=objects.loss or _build("loss", loss_section(config, federation.task), Loss),
+        method=objects.method or build_method(config),
+        context=context,
+        augment=config.augment,
+        evaluation_chunk=chunk,
+        averaging=config.averaging,
+        attack=config.attack,
+        compression=config.compress,
+        memory=MemoryOptions(
+            replay=0 if config.replay is None else config.replay.memory,
+            stale_counts=config.stale_counts,
+            seen_labels=config.training.label_counts == "seen",
+        ),
+    )
+    return replace(simulation, secure=_build_secure_sums(config, simulation))
+
+
+def _prepare_federation(config: Config, objects: UserObjects) -> Federation:
+    """Return the federation with the type, labels, preprocessing and streams of the configuration."""
     dtype = getattr(torch, config.model.dtype)
     federation = build_federation(config) if objects.federation is None else objects.federation
     if federation.dtype != dtype:
         federation = replace(federation, dtype=dtype)
     if config.attack is not None and config.attack.name == "label_flip":
-        federation = with_flipped_labels(federation, config.attack, config.seed)
+        federation = flip_labels(federation, config.attack, config.seed)
     if (own := config.preprocessing) is not None:
         federation = replace(federation, data=replace(federation.data, mean=own.mean, std=own.std))
     partition = None if objects.federation else _build("partition", config.partition, Callable)
-    federation = streamed(config, federation, partition)
-    _check_integers(federation)
-    model = build_model(config, federation, objects.model)
-    method = objects.method or build_method(config)
-    plain = registry.build("loss", federation.task.loss, {})
-    loss = objects.loss or _build("loss", loss_section(config, federation.task), Loss)
-    step = objects.server_optimizer or _build("server_optimizer", config.server_optimizer, ServerOptimizer)
-    if not method.takes_server_optimizer and step != SGD():
-        raise InputError(
-            f"method {config.method.name!r} computes the new weights itself: leave server_optimizer out"
-        )
-    if not method.trains_clients and loss != plain:
-        raise InputError(
-            f"method {config.method.name!r} trains no client, so a loss has no effect: leave loss out"
-        )
-    context = RoundContext(
-        clients=len(federation),
-        participants=config.participants(len(federation)),
-        classes=federation.classes,
-        parameters=model.parameters.numel(),
-        float_buffers=model.float_buffers.numel(),
-        int_buffers=model.int_buffers.numel(),
-        mean_size=float(federation.sizes.mean()),
-        training=config.training,
-        server_optimizer=step,
-        aggregation=_build("aggregation", config.aggregation, Aggregation),
-        privacy=config.privacy,
-        seed=config.seed,
-        dtype=dtype,
-        task=federation.task,
-        augmented=config.augment.active,
-        has_features=model.has_features,
-        has_batch_norm=model.has_batch_norm,
-        integer_inputs=federation.preprocess.integers,
-        structured_inputs=federation.form.has_fields or federation.form.ragged,
-        trainer=ServerTrainer(federation, model, config.seed, config.augment, config.evaluation.chunk),
+    return apply_stream(config, federation, partition)
+
+
+def _build_secure_sums(config: Config, simulation: Simulation) -> SecureSums | None:
+    options, context = config.secure_aggregation, simulation.context
+    if options is None:
+        return None
+    aggregate = simulation.method.empty_aggregate(simulation.model.weights, context)
+    max_samples = options.max_samples or int(simulation.federation.sizes.max())
+    # Without a stream there are no earlier samples.
+    memory = simulation.memory.replay if config.stream else 0
+    return SecureSums(
+        make_fixed_point(options, aggregate, context.training, context.participants, max_samples, memory),
+        options.least(context.participants),
     )
-    chunk = config.evaluation.chunk
-    simulation = Simulation(
-        federation,
-        model,
-        loss,
-        method,
-        config.augment,
-        context,
-        chunk,
-        config.averaging,
-        config.attack,
-        config.replay,
-        config.compress,
-        config.stale_counts,
-    )
-    return simulation if config.secure_aggregation is None else summed(config, simulation)
 
 
 def loss_section(config: Config, task: Task) -> Named:
-    """The loss of a configuration: 'ce', the default, stands for the plain loss of the data's task."""
+    """Return the loss of a configuration; the default 'ce' stands for the plain loss of the task."""
     return Named(name=task.loss) if config.loss == Config.model_fields["loss"].default else config.loss
 
 
 def build_method(config: Config) -> Method:
-    """The method of a configuration."""
+    """Build the method of a configuration."""
     method: Method = _build("method", config.method, Method)
     return method
 
@@ -155,10 +142,10 @@ def load_data(named: Named, backbone: Named | None = None) -> DataSet:
 
 
 def features_of(data: DataSet, backbone: Named) -> DataSet:
-    """The data set with the features of a config's backbone as inputs."""
+    """Return the data set with the features of a config's backbone as inputs."""
     from eunoe.data.backbone import build_backbone, encode_data
 
-    # Random weights, where an encoder has some, are the same for every seed.
+    # Random weights of an encoder are the same for every seed.
     with global_stream(torch.device("cpu"), 0, "backbone"):
         module, about = build_backbone(backbone.name, backbone.options)
     return encode_data(data, module, about)
@@ -181,13 +168,13 @@ def build_federation(config: Config) -> Federation:
 
 
 def build_model(config: Config, federation: Federation, own: nn.Module | None) -> FlatModel:
-    """Build the initial model and try it on what a client would train on."""
-    section, device = config.model, usable_device(config.engine.device)
+    """Build the initial model and try it on a client's inputs."""
+    section, device = config.model, usable_device(config.engine.device, "engine.device")
     form = federation.form
     if own is None and form.has_fields:
-        takes_fields(section.name, form.shapes)
+        check_takes_fields(section.name, form.shapes)
     if own is None and section.name == "hf":
-        takes_ids(federation.data, section.options.get("random", False))
+        check_token_ids(federation.data, section.options.get("random", False))
     shape = dict(form.shapes) if form.has_fields else form.shape
     supplied: dict[str, Any] = {"shape": shape, "classes": federation.classes}
     if federation.data.vocabulary is not None:
@@ -213,77 +200,96 @@ def build_model(config: Config, federation: Federation, own: nn.Module | None) -
 PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 
-def usable_device(name: str) -> str:
-    """Return the name of a torch device if it can be used on this machine."""
+def try_model(model: FlatModel, federation: Federation, config: Config) -> None:
+    """Raise InputError if a model cannot take the inputs or has the wrong number of outputs."""
+    section, form = config.model, federation.form
+    # The inputs of client 0; compatibility.py refuses to shift these.
+    unshifted = form.has_fields or form.ragged or federation.preprocess.integers
+    x = federation.inputs("clients", torch.zeros(2, dtype=torch.int64), None if unshifted else 0)
+    x = augment_batch(x, config.augment, torch.Generator(), federation.preprocess.black).to(model.device)
+    _check_arguments(model, x, section.name)
+    what = describe_input(federation.data.train.x) if isinstance(x, Fields) else f"shape {federation.shape}"
+    # A module that takes one argument gets a dict or tuple of the fields, which it may not expect.
+    unexpected = (TypeError, AttributeError) if isinstance(x, Fields) else ()
+    with model.evaluating(), torch.no_grad():
+        try:
+            logits = model.forward(x)
+        except (RuntimeError, ValueError, *unexpected) as error:
+            raise InputError(
+                f"model {section.name!r} cannot take inputs of {what}: {first_line(error)}"
+            ) from None
+    if not isinstance(logits, torch.Tensor):
+        raise InputError(
+            f"model {section.name!r} returns a {type(logits).__name__}; it must return a tensor or an object "
+            "with `logits`"
+        )
+    if logits.ndim != 2 or logits.shape[1] != federation.classes:
+        raise InputError(
+            f"model {section.name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
+            f"but the data have {federation.classes} {federation.task.outputs}"
+        )
+    model.has_features = model.has_features and _has_features(model, x, logits)
+
+
+def check_takes_fields(name: str, fields: Iterable[str]) -> None:
+    """Raise InputError if a named model takes one tensor and samples have several fields."""
+    if ":" not in name and name not in registry.names("model"):
+        return
+    component = registry.find("model", name)
+    if isinstance(component, type) and getattr(component, "forward", None) is Classifier.forward:
+        raise InputError(
+            f"model {name!r} takes one tensor, and samples have the fields {', '.join(fields)}: "
+            "use 'hf' or a model of your own"
+        )
+
+
+def check_token_ids(data: DataSet, random: bool) -> None:
+    """Raise InputError if inputs of model 'hf' are not token ids of its own tokenizer."""
+    encoding = data.encoding or {}
+    own_words = encoding.get("kind") == "text" and "tokenizer" not in encoding and not random
+    if own_words or leaves(data.train.x)[0].is_floating_point():
+        what = "numbers of words in the training part" if own_words else describe_input(data.train.x)
+        raise InputError(
+            f"model 'hf' takes token ids, and samples are {what}: set the data's tokenizer to the model's"
+        )
+
+
+def _check_arguments(model: FlatModel, x: Input, name: str) -> None:
+    """Raise InputError if a model's `forward` does not take the fields of samples."""
+    if not isinstance(x, Fields):
+        return
+    args, named = model.arguments_of(x)
+    signature = inspect.signature(model.module.forward)
     try:
-        torch.zeros(1, device=name).cpu()
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise InputError(f"engine.device: {name!r} cannot be used: {first_line(error)}") from None
-    return name
-
-
-def check_targets(config: Config, federation: Federation) -> None:
-    """Refuse a stopping target on an accuracy that will not be measured."""
-    if config.stop.target is not None and not len(federation.pooled("validation")[0]):
+        signature.bind(*args, **named)
+    except TypeError:
         raise InputError(
-            "stop.target is a validation accuracy and no client has a validation part: set split.validation "
-            "(for example to 0.1), or name a test accuracy as stop.test_target"
-        )
-    if config.stop.test_target is not None and not len(federation.data.test.y):
-        raise InputError("stop.test_target is a test accuracy and there is no test set: name stop.target")
+            f"model {name!r} takes {signature}, and samples have the fields {', '.join(x.labels)}"
+        ) from None
 
 
-def _check_integers(federation: Federation) -> None:
-    """Refuse a change of inputs that only real numbers can have."""
-    if federation.shift is not None and federation.data.backbone is not None:
-        raise InputError("a backbone's features are computed once for all clients: leave shift out")
-    if federation.shift is not None and (federation.form.has_fields or federation.form.ragged):
-        raise InputError("shift changes inputs of one tensor and one length, and these are others")
-    if federation.shift is not None and federation.preprocess.integers:
-        raise InputError("shift changes real numbers, and these inputs are integers (token ids, say)")
-
-
-def _check_clients(simulation: Simulation) -> None:
-    """Refuse clients that cannot train."""
-    sizes, training = simulation.federation.sizes, simulation.context.training
-    if empty := int((sizes == 0).sum()):
-        raise InputError(f"{empty} clients have no training sample; use fewer clients or another partition")
-    alone = training.batch_size == 1 or int(sizes.min()) == 1
-    first = torch.zeros(1, dtype=torch.int64)
-    if alone and not simulation.model.trains_on(simulation.federation.inputs("clients", first)):
-        raise InputError(
-            "batch normalization cannot train on a single sample: use a larger batch_size, "
-            "a partition with larger clients or a model with another normalization"
-        )
-
-
-def _single_classes(simulation: Simulation) -> list[str]:
-    """A warning if some clients' training can only shrink the model."""
-    training = simulation.context.training
-    if not (training.weight_decay and training.single_class == "train"):
-        return []
-    counts = simulation.federation.all_counts()
-    alone = np.flatnonzero((counts > 0).sum(1) == 1)
-    if not len(alone) or simulation.loss.learns_from(simulation.loss_counts(int(alone[0]))):
-        return []
-    return [
-        f"{len(alone)} of {len(counts)} clients have one class only, from which this loss learns nothing: "
-        "weight decay shrinks their models; set training.single_class to 'no_decay' or 'skip'"
-    ]
+def _has_features(model: FlatModel, x: Input, logits: torch.Tensor) -> bool:
+    """Return whether the logits are the model's classifier applied to its features."""
+    with model.evaluating(), torch.no_grad():
+        try:
+            return torch.allclose(model.features_at(None, x)[1], logits, equal_nan=True)
+        except Exception:
+            # A user's `features` and `classifier` may mean anything, and so may fail in any way.
+            return False
 
 
 def _build(kind: str, section: Named, wanted: Any, **supplied: Any) -> Any:
     """Build the named component of a section and check its type."""
     _refuse_user_object(kind, section)
-    made = registry.build(kind, section.name, section.options, **supplied)
-    if not isinstance(made, wanted):
-        raise InputError(
-            f"{kind} {section.name!r} returned a {type(made).__name__}; it must return a {wanted.__name__}"
-        )
-    return made
+    component = registry.build(kind, section.name, section.options, **supplied)
+    if not isinstance(component, wanted):
+        name = type(component).__name__
+        raise InputError(f"{kind} {section.name!r} returned a {name}; it must return a {wanted.__name__}")
+    return component
 
 
 def is_user_object(section: Named) -> bool:
+    """Return whether a section stands for a user-provided object."""
     return section.name.split(":")[0] == "given"
 
 

@@ -1,172 +1,506 @@
-"""What does not fit a run, or would do nothing in it, is refused before round 1."""
+"""Which options go together: one table of rules, checked before round 1.
 
+A rule has a condition and a message. What a single component needs (`Method.check`, `Aggregation.check`,
+`ServerOptimizer.check`) stands with the component; whether a model fits the data is tried in build.py.
+docs/compatibility.md is made from this table.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from eunoe.config import registry
 from eunoe.config.options import STANDARD_PROBES
 from eunoe.config.schema import Config
 from eunoe.core.compression import part_bytes
+from eunoe.core.tasks import check_task
+from eunoe.data.federation import Federation
 from eunoe.engines.attacks import bad_clients
-from eunoe.engines.simulation import Simulation
+from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.errors import InputError
-from eunoe.metrics.named import probe_metric
+from eunoe.methods.base import Method
+from eunoe.methods.context import RoundContext
+from eunoe.metrics.named import check_metrics, probe_metric
+from eunoe.server.optimizers import SGD
 from eunoe.system.machine import WITHOUT_AMX, bf16_crashes
 
 # Test samples that are drawn for all clients together; their rows and owners take 16 bytes each.
 MOST_PERSONAL = 100_000_000
 
 
-def refuse(config: Config, simulation: Simulation) -> None:
-    """Raise InputError if options do not go together."""
-    check_aggregation(config, simulation)
-    check_attack(simulation)
-    check_stream(config, simulation)
-    check_precision(config)
-    check_compression(config, simulation)
-    check_effects(config, simulation)
+@dataclass(frozen=True)
+class Setup:
+    """What rules see: a configuration, and the simulation that was built from it."""
+
+    config: Config
+    simulation: Simulation
+
+    @property
+    def method(self) -> Method:
+        return self.simulation.method
+
+    @property
+    def context(self) -> RoundContext:
+        return self.simulation.context
+
+    @property
+    def federation(self) -> Federation:
+        return self.simulation.federation
+
+    @property
+    def streams(self) -> list[str]:
+        return [section.name for section in self.config.stream]
+
+    def has(self, option: str) -> bool:
+        """Return whether an option is set, or a component of that name chosen (as in "attack 'nan'")."""
+        key, _, name = option.partition(" ")
+        value = getattr(self.config, key)
+        if key == "probes":
+            return value not in (STANDARD_PROBES, ())
+        if name:
+            sections = value if isinstance(value, tuple) else (value,)
+            return any(section is not None and repr(section.name) == name for section in sections)
+        return bool(value)
+
+    def on_cpu(self, precision: str) -> bool:
+        """Return whether clients train on a CPU in this precision."""
+        devices = str(self.config.engine.options.get("devices") or self.config.engine.device)
+        return self.config.training.precision == precision and devices.startswith("cpu")
+
+    def values(self) -> Mapping[str, Any]:
+        """Return the values of a message's placeholders."""
+        named = ("method", "loss", "aggregation", "server_optimizer")
+        return {
+            **{key: repr(getattr(self.config, key).name) for key in named},
+            "precision": repr(self.config.training.precision),
+            "task": self.federation.task.name,
+            "clients": self.context.data.clients,
+        }
 
 
-def check_aggregation(config: Config, simulation: Simulation) -> None:
-    """Refuse an aggregation that cannot protect this run."""
-    context, aggregation = simulation.context, simulation.context.aggregation
-    if not aggregation.needs_all:
-        return
-    if not simulation.method.takes_aggregation:
+Condition = Callable[[Setup], Any]
+
+
+class Rule(NamedTuple):
+    """A condition under which options do not go together, and the message that says so.
+
+    The message's placeholders are those of `Setup.values` and `value`, what the condition returns.
+    """
+
+    broken: Condition
+    message: str
+
+
+def excludes(option: str, other: str, reason: str, when: Condition) -> Rule:
+    """Return a rule: an option that is set does not go with another one under a condition."""
+    message = f"{option} cannot be combined with {other}: {reason}"
+    return Rule(lambda setup: setup.has(option) and when(setup), message)
+
+
+def needs_classes(option: str, when: Condition) -> Rule:
+    """Return a rule: an option is for classification only."""
+    message = f"{option} requires classification, and the data are for {{task}}: leave it out"
+    return Rule(lambda setup: setup.federation.task.name != "classification" and when(setup), message)
+
+
+def plain_loss(setup: Setup) -> Any:
+    """Return the plain loss of the task."""
+    return registry.build("loss", setup.federation.task.loss, {})
+
+
+def default_weighting(setup: Setup) -> Any:
+    """Return the method's weighting of clients if none is set."""
+    return type(setup.method).model_fields["weighting"].default
+
+
+def unowned_test(setup: Setup) -> bool:
+    """Return whether no sample of the test set belongs to a client."""
+    return setup.federation.test_owners is None
+
+
+def max_samples_missing(setup: Setup) -> bool:
+    """Return whether secure aggregation takes the most samples of a client from the partition."""
+    secure = setup.config.secure_aggregation
+    return secure is not None and secure.max_samples is None
+
+
+def unserving(setup: Setup, kind: str) -> str:
+    """Return why the loss or the method does not support the task; empty if it does."""
+    component = setup.simulation.loss if kind == "loss" else setup.method
+    try:
+        check_task(component, setup.federation.task, kind, getattr(setup.config, kind).name)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def kept_vector(setup: Setup) -> str:
+    """Return what a method keeps of every client; empty if sums suffice."""
+    kept = [name for name, upload in setup.method.uploads(setup.context).items() if upload.combine == "keep"]
+    return "model" if setup.method.keeps_models else (kept[0] if kept else "")
+
+
+def unclipped(setup: Setup) -> str:
+    """Return what a method needs of a client that clipping and noise would change; empty if nothing."""
+    uploads = [
+        name
+        for name, upload in setup.method.uploads(setup.context).items()
+        if upload.combine not in ("sum", "uniform") or upload.lowest is not None or upload.highest is not None
+    ]
+    exact = uploads and setup.method.weighting == "uniform"
+    if setup.method.keeps_models or not setup.method.takes_aggregation or exact:
+        return f"the upload {uploads[0]!r}" if uploads else "what clients send"
+    return ""
+
+
+def impossible_probe(setup: Setup) -> str:
+    """Return a probe whose data are missing, and which; the standard probes measure what they can."""
+    for probe in setup.config.probes:
+        if probe not in STANDARD_PROBES and not probe_metric(probe)[1].possible(setup.federation):
+            return f"{probe.metric!r} needs a {'public' if probe.metric == 'probability' else 'test'} set"
+    return ""
+
+
+def expanded(setup: Setup) -> str:
+    """Return how compression makes updates larger; empty if it does not."""
+    compression, model = setup.config.compress, setup.context.model
+    if compression is None or compression.sends_all:
+        return ""
+    whole = model.parameters * model.dtype.itemsize
+    size = part_bytes(compression, model.parameters, model.dtype)
+    if size < whole:
+        return ""
+    return f"{compression.share} needs {size} bytes with its indices, and the whole update {whole}"
+
+
+def too_few_samples(setup: Setup) -> str:
+    """Return how many samples a client has above `secure_aggregation.max_samples`; empty if none."""
+    if setup.simulation.secure is None:
+        return ""
+    most, largest = setup.simulation.secure.fixed_point.max_samples, int(setup.federation.sizes.max())
+    return f"{most} is too small: a client has {largest} samples" if largest > most else ""
+
+
+def personal_samples(setup: Setup) -> str:
+    """Return how many samples `evaluation.personal` draws if they are too many."""
+    samples, clients = setup.config.evaluation.personal, len(setup.federation)
+    total = samples * clients
+    if total <= MOST_PERSONAL:
+        return ""
+    return f"{samples} samples for each of {clients} clients are {total}"
+
+
+def single_sample(setup: Setup) -> bool:
+    """Return whether batch normalization would see a batch of one sample."""
+    training, federation = setup.context.training, setup.federation
+    alone = training.batch_size == 1 or int(federation.sizes.min()) == 1
+    first = torch.zeros(1, dtype=torch.int64)
+    return alone and not setup.simulation.model.trains_on(federation.inputs("clients", first))
+
+
+def affordable_rounds(setup: Setup) -> int:
+    """Return how many rounds the privacy budget allows."""
+    privacy, context = setup.context.privacy, setup.context
+    accountant = privacy and privacy.accountant(context.data.clients, context.participants)
+    return accountant.affordable(setup.config.rounds) if accountant else setup.config.rounds
+
+
+def first_epsilon(setup: Setup) -> str:
+    """Return what one round spends if the privacy budget allows none."""
+    privacy, context = setup.context.privacy, setup.context
+    if privacy is None or affordable_rounds(setup):
+        return ""
+    accountant = privacy.accountant(context.data.clients, context.participants)
+    assert accountant is not None
+    return f"{accountant.epsilon(1):.3g}, above the budget of {privacy.options.epsilon:g}"
+
+
+# In the order in which they are checked: a later rule may rely on an earlier one.
+RULES: list[Rule] = [
+    # The task of the data.
+    Rule(lambda s: unserving(s, "loss"), "{value}"),
+    Rule(lambda s: unserving(s, "method"), "{value}"),
+    needs_classes("attack 'label_flip'", lambda s: s.has("attack 'label_flip'")),
+    needs_classes("replay", lambda s: s.config.replay),
+    needs_classes("evaluation.personal", lambda s: s.config.evaluation.personal),
+    needs_classes("model.classifier 'etf'", lambda s: s.config.model.classifier == "etf"),
+    needs_classes("training.single_class", lambda s: s.config.training.single_class != "train"),
+    needs_classes("a client_matrix on test data", lambda s: any(p.data == "test" for p in s.config.probes)),
+    # Data.
+    Rule(
+        lambda s: s.federation.shift and s.federation.data.backbone,
+        "shift cannot be combined with backbone: features are computed once for all clients",
+    ),
+    Rule(
+        lambda s: s.federation.shift and s.context.data.structured,
+        "shift supports single-tensor inputs of fixed length only",
+    ),
+    Rule(
+        lambda s: s.federation.shift and s.context.data.integers,
+        "shift supports real-valued inputs only, and these are integers such as token ids",
+    ),
+    Rule(
+        lambda s: int((s.federation.sizes == 0).sum()),
+        "{value} clients have no training sample; use fewer clients or another partition",
+    ),
+    Rule(
+        single_sample,
+        "batch normalization cannot train on a single sample: use a larger batch_size, a partition with "
+        "larger clients or a model with another normalization",
+    ),
+    Rule(
+        lambda s: s.federation.changes is None and s.config.stale_counts,
+        "stale_counts requires a stream: label counts do not change without one",
+    ),
+    Rule(
+        lambda s: s.federation.changes is None and s.config.training.label_counts == "seen",
+        "training.label_counts = 'seen' requires a stream: label counts do not change without one",
+    ),
+    # Methods that train no client, or have no global model.
+    Rule(
+        lambda s: not s.method.trains_clients and s.simulation.loss != plain_loss(s),
+        "loss has no effect with method={method}, which trains no client: leave it out",
+    ),
+    Rule(
+        lambda s: not s.method.trains_clients and s.method.weighting != default_weighting(s),
+        "weighting has no effect with method={method}, which trains no client: leave it out",
+    ),
+    *(
+        excludes(option, "method={method}", "it trains no client", lambda s: not s.method.trains_clients)
+        for option in ("stream", "replay", "attack", "compress", "secure_aggregation", "privacy")
+    ),
+    *(
+        excludes(option, "method={method}", "it has no global model", lambda s: not s.method.aggregates)
+        for option in ("averaging", "attack", "probes", "compress", "secure_aggregation", "privacy")
+    ),
+    excludes(
+        "stream 'domain'",
+        "method={method}",
+        "it selects by accuracies that a growing shift changes",
+        lambda s: not s.method.aggregates,
+    ),
+    Rule(
+        lambda s: not s.method.aggregates and s.config.stop.test_target is not None and unowned_test(s),
+        "stop.test_target cannot be combined with method={method}: it has no global model to evaluate on the "
+        "test set; set stop.target",
+    ),
+    # Attacks.
+    excludes(
+        "attack 'label_flip'",
+        "stream 'label_drift'",
+        "flipped labels would drift to other clients",
+        lambda s: s.has("stream 'label_drift'"),
+    ),
+    excludes(
+        "attack 'upload_lie'",
+        "method={method}",
+        "its clients send nothing but weights",
+        lambda s: not s.method.uploads(s.context),
+    ),
+    # The server's step.
+    Rule(
+        lambda s: not s.method.takes_server_optimizer and s.context.server_optimizer != SGD(),
+        "server_optimizer cannot be combined with method={method}: it computes the new weights itself",
+    ),
+    Rule(
+        lambda s: s.context.aggregation.needs_all and not s.method.takes_aggregation,
+        "aggregation={aggregation} cannot be combined with method={method}: it does not protect what the "
+        "method uses",
+    ),
+    Rule(
+        lambda s: s.context.aggregation.needs_all and s.context.server_optimizer.derived(),
+        "aggregation={aggregation} cannot be combined with server_optimizer={server_optimizer} (or its gma): "
+        "it does not protect the further means that the optimizer needs",
+    ),
+    # Precision.
+    Rule(
+        lambda s: s.config.training.precision != "float32" and s.config.model.dtype != "float32",
+        "training.precision={precision} requires model.dtype = 'float32'",
+    ),
+    Rule(lambda s: s.on_cpu("fp16"), "training.precision='fp16' requires a GPU; 'bf16' works on a CPU too"),
+    Rule(
+        lambda s: s.on_cpu("bf16") and bf16_crashes(),
+        "training.precision='bf16' would end in an illegal instruction: this processor announces AMX units "
+        f"and does not run them; set {WITHOUT_AMX} in the environment",
+    ),
+    Rule(
+        lambda s: s.config.training.precision == "fp16" and s.config.engine.name == "vectorized",
+        "training.precision='fp16' cannot be combined with engine='vectorized': each client needs a loss "
+        "scale of its own; use engine 'serial' or precision 'bf16'",
+    ),
+    # Evaluation.
+    Rule(impossible_probe, "probe {value} and there is none: leave it out"),
+    Rule(
+        lambda s: s.config.evaluation.personal and not len(s.federation.data.test),
+        "evaluation.personal requires a test set: leave it out",
+    ),
+    Rule(personal_samples, f"evaluation.personal: {{value}}; at most {MOST_PERSONAL} can be evaluated"),
+    # Compression.
+    excludes(
+        "compress",
+        "secure_aggregation",
+        "sums have an entry for every parameter",
+        lambda s: s.has("secure_aggregation"),
+    ),
+    excludes(
+        "compress",
+        "aggregation={aggregation}",
+        "it compares changes entry by entry, most of which would be 0",
+        lambda s: s.context.aggregation.needs_all,
+    ),
+    excludes(
+        "compress",
+        "server_optimizer={server_optimizer} (or its gma)",
+        "it needs signs or norms of whole changes",
+        lambda s: s.context.server_optimizer.derived(),
+    ),
+    Rule(expanded, "compress.share={value}: lower it, or set it to 1"),
+    # Secure aggregation.
+    excludes("secure_aggregation", "method={method}", "it needs every client's {value}", kept_vector),
+    Rule(
+        lambda s: s.has("secure_aggregation") and s.context.aggregation.needs_all,
+        "secure_aggregation requires aggregation='mean', not {aggregation}",
+    ),
+    excludes(
+        "secure_aggregation",
+        "training.single_class = 'skip'",
+        "it shows the server who has one class only; set it to 'train' or 'no_decay'",
+        lambda s: s.context.training.single_class == "skip",
+    ),
+    excludes(
+        "secure_aggregation",
+        "probes",
+        "they need every client's model; set probes = []",
+        lambda s: s.has("probes"),
+    ),
+    excludes(
+        "secure_aggregation",
+        "stream '{value}'",
+        "it keeps clients away, and a round with fewer clients than the threshold ends the run",
+        lambda s: next((name for name in s.streams if name in ("arrival", "classes")), ""),
+    ),
+    Rule(
+        lambda s: s.has("stream 'label_drift'") and max_samples_missing(s),
+        "stream 'label_drift' changes how many samples clients have: set secure_aggregation.max_samples to "
+        "more than any client ever has",
+    ),
+    Rule(too_few_samples, "secure_aggregation.max_samples={value}"),
+    # Privacy.
+    Rule(
+        lambda s: s.has("privacy") and s.context.aggregation.needs_all,
+        "privacy requires aggregation='mean', not {aggregation}",
+    ),
+    excludes("privacy", "method={method}", "it needs {value} without clipping and noise", unclipped),
+    excludes(
+        "privacy",
+        "server_optimizer={server_optimizer} (or its gma)",
+        "it needs means over clients that are not clipped",
+        lambda s: s.context.server_optimizer.derived(),
+    ),
+    excludes(
+        "privacy",
+        "stream",
+        "epsilon is computed for samples of all clients, and a stream keeps some away",
+        lambda s: s.has("stream"),
+    ),
+    Rule(
+        lambda s: s.has("privacy") and s.method.weighting != "uniform",
+        "privacy requires method.weighting = 'uniform'",
+    ),
+    excludes(
+        "privacy",
+        "batch normalization",
+        "noise would make variances negative; use a model with another normalization (GroupNorm, LayerNorm) "
+        "or none",
+        lambda s: s.context.model.float_buffers or s.context.model.int_buffers,
+    ),
+    excludes(
+        "privacy", "probes", "they need every client's model; set probes = []", lambda s: s.has("probes")
+    ),
+    Rule(
+        lambda s: s.config.privacy is not None and s.config.privacy.delta * s.context.data.clients >= 1,
+        "privacy.delta must be below 1 / clients, here 1 / {clients}: above it, publishing one client's data "
+        "would be allowed",
+    ),
+    Rule(
+        first_epsilon,
+        "privacy: one round spends epsilon = {value}: raise noise, lower participation or raise epsilon",
+    ),
+]
+
+
+def check_compatibility(config: Config, simulation: Simulation) -> list[str]:
+    """Raise InputError if options do not go together; return warnings to show before round 1."""
+    setup = Setup(config, simulation)
+    for rule in RULES:
+        if value := rule.broken(setup):
+            raise InputError(rule.message.format(**setup.values(), value=value))
+    context = simulation.context
+    if context.aggregation.needs_all:
+        context.aggregation.check(context.participants)
+    if config.attack is not None:
+        bad_clients(config.attack, context.data.clients, context.seed)
+    check_metrics(config.metrics, config.probes, simulation.federation.task)
+    return [*simulation.method.check(context), *context.server_optimizer.check(), *_warnings(setup)]
+
+
+def check_targets(config: Config, federation: Federation) -> None:
+    """Raise InputError for a stopping target on an accuracy that will not be measured."""
+    if config.stop.target is not None and not len(federation.pooled("validation")[0]):
         raise InputError(
-            f"method {config.method.name!r} uses what clients send in ways that aggregation "
-            f"{config.aggregation.name!r} cannot protect: leave aggregation out"
+            "stop.target is a validation accuracy and no client has a validation part: set split.validation "
+            "(for example to 0.1), or set stop.test_target, a test accuracy"
         )
-    if context.server_optimizer.derived():
-        raise InputError(
-            f"server_optimizer {config.server_optimizer.name!r} (or its gma) needs means over all clients, "
-            f"which aggregation {config.aggregation.name!r} does not protect: leave one of them out"
-        )
-    aggregation.check(context.participants)
+    if config.stop.test_target is not None and not len(federation.data.test.y):
+        raise InputError("stop.test_target is a test accuracy and there is no test set: set stop.target")
 
 
-def check_own_models(config: Config, simulation: Simulation) -> list[str]:
-    """Refuse what needs a global model where each client keeps its own; return warnings."""
-    if simulation.method.aggregates:
-        return []
-    name, evaluation, federation = config.method.name, config.evaluation, simulation.federation
-    wanted = {
-        "averaging": config.averaging is not None,
-        "attack": config.attack is not None,
-        "secure_aggregation": config.secure_aggregation is not None,
-        "probes": config.probes not in (STANDARD_PROBES, ()),
-    }
-    for option in (option for option, found in wanted.items() if found):
-        raise InputError(f"method {name!r} has no global model, which {option} is about: leave it out")
-    if config.stop.test_target is not None and federation.test_owners is None:
-        raise InputError(
-            f"stop.test_target is an accuracy on the test set, which is no client's own, and method {name!r} "
-            "has no global model: name stop.target"
-        )
-    if evaluation.test and federation.test_owners is None and not len(federation.pooled("test")[0]):
-        return [
+def _warnings(setup: Setup) -> Iterator[str]:
+    """Yield warnings about combinations that work but may surprise."""
+    config, federation = setup.config, setup.federation
+    no_test = unowned_test(setup) and not len(federation.pooled("test")[0])
+    if not setup.method.aggregates and config.evaluation.test and no_test:
+        yield (
             "no client has a test part to be compared on: set split.test, for example to 0.2, here and in "
             "the run to compare with"
-        ]
-    return []
-
-
-def check_stream(config: Config, simulation: Simulation) -> None:
-    """Refuse a stream or a memory of clients that do not train, and a stream that does not fit the rest."""
-    names = [section.name for section in config.stream]
-    if "label_drift" in names and config.attack is not None and config.attack.name == "label_flip":
-        raise InputError("attack: flipped labels would drift to other clients; name another attack or stream")
-    if "domain" in names and not simulation.method.aggregates:
-        raise InputError(
-            f"stream: method {config.method.name!r} selects by accuracies that a growing shift changes; "
-            "name another stream"
         )
-    if config.stream and config.privacy is not None:
-        raise InputError(
-            "stream: what privacy spends is counted for samples of all clients, and a stream keeps some "
-            "away; leave one of them out"
+    if alone := _single_class_clients(setup):
+        yield (
+            f"{alone} of {len(federation)} clients have one class only, from which this loss learns nothing: "
+            "weight decay shrinks their models; set training.single_class to 'no_decay' or 'skip'"
         )
-    if not simulation.method.trains_clients:
-        for key, wanted in (("stream", config.stream), ("replay", config.replay)):
-            if wanted:
-                raise InputError(f"{key}: method {config.method.name!r} trains no client; leave it out")
-
-
-def check_precision(config: Config) -> None:
-    """Refuse a precision that the devices of a run do not have, or that its weights exceed."""
-    precision, engine = config.training.precision, config.engine
-    if precision == "float32":
+    if setup.has("secure_aggregation"):
+        yield (
+            "secure_aggregation: the server sees no client's model, so only round forgetting and clients' "
+            "own measurements are recorded, and no single update is checked"
+        )
+    if config.privacy is None:
         return
-    if config.model.dtype != "float32":
-        raise InputError(f"training.precision = {precision!r} goes with model.dtype = 'float32'")
-    devices = str(engine.options.get("devices") or engine.device)
-    if precision == "fp16" and devices.startswith("cpu"):
-        raise InputError("training.precision = 'fp16' needs a GPU; 'bf16' works on a CPU too")
-    if precision == "bf16" and devices.startswith("cpu") and bf16_crashes():
-        raise InputError(
-            "training.precision = 'bf16' would end in an illegal instruction: this processor announces AMX "
-            f"units and does not run them; set {WITHOUT_AMX} in the environment"
-        )
-    if precision == "fp16" and engine.name == "vectorized":
-        raise InputError("fp16 needs a loss scale for each client: use engine 'serial', or precision 'bf16'")
-
-
-def check_attack(simulation: Simulation) -> None:
-    """Refuse an attack without bad clients, and one that changes nothing."""
-    attack, context = simulation.attack, simulation.context
-    if attack is None:
+    if not config.privacy.noise:
+        yield "privacy: noise = 0 guarantees nothing"
         return
-    if not simulation.method.trains_clients:
-        raise InputError("attack: this method trains no client that could be bad: leave it out")
-    bad_clients(attack, context.clients, context.seed)
-    if attack.name == "upload_lie" and not simulation.method.uploads(context):
-        raise InputError("attack: this method's clients send nothing but weights to lie about: name another")
-
-
-def check_compression(config: Config, simulation: Simulation) -> None:
-    """Refuse smaller updates where nothing is sent, where they are larger, or where all must be sent."""
-    compression, context = config.compress, simulation.context
-    if compression is None:
-        return
-    if not (simulation.method.trains_clients and simulation.method.aggregates):
-        raise InputError(f"compress: method {config.method.name!r} sends no update: leave it out")
-    if config.secure_aggregation is not None:
-        raise InputError(
-            "compress: sums under secure_aggregation have an entry for every parameter of every client: "
-            "leave one of them out"
+    if (affordable := affordable_rounds(setup)) < config.rounds:
+        yield (
+            f"privacy: the budget of epsilon = {config.privacy.epsilon:g} ends the run after round "
+            f"{affordable} of {config.rounds}"
         )
-    if context.aggregation.needs_all:
-        raise InputError(
-            f"compress: aggregation {config.aggregation.name!r} compares changes entry by entry, most of "
-            "which would be 0: leave one of them out"
-        )
-    if context.server_optimizer.derived():
-        raise InputError(
-            f"compress: server_optimizer {config.server_optimizer.name!r} (or its gma) counts signs or norms "
-            "of whole changes: leave one of them out"
-        )
-    whole = context.parameters * context.dtype.itemsize
-    size = part_bytes(compression, context.parameters, context.dtype)
-    if not compression.sends_all and size >= whole:
-        raise InputError(
-            f"compress.share = {compression.share:g} makes {size} bytes with its indices, and the whole has "
-            f"{whole}: lower it, or set it to 1"
+    if parts := [part for part in ("validation", "test") if len(federation.pooled(part)[0])]:
+        yield (
+            f"privacy: metrics on the clients' own {' and '.join(parts)} parts are computed without noise "
+            "and lie outside the guarantee"
         )
 
 
-def check_effects(config: Config, simulation: Simulation) -> None:
-    """Refuse options that would do nothing, and one that would fail in the last round."""
-    method, federation = simulation.method, simulation.federation
-    if not method.trains_clients and method.weighting != type(method).model_fields["weighting"].default:
-        raise InputError(
-            f"method {config.method.name!r} trains no client, so weighting has no effect: leave it out"
-        )
-    for probe in config.probes:
-        # The standard probes measure what they can; one that was asked for must be possible.
-        if probe not in STANDARD_PROBES and not probe_metric(probe)[1].possible(federation):
-            needed = "a public set" if probe.metric == "probability" else "a test set"
-            raise InputError(f"probe {probe.metric!r} needs {needed} and there is none: leave it out")
-    if samples := config.evaluation.personal:
-        if not len(federation.data.test):
-            raise InputError("evaluation.personal draws from the test set and there is none: leave it out")
-        if (rows := samples * len(federation)) > MOST_PERSONAL:
-            raise InputError(
-                f"evaluation.personal: {samples} samples for each of {len(federation)} clients are {rows}; "
-                f"at most {MOST_PERSONAL} can be evaluated"
-            )
+def _single_class_clients(setup: Setup) -> int:
+    """Return how many clients' training can only shrink the model."""
+    training = setup.context.training
+    if not (training.weight_decay and training.single_class == "train"):
+        return 0
+    alone = np.flatnonzero((setup.federation.all_counts() > 0).sum(1) == 1)
+    if not len(alone):
+        return 0
+    counts = ClientData(setup.simulation, int(alone[0])).loss_counts
+    return 0 if setup.simulation.loss.learns_from(counts) else len(alone)

@@ -17,9 +17,10 @@ from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, EunoeError, InputError, RunFailed, outcome_of
 from eunoe.report.progress import progress_bar
-from eunoe.simulation.build import UserObjects, assemble, check_targets
-from eunoe.simulation.hooks import standard_hooks
-from eunoe.simulation.loop import Record, run_rounds
+from eunoe.simulation.build import UserObjects, assemble
+from eunoe.simulation.compatibility import check_targets
+from eunoe.simulation.hooks import Record, standard_hooks
+from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.outcome import explained, judge
 from eunoe.simulation.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.simulation.run import Run

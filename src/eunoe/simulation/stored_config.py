@@ -48,9 +48,9 @@ def with_cohort(config: Config, simulation: Simulation) -> Config:
     engine = config.engine
     if engine.name != "vectorized" or engine.options.get("cohort") is not None:
         return config
-    from eunoe.engines.vectorized.engine import cohort_of
+    from eunoe.engines.vectorized.engine import cohort_size
 
-    cohort = cohort_of(simulation.model.parameters.numel())
+    cohort = cohort_size(simulation.model.parameters.numel())
     return config.model_copy(update={"engine": engine.model_copy(update={"cohort": cohort})})
 
 

@@ -14,13 +14,12 @@ from eunoe.data.partitions.base import Division
 from eunoe.data.partitions.natural import Natural
 from eunoe.data.streams.base import CombinedChanges, Stream, Timeline
 from eunoe.data.streams.classes import ClassesInPhases
-from eunoe.errors import InputError
 
 Partition = Callable[..., Division]
 
 
 def with_streams(config: Config) -> Config:
-    """The configuration with those defaults of its streams filled in that follow from the rounds.
+    """Return the configuration with those defaults of its streams that follow from the rounds.
 
     A stored config keeps them, so that a run that is resumed with more rounds repeats the earlier ones.
     """
@@ -33,15 +32,11 @@ def with_streams(config: Config) -> Config:
     return config.model_copy(update={"stream": tuple(settled)})
 
 
-def streamed(config: Config, federation: Federation, partition: Partition | None) -> Federation:
-    """The federation that changes as the configuration says."""
+def apply_stream(config: Config, federation: Federation, partition: Partition | None) -> Federation:
+    """Return the federation with the changes of the configuration's streams."""
     if federation.changes is not None:
         return federation
     if not config.stream:
-        for option in ["stale_counts"] * bool(config.stale_counts) + ["training.label_counts = 'seen'"] * (
-            config.training.label_counts == "seen"
-        ):
-            raise InputError(f"{option}: label counts do not change without a stream; leave it out")
         return federation
     timeline = Timeline(federation, config.seed, _division(config, federation, partition))
     streams = _streams(with_streams(config))
@@ -53,7 +48,7 @@ def streamed(config: Config, federation: Federation, partition: Partition | None
 
 
 def phase_metrics(federation: Federation, rounds: int) -> list[Named]:
-    """The metric of a stream's phases, if there is a stream."""
+    """Return the metric of a stream's phases, if there is a stream."""
     if federation.changes is None:
         return []
     options: dict[str, object] = {"first_rounds": federation.changes.phases(rounds)}
@@ -74,7 +69,7 @@ def _streams(config: Config) -> list[Stream]:
 def _division(
     config: Config, federation: Federation, partition: Partition | None
 ) -> Callable[[int], Division] | None:
-    """Further draws of the partition, of the clients' training rows alone."""
+    """Return what draws further partitions of the clients' training rows."""
     if partition is None or isinstance(partition, Natural):
         return None
 

@@ -15,8 +15,8 @@ import torch
 from safetensors.torch import save_file
 
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.engines.update_checks import Usual
 from eunoe.errors import Damaged, InputError
+from eunoe.server.update_checks import NormStats
 from eunoe.store.line_file import Mark
 from eunoe.store.state import RunState
 from eunoe.system.files import parse_json, replacing, writing
@@ -66,7 +66,7 @@ class Checkpoint:
             setattr(run_state, name, self.facts[name])
         run_state.recorded = run_state.round
         run_state.norms = {
-            name: [Usual(*pair) for pair in pairs] for name, pairs in self.facts["norms"].items()
+            name: [NormStats(*pair) for pair in pairs] for name, pairs in self.facts["norms"].items()
         }
         run_state.metrics = {
             name: {**values, **self._group(f"metric {name}")}

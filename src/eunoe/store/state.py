@@ -5,8 +5,8 @@ from typing import Any
 
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.update_checks import Usual
-from eunoe.server.averaging import averaged
+from eunoe.server.averaging import average_model
+from eunoe.server.update_checks import NormStats
 
 
 @dataclass
@@ -26,8 +26,8 @@ class RunState:
     # The state of each metric, by name: tensors and JSON values.
     metrics: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: float = 0.0
-    # The usual norms of the last rounds' updates, by vector.
-    norms: dict[str, list[Usual]] = field(default_factory=dict)
+    # The median norms of the last rounds' updates, by vector.
+    norms: dict[str, list[NormStats]] = field(default_factory=dict)
 
 
 def start_state(simulation: Simulation) -> RunState:
@@ -40,4 +40,4 @@ def start_state(simulation: Simulation) -> RunState:
 def evaluated_model(simulation: Simulation, run_state: RunState) -> Weights:
     """Return the model that is evaluated and exported: the one that the method reports, or its average."""
     reported = simulation.method.reported(run_state.server, run_state.weights)
-    return averaged(simulation.averaging, run_state.average, reported)
+    return average_model(simulation.averaging, run_state.average, reported)

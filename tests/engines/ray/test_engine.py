@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 import torch
+from eunoe.engines.transfers import Transfers
 
 from eunoe.config import registry
-from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
-from eunoe.engines.ray.packing import packed
-from eunoe.engines.transfers import Transfers
+from eunoe.engines.ray.packing import pack
 from eunoe.errors import InputError
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from tests.faults import EXCLUDING, OwnError, children, results
-from tests.helpers import Net, blobs, make_simulation
+from tests.helpers import Net, blobs, make_simulation, train
 from tests.other_tasks import federation as other_task
 from tests.small_runs import bits
 from tests.waiting import PATIENCE, until
@@ -116,10 +116,10 @@ def test_workers_that_were_lost_together_are_one_loss(
     simulation = make_simulation()
     broadcast = Broadcast(1, simulation.model.weights.copy())
     with Ray(simulation, ClientStates(tmp_path), workers=2) as engine:
-        until(lambda: list(engine.train([0], broadcast)) and len(engine.cluster._workers) == 2)
+        until(lambda: list(train(engine, [0], broadcast)) and len(engine.cluster._workers) == 2)
         for worker in engine.cluster._workers:
             ray.kill(worker.actor)
-        (update,) = engine.train([1], broadcast)
+        (update,) = train(engine, [1], broadcast)
     assert update.client == 1
 
 
@@ -144,7 +144,7 @@ def test_it_warns_that_it_waits_for_a_core(
     monkeypatch.setattr("eunoe.engines.ray.cluster.logger", SimpleNamespace(warning=warning))
     simulation = make_simulation()
     with Ray(simulation, ClientStates(tmp_path)) as engine:
-        (update,) = engine.train([1], Broadcast(1, simulation.model.weights.copy()))
+        (update,) = train(engine, [1], Broadcast(1, simulation.model.weights.copy()))
     assert update.client == 1
     assert warned == ["waiting for a free place in the Ray cluster, which has 2 in all"]
 
@@ -193,7 +193,7 @@ class Scripted:
             return [self.get(one) for one in reference]
         if reference.worker in self.lost:
             raise ray.exceptions.RayActorError
-        return packed(("results", reference.task, Transfers()))
+        return pack(("results", reference.task, Transfers()))
 
     def kill(self, actor: Any) -> None:
         """It is gone as it is."""

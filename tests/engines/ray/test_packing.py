@@ -9,14 +9,14 @@ import torch
 from torch import nn
 
 from eunoe.core.flat_model import FlatModel
-from eunoe.engines.ray.packing import packed, unpacked
+from eunoe.engines.ray.packing import pack, unpack
 
 pytest.importorskip("ray")
 
 
 def through_a_store(value: Any, shift: int, copy: bool) -> Any:
     """Packed and unpacked, with the arrays in memory that is read-only and begins at an odd place."""
-    data, buffers = packed(value)
+    data, buffers = pack(value)
     moved = []
     for buffer in buffers:
         room = np.zeros(len(buffer) + 128, np.uint8)
@@ -25,7 +25,7 @@ def through_a_store(value: Any, shift: int, copy: bool) -> Any:
         place = room[first : first + len(buffer)]
         place.flags.writeable = False
         moved.append(place)
-    return unpacked((data, moved), copy)
+    return unpack((data, moved), copy)
 
 
 @pytest.mark.parametrize("shift", [0, 8])
@@ -51,15 +51,15 @@ def test_tensors_and_arrays_come_out_equal_and_aligned(shift: int, copy: bool) -
 
 
 def test_only_what_is_not_aligned_is_copied() -> None:
-    data, buffers = packed(torch.zeros(1000))
+    data, buffers = pack(torch.zeros(1000))
     aligned = torch.zeros(4000, dtype=torch.uint8).numpy()
     assert len(buffers) == 1
-    assert unpacked((data, [aligned]), copy=False).data_ptr() == aligned.ctypes.data
-    assert unpacked((data, [aligned]), copy=True).data_ptr() != aligned.ctypes.data
+    assert unpack((data, [aligned]), copy=False).data_ptr() == aligned.ctypes.data
+    assert unpack((data, [aligned]), copy=True).data_ptr() != aligned.ctypes.data
 
 
 def test_the_memory_of_tensors_is_not_among_the_bytes() -> None:
-    data, buffers = packed([torch.zeros(100_000), np.zeros(100_000)])
+    data, buffers = pack([torch.zeros(100_000), np.zeros(100_000)])
     assert len(data) < 1000
     assert sum(len(buffer) for buffer in buffers) == 1_200_000
 

@@ -5,12 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.client import Update
-from eunoe.engines.ray.packing import unpacked
-from eunoe.engines.ray.slices import cut, joined_sums, sent, sliced
+from eunoe.engines.ray.packing import unpack
+from eunoe.engines.ray.slices import concatenate_sums, cut, slice_rows, summed_vectors
 from eunoe.methods.base import Method
 from eunoe.methods.fednova import FedNova
 from eunoe.server.aggregate import Sums
+from eunoe.server.updates import Update
 
 
 def weights(*values: float) -> Weights:
@@ -35,23 +35,23 @@ def test_sums_of_slices_are_the_sum_to_the_bit() -> None:
     for size, row in enumerate(rows, start=1):
         for name, value in row.items():
             whole.add(name, value, size / 7)
-    for part, packed in zip(parts, sliced(rows, 3), strict=True):
-        for name, values in unpacked(packed).items():
+    for part, packed in zip(parts, slice_rows(rows, 3), strict=True):
+        for name, values in unpack(packed).items():
             for size, value in enumerate(values, start=1):
                 part.add(name, value, size / 7)
-    totals, total_weights = joined_sums([(part.totals, part.weights) for part in parts])
+    totals, total_weights = concatenate_sums([(part.totals, part.weights) for part in parts])
     assert total_weights == whole.weights
     assert all(torch.equal(totals[name], whole.totals[name]) for name in ("a", "b"))
 
 
 def test_no_rows_have_empty_slices() -> None:
-    assert [unpacked(part) for part in sliced([], 2)] == [{}, {}]
+    assert [unpack(part) for part in slice_rows([], 2)] == [{}, {}]
 
 
 def test_a_method_that_adds_something_else_sends_that() -> None:
     start, update = weights(1.0, 1.0), Update(0, 1, weights(3.0, 5.0), {})
-    assert sent(Method(), update, start)["parameters"] is update.weights.parameters
+    assert summed_vectors(Method(), update, start)["parameters"] is update.weights.parameters
     update = Update(0, 1, weights(3.0, 5.0), {"work": torch.tensor([2.0])})
-    found = sent(FedNova(), update, start)
+    found = summed_vectors(FedNova(), update, start)
     assert found["change"].tolist() == [1.0, 2.0]
     assert "parameters" not in found

@@ -8,15 +8,15 @@ import pytest
 import torch
 from torch import nn
 
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.summing import Summing
+from eunoe.server.aggregator import Aggregator
+from eunoe.server.updates import Broadcast
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from tests.faults import EXCLUDING, results
-from tests.helpers import blobs, make_simulation
+from tests.helpers import blobs, make_aggregator, make_simulation
 
 ray = pytest.importorskip("ray")
 
@@ -91,10 +91,12 @@ def test_the_driver_gets_a_sum_in_place_of_a_model_per_client(tmp_path: Path) ->
     received = {}
     for summers in (None, 2):
         with Ray(simulation, ClientStates(tmp_path), summers=summers) as engine:
-            aggregator = Aggregator(simulation.method, broadcast.weights, simulation.context_in(1))
-            found = list(engine.aggregate(range(12), broadcast, aggregator, vectors=False))
+            aggregator = make_aggregator(simulation.method, broadcast.weights, simulation.in_round(1).context)
+            found = list(
+                engine.aggregate(simulation.in_round(1), range(12), broadcast, aggregator, vectors=False)
+            )
             assert [one.update.client for one in found] == list(range(12))
-            received[summers] = engine.transfers.taken().bytes["to the driver"]
+            received[summers] = engine.transfers.take().bytes["to the driver"]
     # A sum is in float64.
     assert received[None] > 12 * model
     assert 2 * model <= received[2] < 2.1 * model

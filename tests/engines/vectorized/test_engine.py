@@ -13,19 +13,17 @@ from eunoe.config.builtin import PRESETS
 from eunoe.config.options import FeatureShift
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Broadcast, Update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.vectorized.engine import Vectorized, cohort_of
+from eunoe.engines.vectorized.engine import Vectorized, cohort_size
 from eunoe.losses.wsm import WSM
 from eunoe.methods.base import Finished, Method
+from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.running import resume, run
-from eunoe.simulation.selection import select_clients
 from eunoe.store.state import start_state
-from tests.helpers import Net, blobs, make_simulation
+from tests.helpers import Net, blobs, make_aggregator, make_simulation, select, train
 from tests.other_tasks import federation as other_task
 
 TOLERANCE = {"float32": 1e-5, "float64": 1e-10}
@@ -67,21 +65,25 @@ class Both:
 
     @property
     def warned(self) -> set[str]:
-        return self.vectorized.trainer._warned
+        return self.vectorized._warned
 
     def round(self) -> list[tuple[Update, Update]]:
         """Train everybody with both; the run goes on with what the serial engine gave."""
         simulation, run_state = self.simulation, self.run_state
         run_state.round += 1
-        context = simulation.context_in(run_state.round)
-        clients = select_clients(simulation, run_state.round)
+        context = simulation.in_round(run_state.round).context
+        clients = select(simulation, run_state.round)
         broadcast = Broadcast(
             run_state.round, run_state.weights, simulation.method.broadcast(run_state.server, context)
         )
         pairs = list(
-            zip(self.serial.train(clients, broadcast), self.vectorized.train(clients, broadcast), strict=True)
+            zip(
+                train(self.serial, clients, broadcast),
+                train(self.vectorized, clients, broadcast),
+                strict=True,
+            )
         )
-        aggregator = Aggregator(simulation.method, run_state.weights, context)
+        aggregator = make_aggregator(simulation.method, run_state.weights, context)
         for alone, together in pairs:
             assert alone.client == together.client
             if alone.skipped is None:
@@ -210,7 +212,7 @@ def test_a_cohort_is_any_number_of_clients(tmp_path):
 
 
 def test_more_steps_at_a_time_than_fit_are_prepared_in_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr("eunoe.engines.vectorized.cohort._NUMBERS_AT_ONCE", 200)
+    monkeypatch.setattr("eunoe.engines.vectorized.stack._NUMBERS_AT_ONCE", 200)
     Both(make_simulation(ragged(7, 15), dtype="float64", training=RAGGED, participation=1.0), tmp_path).check(
         1
     )
@@ -244,7 +246,7 @@ class OwnStep(Method):
     """A step of its own with a gradient elsewhere, and a state that it keeps."""
 
     def client_state(self, context):
-        return {"drift": context.parameters}
+        return {"drift": context.model.parameters}
 
     def begin(self, client_context):
         noise = torch.randn(len(client_context.weights), generator=client_context.generator)
@@ -335,7 +337,7 @@ def test_recorded_steps_give_the_same(tmp_path, method, recorded, loss_recorded,
     training = {**RAGGED, **options, "lr": 0.02, "lr_decay": 0.9}
     simulation = make_simulation(ragged(7, 15), dtype="float64", training=training, participation=1.0)
     both = Both(replace(simulation, method=method), tmp_path)
-    steps = both.vectorized.trainer.steps
+    steps = both.vectorized.steps
     steps.gradients._calls_before = steps.losses._calls_before = 2
     both.check(5)
     found = steps.gradients._recorded.values()
@@ -350,11 +352,11 @@ def test_recording_changes_no_bit(tmp_path, model):
     broadcast = Broadcast(1, simulation.model.weights.copy())
     engine = Vectorized(simulation, ClientStates(tmp_path))
     clients = range(len(simulation.federation))
-    before = list(engine.train(clients, broadcast))
-    steps = engine.trainer.steps
+    before = list(train(engine, clients, broadcast))
+    steps = engine.steps
     steps.gradients._calls_before = steps.losses._calls_before = 0
     for _ in range(4):
-        after = list(engine.train(clients, broadcast))
+        after = list(train(engine, clients, broadcast))
         for one, other in zip(before, after, strict=True):
             assert torch.equal(one.weights.parameters, other.weights.parameters)
             assert one.loss_after == other.loss_after
@@ -470,7 +472,7 @@ def test_a_fault_of_the_users_own_is_raised_with_its_clients(tmp_path, fault, wh
     faulty = type("Faulty", (Method,), {"__doc__": "Always fails.", where: fail})
     engine = Vectorized(replace(make_simulation(), method=faulty()), ClientStates(tmp_path))
     with pytest.raises(fault, match="own fault") as raised:
-        list(engine.train([2, 1], Broadcast(1, engine.simulation.model.weights.copy())))
+        list(train(engine, [2, 1], Broadcast(1, engine.simulation.model.weights.copy())))
     assert raised.traceback[-1].name == "fail"
     (note,) = raised.value.__notes__
     if where in ("begin", "finish"):
@@ -498,12 +500,12 @@ def test_the_global_generator_and_the_server_model_are_left_alone(tmp_path):
     expected = torch.rand(1)
     torch.manual_seed(5)
     engine = Vectorized(simulation, ClientStates(tmp_path / "together"))
-    together = list(engine.train([0, 1], broadcast))
+    together = list(train(engine, [0, 1], broadcast))
     # One client after the other would leave the generator alone too.
-    assert not engine.trainer._warned
+    assert not engine._warned
     assert torch.equal(torch.rand(1), expected)
     assert torch.equal(broadcast.weights.parameters, start)
-    alone = list(Serial(simulation, ClientStates(tmp_path / "alone")).train([0, 1], broadcast))
+    alone = list(train(Serial(simulation, ClientStates(tmp_path / "alone")), [0, 1], broadcast))
     for mine, other in zip(together, alone, strict=True):
         assert torch.equal(mine.uploads["drawn"], other.uploads["drawn"])
 
@@ -518,13 +520,13 @@ def test_a_run_records_its_cohort_and_equals_itself_when_resumed(tmp_path):
         )
 
     whole = go("whole")
-    assert whole.values["engine"]["cohort"] == cohort_of(whole.simulation.model.parameters.numel())
+    assert whole.values["engine"]["cohort"] == cohort_size(whole.simulation.model.parameters.numel())
     go("parts", rounds=2)
     parts = resume(tmp_path / "parts", {"rounds": 4})
     assert torch.equal(whole.weights().parameters, parts.weights().parameters)
 
 
 def test_the_cohort_follows_from_the_size_of_the_model_alone():
-    assert cohort_of(650) == 256
-    assert cohort_of(62_006) == 32
-    assert cohort_of(11_000_000) == 2
+    assert cohort_size(650) == 256
+    assert cohort_size(62_006) == 32
+    assert cohort_size(11_000_000) == 2

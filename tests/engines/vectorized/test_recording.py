@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from eunoe.engines.vectorized.inputs import CohortStep, Common, Inputs, Own, Prepared, StepNumbers
+from eunoe.engines.vectorized.inputs import Common, Inputs, Own, Prepared, StackStep, StepNumbers
 from eunoe.engines.vectorized.recording import Recorder
 from eunoe.methods.client_context import Batch
 
@@ -22,7 +22,7 @@ def step(function, weights=X, x=Y, lr=0.1, round=1, steps_taken=0, given=None):
     """A cohort's step that is a function of weights, inputs of the model, the rest and the numbers."""
     clients = len(weights)
     batch = Batch(x[:clients], torch.zeros(clients), torch.zeros(clients))
-    return CohortStep(
+    return StackStep(
         lambda weights, batch, own, common, numbers: function(weights, batch.x, own, numbers),
         weights,
         batch,

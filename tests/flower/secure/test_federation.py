@@ -48,12 +48,12 @@ class Without(Serial):
         super().__init__(simulation, states)
         self.gone = client, round
 
-    def train(self, clients, broadcast):
+    def train(self, simulation, clients, broadcast):
         for client in clients:
             if (client, broadcast.round) == self.gone:
                 yield missing_update(client, broadcast.weights, "it is not there")
             else:
-                yield from super().train([client], broadcast)
+                yield from super().train(simulation, [client], broadcast)
 
 
 def without(client: int, round: int) -> dict:
@@ -255,13 +255,13 @@ def test_a_client_that_learns_nothing_helps_in_every_round(tmp_path):
 
 def test_a_server_that_names_few_clients_cannot_lower_the_threshold(tmp_path, values, monkeypatch):
     """0.6 of 5 clients are 3; of the 3 that it names 2 would be enough."""
-    true = SecureRemoteEngine.train_summed
+    true = SecureRemoteEngine.secure_sum
 
-    def few(self, clients, broadcast):
-        self.simulation = replace(self.simulation, threshold=2)
-        return true(self, clients[:3], broadcast)
+    def few(self, simulation, clients, broadcast, aggregator):
+        simulation = replace(simulation, secure=replace(simulation.secure, threshold=2))
+        return true(self, simulation, clients[:3], broadcast, aggregator)
 
-    monkeypatch.setattr(SecureRemoteEngine, "train_summed", few)
+    monkeypatch.setattr(SecureRemoteEngine, "secure_sum", few)
     federation = Federation(tmp_path / "flower", values(rounds=1, secure_aggregation={"threshold": 0.6}))
     with pytest.raises(RunFailed, match="the server's threshold is 2, but that of the config is 3"):
         federation.serve()

@@ -5,17 +5,18 @@ from typing import Any
 
 import torch
 
-from eunoe.engines.aggregation import Aggregator, Examined
-from eunoe.engines.attacks import attacked
+from eunoe.engines.attacks import attack_update
 from eunoe.engines.base import evaluate_chunk
-from eunoe.engines.client import Broadcast, Update, train_client, without_vectors
-from eunoe.engines.devices import Place
-from eunoe.engines.portable import portable
-from eunoe.engines.ray.packing import Packed, packed, unpacked
-from eunoe.engines.ray.slices import sent, sliced
-from eunoe.engines.serial import noting
+from eunoe.engines.client import train_client
+from eunoe.engines.devices import WorkerDevice
+from eunoe.engines.ray.packing import Packed, pack, unpack
+from eunoe.engines.ray.slices import slice_rows, summed_vectors
+from eunoe.engines.serial import note_client
 from eunoe.engines.simulation import Simulation
+from eunoe.engines.workers import portable_error
 from eunoe.metrics.base import Rows
+from eunoe.server.aggregator import Examined
+from eunoe.server.updates import Broadcast, Update, drop_vectors
 from eunoe.system.memory import keep_freed_memory
 
 
@@ -27,9 +28,8 @@ class Actor:
 
         torch.set_num_threads(1)
         keep_freed_memory()
-        simulation: Simulation = unpacked(ray.get(references[0]), copy=False)
-        self._place = Place(simulation, device, sharing)
-        self._simulation = self._place.simulation
+        simulation: Simulation = unpack(ray.get(references[0]), copy=False)
+        self._device = WorkerDevice(simulation, device, sharing)
         self._last: tuple[str, Any] = ("", None)
 
     def ready(self) -> None:
@@ -37,55 +37,53 @@ class Actor:
 
     def train(self, references: list[Any], clients: Sequence[int], states: Packed) -> Packed:
         """Train a few clients; return their updates and new states."""
+        return self._answer(lambda: list(self._train(self._receive(references[0]), clients, states)))
 
-        return self._answer(lambda: list(self._trained(self._receive(references[0]), clients, states)))
-
-    def _trained(
+    def _train(
         self, broadcast: Broadcast, clients: Sequence[int], states: Packed
     ) -> Iterator[tuple[Update, Any]]:
-        placed = self._place.received(broadcast)
-        for client, state in zip(clients, unpacked(states), strict=True):
-            with noting(client, broadcast.round):
-                update, kept = train_client(self._simulation, client, placed, state)
+        simulation, on_device = self._device.in_round(broadcast.round), self._device.received(broadcast)
+        for client, state in zip(clients, unpack(states), strict=True):
+            with note_client(client, broadcast.round):
+                update, new_state = train_client(simulation, client, on_device, state)
             # The server reads the whole vectors, and Ray shares them without a copy.
             update.packed = {}
-            yield update, kept
+            yield update, new_state
 
     def train_sliced(
         self, references: list[Any], clients: Sequence[int], states: Packed, parts: int
     ) -> tuple[Packed, ...]:
-        """Train and examine a few clients; return that without vectors, and the slices of what is summed."""
+        """Train and examine a few clients; return the results without vectors, and slices of their sums."""
         slices: list[Packed] = []
 
         def work() -> list[tuple[Examined, Any]]:
             broadcast: Broadcast = self._receive(references[0])
-            simulation = self._simulation.in_round(broadcast.round)
-            method, context = simulation.method, simulation.context_in(broadcast.round)
-            aggregator = Aggregator(method, broadcast.weights, context, limits=simulation.limits)
+            simulation = self._device.in_round(broadcast.round)
+            aggregator = simulation.aggregator(broadcast)
             results, rows = [], []
-            for update, kept in self._trained(broadcast, clients, states):
-                examined = aggregator.examined(attacked(simulation, update, broadcast))
+            for update, state in self._train(broadcast, clients, states):
+                examined = aggregator.examine(attack_update(simulation, update, broadcast))
                 if examined.problem is None:
-                    rows.append(sent(method, examined.update, broadcast.weights))
-                results.append((examined._replace(update=without_vectors(examined.update)), kept))
-            slices.extend(sliced(rows, parts))
+                    rows.append(summed_vectors(simulation.method, examined.update, broadcast.weights))
+                results.append((examined._replace(update=drop_vectors(examined.update)), state))
+            slices.extend(slice_rows(rows, parts))
             return results
 
         answer = self._answer(work)
-        return answer, *(slices or [packed(None)] * parts)
+        return answer, *(slices or [pack(None)] * parts)
 
     def evaluate(self, references: list[Any], parts: Sequence[Rows]) -> Packed:
-        """A model's predictions on a few chunks."""
+        """Return a model's predictions on a few chunks."""
         return self._answer(
-            lambda: [evaluate_chunk(self._simulation, self._receive(references[0]), p) for p in parts]
+            lambda: [evaluate_chunk(self._device.simulation, self._receive(references[0]), p) for p in parts]
         )
 
     def _receive(self, reference: Any) -> Any:
-        """A value that the driver stored for many tasks, fetched once."""
+        """Fetch a value that the driver stored for many tasks, once."""
         import ray
 
         if self._last[0] != reference.hex():
-            self._last = reference.hex(), unpacked(ray.get(reference))
+            self._last = reference.hex(), unpack(ray.get(reference))
         return self._last[1]
 
     def _answer(self, work: Callable[[], Any]) -> Packed:
@@ -93,8 +91,8 @@ class Actor:
         from ray.exceptions import RayError
 
         try:
-            return packed(("results", work(), self._place.transfers.taken()))
+            return pack(("results", work(), self._device.transfers.take()))
         except RayError:
             raise
         except Exception as error:
-            return packed(("error", portable(error, cloudpickle), self._place.transfers.taken()))
+            return pack(("error", portable_error(error, cloudpickle), self._device.transfers.take()))

@@ -13,11 +13,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from eunoe.engines.devices import Transfers
 from eunoe.engines.ray.actor import Actor
 from eunoe.engines.ray.connection import connect
-from eunoe.engines.ray.packing import Packed, packed, unpacked
+from eunoe.engines.ray.packing import Packed, pack, unpack
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.transfers import Transfers
 from eunoe.errors import InputError, RunFailed
 
 logger = logging.getLogger(__name__)
@@ -83,12 +83,12 @@ class Cluster:
 
     def put(self, value: Any) -> Any:
         """Store a value once for all workers; return its reference."""
-        value = packed(value)
+        value = pack(value)
         self.transfers.count("to the store", _bytes(value))
         return self._ray.put(value)
 
     def get(self, references: list[Any]) -> list[Packed]:
-        """The results of tasks."""
+        """Fetch the results of tasks."""
         results: list[Packed] = self._ray.get(references)
         for result in results:
             self.transfers.count("to the driver", _bytes(result))
@@ -96,12 +96,12 @@ class Cluster:
 
     @property
     def lost(self) -> type[Exception]:
-        """What is raised when a worker or a result is lost."""
+        """The exception that is raised when a worker or a result is lost."""
         error: type[Exception] = self._ray.exceptions.RayError
         return error
 
     def spread(self, kind: type, parts: int) -> list[Any]:
-        """Actors beside the workers, one after the other on the nodes that train."""
+        """Start actors beside the workers, one after the other on the nodes that train."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
         resource = "CPU" if self._per_gpu is None else "GPU"
@@ -147,7 +147,7 @@ class Cluster:
                         worker.tasks.remove(number)
                         done[number] = result
                 while yielded in done:
-                    kind, value, moved = unpacked(done.pop(yielded))
+                    kind, value, moved = unpack(done.pop(yielded))
                     self.transfers.add(moved)
                     if kind == "error":
                         raise value
@@ -233,13 +233,13 @@ class Cluster:
             self._ray.kill(actor)
 
     def places(self) -> int:
-        """How many workers the cluster has room for: its cores, or shares of its GPUs."""
+        """Return how many workers the cluster has room for: its cores, or shares of its GPUs."""
         kind = "CPU" if self._per_gpu is None else "GPU"
-        found = int(self._ray.cluster_resources().get(kind, 0)) * (self._per_gpu or 1)
-        if found < 1:
+        count = int(self._ray.cluster_resources().get(kind, 0)) * (self._per_gpu or 1)
+        if count < 1:
             what = "core" if self._per_gpu is None else "GPU"
             raise RunFailed(f"the Ray cluster has no {what} to train on; resume when a node has joined")
-        return found
+        return count
 
     def _wait_on(self) -> None:
         """Keep waiting for a first worker if one may still start, and warn once."""
@@ -255,5 +255,5 @@ def _bytes(value: Packed) -> int:
 
 
 def _line(error: Exception) -> str:
-    """Ray's multi-line message as one line."""
+    """Return Ray's multi-line message as one line."""
     return " ".join(str(error).split())[:1000]

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.room import STARTED, check_room
+from eunoe.engines.devices import STARTED, check_memory
 from eunoe.errors import InputError, first_line
 from eunoe.system.machine import cores
 
@@ -29,7 +29,7 @@ def connect(address: str | None, workers: int | None, weights: Weights) -> None:
     _check(address)
     local = {"num_cpus": workers or cores()} if address == "local" else {}
     if local:
-        check_room(local["num_cpus"], weights, STARTED)
+        check_memory(local["num_cpus"], weights, STARTED)
     with _same_handler(signal.SIGTERM):
         try:
             ray.init(address, include_dashboard=False if local else None, logging_level="ERROR", **local)
@@ -38,7 +38,7 @@ def connect(address: str | None, workers: int | None, weights: Weights) -> None:
 
 
 def _check(address: str) -> None:
-    """Refuse an address at which nothing answers, or something other than Ray."""
+    """Raise InputError if nothing answers at an address, or something other than Ray."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not host or not port.isdigit():
         # Ray finds "auto" and "local" by itself and says what is wrong with another form.
@@ -54,7 +54,7 @@ def _check(address: str) -> None:
             f"no Ray answers at {address!r} ({first_line(error)}); `ray start --head` starts one there"
         ) from None
     if len(answer) < 4 or answer[3] != _SETTINGS:
-        raise InputError(f"what answers at {address!r} is not Ray; give the address that `ray start` printed")
+        raise InputError(f"{address!r} is not a Ray cluster; use the address that `ray start` printed")
 
 
 @contextmanager

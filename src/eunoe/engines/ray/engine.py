@@ -10,84 +10,21 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.aggregation import Aggregator, Settled
-from eunoe.engines.base import Engine, chunks, joined
-from eunoe.engines.client import Broadcast, Update
+from eunoe.engines.base import Engine, chunks, concatenate
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.cluster import Cluster
-from eunoe.engines.ray.packing import packed
+from eunoe.engines.ray.packing import pack
 from eunoe.engines.ray.summing import Summing
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.metrics.base import Predictions, Rows
+from eunoe.server.aggregator import Aggregator, Settled
+from eunoe.server.updates import Broadcast, Update
 
 # A round is cut into at least this many tasks per core, so that all cores finish at about the same time;
 # and no task returns more than these bytes, unless a single client does.
 _SHARES = 16
 _BYTES = 2**20
-
-
-class RayTrainer:
-    """Trains groups of clients on a cluster."""
-
-    def __init__(self, simulation: Simulation, states: ClientStates, cluster: Cluster) -> None:
-        self.simulation, self.states, self.cluster = simulation, states, cluster
-
-    def train(self, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        groups = self.groups(clients)
-        message = self.cluster.put(broadcast)
-
-        def submit(actor: Any, number: int) -> Any:
-            states = packed([self.states.load(client) for client in groups[number]])
-            return actor.train.remote([message], groups[number], states)
-
-        for group in self.cluster.in_order(len(groups), submit):
-            for update, state in group:
-                self.states.save(update.client, broadcast.round, state)
-                yield update
-
-    def groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
-        """The clients of each task."""
-        self.cluster.hire()
-        together = min(len(clients) // (_SHARES * self.cluster.places()), _BYTES // self._update_bytes())
-        size = max(1, together)
-        return [clients[i : i + size] for i in range(0, len(clients), size)]
-
-    def _update_bytes(self) -> int:
-        weights = self.simulation.model.weights
-        uploads = self.simulation.method.uploads(self.simulation.context)
-        extra = sum(upload.size for upload in uploads.values()) * weights.parameters.itemsize
-        return sum(vector.numel() * vector.itemsize for vector in weights.vectors().values()) + extra
-
-
-class RayEvaluator:
-    """Evaluates groups of chunks on a cluster."""
-
-    def __init__(self, simulation: Simulation, cluster: Cluster) -> None:
-        self.simulation, self.cluster = simulation, cluster
-
-    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        parts = chunks(self.simulation, where)
-        together = max(1, len(models) * len(parts) // (_SHARES * self.cluster.places()))
-        tasks = [
-            (model, parts[i : i + together])
-            for model in range(len(models))
-            for i in range(0, len(parts), together)
-        ]
-        # One model at a time: a round may have hundreds.
-        stored: dict[int, Any] = {}
-
-        def submit(actor: Any, number: int) -> Any:
-            model, share = tasks[number]
-            if model not in stored:
-                stored.clear()
-                stored[model] = self.cluster.put(models[model])
-            return actor.evaluate.remote([stored[model]], share)
-
-        found: list[list[Predictions]] = [[] for _ in models]
-        for (model, _), predictions in zip(tasks, self.cluster.in_order(len(tasks), submit), strict=True):
-            found[model] += predictions
-        return [joined(predictions) for predictions in found]
 
 
 class Ray(Engine):
@@ -121,22 +58,71 @@ class Ray(Engine):
         ] = None,
     ) -> None:
         if simulation.model.device.type != "cpu":
-            raise InputError('Ray assigns the GPUs: set engine.devices = "cuda" in place of engine.device')
+            raise InputError('Ray assigns the GPUs: set engine.devices = "cuda" instead of engine.device')
         if devices is None and per_device is not None:
-            raise InputError("engine.per_device counts the workers of a GPU: set engine.devices too")
+            raise InputError("engine.per_device is the number of workers of a GPU: set engine.devices too")
         self.cluster = Cluster(simulation, address, workers, devices and (per_device or 1))
-        trainer = RayTrainer(simulation, states, self.cluster)
-        super().__init__(simulation, states, trainer, RayEvaluator(simulation, self.cluster))
+        super().__init__(simulation, states)
         self.transfers = self.cluster.transfers
-        self._groups = trainer.groups
         self._summing = summers and Summing(states, self.cluster, summers)
 
+    def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
+        # An actor builds the simulation of the round itself.
+        groups, message = self._groups(clients), self.cluster.put(broadcast)
+
+        def submit(actor: Any, number: int) -> Any:
+            states = pack([self.states.load(client) for client in groups[number]])
+            return actor.train.remote([message], groups[number], states)
+
+        for group in self.cluster.in_order(len(groups), submit):
+            for update, state in group:
+                self.states.save(update.client, broadcast.round, state)
+                yield update
+
     def aggregate(
-        self, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator, vectors: bool = True
+        self,
+        simulation: Simulation,
+        clients: Sequence[int],
+        broadcast: Broadcast,
+        aggregator: Aggregator,
+        vectors: bool = True,
     ) -> Iterator[Settled]:
         if not self._summing or vectors or aggregator.aggregate.summed is None:
-            return super().aggregate(clients, broadcast, aggregator, vectors)
+            return super().aggregate(simulation, clients, broadcast, aggregator, vectors)
         return self._summing.aggregate(self._groups(clients), broadcast, aggregator)
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        parts = chunks(self.simulation, where)
+        together = max(1, len(models) * len(parts) // (_SHARES * self.cluster.places()))
+        tasks = [
+            (model, parts[i : i + together])
+            for model in range(len(models))
+            for i in range(0, len(parts), together)
+        ]
+        # One model at a time: a round may have hundreds.
+        stored: dict[int, Any] = {}
+
+        def submit(actor: Any, number: int) -> Any:
+            model, share = tasks[number]
+            if model not in stored:
+                stored.clear()
+                stored[model] = self.cluster.put(models[model])
+            return actor.evaluate.remote([stored[model]], share)
+
+        by_model: list[list[Predictions]] = [[] for _ in models]
+        for (model, _), predictions in zip(tasks, self.cluster.in_order(len(tasks), submit), strict=True):
+            by_model[model] += predictions
+        return [concatenate(predictions) for predictions in by_model]
+
+    def _groups(self, clients: Sequence[int]) -> list[Sequence[int]]:
+        """Return the clients of each task."""
+        self.cluster.hire()
+        weights = self.simulation.model.weights
+        uploads = self.simulation.method.uploads(self.simulation.context)
+        extra = sum(upload.size for upload in uploads.values()) * weights.parameters.itemsize
+        size = sum(vector.numel() * vector.itemsize for vector in weights.vectors().values()) + extra
+        together = max(1, min(len(clients) // (_SHARES * self.cluster.places()), _BYTES // size))
+        return [clients[i : i + together] for i in range(0, len(clients), together)]
 
     def close(self) -> None:
         if self._summing:

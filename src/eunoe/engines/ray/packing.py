@@ -22,7 +22,7 @@ Packed = tuple[bytes, list[Bytes]]
 _ALIGNMENT = 64
 
 
-def packed(value: Any) -> Packed:
+def pack(value: Any) -> Packed:
     """Pack a value; classes that the other side cannot import are pickled by value."""
     from ray.cloudpickle import CloudPickler
 
@@ -34,7 +34,7 @@ def packed(value: Any) -> Packed:
     return file.getvalue(), [np.frombuffer(buffer.raw(), np.uint8) for buffer in buffers]
 
 
-def unpacked(parts: Packed, copy: bool = True) -> Any:
+def unpack(parts: Packed, copy: bool = True) -> Any:
     """Unpack a value. Without `copy` its arrays share the store's memory, which must not be written to."""
     data, buffers = parts
     return pickle.loads(data, buffers=[_aligned(buffer, copy) for buffer in buffers])

@@ -1,8 +1,8 @@
-"""Updates added up on a cluster: each of several actors adds a slice of all updates, in the clients' order.
+"""Slices of updates, which actors add up on a cluster in the order of the clients.
 
 Sums are over clients, each coordinate for itself. So a slice that one actor adds in the order of the clients
 has the bits of the serial sum, which partial sums over some of the clients would not have. Cuts are at
-multiples of 64 numbers, so that no kernel treats a number otherwise than it would in the whole vector.
+multiples of 64 numbers, so that kernels treat each number as in the whole vector.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,31 +12,31 @@ import torch
 from torch import Tensor
 
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.engines.client import Broadcast, Update
-from eunoe.engines.ray.packing import Packed, packed, unpacked
+from eunoe.engines.ray.packing import Packed, pack, unpack
 from eunoe.methods.base import Method
 from eunoe.server.aggregate import Sums, weight_of
+from eunoe.server.updates import Broadcast, Update
 
 _ALIGNED = 64
 
 
 def cut(vector: Tensor, part: int, parts: int) -> Tensor:
-    """One of the parts of a vector; the last ones may be empty."""
+    """Return one of the parts of a vector; the last ones may be empty."""
     step = -(-vector.shape[-1] // (parts * _ALIGNED)) * _ALIGNED
     return vector[..., part * step : (part + 1) * step]
 
 
-def sliced(rows: Sequence[Vectors], parts: int) -> list[Packed]:
-    """The parts of some clients' vectors, a row per client."""
+def slice_rows(rows: Sequence[Vectors], parts: int) -> list[Packed]:
+    """Cut some clients' vectors, a row per client, into parts."""
     whole = {name: torch.stack([row[name] for row in rows]) for name in (rows[0] if rows else ())}
     return [
-        packed({name: cut(value, part, parts).contiguous() for name, value in whole.items()})
+        pack({name: cut(value, part, parts).contiguous() for name, value in whole.items()})
         for part in range(parts)
     ]
 
 
-def sent(method: Method, update: Update, start: Weights) -> Vectors:
-    """What is summed of an update: its weights as they are, unless the method adds something else."""
+def summed_vectors(method: Method, update: Update, start: Weights) -> Vectors:
+    """Return what is summed of an update: its weights, unless the method adds something else."""
     vectors = {"float_buffers": update.weights.float_buffers, **update.uploads}
     if type(method).contribution is Method.contribution:
         return {"parameters": update.weights.parameters, **vectors}
@@ -52,10 +52,10 @@ class Summer:
         self._part, self._parts = part, parts
 
     def begin(self, references: list[Any], how: Mapping[str, str]) -> None:
-        """Begin a round, of whose broadcast there is a reference; `how` says how vectors are weighted."""
+        """Begin a round from a reference to its broadcast; `how` says how vectors are weighted."""
         import ray
 
-        broadcast: Broadcast = unpacked(ray.get(references[0]), copy=False)
+        broadcast: Broadcast = unpack(ray.get(references[0]), copy=False)
         start, self._how, self._sums = broadcast.weights, how, Sums()
         vectors = {"parameters": start.parameters, "float_buffers": start.float_buffers}
         self._start = {name: cut(value, self._part, self._parts).double() for name, value in vectors.items()}
@@ -64,9 +64,9 @@ class Summer:
         """Add rows of a slice, each with its client's number of samples."""
         import ray
 
-        found: Vectors = unpacked(ray.get(references[0]), copy=False)
+        slices: Vectors = unpack(ray.get(references[0]), copy=False)
         for row, size in rows:
-            for name, values in found.items():
+            for name, values in slices.items():
                 value = values[row].double()
                 if name in self._start:
                     value = value - self._start[name]
@@ -74,11 +74,11 @@ class Summer:
                 self._sums.add(summed, value, weight_of(self._how[summed], size))
 
     def result(self) -> Packed:
-        """The sums of the slice and the total weights."""
-        return packed((self._sums.totals, self._sums.weights))
+        """Return the sums of the slice and the total weights."""
+        return pack((self._sums.totals, self._sums.weights))
 
 
-def joined_sums(parts: Sequence[tuple[Vectors, dict[str, float]]]) -> tuple[Vectors, dict[str, float]]:
-    """The sums of whole vectors, from those of their parts in order."""
+def concatenate_sums(parts: Sequence[tuple[Vectors, dict[str, float]]]) -> tuple[Vectors, dict[str, float]]:
+    """Return the sums of whole vectors from those of their parts in order."""
     first, weights = parts[0]
     return {name: torch.cat([totals[name] for totals, _ in parts]) for name in first}, weights

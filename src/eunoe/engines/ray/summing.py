@@ -1,8 +1,8 @@
 """A round whose updates never come to the driver: workers check them, summers add them, slice by slice.
 
-The driver gets what it decides on an update by (norms, samples, steps), tells the summers which to add, and
-takes the sums at the end. So its traffic is one model's and a few numbers per client, not a model per client.
-Should a summer, or a slice that it has not added yet, be lost with its node, the round begins again, with the
+The driver gets the numbers that decide on an update (norms, samples, steps), tells the summers which to add,
+and takes the sums at the end. So its traffic is one model and a few numbers per client, not a model per
+client. If a summer or a slice that was not added yet is lost with its node, the round begins again, with the
 same bits.
 """
 
@@ -15,13 +15,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eunoe.engines.aggregation import Aggregator, Examined, Settled
-from eunoe.engines.client import Broadcast
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.ray.cluster import Cluster
-from eunoe.engines.ray.packing import packed, unpacked
-from eunoe.engines.ray.slices import Summer, joined_sums
+from eunoe.engines.ray.packing import pack, unpack
+from eunoe.engines.ray.slices import Summer, concatenate_sums
 from eunoe.errors import RunFailed
+from eunoe.server.aggregator import Aggregator, Examined, Settled
+from eunoe.server.updates import Broadcast
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Summing:
         slices: dict[int, list[Any]] = {}
 
         def submit(actor: Any, number: int) -> Any:
-            states = packed([self.states.load(client) for client in groups[number]])
+            states = pack([self.states.load(client) for client in groups[number]])
             train = actor.train_sliced.options(num_returns=self.parts + 1)
             answer, *slices[number] = train.remote([message], groups[number], states, self.parts)
             return answer
@@ -76,24 +76,25 @@ class Summing:
         # Closed even if something is lost, so that workers do not go on with this attempt.
         with closing(self.cluster.in_order(len(groups), submit)) as results:
             for number, group in enumerate(results):
-                order.arrived(number, [examined for examined, _ in group])
+                order.add_group(number, [examined for examined, _ in group])
                 for examined, state in group:
                     self.states.save(examined.update.client, broadcast.round, state)
-                    settled += order.decided(aggregator.decide(examined))
-        settled += order.decided(aggregator.decide_held())
+                    settled += order.follow(aggregator.decide(examined))
+        settled += order.follow(aggregator.decide_held())
         order.wait()
-        self._take(aggregator, [one for one in settled if one.problem is None])
+        self._take(aggregator, [entry for entry in settled if entry.problem is None])
         return settled
 
     def _take(self, aggregator: Aggregator, added: Sequence[Settled]) -> None:
         if not added:
             return
-        parts = [unpacked(part) for part in self.cluster.get([one.result.remote() for one in self._summers])]
-        counters: Tensor = aggregator.start.int_buffers
-        for one in added:
-            counters = torch.maximum(counters, one.update.weights.int_buffers)
-        clients = [one.update.client for one in added]
-        aggregator.aggregate.take(clients, *joined_sums(parts), counters)
+        results = [summer.result.remote() for summer in self._summers]
+        parts = [unpack(part) for part in self.cluster.get(results)]
+        counters: Tensor = aggregator.aggregate.start.int_buffers
+        for entry in added:
+            counters = torch.maximum(counters, entry.update.weights.int_buffers)
+        clients = [entry.update.client for entry in added]
+        aggregator.aggregate.take(clients, *concatenate_sums(parts), counters)
 
     def close(self) -> None:
         """Stop the summers."""
@@ -112,14 +113,14 @@ class _Order:
         self._rows: dict[int, int] = {}
         self._waiting: deque[list[Any]] = deque()
 
-    def arrived(self, number: int, group: Sequence[Examined]) -> None:
+    def add_group(self, number: int, group: Sequence[Examined]) -> None:
         """Take a group, whose usable updates have a row each."""
         usable = [examined.update.client for examined in group if examined.problem is None]
         self._rows |= {client: row for row, client in enumerate(usable)}
         self._groups.append((number, [len(group)], []))
 
-    def decided(self, decisions: Iterator[Settled]) -> Iterator[Settled]:
-        """Pass decisions on, which come in the order of the clients."""
+    def follow(self, decisions: Iterator[Settled]) -> Iterator[Settled]:
+        """Yield decisions, which come in the order of the clients, and have summers add what they decide."""
         for settled in decisions:
             number, left, rows = self._groups[0]
             row = self._rows.pop(settled.update.client, None)
@@ -128,9 +129,8 @@ class _Order:
             left[0] -= 1
             if not left[0]:
                 self._groups.popleft()
-                found = self.slices.pop(number)
-                pairs = zip(self.summers, found, strict=True)
-                self._waiting.append([summer.add.remote([one], rows) for summer, one in pairs])
+                pairs = zip(self.summers, self.slices.pop(number), strict=True)
+                self._waiting.append([summer.add.remote([part], rows) for summer, part in pairs])
                 self.wait(_WAITING)
             yield settled
 

@@ -1,4 +1,4 @@
-"""All that a step of a cohort reads: nothing else may differ between two steps.
+"""All that a step of a stack reads: nothing else may differ between two steps.
 
 A step's tensors come in three groups: the weights and the batch, which are new in every step; what each
 client has of its own, with a first dimension of clients; and what is the same for all clients. The numbers
@@ -72,7 +72,7 @@ Step = Callable[[Tensor, Batch, Own, Common, StepNumbers], T]
 
 @dataclass(frozen=True)
 class Inputs:
-    """All that a cohort's steps read besides the weights and the batch."""
+    """All that a stack's steps read besides the weights and the batch."""
 
     own: Own
     common: Common
@@ -101,7 +101,7 @@ class Inputs:
 
 
 @dataclass(frozen=True)
-class CohortStep:
+class StackStep:
     """One step of all clients that have a row in the weights, as a function of its tensors."""
 
     step: Step[Any]
@@ -136,7 +136,7 @@ class CohortStep:
         fields, x_spec = len(self.x[0]), self.x[1]
         first = fields + (self.batch.mask is not None)
 
-        def one(weights: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
+        def step_one(weights: Tensor, y: Tensor, index: Tensor, *rest: Tensor) -> Any:
             mask = rest[fields] if first > fields else None
             batch = Batch(tree_unflatten(rest[:fields], x_spec), y, index, mask)
             own_spec, common_spec = self.inputs.flat[1]
@@ -144,25 +144,27 @@ class CohortStep:
             own = tree_unflatten(rest[first:end], own_spec)
             return self.step(weights, batch, own, tree_unflatten(rest[end:], common_spec), numbers)
 
-        return vmap(one, self.dimensions)(*tensors)
+        return vmap(step_one, self.dimensions)(*tensors)
 
     def __call__(self) -> Any:
         return self.run(self.numbers, *self.tensors)
 
 
-def prepared_by(clients: Sequence[ClientContext], longest: int) -> tuple[Prepared, Prepared]:
-    """What each client prepared, with its own first and then what is the same tensor for all."""
+def collect_prepared(clients: Sequence[ClientContext], longest: int) -> tuple[Prepared, Prepared]:
+    """Return what the clients prepared: what differs between them, and what is the same tensor for all."""
     own, common = (Prepared({}, {}, {}, {}, {}) for _ in range(2))
     if not clients:
         return own, common
 
-    def put(mine: Vectors, alike: Vectors, vectors: Sequence[Mapping[str, Tensor]], length: int = 0) -> None:
+    def put(
+        different: Vectors, same: Vectors, vectors: Sequence[Mapping[str, Tensor]], length: int = 0
+    ) -> None:
         for name in vectors[0]:
-            values = [one[name] for one in vectors]
+            values = [named[name] for named in vectors]
             if len(values) > 1 and all(value is values[0] for value in values):
-                alike[name] = values[0]
+                same[name] = values[0]
             else:
-                mine[name] = _padded(values, length) if length else torch.stack(values)
+                different[name] = _padded(values, length) if length else torch.stack(values)
 
     put(own.state, common.state, [client.state for client in clients])
     put(own.cache, common.cache, [client.cache for client in clients])

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from eunoe.engines.vectorized.inputs import CohortStep, StepNumbers
+from eunoe.engines.vectorized.inputs import StackStep, StepNumbers
 
 # Shapes that keep changing must not fill the memory.
 _SHAPES_KEPT = 64
@@ -23,7 +23,7 @@ Recorded = Callable[..., Any]
 
 
 class Recorder:
-    """Runs the steps of cohorts, by a recording where shapes repeat and it is possible."""
+    """Runs the steps of stacks, by a recording where shapes repeat and it is possible."""
 
     def __init__(self, module: nn.Module, calls_before: int) -> None:
         self._calls_before = calls_before
@@ -31,7 +31,7 @@ class Recorder:
         self._calls: dict[Any, int] = {}
         self._recorded: dict[Any, Recorded | None] = {}
 
-    def __call__(self, step: CohortStep) -> Any:
+    def __call__(self, step: StackStep) -> Any:
         """The step's results."""
         tensors = step.tensors
         key = step.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
@@ -51,7 +51,7 @@ class Recorder:
         self._calls[key] = self._calls.get(key, 0) + 1
         return self._calls[key] > self._calls_before
 
-    def _record(self, step: CohortStep, tensors: list[Tensor]) -> Recorded | None:
+    def _record(self, step: StackStep, tensors: list[Tensor]) -> Recorded | None:
         """The step's operations as a function of its tensors; None if they could differ the next time.
 
         The operations see the numbers of the step as tensors. A step that computes with them is not

@@ -1,4 +1,4 @@
-"""One client of a cohort as a method sees it inside `torch.func.vmap`.
+"""One client of a stack as a method sees it inside `torch.func.vmap`.
 
 Inside, a method sees single vectors, as it does when a client trains alone.
 """
@@ -22,7 +22,7 @@ from eunoe.methods.context import RoundContext
 
 @dataclass
 class StepContext(ClientContext):
-    """A client inside vmap: its weights are one row of the cohort's, its losses are averaged by mask."""
+    """A client inside vmap: its weights are one row of the stack's, its losses are averaged by mask."""
 
     at: Tensor = field(default_factory=lambda: torch.empty(0))
     # The model's buffers, if it has any.
@@ -105,13 +105,13 @@ def make_step_context(
     numbers: StepNumbers,
 ) -> StepContext:
     """A client inside vmap from what its step reads; `networks` compute features or logits."""
-    mine, alike = own.prepared, common.prepared
+    different, same = own.prepared, common.prepared
     empty = torch.empty(0)
     unknown = Weights(empty, empty, empty).vectors()
 
     def network(name: str, features: bool) -> Frozen:
-        outputs = {**mine.outputs, **alike.outputs}.get(name)
-        vectors = {**unknown, **mine.weights.get(name, {}), **alike.weights.get(name, {})}
+        outputs = {**different.outputs, **same.outputs}.get(name)
+        vectors = {**unknown, **different.weights.get(name, {}), **same.weights.get(name, {})}
         return Frozen(Weights.from_vectors(vectors), features, outputs)
 
     # Tensors where a client that trains alone has Python numbers.
@@ -125,15 +125,15 @@ def make_step_context(
         terms=own.terms,
         start=Weights.from_vectors(common.start),
         shared=common.shared,
-        state={**mine.state, **alike.state},
+        state={**different.state, **same.state},
         lr=numbers.lr,
         steps_taken=numbers.steps_taken,
         weight_decay=decay,
         data=_no_data,
         validation=_no_validation,
         generator=torch.default_generator,
-        cache={**mine.cache, **alike.cache},
-        rows={**mine.rows, **alike.rows},
+        cache={**different.cache, **same.cache},
+        rows={**different.rows, **same.rows},
         networks={name: network(name, features) for name, features in networks.items()},
         moments=own.moments,
         at=weights,

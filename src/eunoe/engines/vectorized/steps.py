@@ -1,4 +1,4 @@
-"""The steps of a cohort: gradients of all its clients at once, and the optimizer's updates."""
+"""The steps of a stack: gradients of all its clients at once, and the optimizer's updates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,21 +10,21 @@ from torch import Tensor
 from eunoe.core.flat_model import Vectors
 from eunoe.core.optimizer import descend
 from eunoe.engines.simulation import Simulation
-from eunoe.engines.vectorized.cohort import Cohort
-from eunoe.engines.vectorized.inputs import CohortStep, Common, Inputs, Own, Step, StepNumbers
+from eunoe.engines.vectorized.inputs import Common, Inputs, Own, StackStep, Step, StepNumbers
 from eunoe.engines.vectorized.recording import Recorder
+from eunoe.engines.vectorized.stack import ClientStack
 from eunoe.engines.vectorized.step_context import NoMoments, StepContext, make_step_context, masked_mean
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
 
-# Above this many parameters arithmetic dominates, so no work is spent on keeping shapes constant.
+# Above this many parameters arithmetic dominates, so shapes are not kept constant.
 _SMALL = 100_000
 
 
 @dataclass(frozen=True)
 class Taken:
-    """The results of a cohort's steps besides its weights."""
+    """The results of a stack's steps besides its weights."""
 
     # The loss of each client on its first batch, before the first step and after the last one.
     before: list[float]
@@ -36,17 +36,17 @@ class Taken:
 
 
 class Steps:
-    """Takes the steps of cohorts, recording what it can."""
+    """Takes the steps of stacks, recording what it can."""
 
     def __init__(self, simulation: Simulation) -> None:
         model = simulation.model
         self.simulation = simulation
         self.has_buffers = (
             bool(model.float_buffers.numel() or model.int_buffers.numel())
-            or simulation.context.has_batch_norm
+            or simulation.context.model.has_batch_norm
         )
         self._own_step = type(simulation.method).step is not Method.step
-        # Whether steps go over exactly the clients that have them; they are recorded otherwise.
+        # Whether steps cover exactly the clients that have them; otherwise they are recorded.
         self.exact = self.has_buffers or self._own_step or model.parameters.numel() > _SMALL
         # Recording costs as much as a hundred steps save, and a participation measures few losses.
         self.gradients = Recorder(model.module, calls_before=100)
@@ -55,33 +55,33 @@ class Steps:
 
     def take(
         self,
-        cohort: Cohort,
-        context: RoundContext,
+        stack: ClientStack,
         inputs: Inputs,
         networks: Mapping[str, bool],
         weights: Tensor,
     ) -> Taken:
-        """Take all steps of a cohort, on its weights."""
+        """Take all steps of a stack, on its weights."""
+        context = stack.context
         moments: Vectors = {}
         before, first = [], None
         here = inputs
         gradient, whole_step = self._gradient(context, networks), self._whole_step(context, networks)
-        for taken, (active, batch) in enumerate(zip(cohort.active, cohort.batches(), strict=True)):
+        for taken, (active, batch) in enumerate(zip(stack.active, stack.batches(), strict=True)):
             if len(batch.y) != len(here.own.id):
                 here = inputs.first(len(batch.y))
             numbers = StepNumbers(context.lr, context.round, taken)
             own = {name: moment[:active] for name, moment in moments.items()}
             if self._own_step:
-                mine = Inputs(here.own._replace(moments=own), here.common)
-                loss, found = CohortStep(whole_step, weights[:active], batch, mine, numbers)()
-                for name, value in found.items():
+                with_moments = Inputs(here.own._replace(moments=own), here.common)
+                loss, new = StackStep(whole_step, weights[:active], batch, with_moments, numbers)()
+                for name, value in new.items():
                     # A step may have put another tensor in a moment's place.
                     if name not in moments:
-                        moments[name] = value.new_zeros(len(cohort), *value.shape[1:])
+                        moments[name] = value.new_zeros(len(stack), *value.shape[1:])
                     moments[name][:active] = value
             else:
                 gradients, loss = self._run(
-                    CohortStep(gradient, weights[: len(batch.y)], batch, here, numbers), self.gradients
+                    StackStep(gradient, weights[: len(batch.y)], batch, here, numbers), self.gradients
                 )
                 decay = here.own.weight_decay
                 descend(
@@ -108,23 +108,23 @@ class Steps:
         weights: Tensor,
         batch: Batch,
     ) -> list[float]:
-        """The clients' losses on the batch of their first step, without updating batch-norm statistics."""
+        """Return the clients' losses on their first batch, without updating batch-norm statistics."""
         if inputs.own.buffers:
             buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
             inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
         numbers = StepNumbers(context.lr, context.round, 0)
-        step = CohortStep(self._loss(context, networks), weights, batch, inputs, numbers)
+        step = StackStep(self._loss(context, networks), weights, batch, inputs, numbers)
         with torch.no_grad():
             return [float(loss) for loss in self._run(step, self.losses).tolist()]
 
-    def _run(self, step: CohortStep, recorder: Recorder) -> Any:
+    def _run(self, step: StackStep, recorder: Recorder) -> Any:
         return step() if self.exact else recorder(step)
 
     # Steps of one client, each under vmap. What they read is their arguments, and what stays the same
     # throughout a run.
 
     def _gradient(self, context: RoundContext, networks: Mapping[str, bool]) -> Step[tuple[Tensor, Tensor]]:
-        """A client's corrected gradient and its loss."""
+        """Return a step that gives a client's corrected gradient and its loss."""
         method = self.simulation.method
 
         def step(
@@ -142,7 +142,7 @@ class Steps:
     def _whole_step(
         self, context: RoundContext, networks: Mapping[str, bool]
     ) -> Step[tuple[Tensor, Vectors]]:
-        """A step of a method that has its own, on the weights; the loss and the moments."""
+        """Return a step of a method that has its own, on the weights; it gives the loss and the moments."""
         method = self.simulation.method
 
         def step(
@@ -156,7 +156,7 @@ class Steps:
         return step
 
     def _loss(self, context: RoundContext, networks: Mapping[str, bool]) -> Step[Tensor]:
-        """A client's mean loss."""
+        """Return a step that gives a client's mean loss."""
         method = self.simulation.method
 
         def step(weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers) -> Tensor:

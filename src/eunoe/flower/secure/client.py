@@ -11,7 +11,6 @@ import torch
 from flwr.app import ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.config.schema import Config
-from eunoe.engines.secure_sum import encoded
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
 from eunoe.flower.deploy.credentials import is_signed, sign_message
@@ -28,7 +27,7 @@ from eunoe.flower.secure.messages import (
 )
 from eunoe.flower.secure.protocol import Participant, PublicKeys, Secrets, Session, as_words
 from eunoe.flower.wire import encode_vectors
-from eunoe.server.fixed_point import OutOfBound
+from eunoe.server.secure_sum import OutOfBound, encode_update
 
 logger = logging.getLogger(__name__)
 # The record with a node's secrets, and the stage that it has completed.
@@ -72,8 +71,10 @@ def send_masked(config: Config, node: NodeOptions, content: RecordDict, memory: 
         )
     done = train_and_save(config, node, content)
     _check_threshold(node, session, done.simulation)
+    assert done.simulation.secure is not None
     try:
-        vector = encoded(done.simulation.in_round(session.round), done.update, done.broadcast)
+        aggregator = done.simulation.aggregator(done.broadcast)
+        vector = encode_update(done.simulation.secure.fixed_point, aggregator, done.update)
     except OutOfBound as reason:
         # The reason contains a value of this client, which the server must not see.
         logger.warning("client %d leaves round %d: %s", node.client, session.round, reason)
@@ -128,9 +129,10 @@ def _check_threshold(node: NodeOptions, session: Session, simulation: Simulation
                 f"the server announces {clients} clients, but peers has {known} keys: remove the keys of "
                 "nodes that have left the federation"
             )
-    if session.threshold != simulation.threshold:
+    threshold = simulation.secure.threshold if simulation.secure else None
+    if session.threshold != threshold:
         raise InputError(
-            f"the server's threshold is {session.threshold}, but that of the config is {simulation.threshold}"
+            f"the server's threshold is {session.threshold}, but that of the config is {threshold}"
         )
 
 

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from flwr.app import RecordDict
 
-from eunoe.engines.client import Broadcast
-from eunoe.engines.secure_sum import SecureSum, enough
+from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
 from eunoe.flower.engine import RemoteEngine
 from eunoe.flower.layout import Form
@@ -28,6 +27,9 @@ from eunoe.flower.secure.messages import (
 from eunoe.flower.secure.primitives import BadShares, Words
 from eunoe.flower.secure.protocol import PublicKeys, Session, as_words, unmask
 from eunoe.flower.wire import decode_declared, encode_broadcast, one_line
+from eunoe.server.aggregator import Aggregator
+from eunoe.server.secure_sum import SecureSum, check_threshold
+from eunoe.server.updates import Broadcast
 
 T = TypeVar("T")
 # Shares, plain or encrypted, by the client that sent them and the client that they are for or of.
@@ -37,15 +39,16 @@ Shares = dict[int, dict[int, bytes]]
 class SecureRemoteEngine(RemoteEngine):
     """Clients train on their own machines, and the server learns only the sum of their updates."""
 
-    def train_summed(self, clients: Sequence[int], broadcast: Broadcast) -> SecureSum:
-        simulation = self.simulation
-        assert simulation.fixed_point is not None
-        session = Session(self.run, broadcast.round, simulation.threshold)
+    def secure_sum(
+        self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast, aggregator: Aggregator
+    ) -> SecureSum:
+        assert simulation.secure is not None
+        session = Session(self.run, broadcast.round, simulation.secure.threshold)
         stages = Stages(self, session, clients)
         keys = stages.collect_keys()
         sealed = stages.collect_shares(keys)
         peers = {client: keys[client] for client in sealed}
-        total = np.zeros(simulation.fixed_point.size, np.uint64)
+        total = np.zeros(simulation.secure.fixed_point.size, np.uint64)
         alive = []
         for client, vector, keeps_state in stages.collect_vectors(peers, broadcast, len(total)):
             total += vector
@@ -128,13 +131,13 @@ class Stages:
             revealed[client] = shares
             if len(revealed) == self.session.threshold:
                 return revealed
-        enough(len(revealed), len(self.clients), self.session.threshold, self.session.round, silent)
+        check_threshold(len(revealed), len(self.clients), self.session.threshold, self.session.round, silent)
         return revealed
 
     def require_enough(self, left: Iterable[int]) -> None:
         """Raise RunFailed if too few clients are left."""
         least = max(self.session.threshold, min(self.engine.quorum, len(self.clients)))
-        enough(len(list(left)), len(self.clients), least, self.session.round, self.dropped)
+        check_threshold(len(list(left)), len(self.clients), least, self.session.round, self.dropped)
 
     def _ask(
         self,

@@ -1,4 +1,4 @@
-"""What is usual, by hand, and what is not added."""
+"""Medians of norms by hand, and updates that are not added."""
 
 from typing import Any
 
@@ -6,26 +6,23 @@ import pytest
 import torch
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines import aggregation
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Update
-from eunoe.engines.simulation import Limits
-from eunoe.engines.update_checks import (
+from eunoe.methods.base import Method, Upload
+from eunoe.server.aggregator import Aggregator
+from eunoe.server.update_checks import (
     FACTOR,
     REMEMBERED,
-    Others,
-    Usual,
+    Norms,
+    NormStats,
     all_finite,
+    append_stats,
     change_of,
+    first_not_finite,
     form_problem,
     largest_norm,
-    not_finite,
     range_problem,
-    remembered,
-    usual,
 )
-from eunoe.methods.base import Method, Upload
-from tests.helpers import make_simulation
+from eunoe.server.updates import Limits, Update
+from tests.helpers import make_aggregator, make_simulation
 
 
 def weights(
@@ -36,35 +33,35 @@ def weights(
     )
 
 
-def test_the_usual_norm_is_the_median_of_those_above_zero() -> None:
-    assert usual([(1.0, 5), (0.0, 100), (3.0, 7)]) == Usual(2.0, 6.0)
-    assert usual([(0.0, 5)]) is None
+def test_the_median_norm_is_that_of_norms_above_zero() -> None:
+    assert Norms([(1.0, 5), (0.0, 100), (3.0, 7)]).stats() == NormStats(2.0, 6.0)
+    assert Norms([(0.0, 5)]).stats() is None
 
 
-def test_others_are_all_but_the_one_that_is_judged() -> None:
-    others = Others([(1.0, 5), (2.0, 6), (4.0, 9), (1e30, 1), (0.0, 50)])
-    assert others.without(1e30, 1) == Usual(2.0, 6.0)
-    assert others.without(1.0, 5) == Usual(4.0, 6.0)
-    assert others.without(0.0, 50) == Usual(3.0, 5.5)
-    assert Others([(1.0, 5)]).without(1.0, 5) is None
+def test_medians_without_one_client() -> None:
+    others = Norms([(1.0, 5), (2.0, 6), (4.0, 9), (1e30, 1), (0.0, 50)])
+    assert others.stats_without(1e30, 1) == NormStats(2.0, 6.0)
+    assert others.stats_without(1.0, 5) == NormStats(4.0, 6.0)
+    assert others.stats_without(0.0, 50) == NormStats(3.0, 5.5)
+    assert Norms([(1.0, 5)]).stats_without(1.0, 5) is None
 
 
 def test_the_limit_by_hand() -> None:
     assert largest_norm(5, None, None) is None
-    assert largest_norm(5, Usual(2.0, 5.0), None) == 2 * FACTOR
+    assert largest_norm(5, NormStats(2.0, 5.0), None) == 2 * FACTOR
     # Four times the steps, four times the norm; fewer steps lower nothing.
-    assert largest_norm(20, Usual(2.0, 5.0), None) == 8 * FACTOR
-    assert largest_norm(1, None, Usual(2.0, 5.0)) == 2 * FACTOR
+    assert largest_norm(20, NormStats(2.0, 5.0), None) == 8 * FACTOR
+    assert largest_norm(1, None, NormStats(2.0, 5.0)) == 2 * FACTOR
     # The larger of both, but the round's no more than FACTOR times the past's.
-    assert largest_norm(5, Usual(1.0, 5.0), Usual(2.0, 5.0)) == 2 * FACTOR
-    assert largest_norm(5, Usual(6.0, 5.0), Usual(2.0, 5.0)) == 6 * FACTOR
-    assert largest_norm(5, Usual(1e30, 5.0), Usual(2.0, 5.0)) == 2 * FACTOR**2
+    assert largest_norm(5, NormStats(1.0, 5.0), NormStats(2.0, 5.0)) == 2 * FACTOR
+    assert largest_norm(5, NormStats(6.0, 5.0), NormStats(2.0, 5.0)) == 6 * FACTOR
+    assert largest_norm(5, NormStats(1e30, 5.0), NormStats(2.0, 5.0)) == 2 * FACTOR**2
 
 
 def test_only_the_last_rounds_are_remembered() -> None:
-    past: dict[str, list[Usual]] = {}
+    past: dict[str, list[NormStats]] = {}
     for round in range(REMEMBERED + 3):
-        past = remembered(past, {"change": Usual(float(round), 1.0), "float_buffers": None})
+        past = append_stats(past, {"change": NormStats(float(round), 1.0), "float_buffers": None})
     assert list(past) == ["change"]
     assert [one.norm for one in past["change"]] == [float(round) for round in range(3, REMEMBERED + 3)]
 
@@ -90,10 +87,13 @@ def test_uploads_stay_in_their_range(
 def test_claims_are_held_to_what_is_known() -> None:
     start = weights(0.0)
     update = Update(0, 10, weights(1.0), {}, steps=4)
-    assert form_problem(update, start, {}, 10, 4) is None
-    assert form_problem(update, start, {}, None, None) is None
-    assert form_problem(update, start, {}, 9, 4) == "it trained on 10 samples, not on its 9"
-    assert form_problem(update, start, {}, 10, 3) == "it took 4 steps, more than the 3 that its data allow"
+    assert form_problem(update, start, {}, Limits(10, 4)) is None
+    assert form_problem(update, start, {}) is None
+    assert form_problem(update, start, {}, Limits(9, 4)) == "it trained on 10 samples, not on its 9"
+    assert (
+        form_problem(update, start, {}, Limits(10, 3))
+        == "it took 4 steps, more than the 3 that its data allow"
+    )
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])
@@ -119,10 +119,12 @@ def test_a_change_is_in_float64_and_leaves_the_update_alone() -> None:
 
 def test_every_vector_of_the_server_must_be_finite() -> None:
     good, bad = torch.zeros(2), torch.tensor([0.0, torch.inf])
-    assert not_finite(weights(1.0), {"control": good, "times": torch.zeros(2, dtype=torch.int64)}) is None
-    assert not_finite(weights(1.0), {"control": bad}) == "control"
-    assert not_finite(weights(1.0, float_buffers=(float("nan"),)), {}) == "float buffers"
-    assert not_finite(weights(float("nan")), {}) == "model"
+    assert (
+        first_not_finite(weights(1.0), {"control": good, "times": torch.zeros(2, dtype=torch.int64)}) is None
+    )
+    assert first_not_finite(weights(1.0), {"control": bad}) == "control"
+    assert first_not_finite(weights(1.0, float_buffers=(float("nan"),)), {}) == "float buffers"
+    assert first_not_finite(weights(float("nan")), {}) == "model"
 
 
 class Sends(Method):
@@ -143,7 +145,7 @@ def settled(aggregator: Aggregator, norms: list[float], **more: Any) -> dict[int
 
 
 def aggregator_of(**options: Any) -> Aggregator:
-    return Aggregator(Method(), weights(0.0), make_simulation().context, **options)
+    return make_aggregator(Method(), weights(0.0), make_simulation().context, **options)
 
 
 def dropped(found: dict[int, str | None]) -> list[int]:
@@ -156,7 +158,7 @@ def test_in_round_one_the_others_decide(norms: list[float]) -> None:
     found = settled(aggregator, norms)
     assert list(found) == list(range(len(norms)))
     assert dropped(found) == [norms.index(max(norms))]
-    assert aggregator.usual()["change"] == usual((norm, 1.0) for norm in norms if norm != max(norms))
+    assert aggregator.norm_stats()["change"] == Norms((n, 1.0) for n in norms if n != max(norms)).stats()
     assert found[dropped(found)[0]].startswith("its change has a norm of ")  # type: ignore[union-attr]
 
 
@@ -167,7 +169,7 @@ def test_a_single_client_of_round_one_may_not_be_absurd() -> None:
 
 
 def test_later_the_last_rounds_decide_at_once_or_the_round_at_its_end() -> None:
-    past = {"change": [Usual(1.0, 1.0)] * 3}
+    past = {"change": [NormStats(1.0, 1.0)] * 3}
     aggregator = aggregator_of(past=past)
     first, second, third = (Update(k, 1, weights(v), {}, steps=1) for k, v in enumerate((2.0, 150.0, 125.0)))
     assert [one.problem for one in aggregator.receive(first)] == [None]
@@ -182,14 +184,14 @@ def test_later_the_last_rounds_decide_at_once_or_the_round_at_its_end() -> None:
 
 
 def test_a_change_up_to_the_size_of_the_model_passes() -> None:
-    aggregator = Aggregator(Method(), weights(100.0), make_simulation().context)
+    aggregator = make_aggregator(Method(), weights(100.0), make_simulation().context)
     updates = [Update(k, 1, weights(100.0 + v), {}, steps=1) for k, v in enumerate((0.1, 0.1, 99.0, 101.0))]
     found = [one for update in updates for one in aggregator.receive(update)] + list(aggregator.settle())
     assert [one.update.client for one in found if one.problem] == [3]
 
 
 def test_what_is_held_is_settled_when_it_is_too_much(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aggregation, "HELD", 10)
+    monkeypatch.setattr("eunoe.server.aggregator.HELD", 10)
     aggregator = aggregator_of()
     updates = [Update(k, 1, weights(1.0), {}, steps=1) for k in range(5)]
     assert [[one.update.client for one in aggregator.receive(update)] for update in updates] == [
@@ -211,7 +213,7 @@ def test_what_is_held_is_settled_when_it_is_too_much(monkeypatch: pytest.MonkeyP
 )
 def test_buffers_are_held_to_the_same_rule(other: dict[str, Any], named: str) -> None:
     start = weights(0.0, float_buffers=(0.0,), int_buffers=(0,))
-    aggregator = Aggregator(Method(), start, make_simulation().context)
+    aggregator = make_aggregator(Method(), start, make_simulation().context)
     usual_one = {"float_buffers": (1.0,), "int_buffers": (1,)}
     for client in range(3):
         own = other if client == 1 else usual_one
@@ -223,14 +225,14 @@ def test_buffers_are_held_to_the_same_rule(other: dict[str, Any], named: str) ->
 
 
 def test_uploads_are_held_to_a_factor_of_their_own() -> None:
-    aggregator = Aggregator(Sends(), weights(0.0), make_simulation().context)
+    aggregator = make_aggregator(Sends(), weights(0.0), make_simulation().context)
     found = []
     for client, value in enumerate((1.0, -9.0, 11.0)):
         found += list(aggregator.receive(Update(client, 1, weights(1.0), {"extra": torch.tensor([value])})))
     found += list(aggregator.settle())
     # The median of the others is 6, 6 and 5.
     assert [one.problem for one in found] == [None] * 3
-    aggregator = Aggregator(Sends(), weights(0.0), make_simulation().context)
+    aggregator = make_aggregator(Sends(), weights(0.0), make_simulation().context)
     for client, value in enumerate((1.0, -1.0, 11.0)):
         assert not list(aggregator.receive(Update(client, 1, weights(1.0), {"extra": torch.tensor([value])})))
     last = list(aggregator.settle())[-1]

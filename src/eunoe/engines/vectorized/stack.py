@@ -1,7 +1,7 @@
-"""The batches of a cohort of clients: the same samples in the same steps as if each trained alone.
+"""A stack of clients that train at once: the same samples in the same steps as if each trained alone.
 
-All is laid out in a few array operations for the whole cohort. Clients stand in the order of their
-number of steps, most first, so that those with steps left are always the first rows of a matrix.
+All is laid out in a few array operations for the whole stack. Clients are ordered by their number of steps,
+most first, so that those with steps left are always the first rows of a matrix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,7 +17,7 @@ from torch import Tensor
 from eunoe.core.batches import plan_steps, round_up
 from eunoe.core.fields import Fields, Input
 from eunoe.core.rng import generator, torch_generator
-from eunoe.engines.simulation import Simulation
+from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
 
@@ -28,7 +28,7 @@ _NUMBERS_AT_ONCE = 2_000_000
 
 
 @dataclass(frozen=True)
-class Cohort:
+class ClientStack:
     """Clients that train at once, and their batches padded to one size.
 
     `index` [steps, clients, batch] are positions in each client's data; `lengths` [steps, clients] say how
@@ -36,24 +36,20 @@ class Cohort:
     """
 
     simulation: Simulation
-    context: RoundContext
-    clients: list[int]
+    data: list[ClientData]
     index: Integers
     lengths: Integers
-    # Whether steps go over exactly the clients that have them, or over a number that seldom changes.
+    # Whether steps cover exactly the clients that have them, or a number that seldom changes.
     exact: bool
 
     @classmethod
-    def plan(
-        cls, simulation: Simulation, context: RoundContext, clients: Sequence[int], exact: bool
-    ) -> "Cohort":
+    def plan(cls, simulation: Simulation, data: Sequence[ClientData], exact: bool) -> "ClientStack":
         """Draw every client's batches."""
-        federation, training = simulation.federation, context.training
-        plans = []
-        for client in clients:
-            rng = generator(context.seed, "batches", context.round, client)
-            size = len(federation.trained_rows(client))
-            order, lengths = plan_steps(size, training, rng, context.has_batch_norm)
+        federation, context = simulation.federation, simulation.context
+        plans, training = [], context.training
+        for client in data:
+            rng = generator(context.seed, "batches", context.round, client.client)
+            order, lengths = plan_steps(len(client.rows), training, rng, context.model.has_batch_norm)
             plans.append((client, order, lengths))
         plans.sort(key=lambda plan: -len(plan[2]))
         padded = np.zeros((len(plans), len(plans[0][2])), np.int64)
@@ -68,7 +64,6 @@ class Cohort:
         index[real] = np.concatenate([order for _, order, _ in plans])
         return cls(
             simulation,
-            context,
             [client for client, _, _ in plans],
             np.ascontiguousarray(index.transpose(1, 0, 2)),
             np.ascontiguousarray(padded.T),
@@ -79,10 +74,18 @@ class Cohort:
         """The number of clients."""
         return len(self.clients)
 
+    @property
+    def context(self) -> RoundContext:
+        return self.simulation.context
+
     @cached_property
+    def clients(self) -> list[int]:
+        return [data.client for data in self.data]
+
+    @property
     def rows(self) -> list[Integers]:
         """The rows that each client trains on."""
-        return [self.simulation.federation.trained_rows(client) for client in self.clients]
+        return [data.rows for data in self.data]
 
     @cached_property
     def active(self) -> list[int]:
@@ -101,7 +104,7 @@ class Cohort:
 
     @property
     def longest(self) -> int:
-        """A number of samples that no client of the cohort exceeds."""
+        """A number of samples that no client exceeds."""
         largest = max(len(rows) for rows in self.rows)
         most = max(largest, int(self.simulation.federation.sizes.max()))
         return largest if self.exact else round_up(largest, most)
@@ -115,9 +118,8 @@ class Cohort:
     def counts(self) -> Tensor:
         """How many training samples of each class each client has, in the model's type."""
         federation = self.simulation.federation
-        if self.simulation.stale_counts:
-            each = torch.stack([federation.counts(client) for client in self.clients])
-            return each.to(self.simulation.model.dtype)
+        if self.simulation.memory.stale_counts:
+            return torch.stack([data.counts for data in self.data]).to(self.simulation.model.dtype)
         rows = [federation.rows(client) for client in self.clients]
         owners = torch.from_numpy(np.repeat(np.arange(len(self)), [len(own) for own in rows]))
         labels = federation.samples("clients").y[torch.from_numpy(np.concatenate(rows))]
@@ -126,19 +128,19 @@ class Cohort:
 
     @property
     def loss_counts(self) -> Tensor:
-        """The class counts that the loss is told of each client, in the model's type."""
-        if self.context.training.label_counts == "train" and self.simulation.replay is None:
+        """The class counts for each client's loss, in the model's type."""
+        if self.context.training.label_counts == "train" and not self.simulation.memory.replay:
             return self.counts
-        return torch.stack([self.simulation.loss_counts(client) for client in self.clients]).to(self.counts)
+        return torch.stack([data.loss_counts for data in self.data]).to(self.counts)
 
     def batches(self) -> Iterator[Batch]:
-        """The batch of every step, with a first dimension of clients: at least those that have the step."""
+        """Yield the batch of every step, with a first dimension of clients, at least those that step."""
         federation, device = self.simulation.federation, self.simulation.model.device
         steps, clients, width = self.index.shape
         rows = np.stack(
             [own[index] for own, index in zip(self.rows, self.index.swapaxes(0, 1), strict=True)], 1
         )
-        # A client whose steps are over computes on, and what comes of it is not used.
+        # A client whose steps are over computes on; the result is not used.
         real = (self.lengths[:, :, None] > np.arange(width)) | (self.lengths == 0)[:, :, None]
         partial = ~real.all((1, 2))
         levels = [n if self.exact else round_up(n, clients) for n in self.active]
@@ -162,13 +164,13 @@ class Cohort:
             mask = torch.from_numpy(real[first:last, :count]).to(device).unbind()
             for i in range(last - first):
                 batch = Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
-                if self.context.has_batch_norm and batch.mask is not None:
-                    batch = _unpadded(batch, int(self.lengths[first + i, 0]))
+                if self.context.model.has_batch_norm and batch.mask is not None:
+                    batch = _remove_padding(batch, int(self.lengths[first + i, 0]))
                 yield batch
             first = last
 
     def _inputs(self, rows: Tensor, chances: list[torch.Generator], first: int) -> Input:
-        """Model inputs for rows [steps, clients, batch], as each client sees them."""
+        """Return model inputs for rows [steps, clients, batch], as each client sees them."""
         federation, simulation = self.simulation.federation, self.simulation
         # Where steps are recorded, their shapes must repeat.
         x = federation.inputs("clients", rows.reshape(-1), few_lengths=not self.exact)
@@ -188,8 +190,8 @@ class Cohort:
         return x
 
 
-def _unpadded(batch: Batch, length: int) -> Batch:
-    """A batch of equally many samples from every client without its padding.
+def _remove_padding(batch: Batch, length: int) -> Batch:
+    """Return a batch of equally many samples from every client without its padding.
 
     A mask keeps padding out of the loss, but not out of the statistics of batch normalization.
     """

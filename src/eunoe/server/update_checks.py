@@ -1,16 +1,16 @@
-"""What an update must be before it is added: of the right form, within the legal ranges, of a usual norm.
+"""Checks of an update before it is added: its form, the legal ranges of its values, its norms.
 
-The norm of the change, of the float and integer buffers' change and of uploads that ask for it is held to
-what is usual. With m the median norm and s the median number of steps of clients (those with norm 0 left
-out), a client of K steps may have a norm of FACTOR * m * max(1, K / s). Of the two medians that there are,
-over the others of its round and over the last rounds, the larger one counts, but the round's no more than
-FACTOR times the last rounds'. A change no larger than the model itself always passes, and so does an upload
-no larger than what the method explains by the change (`Method.explained_norms`). Without any median, as
-for a single client in round 1, the change may be FACTOR times the norm of the model plus that of a vector of
-ones, and uploads are not bounded.
+The norms of the change, of the changes of the float and integer buffers, and of uploads that ask for it are
+compared with those of other clients. With m the median norm and s the median number of steps of clients
+(those with norm 0 left out), a client of K steps may have a norm of FACTOR * m * max(1, K / s). There are two
+such medians: over the other clients of its round and over the last rounds. The larger one counts, but the
+round's no more than FACTOR times the last rounds'. A change no larger than the model itself always passes,
+and so does an upload no larger than what the method explains by the change (`Method.explained_norms`).
+Without any median, as for a single client in round 1, the change may be FACTOR times the norm of the model
+plus that of a vector of ones, and uploads are not bounded.
 
-This stops what would end a federation, such as parameters of 1e30. It does not stop a client that stays
-within FACTOR: that is what the aggregations of server/robust.py are for.
+This stops updates that would end a federation, such as parameters of 1e30. It does not stop a client that
+stays within FACTOR; the aggregations of server/robust.py do.
 """
 
 import math
@@ -23,65 +23,61 @@ import torch
 from torch import Tensor
 
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.engines.client import Update
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Limits, Update
 
-# How many times the usual norm an update may have; honest clients with batch norm and few samples exceed 20.
+# How many times the median norm an update may have; honest clients with batch norm and few samples exceed 20.
 FACTOR = 100.0
-# Rounds whose medians say what is usual.
+# Rounds whose medians are kept.
 REMEMBERED = 10
 # An upload in float32 may exceed its range by rounding.
 _ROUNDING = 1e-5
 
 
-class Usual(NamedTuple):
+class NormStats(NamedTuple):
     """The median norm of some clients' vectors and their median number of steps."""
 
     norm: float
     steps: float
 
 
+class Norms:
+    """Norms of clients' vectors with the clients' steps; norms of 0 are left out."""
+
+    def __init__(self, pairs: Iterable[tuple[float, float]]) -> None:
+        moved = [(norm, steps) for norm, steps in pairs if norm > 0]
+        self._norms, self._steps = sorted(norm for norm, _ in moved), sorted(steps for _, steps in moved)
+
+    def stats(self) -> NormStats | None:
+        """Return the medians; None without any norm."""
+        return NormStats(median(self._norms), median(self._steps)) if self._norms else None
+
+    def stats_without(self, norm: float, steps: float) -> NormStats | None:
+        """Return the medians without the client of this norm and steps."""
+        if not norm > 0:
+            return self.stats()
+        if len(self._norms) < 2:
+            return None
+        return NormStats(_median_without(self._norms, norm), _median_without(self._steps, steps))
+
+
 class Floor(NamedTuple):
-    """A norm up to which anything passes, and, for a vector of the model, that of as many ones."""
+    """A norm that always passes and, for a vector of the model, the norm of as many ones."""
 
     norm: float
     ones: float | None = None
 
 
 def floors_of(start: Weights) -> dict[str, Floor]:
-    """What changes of a model's vectors are compared with besides other clients' changes."""
+    """Return the norms of a model's vectors, up to which changes always pass."""
     vectors = {"change": start.parameters, "float_buffers": start.float_buffers}
     return {name: Floor(_norm(v.double()), math.sqrt(v.numel())) for name, v in vectors.items()}
 
 
-def usual(found: Iterable[tuple[float, float]]) -> Usual | None:
-    """What is usual among norms with their numbers of steps; None if no norm is above 0."""
-    moved = [(norm, steps) for norm, steps in found if norm > 0]
-    if not moved:
-        return None
-    return Usual(median(norm for norm, _ in moved), median(steps for _, steps in moved))
-
-
-class Others:
-    """What is usual among clients, each time without one of them."""
-
-    def __init__(self, found: Iterable[tuple[float, float]]) -> None:
-        moved = [(norm, steps) for norm, steps in found if norm > 0]
-        self._norms, self._steps = sorted(norm for norm, _ in moved), sorted(steps for _, steps in moved)
-
-    def without(self, norm: float, steps: float) -> Usual | None:
-        """What is usual without the client of this norm and steps."""
-        if not norm > 0:
-            return Usual(median(self._norms), median(self._steps)) if self._norms else None
-        if len(self._norms) < 2:
-            return None
-        return Usual(_median_without(self._norms, norm), _median_without(self._steps, steps))
-
-
 def largest_norm(
-    steps: int, others: Usual | None, past: Usual | None, factor: float = FACTOR
+    steps: int, others: NormStats | None, past: NormStats | None, factor: float = FACTOR
 ) -> float | None:
-    """The largest norm of a client with so many steps; None if nothing is known to be usual."""
+    """Return the largest legal norm of a client with so many steps; None without any median."""
     limits = [
         known and factor * known.norm * max(1.0, steps / max(known.steps, 1.0)) for known in (others, past)
     ]
@@ -92,12 +88,12 @@ def largest_norm(
 
 
 def change_of(new: Tensor, start: Tensor) -> Tensor:
-    """The difference to a vector in float64, in memory of its own and no more."""
+    """Return `new - start` in float64, with one copy."""
     return new.to(torch.float64, copy=True).sub_(start)
 
 
 def moved_norms(update: Update, start: Vectors, uploads: Mapping[str, Upload]) -> dict[str, float]:
-    """The norms that are held to what is usual, by vector; `start` has the weights in float64."""
+    """Return the norms to check, by vector; `start` has the weights in float64."""
     vectors = update.weights.vectors().items()
     norms = {
         "change" if name == "parameters" else name: _norm(change_of(new, start[name]))
@@ -109,17 +105,13 @@ def moved_norms(update: Update, start: Vectors, uploads: Mapping[str, Upload]) -
 
 
 def form_problem(
-    update: Update,
-    start: Weights,
-    uploads: Mapping[str, Upload],
-    size: int | None,
-    steps: int | None,
-    labels: int | None = None,
+    update: Update, start: Weights, uploads: Mapping[str, Upload], limits: Limits | None = None
 ) -> str | None:
-    """Why an update is not what was asked for, or None; its declared size and most steps may be unknown.
+    """Return why the form or the values of an update are illegal, or None.
 
-    `labels` is how many samples its label counts can be of, by default its size.
+    Without `limits` its size and steps are not checked.
     """
+    size, steps, labels = limits or (None, None, None)
     weights = update.weights
     if (
         weights.parameters.shape != start.parameters.shape
@@ -147,7 +139,7 @@ def form_problem(
 
 
 def range_problem(value: Tensor, upload: Upload, units: int | None) -> str | None:
-    """Why an upload's values are not legal, or None; without `units` the largest is unknown."""
+    """Return why an upload's values are illegal, or None; without `units` there is no upper limit."""
     slack = _ROUNDING
     if upload.lowest is not None and float(value.min()) < upload.lowest - slack * abs(upload.lowest):
         return f"has a value of {float(value.min()):g}, below {upload.lowest:g}"
@@ -163,12 +155,12 @@ def range_problem(value: Tensor, upload: Upload, units: int | None) -> str | Non
 def norm_problem(
     norms: Mapping[str, float],
     steps: int,
-    others: Mapping[str, Usual | None],
-    past: Mapping[str, Usual | None],
+    others: Mapping[str, NormStats | None],
+    past: Mapping[str, NormStats | None],
     floors: Mapping[str, Floor],
     uploads: Mapping[str, Upload],
 ) -> str | None:
-    """Why a client's norms are not usual, or None."""
+    """Return why a client's norms are too large, or None."""
     for name, norm in norms.items():
         factor = (uploads[name].factor if name in uploads else None) or FACTOR
         limit = largest_norm(steps, others.get(name), past.get(name), factor)
@@ -183,23 +175,23 @@ def norm_problem(
     return None
 
 
-def remembered(
-    past: Mapping[str, Sequence[Usual]], new: Mapping[str, Usual | None]
-) -> dict[str, list[Usual]]:
-    """The medians of the last rounds, with those of one more."""
+def append_stats(
+    past: Mapping[str, Sequence[NormStats]], new: Mapping[str, NormStats | None]
+) -> dict[str, list[NormStats]]:
+    """Return the medians of the last rounds, with those of one more."""
     names = {**past, **new}
     rounds = {name: [*past.get(name, ()), *filter(None, [new.get(name)])] for name in names}
-    return {name: found[-REMEMBERED:] for name, found in rounds.items() if found}
+    return {name: stats[-REMEMBERED:] for name, stats in rounds.items() if stats}
 
 
-def not_finite(weights: Weights, server: Vectors) -> str | None:
-    """The first of the server's vectors that has a number that is not finite, or None."""
+def first_not_finite(weights: Weights, server: Vectors) -> str | None:
+    """Return the name of the first of the server's vectors that is not finite, or None."""
     vectors = {"model": weights.parameters, "float buffers": weights.float_buffers, **server}
     return next((name for name, value in vectors.items() if not all_finite(value)), None)
 
 
 def all_finite(value: Tensor) -> bool:
-    """Whether no value is infinite or NaN, which both pass on to the least and the largest."""
+    """Return whether no value is infinite or NaN; both show in the minimum or maximum."""
     return not value.numel() or all(math.isfinite(end) for end in torch.aminmax(value))
 
 
@@ -208,7 +200,7 @@ def _norm(value: Tensor) -> float:
 
 
 def _median_without(ordered: Sequence[float], value: float) -> float:
-    """The median of sorted numbers without one of them, in time that does not grow with their number."""
+    """Return the median of sorted numbers without one of them, in constant time."""
     place, count = bisect_left(ordered, value), len(ordered) - 1
     low, high = ((k if k < place else k + 1) for k in ((count - 1) // 2, count // 2))
     return (ordered[low] + ordered[high]) / 2

@@ -2,10 +2,9 @@ import pytest
 import torch
 
 from eunoe.core.flat_model import Weights
-from eunoe.engines.aggregation import Aggregator
-from eunoe.engines.client import Update
 from eunoe.methods.base import Method, Upload
-from tests.helpers import make_simulation
+from eunoe.server.updates import Update
+from tests.helpers import make_aggregator, make_simulation
 
 
 def weights(*values, float_buffers=(), int_buffers=()):
@@ -24,7 +23,7 @@ class Extra(Method):
 
 
 def sums_of(method, start, updates):
-    aggregator = Aggregator(method, start, make_simulation().context)
+    aggregator = make_aggregator(method, start, make_simulation().context)
     for update in updates:
         assert aggregator.problem(update) is None
         aggregator.add(update)
@@ -83,12 +82,12 @@ def test_uploads_are_summed_or_kept():
     ],
 )
 def test_what_cannot_be_used_is_refused_with_its_reason(update, reason):
-    assert reason in Aggregator(Method(), weights(0.0, 0.0), make_simulation().context).problem(update)
+    assert reason in make_aggregator(Method(), weights(0.0, 0.0), make_simulation().context).problem(update)
 
 
 @pytest.mark.parametrize("uploads", [{}, {"a": torch.ones(3)}, {"a": torch.ones(2, 1)}])
 def test_uploads_that_are_missing_or_of_another_shape_are_refused(uploads):
-    aggregator = Aggregator(Extra(), weights(0.0), make_simulation().context)
+    aggregator = make_aggregator(Extra(), weights(0.0), make_simulation().context)
     problem = aggregator.problem(Update(0, 1, weights(1.0), {**uploads, "b": torch.tensor([1.0])}))
     assert problem == "its upload 'a' is missing or has the wrong shape"
 

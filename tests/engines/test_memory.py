@@ -1,4 +1,4 @@
-"""The memory of a client: class-balanced, bounded, and part of its state."""
+"""The memory of a client: replay samples and label counts of earlier participations."""
 
 from typing import Any
 
@@ -7,9 +7,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch import Tensor
 
 from eunoe.core.rng import generator
-from eunoe.engines.replay import Memory
+from eunoe.engines.memory import LabelHistory, Replay
 from eunoe.simulation.running import run
 
 
@@ -17,8 +18,8 @@ def rng(number: int = 0) -> np.random.Generator:
     return generator(number, "replay")
 
 
-def empty(size: int, classes: int = 3) -> Memory:
-    return Memory.of({}, size, classes)
+def empty(size: int, classes: int = 3) -> Replay:
+    return Replay.load({}, size, classes)
 
 
 def test_everything_is_kept_while_there_is_room() -> None:
@@ -54,7 +55,7 @@ def test_a_memory_is_bounded_and_keeps_each_row_once(found: list[int], size: int
     memory = empty(size)
     for part in np.array_split(np.arange(len(labels)), 3):
         memory = memory.after(part, labels, rng(seed))
-        again = Memory.of(memory.state(), size, 3)
+        again = Replay.load(memory.state(), size, 3)
         assert again.rows.tolist() == memory.rows.tolist()
         assert again.seen.tolist() == memory.seen.tolist()
         assert len(memory.rows) == len(set(memory.rows.tolist())) <= size
@@ -86,3 +87,41 @@ def test_clients_train_on_what_is_gone() -> None:
     past = [one.records[-1]["phases"]["past"] for one in (plain, replayed)]
     assert past[1] > past[0] + 0.1
     assert plain.records[-1]["bytes_up"] == replayed.records[-1]["bytes_up"]
+
+
+def counts(*values: int) -> Tensor:
+    return torch.tensor(values)
+
+
+def told(lag: int, rounds: list[Tensor]) -> list[list[int]]:
+    """What a client goes by in each of its participations; its state travels through tensors."""
+    state, found = dict[str, Tensor](), []
+    for now in rounds:
+        history = LabelHistory.load(state, lag, 3)
+        found.append(history.known(now).tolist())
+        state = history.after(now).state()
+    return found
+
+
+ROUNDS = [counts(5, 0, 0), counts(0, 4, 0), counts(0, 1, 7), counts(2, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("lag", "rounds_told"),
+    [(0, [0, 1, 2, 3]), (1, [0, 0, 1, 2]), (2, [0, 0, 0, 1]), (9, [0, 0, 0, 0])],
+)
+def test_counts_lag_by_participations(lag: int, rounds_told: list[int]) -> None:
+    assert told(lag, ROUNDS) == [ROUNDS[round].tolist() for round in rounds_told]
+
+
+def test_the_most_of_each_class_stays() -> None:
+    history = LabelHistory.load({}, 0, 3)
+    for now, most in zip(ROUNDS, ([5, 0, 0], [5, 4, 0], [5, 4, 7], [5, 4, 7]), strict=True):
+        assert history.seen(now).tolist() == most
+        history = history.after(now)
+
+
+def test_what_is_seen_of_old_counts_lags_too() -> None:
+    history = LabelHistory.load({}, 1, 3).after(ROUNDS[0])
+    assert history.seen(ROUNDS[1]).tolist() == [5, 0, 0]
+    assert history.after(ROUNDS[1]).seen(ROUNDS[2]).tolist() == [5, 4, 0]

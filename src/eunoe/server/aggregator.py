@@ -1,0 +1,171 @@
+"""Aggregation of a round: each update is checked, then added to the sums that the server aggregates.
+
+Updates are added in the order in which they come. One whose norms pass by the medians of the last rounds is
+added at once. Any other is held, with all that come after it, until the norms of its round are known: at the
+end, or when HELD bytes are held. In round 1, without medians, all are held.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from eunoe.server.aggregate import Aggregate
+from eunoe.server.update_checks import (
+    Floor,
+    Norms,
+    NormStats,
+    change_of,
+    floors_of,
+    form_problem,
+    moved_norms,
+    norm_problem,
+)
+from eunoe.server.updates import Limits, Update
+
+# Bytes of updates that are held before a decision is made on them.
+HELD = 2**28
+
+
+class Settled(NamedTuple):
+    """An update that is added, with the norm of its change, or why it is not."""
+
+    update: Update
+    norm: float
+    problem: str | None
+
+
+class Examined(NamedTuple):
+    """An update, its norms, the bytes of its vectors, and why it is illegal whatever the others are."""
+
+    update: Update
+    norms: dict[str, float]
+    bytes: int
+    problem: str | None
+
+
+class Aggregator:
+    """Checks the updates of a round and adds those that can be used to an aggregate."""
+
+    def __init__(
+        self,
+        aggregate: Aggregate,
+        *,
+        contribution: Callable[[Tensor, Mapping[str, Tensor]], Tensor],
+        explained_norms: Callable[[float, int], dict[str, float]],
+        past: Mapping[str, Sequence[NormStats]] | None = None,
+        limits: Callable[[int], Limits] | None = None,
+    ) -> None:
+        """Start a round.
+
+        `contribution` gives what a client adds to the mean from its change and uploads; `explained_norms`
+        the norms of uploads that a change of this norm and number of steps explains; `past` the medians of
+        the last rounds; `limits` what is known about a client.
+        """
+        self.aggregate, self.contribution, self.limits = aggregate, contribution, limits
+        self._explained_norms = explained_norms
+        self.past = {name: Norms(stats).stats() for name, stats in (past or {}).items()}
+        self._start = {name: value.double() for name, value in aggregate.start.vectors().items()}
+        self._floors = floors_of(aggregate.start)
+        self.restart()
+
+    def restart(self) -> None:
+        """Forget the updates that have come; none must have been added."""
+        self._held: list[Examined] = []
+        self._bytes = 0
+        # Norms by vector and client, with the client's steps.
+        self._norms: dict[str, dict[int, tuple[float, float]]] = {}
+
+    def receive(self, update: Update) -> Iterator[Settled]:
+        """Take an update and yield those that are settled by now, in the order in which they came."""
+        if self.aggregate.clips:
+            # Clipping bounds every norm, and one client must not decide whether another one counts.
+            problem = self.problem(update)
+            yield Settled(update, 0.0 if problem else self.add(update), problem)
+            return
+        yield from self._add_decided(self.decide(self.examine(update)))
+
+    def settle(self) -> Iterator[Settled]:
+        """Decide on the held updates by the norms that are known, and add them."""
+        yield from self._add_decided(self.decide_held())
+
+    def examine(self, update: Update) -> Examined:
+        """Compute what a decision on an update needs; its vectors are not needed after this."""
+        problem = self.problem(update)
+        norms = {} if problem else moved_norms(update, self._start, self.aggregate.uploads)
+        vectors = (*update.weights.vectors().values(), *update.uploads.values())
+        return Examined(update, norms, sum(value.numel() * value.itemsize for value in vectors), problem)
+
+    def decide(self, examined: Examined) -> Iterator[Settled]:
+        """Take an update and yield those that are decided on by now, which are still to be added."""
+        for name, norm in examined.norms.items():
+            self._norms.setdefault(name, {})[examined.update.client] = norm, float(examined.update.steps)
+        self._held.append(examined)
+        if len(self._held) == 1 and (examined.problem is not None or self._passes_by_past(examined)):
+            self._held.clear()
+            yield _settle(examined, examined.problem)
+            return
+        self._bytes += examined.bytes
+        if self._bytes > HELD:
+            yield from self.decide_held()
+
+    def decide_held(self) -> Iterator[Settled]:
+        """Decide on the held updates by the norms that are known."""
+        self._bytes = 0
+        held, self._held = self._held[::-1], []
+        norms = {name: Norms(by_client.values()) for name, by_client in self._norms.items()}
+        while held:
+            examined = held.pop()
+            problem = examined.problem
+            if problem is None:
+                steps = float(examined.update.steps)
+                others = {
+                    name: norms[name].stats_without(norm, steps) for name, norm in examined.norms.items()
+                }
+                problem = self._norm_problem(examined, others)
+            yield _settle(examined, problem)
+
+    def _add_decided(self, decided: Iterator[Settled]) -> Iterator[Settled]:
+        for settled in decided:
+            if settled.problem is None:
+                self.add(settled.update)
+            yield settled
+
+    def norm_stats(self) -> dict[str, NormStats | None]:
+        """Return the medians of the updates that were added, by vector."""
+        added = set(self.aggregate.clients)
+        return {
+            name: Norms(pair for client, pair in by_client.items() if client in added).stats()
+            for name, by_client in self._norms.items()
+        }
+
+    def add(self, update: Update) -> float:
+        """Add an update and return the norm of its change."""
+        change = change_of(update.weights.parameters, self._start["parameters"])
+        norm = float(torch.linalg.vector_norm(change))
+        change = self.contribution(change, update.uploads)
+        self.aggregate.add(update.client, update.size, update.weights, change, update.uploads)
+        return norm
+
+    def problem(self, update: Update) -> str | None:
+        """Return why an update cannot be used whatever the others are, or None."""
+        if update.skipped is not None:
+            return update.skipped
+        limits = None if self.limits is None else self.limits(update.client)
+        return form_problem(update, self.aggregate.start, self.aggregate.uploads, limits)
+
+    def _passes_by_past(self, examined: Examined) -> bool:
+        """Return whether the last rounds alone allow these norms; a vector that never moved has no median."""
+        known = all(self.past.get(name) is not None for name, norm in examined.norms.items() if norm > 0)
+        return known and self._norm_problem(examined, {}) is None
+
+    def _norm_problem(self, examined: Examined, others: Mapping[str, NormStats | None]) -> str | None:
+        steps = examined.update.steps
+        explained = self._explained_norms(examined.norms.get("change", 0.0), steps)
+        floors = self._floors | {name: Floor(norm) for name, norm in explained.items()}
+        return norm_problem(examined.norms, steps, others, self.past, floors, self.aggregate.uploads)
+
+
+def _settle(examined: Examined, problem: str | None) -> Settled:
+    return Settled(examined.update, examined.norms.get("change", 0.0), problem)

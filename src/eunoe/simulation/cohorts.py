@@ -1,0 +1,272 @@
+"""The clients of a round: plain, private and secure cohorts train them and aggregate their updates.
+
+All have one interface: `train`, then `aggregate`, `record` and `norm_stats`. A plain cohort checks every
+update and records every client. A private one records nothing that depends on a client's data. A secure one
+knows sums over all clients only.
+"""
+
+import logging
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from eunoe.engines.base import Engine
+from eunoe.engines.compression import upload_bytes
+from eunoe.engines.simulation import Simulation
+from eunoe.errors import Diverged, RunFailed
+from eunoe.server.secure_sum import (
+    BACKWARDS,
+    CLIENTS,
+    FORWARDS,
+    LOSS_AFTER,
+    LOSS_BEFORE,
+    LOSSES,
+    NORM,
+    SAMPLES,
+    STEPS,
+    check_threshold,
+    decode_sum,
+)
+from eunoe.server.update_checks import NormStats
+from eunoe.server.updates import Broadcast, Update, drop_vectors
+from eunoe.simulation.hooks import Hook
+from eunoe.store.schema import DroppedClient, MeansRecord, RoundRecord
+
+logger = logging.getLogger(__name__)
+
+
+class Cohort(ABC):
+    """The clients of a round, and the aggregate of their updates."""
+
+    def __init__(
+        self,
+        simulation: Simulation,
+        clients: Sequence[int],
+        broadcast: Broadcast,
+        past: Mapping[str, Sequence[NormStats]],
+    ) -> None:
+        """`simulation` is that of the round; `past` has the norms of the last rounds' updates."""
+        self.simulation, self.clients, self.broadcast = simulation, clients, broadcast
+        self.aggregator = simulation.aggregator(broadcast, past)
+        self.aggregate = self.aggregator.aggregate
+        self.dropped: list[DroppedClient] = []
+        # The medians of this round's norms, by vector.
+        self.norm_stats: dict[str, NormStats | None] = {}
+
+    @abstractmethod
+    def train(self, engine: Engine, hooks: Sequence[Hook]) -> None:
+        """Train the clients and aggregate their updates."""
+
+    @abstractmethod
+    def record(self) -> RoundRecord:
+        """Return the clients' part of the round's record."""
+
+    @abstractmethod
+    def upload_bytes(self) -> int:
+        """Return the bytes that a client sends."""
+
+    @property
+    @abstractmethod
+    def sent(self) -> int:
+        """Number of clients that sent an update, used or not."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to aggregate: clients should train and none was used."""
+        return self.simulation.method.trains_clients and not self.aggregate.clients
+
+    def largest_change(self) -> str:
+        """Return whose change was the largest, as the end of a message; empty if that is unknown."""
+        return ""
+
+    def traffic(self) -> RoundRecord:
+        """Return the bytes of the round: down to all clients, and up from those that sent an update."""
+        if not self.simulation.method.aggregates:
+            return {"bytes_up": 0, "bytes_down": 0}
+        vectors = (*self.broadcast.weights.vectors().values(), *self.broadcast.shared.values())
+        down = sum(vector.numel() * vector.itemsize for vector in vectors)
+        return {"bytes_up": self.sent * self.upload_bytes(), "bytes_down": len(self.clients) * down}
+
+
+class PlainCohort(Cohort):
+    """Clients whose updates the server sees and checks one by one."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._sent = 0
+        # The updates in the aggregate without their vectors, and the norms of their changes.
+        self.used: list[Update] = []
+        self.norms: list[float] = []
+
+    def train(self, engine: Engine, hooks: Sequence[Hook]) -> None:
+        """Train the clients; an illegal update is dropped and its state discarded."""
+        failed: list[DroppedClient] = []
+        vectors = any(hook.reads_updates() for hook in hooks)
+        round = (self.simulation, self.clients, self.broadcast, self.aggregator, vectors)
+        for update, norm, problem in engine.aggregate(*round) if self.clients else ():
+            self._sent += update.skipped is None
+            if problem is None:
+                self.norms.append(norm)
+                for hook in hooks:
+                    hook.after_client(update)
+                self.used.append(drop_vectors(update))
+            else:
+                self.drop(update.client, problem)
+                failed += self.dropped[-1:] if update.skipped is None else []
+                engine.states.discard(update.client, self.broadcast.round)
+        self.norm_stats = self.aggregator.norm_stats()
+        if failed and not self.used:
+            raise self.failure(**failed[0])
+
+    @property
+    def sent(self) -> int:
+        return self._sent
+
+    def drop(self, client: int, reason: str) -> None:
+        """Record that a client's update is not used."""
+        self.dropped.append({"client": client, "reason": reason})
+
+    def failure(self, client: int, reason: str) -> RunFailed:
+        """Return the error of a round of which no update can be used; this is the first client's reason."""
+        why = f"every client of round {self.broadcast.round} was dropped; client {client}: {reason}"
+        if "finite" in reason or "norm" in reason:
+            return Diverged(f"{why}; lower training.lr, or look for NaN in the data")
+        return RunFailed(why)
+
+    def largest_change(self) -> str:
+        if not self.norms:
+            return ""
+        norm = max(self.norms)
+        client, middle = self.used[self.norms.index(norm)].client, median(self.norms)
+        return f"; the largest change is client {client}'s, with norm {norm:.3g} (median {middle:.3g})"
+
+    def upload_bytes(self) -> int:
+        weights, context = self.broadcast.weights, self.simulation.context
+        buffers = sum(v.numel() * v.itemsize for v in (weights.float_buffers, weights.int_buffers))
+        uploads = self.simulation.method.uploads(context)
+        return buffers + upload_bytes(self.simulation.compression, uploads, context)
+
+    def record(self) -> RoundRecord:
+        used = self.used
+        return {
+            "clients": [update.client for update in used],
+            "sizes": [update.size for update in used],
+            "steps": [update.steps for update in used],
+            "loss_before": [update.loss_before for update in used],
+            "loss_after": [update.loss_after for update in used],
+            "update_norms": [*self.norms],
+            "forwards": sum(update.forwards for update in used),
+            "backwards": sum(update.backwards for update in used),
+            "dropped": self.dropped,
+        }
+
+
+class SecureCohort(Cohort):
+    """Clients of which the server learns the sum of their updates only."""
+
+    def train(self, engine: Engine, hooks: Sequence[Hook]) -> None:
+        """Train the clients; the round fails if fewer than the threshold are in the sum."""
+        assert self.simulation.secure is not None
+        fixed_point, threshold = self.simulation.secure.fixed_point, self.simulation.secure.threshold
+        round, clients = self.broadcast.round, self.clients
+        total = engine.secure_sum(self.simulation, clients, self.broadcast, self.aggregator)
+        for client in total.dropped:
+            engine.states.discard(client, round)
+        check_threshold(len(total.clients), len(clients), threshold, round, total.dropped)
+        reasons = {client: total.dropped[client] for client in clients if client in total.dropped}
+        self.dropped = [{"client": client, "reason": reason} for client, reason in reasons.items()]
+        self.numbers = decode_sum(fixed_point, total, self.aggregate)
+
+    @property
+    def sent(self) -> int:
+        return len(self.aggregate.clients)
+
+    def upload_bytes(self) -> int:
+        assert self.simulation.secure is not None
+        return self.simulation.secure.fixed_point.bytes
+
+    def record(self) -> RoundRecord:
+        """Return means over all clients: no number of a single client is known."""
+        numbers = self.numbers
+        losses = numbers[LOSSES] or math.nan
+        means: MeansRecord = {
+            "size": numbers[SAMPLES] / numbers[CLIENTS],
+            "steps": numbers[STEPS] / numbers[CLIENTS],
+            "loss_before": numbers[LOSS_BEFORE] / losses,
+            "loss_after": numbers[LOSS_AFTER] / losses,
+            "update_norm": numbers[NORM] / numbers[CLIENTS],
+        }
+        return {
+            "clients": self.aggregate.clients,
+            "sizes": [],
+            "steps": [],
+            "loss_before": [],
+            "loss_after": [],
+            "update_norms": [],
+            "means": means,
+            "forwards": int(numbers[FORWARDS]),
+            "backwards": int(numbers[BACKWARDS]),
+            "dropped": self.dropped,
+        }
+
+
+class _Private(Cohort):
+    """Records nothing that depends on a client's data; without any update the noise is still added."""
+
+    @property
+    def is_empty(self) -> bool:
+        return False
+
+    @property
+    def sent(self) -> int:
+        return len(self.clients)
+
+    def largest_change(self) -> str:
+        return ""
+
+    def record(self) -> RoundRecord:
+        privacy = self.simulation.context.privacy
+        # Clients that were drawn in secret stay unnamed.
+        secret = privacy is not None and privacy.secret
+        participants: RoundRecord = {"participants": len(self.clients)} if secret else {}
+        return {
+            "clients": [] if secret else list(self.clients),
+            **participants,
+            "sizes": [],
+            "steps": [],
+            "loss_before": [],
+            "loss_after": [],
+            "update_norms": [],
+            "dropped": [],
+        }
+
+
+class PrivateCohort(_Private, PlainCohort):
+    """Clients whose updates are clipped and summed with noise; drops are in the log only."""
+
+    def drop(self, client: int, reason: str) -> None:
+        super().drop(client, reason)
+        logger.warning("round %d: client %d dropped: %s", self.broadcast.round, client, reason)
+
+    def failure(self, client: int, reason: str) -> RunFailed:
+        return RunFailed(f"no update of round {self.broadcast.round} could be used; the log has the reasons")
+
+
+class PrivateSecureCohort(_Private, SecureCohort):
+    """Clients that clip their updates themselves, of which the server learns the sum only."""
+
+
+def make_cohort(
+    simulation: Simulation,
+    clients: Sequence[int],
+    broadcast: Broadcast,
+    past: Mapping[str, Sequence[NormStats]],
+) -> Cohort:
+    """Return the cohort of a round, of the kind that the configuration asks for."""
+    private = simulation.context.privacy is not None
+    kind: type[Cohort] = PrivateCohort if private else PlainCohort
+    if simulation.secure is not None:
+        kind = PrivateSecureCohort if private else SecureCohort
+    return kind(simulation, clients, broadcast, past)
