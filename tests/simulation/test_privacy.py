@@ -116,10 +116,10 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
         ({"method": UNIFORM, "probes": [{"metric": "drift", "every": 1}]}, "set probes = \\[\\]"),
         ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients, here 1 / 4"),
         ({"method": UNIFORM, "privacy": {**NOISY, "epsilon": 0.01}}, "one round spends epsilon = "),
-        ({"method": UNIFORM, "privacy": {**NOISY, "clip": math.inf}}, "with clip = inf set noise = 0"),
+        ({"method": UNIFORM, "privacy": {**NOISY, "clip": math.inf}}, "clip=inf needs noise=0"),
         (
             {"method": UNIFORM, "privacy": {**NOISY, "noise": 0, "epsilon": 1.0}},
-            "noise = 0 guarantees nothing",
+            "noise=0 guarantees nothing",
         ),
     ],
 )
@@ -206,7 +206,7 @@ def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
         assert json.loads(ledger.read_text()) == {"merges": 51}
         for text, says in (
             ('{"mer', "is not JSON"),
-            ("[3]", "holds no JSON object"),
+            ("[3]", "is not a JSON object"),
             ("{}", "does not have"),
         ):
             ledger.write_text(text)

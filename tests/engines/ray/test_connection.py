@@ -34,7 +34,7 @@ def test_an_address_where_nobody_answers() -> None:
 def test_an_address_where_something_else_answers() -> None:
     for answer in (b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"):
         server, address = listening(answer)
-        with server, pytest.raises(InputError, match="is not Ray"):
+        with server, pytest.raises(InputError, match="is not a Ray cluster"):
             connection._check(address)
 
 

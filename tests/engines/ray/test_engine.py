@@ -14,10 +14,10 @@ from typing import Any
 
 import pytest
 import torch
-from eunoe.engines.transfers import Transfers
 
 from eunoe.config import registry
 from eunoe.engines.client_states import ClientStates
+from eunoe.engines.devices import Transfers
 from eunoe.engines.ray.engine import Ray
 from eunoe.engines.ray.packing import pack
 from eunoe.errors import InputError
