@@ -16,7 +16,7 @@ from eunoe.config import registry
 # tools/ is not installed.
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from method_pages import method_page, overview
+from method_pages import compatibility, method_page, overview
 from tools.summaries import OUT, list_figures
 
 # Packages with public names, in the order of the API page.
@@ -28,6 +28,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add a page for each method, the API, and the figures of the results."""
     pages = {f"methods/{name}.md": method_page(name) for name in registry.names("method")}
     pages["api.md"] = api_page()
+    pages["compatibility.md"] = compatibility()
     for path, content in pages.items():
         files.append(File.generated(config, path, content=content))
     for figure in list_figures():

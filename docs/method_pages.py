@@ -172,4 +172,3 @@ def compatibility() -> str:
 
 if __name__ == "__main__":
     (HERE / "methods.md").write_text(overview(), "utf-8")
-    (HERE / "compatibility.md").write_text(compatibility(), "utf-8")
