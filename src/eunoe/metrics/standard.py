@@ -1,13 +1,12 @@
 """The standard metrics of every evaluated model, on each set of samples."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
 from eunoe.core.tasks import EVERY, LABELED
-from eunoe.metrics.base import Evaluation, EvaluationMetric, Floats, Integers
+from eunoe.metrics.base import Evaluation, EvaluationMetric
 from eunoe.metrics.forgetting import spread
 
 
@@ -43,8 +42,9 @@ class Clients(EvaluationMetric):
     tasks = EVERY
 
     def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:
-        owned = _by_owner(evaluation)
-        return None if owned is None else spread(owned.scores / owned.samples)._asdict()
+        if evaluation.owners is None:
+            return None
+        return spread(() if evaluation.by_owner is None else evaluation.by_owner)._asdict()
 
 
 class ByClient(EvaluationMetric):
@@ -56,33 +56,17 @@ class ByClient(EvaluationMetric):
     most: int = Field(100, ge=0, description="Nothing is recorded with more clients than this.")
 
     def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:
-        owned = _by_owner(evaluation)
-        if owned is None or len(owned.clients) > self.most:
+        if evaluation.owners is None:
             return None
-        losses = np.bincount(owned.owner, evaluation.predictions.losses[owned.mask])
-        accuracy = {"accuracy": (owned.scores / owned.samples).tolist()}
+        owned = evaluation.owners >= 0
+        clients, owner, samples = np.unique(evaluation.owners[owned], return_inverse=True, return_counts=True)
+        if len(clients) > self.most:
+            return None
+        accuracy = np.bincount(owner, evaluation.scores[owned]) / samples
+        loss = np.bincount(owner, evaluation.predictions.losses[owned]) / samples
         return {
-            "clients": owned.clients.tolist(),
-            "samples": owned.samples.tolist(),
-            **(accuracy if evaluation.task.name in LABELED else {}),
-            "loss": (losses / owned.samples).tolist(),
+            "clients": clients.tolist(),
+            "samples": samples.tolist(),
+            **({"accuracy": accuracy.tolist()} if evaluation.task.name in LABELED else {}),
+            "loss": loss.tolist(),
         }
-
-
-class _ByOwner(NamedTuple):
-    """The samples that have an owner, the owner of each, and samples and sum of scores by client."""
-
-    mask: NDArray[np.bool_]
-    owner: Integers
-    clients: Integers
-    samples: Integers
-    scores: Floats
-
-
-def _by_owner(evaluation: Evaluation) -> _ByOwner | None:
-    if evaluation.owners is None:
-        return None
-    mask = evaluation.owners >= 0
-    clients, owner, samples = np.unique(evaluation.owners[mask], return_inverse=True, return_counts=True)
-    scores = np.asarray(np.bincount(owner, evaluation.scores[mask]), np.float64)
-    return _ByOwner(mask, owner, clients, samples, scores)
