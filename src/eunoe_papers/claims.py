@@ -76,12 +76,12 @@ class Claim(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _read_pairs(cls, given: Any) -> Any:
+    def _read_pairs(cls, fields: Any) -> Any:
         """Read `better` and `than`, or `pairs` with the rivals after the better arm."""
-        if not isinstance(given, dict):
-            return given
-        rest = {key: value for key, value in given.items() if key not in ("better", "than", "pairs")}
-        listed = given.get("pairs") or [[given["better"], *_as_list(given.get("than", []))]]
+        if not isinstance(fields, dict):
+            return fields
+        rest = {key: value for key, value in fields.items() if key not in ("better", "than", "pairs")}
+        listed = fields.get("pairs") or [[fields["better"], *_as_list(fields.get("than", []))]]
         pairs = [
             Pair(better=tuple(_selectors(better)), rivals=tuple(_selectors(rivals)))
             for better, *rivals in listed
@@ -124,18 +124,18 @@ class Claim(BaseModel):
             return _ABSENT
         gains, cells, both_diverged = [], [], False
         for row in betters[0]:
-            mine = [cells_of[row] for cells_of in betters if row in cells_of]
-            theirs = [cells_of[row] for cells_of in rivals if row in cells_of]
+            ahead = [cells_of[row] for cells_of in betters if row in cells_of]
+            behind = [cells_of[row] for cells_of in rivals if row in cells_of]
             # The best of several is known where all of them, and all rivals, were run.
-            complete = len(betters) == 1 or (len(mine), len(theirs)) == (len(betters), len(rivals))
-            if not complete or (rivals and not theirs) or (needed and not any(row in n for n in needed)):
+            complete = len(betters) == 1 or (len(ahead), len(behind)) == (len(betters), len(rivals))
+            if not complete or (rivals and not behind) or (needed and not any(row in n for n in needed)):
                 continue
-            high, low = self._best(values, mine), self._best(values, theirs) if rivals else 0.0
+            high, low = self._best(values, ahead), self._best(values, behind) if rivals else 0.0
             if math.isnan(low):
                 both_diverged |= math.isnan(high)
                 continue
             gains.append((low - high if self.lower else high - low) + self.margin)
-            cells += mine + theirs
+            cells += ahead + behind
         if not gains:
             return _Result(math.nan if both_diverged else None, cells)
         return _Result(_least(gains) if self.rows == "least" else sum(gains) / len(gains), cells)
@@ -217,10 +217,10 @@ def _least(values: Iterable[float]) -> float:
     return math.nan if any(map(math.isnan, known)) else min(known)
 
 
-def _selectors(given: Any) -> list[Selector]:
+def _selectors(items: Any) -> list[Selector]:
     """Read selectors: a text is a method, a table has parts."""
-    return [{"method": item} if isinstance(item, str) else dict(item) for item in _as_list(given)]
+    return [{"method": item} if isinstance(item, str) else dict(item) for item in _as_list(items)]
 
 
-def _as_list(given: Any) -> list[Any]:
-    return list(given) if isinstance(given, list | tuple) else [given]
+def _as_list(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -92,50 +92,50 @@ def _build(
     if name in built:
         return built[name]
     file, table = tables[name]
-    given = dict(table)
-    source = {key: given.pop(key) for key in Source.model_fields if key in given}
-    parent = given.pop("like", None) or given.get("shares")
-    keep, levels = given.pop("keep", []), given.pop("levels", {})
+    fields = dict(table)
+    source = {key: fields.pop(key) for key in Source.model_fields if key in fields}
+    parent = fields.pop("like", None) or fields.get("shares")
+    keep, levels = fields.pop("keep", []), fields.pop("levels", {})
     for key in ("of", "also"):
-        if key in given:
-            _build(given[key], tables, built)
+        if key in fields:
+            _build(fields[key], tables, built)
     if not parent:
-        given = {key: _read(file)[key] for key in ("config", "seeds") if key in _read(file)} | given
-    if "config" in given:
-        given["config"] = build_config(given["config"], file)
-    if "arms" in given:
-        given["arms"] = [arm for block in given["arms"] for arm in _expand(block, file, levels)]
+        fields = {key: _read(file)[key] for key in ("config", "seeds") if key in _read(file)} | fields
+    if "config" in fields:
+        fields["config"] = build_config(fields["config"], file)
+    if "arms" in fields:
+        fields["arms"] = [arm for block in fields["arms"] for arm in _expand(block, file, levels)]
     inherited = _build(parent, tables, built) if parent else None
     for scale in ("small", "medium"):
-        if scale in given:
+        if scale in fields:
             # Arms are selected anew where the options are inherited.
-            config = build_config(given[scale]["config"], file) if "config" in given[scale] else {}
-            if inherited and "config" not in given[scale]:
+            config = build_config(fields[scale]["config"], file) if "config" in fields[scale] else {}
+            if inherited and "config" not in fields[scale]:
                 config = getattr(inherited, scale).config
-            given[scale] = Shrunk(config=config, keep=given[scale].get("keep", []))
+            fields[scale] = Shrunk(config=config, keep=fields[scale].get("keep", []))
     if inherited:
-        given = {key: getattr(inherited, key) for key in INHERITED} | given
+        fields = {key: getattr(inherited, key) for key in INHERITED} | fields
     if keep:
-        given["arms"] = [arm for arm in given["arms"] if any(arm.label.matches(parts) for parts in keep)]
-    given["source"] = built[given["of"]].source if "of" in given else _source(source, file)
-    if "also" in given:
-        given["also"] = built[given["also"]].source
-    measures = given.get("measures", {"": "last_rounds"})
-    given["measures"] = {column: _measure(measure) for column, measure in measures.items()}
-    built[name] = Experiment(**given)
+        fields["arms"] = [arm for arm in fields["arms"] if any(arm.label.matches(parts) for parts in keep)]
+    fields["source"] = built[fields["of"]].source if "of" in fields else _read_source(source, file)
+    if "also" in fields:
+        fields["also"] = built[fields["also"]].source
+    measures = fields.get("measures", {"": "last_rounds"})
+    fields["measures"] = {column: _read_measure(measure) for column, measure in measures.items()}
+    built[name] = Experiment(**fields)
     return built[name]
 
 
-def _source(given: dict[str, Any], file: str) -> Source:
+def _read_source(fields: dict[str, Any], file: str) -> Source:
     """Read where a paper has the table or figure; a `*` in the name of a column stands for the row."""
-    kind = "table" if given["where"].startswith("Table") else "figure"
-    columns = given.get("columns", [])
+    kind = "table" if fields["where"].startswith("Table") else "figure"
+    columns = fields.get("columns", [])
     cells = {
         column.replace("*", row) if "*" in column else f"{row} {column}": Cell.parse(text)
-        for row, texts in given.get("cells", {}).items()
+        for row, texts in fields.get("cells", {}).items()
         for column, text in zip(columns, texts, strict=True)
     }
-    return Source(**{"paper": file, "kind": kind, "reports": "test accuracy", **given, "cells": cells})
+    return Source(**{"paper": file, "kind": kind, "reports": "test accuracy", **fields, "cells": cells})
 
 
 def build_config(items: Any, file: str) -> Config:
@@ -148,11 +148,11 @@ def build_config(items: Any, file: str) -> Config:
     return merged
 
 
-def _measure(given: Any) -> Any:
+def _read_measure(measure: Any) -> Any:
     """Read a measure: a table, or a text such as "height validation"."""
-    if not isinstance(given, str):
-        return given
-    kind, *rest = given.split()
+    if not isinstance(measure, str):
+        return measure
+    kind, *rest = measure.split()
     of, number = (*rest, *("accuracy", "1.0")[len(rest) :])
     return {"kind": kind, "of": of, "target" if kind == "rounds_to" else "at": float(number)}
 
@@ -164,12 +164,12 @@ def _expand(block: dict[str, Any], file: str, levels: dict[str, Any]) -> list[Ar
     arms = []
     for values in product(*parts.values()):
         named = dict(zip(parts, values, strict=True))
-        changes = [_level(name, value, file, levels) for name, value in named.items()]
+        changes = [_find_level(name, value, file, levels) for name, value in named.items()]
         arms.append(Arm(label=label(**named), changes=merge(base, *changes, config)))
     return arms
 
 
-def _level(name: str, value: Part, file: str, levels: dict[str, Any]) -> Config:
+def _find_level(name: str, value: Part, file: str, levels: dict[str, Any]) -> Config:
     """Return what a part of an arm's label changes in the config."""
     common = _read("common")
     tables = [
