@@ -228,6 +228,7 @@ def test_normalization_that_cannot_be(tmp_path: Path) -> None:
     federation = Federation.from_arrays(ids, np.arange(20) % 2, partition="iid", clients=2)
     with pytest.raises(InputError, match=r"integer inputs.* are not normalized"):
         make_simulation(federation, preprocessing={"mean": [0.5], "std": [1]})
+    assert not (tmp_path / "run").exists()
 
 
 def test_files_that_cannot_be_written(tmp_path: Path) -> None:

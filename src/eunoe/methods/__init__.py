@@ -1,4 +1,8 @@
-"""Federated methods, one file each, and what the author of another one imports."""
+"""Federated methods, one file each, and what the author of another one imports.
+
+The type to know is `Method`: what travels, what a client minimizes, how the server aggregates. Losses on
+labels are in eunoe.losses, server optimizers in eunoe.server.
+"""
 
 from eunoe.core.flat_model import Vectors as Vectors
 from eunoe.core.flat_model import Weights as Weights
@@ -11,4 +15,4 @@ from eunoe.methods.client_context import ClientContext as ClientContext
 from eunoe.methods.context import RoundContext as RoundContext
 from eunoe.server.aggregate import Aggregate as Aggregate
 from eunoe.server.aggregate import Upload as Upload
-from eunoe.server.cost import Cost as Cost
+from eunoe.server.optimizers import Cost as Cost

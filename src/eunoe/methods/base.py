@@ -20,7 +20,7 @@ from eunoe.core.tasks import EVERY, TaskName
 from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Aggregate, Upload, Weighting
-from eunoe.server.cost import Cost
+from eunoe.server.optimizers import Cost
 
 
 class Neutral(NamedTuple):

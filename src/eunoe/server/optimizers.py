@@ -22,7 +22,7 @@ as disagreement.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from pydantic import Field
@@ -32,7 +32,16 @@ from eunoe.config.options import Options
 from eunoe.core.flat_model import Vectors
 from eunoe.errors import InputError
 from eunoe.server.aggregate import Aggregate
-from eunoe.server.cost import Cost
+
+
+class Cost(NamedTuple):
+    """What a method costs a client and a round compared with FedAvg, in multiples of the model."""
+
+    client_state: str = "0"
+    up: str = "1"
+    down: str = "1"
+    client_compute: str = "0"
+    server_extra: str = "0"
 
 
 class ServerOptimizer(Options):

@@ -3,6 +3,7 @@
 import json
 import logging
 import os
+import shutil
 import warnings
 from pathlib import Path
 from typing import Any, cast
@@ -18,6 +19,7 @@ from eunoe.models.hf import HF
 from eunoe.simulation.run import Run
 from eunoe.simulation.saved_model import Which
 from eunoe.system.files import replacing, write_text
+from eunoe.system.transformers_library import locate_model, quiet
 
 
 def export_model(
@@ -38,9 +40,7 @@ def export_model(
     if not target.parent.is_dir():
         raise InputError(f"there is no folder {target.parent} to write the model to")
     if run.config.model.name == "hf" and not raw:
-        from eunoe.simulation.export_folder import export_folder
-
-        return export_folder(run, cast(HF, run.model(which, client=client)), target, merged)
+        return _export_folder(run, cast(HF, run.model(which, client=client)), target, merged)
     if merged:
         raise InputError("only adapters of a model 'hf' can be merged: leave --merged out")
     if os.path.isdir(target):
@@ -94,3 +94,34 @@ def _save_program(model: nn.Module, samples: Stored, path: Path) -> None:
         ) from None
     finally:
         noisy.setLevel(level)
+
+
+def _export_folder(run: Run, model: HF, target: Path, merged: bool) -> list[Path]:
+    """Write adapters for peft or, with `merged`, the whole network; with its tokenizer and eunoe.json."""
+    if os.path.lexists(target):
+        raise InputError(f"{target} exists; name a new folder to write the model to")
+    if model.random and not merged and model.adapted:
+        raise InputError(
+            "the frozen weights of this model are random and kept nowhere else: export it with --merged"
+        )
+    data = run.simulation.federation.data
+    about = {**describe(run.simulation.federation), "model": run.values["model"]}
+    partial = target.with_name(f".{target.name}.{os.getpid()}.part")
+    try:
+        partial.mkdir()
+        model.save(partial, merged, data.class_names)
+        if data.encoding is not None and "tokenizer" in data.encoding:
+            with quiet("the export"):
+                from transformers import AutoTokenizer
+
+                AutoTokenizer.from_pretrained(locate_model(data.encoding["tokenizer"])).save_pretrained(
+                    partial
+                )
+        description = target / "eunoe.json"
+        (partial / description.name).write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        partial.replace(target)
+    except OSError as error:
+        raise InputError(f"cannot write the model to {target}: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+    return [target, description]

@@ -20,8 +20,7 @@ from eunoe.methods.base import Method
 from eunoe.models.raw import raw_model
 from eunoe.server.optimizers import ServerOptimizer
 from eunoe.simulation.build import assemble
-from eunoe.simulation.prediction import predicted
-from eunoe.simulation.saved_model import Which, saved_weights
+from eunoe.simulation.saved_model import Which, predict, saved_weights
 from eunoe.simulation.user_objects import split_user_objects
 from eunoe.store.reader import read_run
 from eunoe.store.run_records import check_recorded
@@ -127,7 +126,7 @@ class Run:
         class shares or counts at some client, it is that client's own; `client` says by whose own model.
         """
         self._loaded(client=client)
-        return predicted(self.simulation, x, prior)
+        return predict(self.simulation, x, prior)
 
     def _repr_html_(self) -> str | None:
         """The notebook view; before the first round has ended, the plain text."""

@@ -2,26 +2,26 @@
 
 import logging
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from eunoe.analysis.divergence import divergence, find_outlier, never_learned_warning
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge, read_config
 from eunoe.data.federation import Federation
 from eunoe.engines.base import Engine, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
-from eunoe.errors import Diverged, EunoeError, InputError, RunFailed, outcome_of
+from eunoe.errors import Diverged, EunoeError, InputError, Outcome, RunFailed, outcome_of
 from eunoe.report.progress import progress_bar
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.compatibility import check_targets
 from eunoe.simulation.hooks import Record, standard_hooks
 from eunoe.simulation.loop import run_rounds
-from eunoe.simulation.outcome import explained, judge
 from eunoe.simulation.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.simulation.run import Run
 from eunoe.simulation.stored_config import resolved, with_cohort, with_loss, with_preprocessing
@@ -29,7 +29,7 @@ from eunoe.simulation.streams import with_streams
 from eunoe.simulation.user_objects import split_user_objects
 from eunoe.store.environment import describe_environment
 from eunoe.store.folder import RunFolder, check_new
-from eunoe.store.reader import read_run_config, read_status
+from eunoe.store.reader import read_run, read_run_config, read_status
 from eunoe.store.state import start_state
 from eunoe.system.memory import within_memory
 from eunoe.system.signals import interruptible
@@ -157,7 +157,7 @@ def execute(
                 folder.write_status("interrupted", "interrupted", run_state.seconds)
                 raise
             except Diverged as error:
-                reason = explained(str(error), folder.records(), folder.go_back())
+                reason = explain_divergence(str(error), folder.records(), folder.go_back())
                 folder.write_status("diverged", reason, run_state.seconds)
                 raise Diverged(reason) from error
             except Exception as error:
@@ -165,9 +165,27 @@ def execute(
                 with suppress(RunFailed):  # The disk may be full; the original error says so.
                     folder.write_status(outcome_of(type(error)), reason, run_state.seconds)
                 raise
-            ended = judge(path, reason, folder.go_back())
+            ended = final_outcome(path, reason, folder.go_back())
             folder.write_status(*ended, run_state.seconds)
             tracking.outcome = ended[0]
     finally:
         torch.set_num_threads(threads)
     return Run(path, **vars(objects))
+
+
+def explain_divergence(why: str, records: Iterable[Mapping[str, Any]], go_back: str) -> str:
+    """Return why a run has diverged, whose change stands out, and how to go back."""
+    back = go_back and f"to go back to the last good checkpoint: {go_back}"
+    return "; ".join(filter(None, (why, find_outlier(records), back)))
+
+
+def final_outcome(folder: Path, reason: str, go_back: str = "") -> tuple[Outcome, str]:
+    """Return how a run ended after its last round: finished, or diverged if its model is useless."""
+    records = read_run(folder, begun=False)
+    if why := divergence(records):
+        why = explain_divergence(why, records.metrics, go_back)
+        logger.warning("the run diverged: %s; a smaller training.lr may help", why)
+        return "diverged", f"{reason}, but {why}"
+    if why := never_learned_warning(records):
+        logger.warning("%s", why)
+    return "finished", reason
