@@ -109,7 +109,7 @@ def pick(rng: np.random.Generator, values: Any) -> Any:
 
 def config_case(rng: np.random.Generator, home: Path) -> tuple[str, Callable[[], str]]:
     """A small config with one to three options changed."""
-    builtin._digits_table = _digits
+    builtin._read_digits = _digits
     changes: list[tuple[list[str], Any]] = []
     kinds = set()
     for _ in range(1 + int(rng.integers(3))):
@@ -180,7 +180,7 @@ def _name(values: Mapping[str, Any], section: str) -> Any:
     return value.get("name", "digits") if isinstance(value, Mapping) else value
 
 
-_read_digits = builtin._digits_table
+_read_digits = builtin._read_digits
 
 
 @cache
