@@ -34,7 +34,7 @@ class ClientStates:
         self._replaced: list[tuple[int, int, Path]] = []
 
     def load(self, client: int, round: int | None = None) -> dict[str, Tensor]:
-        """The current state of a client (or that of a round); empty if it has none."""
+        """Return the current state of a client (or that of a round); empty if it has none."""
         round = self.accepted.get(client) if round is None else round
         if round is None:
             return {}
@@ -81,7 +81,7 @@ class ClientStates:
                     sync_to_disk(folder)
 
     def check(self, accepted: Mapping[int, int], digests: Mapping[int, bytes]) -> None:
-        """Refuse states that are not what they were when a checkpoint was written."""
+        """Raise Damaged if a state changed since a checkpoint was written."""
         for client, round in accepted.items():
             path = self.path(client, round)
             try:
@@ -130,7 +130,7 @@ class ClientStates:
                 self._remove(path)
 
     def _files(self, pattern: str = "*/*") -> list[Path]:
-        """The files that look like states, or like states that were not completely written."""
+        """Return the files that look like states, or like states that were not completely written."""
         return [path for path in self.folder.glob(pattern) if _NAME.fullmatch(path.name)]
 
     def _remove(self, path: Path) -> None:

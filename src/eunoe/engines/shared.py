@@ -42,7 +42,7 @@ class SharedVectors:
                 self.groups[group][name].copy_(value)
 
     def fits(self, values: Groups) -> bool:
-        """Whether these vectors have the layout of the map."""
+        """Return whether these vectors have the layout of the map."""
         return _shapes(values) == _shapes(self.groups)
 
     def read(self) -> dict[str, Vectors]:

@@ -71,7 +71,7 @@ class ClientLoss(nn.Module):
 
 
 def client_loss(loss: str | Loss, counts: Counts, **options: Any) -> ClientLoss:
-    """A loss by name (with its options) or as an object, for any PyTorch loop; mean over the batch."""
+    """Return a loss by name (with its options) or as an object, for any PyTorch loop; mean over the batch."""
     made = registry.build("loss", loss, options) if isinstance(loss, str) else loss
     return ClientLoss(made, _floating(counts))
 
@@ -90,7 +90,7 @@ def _floating(counts: Counts) -> Tensor:
 
 
 def checked_counts(counts: Tensor) -> Tensor:
-    """The label counts, if they are finite, not negative and not all zero."""
+    """Return the label counts, if they are finite, not negative and not all zero."""
     if not bool(((counts >= 0) & counts.isfinite()).all() & (counts > 0).any(-1).all()):
         raise InputError(f"label counts must be zero or more with at least one sample, not {counts.tolist()}")
     return counts
@@ -102,5 +102,5 @@ def log_prior(counts: Tensor) -> Tensor:
 
 
 def without_absent(terms: Tensor, counts: Tensor) -> Tensor:
-    """The terms with -inf for absent classes, which takes them out of the softmax."""
+    """Return the terms with -inf for absent classes, which takes them out of the softmax."""
     return terms.masked_fill(counts == 0, -math.inf)

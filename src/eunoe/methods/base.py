@@ -84,11 +84,11 @@ class Method(Options):
         return []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
-        """The server's state before the first round."""
+        """Return the server's state before the first round."""
         return {}
 
     def broadcast(self, server: Vectors, context: RoundContext) -> Vectors:
-        """What every client receives besides the weights."""
+        """Return what every client receives besides the weights."""
         return {}
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
@@ -96,7 +96,7 @@ class Method(Options):
         return {}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
-        """What a client sends besides its weights."""
+        """Return what a client sends besides its weights."""
         return {}
 
     def explained_norms(
@@ -109,11 +109,11 @@ class Method(Options):
         """Called once before a client trains, to prepare frozen networks and caches."""
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:
-        """The loss that the client minimizes, per sample."""
+        """Return the loss that the client minimizes, per sample."""
         return client.criterion(client.forward(batch.x), batch.y)
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
-        """The gradient (weight decay included) to clip and apply; it may be changed in place."""
+        """Return the gradient (weight decay included) to clip and apply; it may be changed in place."""
         return gradient
 
     def step(self, client: ClientContext, batch: Batch) -> None:
@@ -125,11 +125,11 @@ class Method(Options):
         return Finished()
 
     def contribution(self, change: Tensor, uploads: Mapping[str, Tensor]) -> Tensor:
-        """What one client adds to the mean, given the change of its weights (float64)."""
+        """Return what one client adds to the mean, given the change of its weights (float64)."""
         return change
 
     def pseudo_gradient(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> Tensor:
-        """The update (float64) that the server optimizer follows; `server` may be changed."""
+        """Return the update (float64) that the server optimizer follows; `server` may be changed."""
         return aggregate.mean("change")
 
     def empty_aggregate(self, start: Weights, context: RoundContext) -> Aggregate:
@@ -152,7 +152,7 @@ class Method(Options):
         return ServerUpdate(aggregate.with_mean_buffers(parameters), server)
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
-        """The model that is evaluated and exported."""
+        """Return the model that is evaluated and exported."""
         return weights
 
     def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:

@@ -94,7 +94,7 @@ class ClientContext:
         return self.model.features_at(at, x)
 
     def criterion(self, logits: Tensor, labels: Tensor) -> Tensor:
-        """The chosen loss on the client's own labels, per sample."""
+        """Return the chosen loss on the client's own labels, per sample."""
         return self.loss.per_sample(logits, labels, self.terms)
 
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
@@ -121,7 +121,7 @@ class ClientContext:
         return self.model.gradient
 
     def _unscaled(self, scaled: Callable[[float], Tensor]) -> Tensor:
-        """The gradient of a loss in fp16: scaled up, since small numbers vanish there, and back.
+        """Return the gradient of a loss in fp16: scaled up, since small numbers vanish there, and back.
 
         A scale at which the gradient overflows is halved and the gradient computed again.
         """

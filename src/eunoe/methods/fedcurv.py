@@ -145,7 +145,7 @@ class FedCurv(Method):
         return replace(update, warnings=(warning,))
 
     def _own_terms(self, client: ClientContext) -> tuple[Tensor, Tensor]:
-        """What u and v hold of this client."""
+        """Return what u and v hold of this client."""
         if self.memory == "all":
             held = self._faded(client, client.context.round - 1)
         else:
@@ -153,7 +153,7 @@ class FedCurv(Method):
         return (client.state["fisher"] * held, client.state["weighted"] * held)
 
     def _faded(self, client: ClientContext, round: int) -> float:
-        """What the aggregations up to a round have left of what the client sent."""
+        """Return what the aggregations up to a round have left of what the client sent."""
         return float(self.decay ** (round - int(client.state["round"])))
 
     def _fisher(self, client: ClientContext) -> Tensor:

@@ -114,7 +114,7 @@ class FedDF(Method):
         return ServerUpdate(trained.weights, average.server, {**trained.record, "teachers": len(teachers)})
 
     def teachers(self, trainer: ServerTrainer, aggregate: Aggregate, context: RoundContext) -> list[Weights]:
-        """The models that teach in this round."""
+        """Return the models that teach in this round."""
         models = [*aggregate.models, aggregate.start] if self.previous_teaches else list(aggregate.models)
         if not self.least_accuracy:
             return models
@@ -125,7 +125,7 @@ class FedDF(Method):
         return good or models
 
     def targets(self, trainer: ServerTrainer, teachers: list[Weights], pool: Pool) -> SoftTargets:
-        """The ensemble's soft targets for each public sample."""
+        """Return the ensemble's soft targets for each public sample."""
         outputs = (trainer.outputs(teacher, pool) for teacher in teachers)
         dtype, classes = trainer.model.dtype, trainer.federation.classes
         if self.ensemble == "probabilities":

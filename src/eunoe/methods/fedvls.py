@@ -53,7 +53,7 @@ class FedVLS(Method):
 
 
 def vacant_divergence(teacher: Tensor, student: Tensor, vacant: Tensor) -> Tensor:
-    """The KL divergence over the vacant classes, renormalized over these; 0 if there are none."""
+    """Return the KL divergence over the vacant classes, renormalized over these; 0 if there are none."""
     some = vacant.any()
     # Without vacant classes none is removed, since the softmax of nothing is not a number.
     out = ~vacant & some
@@ -63,7 +63,7 @@ def vacant_divergence(teacher: Tensor, student: Tensor, vacant: Tensor) -> Tenso
 
 
 def non_label_logits(logits: Tensor, labels: Tensor, counts: Tensor, mask: Tensor | None = None) -> Tensor:
-    """The size of a batch's non-label logits, summed over classes by their share; one number."""
+    """Return the size of a batch's non-label logits, summed over classes by their share; one number."""
     classes, shares = logits.shape[-1], counts / counts.sum()
     shift = torch.where(counts > 0, shares, 1.0).log() + math.log(classes)
     other = torch.arange(classes, device=logits.device) != labels[:, None]

@@ -25,7 +25,7 @@ from eunoe.methods import Aggregate, ClientContext, Cost, Finished, Method, Roun
 
 
 def by_row(model: FlatModel, per_class: Tensor) -> Tensor:
-    """A number per parameter: its class's in the classifier's last layer, 1 everywhere else."""
+    """Return a number per parameter: its class's in the classifier's last layer, 1 everywhere else."""
     numbers = per_class.new_ones(model.parameters.numel())
     owners = [name.rpartition(".")[0] for name in model.names]
     last = [owner for owner in owners if owner.split(".")[0] == "classifier"][-1:]

@@ -104,7 +104,7 @@ class Local(Method):
 
 
 def _stored(weights: Weights, dtype: torch.dtype) -> Vectors:
-    """The three vectors of a model in one type, as all states are."""
+    """Return the three vectors of a model in one type, as all states are."""
     return {name: vector.to(dtype) for name, vector in weights.vectors().items()}
 
 

@@ -26,7 +26,7 @@ class PublicEpochs(Method):
     def train_on_public(
         self, trainer: ServerTrainer, average: Weights, loss: PositionLoss, round: int
     ) -> Trained:
-        """The average after its epochs on the public set; the loss is given positions in that set."""
+        """Return the average after its epochs on the public set; the loss is given positions in that set."""
         options = Training(
             epochs=self.server_epochs,
             batch_size=self.server_batch_size,

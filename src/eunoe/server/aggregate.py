@@ -39,7 +39,7 @@ class Upload(NamedTuple):
     factor: float | None = None
 
     def bytes_in(self, dtype: torch.dtype) -> int:
-        """Its size on the wire in numbers of this type."""
+        """Return its size on the wire in numbers of this type."""
         if self.entries is None:
             return self.size * dtype.itemsize
         return self.entries * (dtype.itemsize + (INDEX.itemsize if self.indices_of is None else 0))
@@ -61,7 +61,7 @@ class Sums:
 
 
 def weight_of(how: str, size: int) -> float:
-    """What a client's vector is multiplied by."""
+    """Return what a client's vector is multiplied by."""
     return float(size) if how == "samples" else 1.0
 
 
@@ -143,19 +143,19 @@ class Aggregate:
         return len(self.clients)
 
     def mean(self, name: str) -> Tensor:
-        """The mean of an upload, in float64; "change" and "float_buffers" are aggregated."""
+        """Return the mean of an upload, in float64; "change" and "float_buffers" are aggregated."""
         if name in self._rows:
             return self._robust(name)
         return self._sums.totals[name] / self._sums.weights[name]
 
     def sum(self, name: str) -> Tensor:
-        """The sum of an upload that is combined by "sum", in float64."""
+        """Return the sum of an upload that is combined by "sum", in float64."""
         if name in self._rows:
             return self._robust(name) * self.count
         return self._sums.totals[name]
 
     def kept(self, name: str) -> Tensor:
-        """All values of an upload that is combined by "keep", one row per client."""
+        """Return all values of an upload that is combined by "keep", one row per client."""
         return torch.stack(self._kept[name])
 
     def with_mean_buffers(self, parameters: Tensor) -> Weights:

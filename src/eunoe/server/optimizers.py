@@ -61,11 +61,11 @@ class ServerOptimizer(Options):
         return []
 
     def derived(self) -> dict[str, Callable[[Tensor], Tensor]]:
-        """Further functions of each client's update whose means it needs."""
+        """Return functions of each client's update whose means are needed besides."""
         return {} if self.gma is None else {"signs": torch.sign}
 
     def start(self, parameters: Tensor) -> Vectors:
-        """Its state before the first round."""
+        """Return the state before the first round."""
         return {}
 
     def apply(
@@ -78,7 +78,7 @@ class ServerOptimizer(Options):
         return (parameters.double() + self.lr * self.move(pseudo_gradient, server)).to(parameters.dtype)
 
     def move(self, pseudo_gradient: Tensor, server: Vectors) -> Tensor:
-        """The pseudo-gradient as this optimizer follows it; override this."""
+        """Return the pseudo-gradient as this optimizer follows it; override this."""
         return pseudo_gradient
 
 
@@ -138,11 +138,11 @@ class Adaptive(ServerOptimizer):
         return self.factor(server["steps"]) * server["momentum"] / (server["squares"].sqrt() + self.tau)
 
     def squares(self, before: Tensor, square: Tensor) -> Tensor:
-        """The new v."""
+        """Return the new v."""
         return before + square
 
     def factor(self, steps: Tensor) -> Tensor:
-        """What the update is multiplied by in a round."""
+        """Return what the update is multiplied by in a round."""
         return torch.ones_like(steps)
 
 

@@ -152,7 +152,7 @@ class GeometricMedian(Aggregation):
 
 
 def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
-    """The mean of rows, added one by one in their order."""
+    """Return the mean of rows, added one by one in their order."""
     total = torch.zeros_like(values[0])
     for row, weight in zip(values, weights.tolist(), strict=True):
         total.add_(row, alpha=weight)
@@ -160,7 +160,7 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def middle_mean(values: Tensor, cut: int) -> Tensor:
-    """The mean of each column without its `cut` smallest and `cut` largest values."""
+    """Return the mean of each column without its `cut` smallest and `cut` largest values."""
 
     def trimmed(columns: Tensor) -> Tensor:
         return columns.sort(0).values[cut : len(columns) - cut].mean(0)
@@ -182,7 +182,7 @@ def krum_scores(changes: Tensor, bad: int) -> Tensor:
 
 
 def _by_block(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
-    """A function of columns, applied to as many at a time as memory allows."""
+    """Return a function of columns, applied to as many at a time as memory allows."""
     if not values.shape[1]:
         return values.new_zeros(0)
     width = max(1, _BLOCK // len(values))

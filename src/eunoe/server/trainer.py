@@ -81,7 +81,7 @@ class SoftTargets:
         return cls(mass.to(dtype), entropy.to(dtype), temperature)
 
     def divergence(self, logits: Tensor, positions: Tensor | slice = slice(None)) -> Tensor:
-        """The weighted divergence of a student's logits from the teachers, for each sample."""
+        """Return the weighted divergence of a student's logits from the teachers, for each sample."""
         logs = F.log_softmax(logits / self.temperature, 1)
         return self.entropy[positions] - (self.mass[positions] * logs).sum(1)
 
@@ -122,14 +122,14 @@ class ServerTrainer:
     _forwards: int = 0
 
     def public(self, part: Literal["train", "validation"]) -> Pool:
-        """The samples of the public set to train or to validate on."""
+        """Return the samples of the public set to train or to validate on."""
         rows = self.federation.public_train if part == "train" else self.federation.public_validation
         if rows is None:
             raise InputError("there is no public set; set public.share above 0")
         return Pool(self.federation, "public", torch.from_numpy(rows))
 
     def everything(self) -> Pool:
-        """All that the clients train on and, where it was taken from the same data, the public set."""
+        """Return all that the clients train on and, where it was taken from the same data, the public set."""
         federation = self.federation
         rows, owners = (torch.from_numpy(array) for array in federation.pooled("train"))
         if federation.public is federation.data.train and federation.public_train is not None:
@@ -139,7 +139,7 @@ class ServerTrainer:
         return Pool(federation, "clients", rows, owners)
 
     def outputs(self, weights: Weights, pool: Pool) -> Tensor:
-        """A model's logits on un-augmented samples, in evaluation mode; on the CPU."""
+        """Return a model's logits on un-augmented samples, in evaluation mode; on the CPU."""
         self.model.load(weights)
         return self._outputs(pool)
 
@@ -149,7 +149,7 @@ class ServerTrainer:
         return lambda logits: float(task.scores(logits, labels).double().mean())
 
     def plain_loss(self, pool: Pool) -> PositionLoss:
-        """The plain loss on the labels of these samples: cross-entropy, or that of another task."""
+        """Return the plain loss on the labels of these samples: cross-entropy, or that of another task."""
         labels, task = pool.labels, self.federation.task
         return lambda logits, positions: task.losses(logits, labels[positions])
 
@@ -265,7 +265,7 @@ def public_trainer(
     validation: bool = True,
     batch: int = 0,
 ) -> ServerTrainer:
-    """The server's trainer, if it has the public set that a method needs; else an InputError.
+    """Return the server's trainer; raise InputError without the public set that a method needs.
 
     With a `batch`, it must be possible to train on batches of that size.
     """

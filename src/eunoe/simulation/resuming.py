@@ -22,7 +22,7 @@ PLAIN = {task.loss for task in TASKS}
 
 
 def check_place(folder: Path) -> None:
-    """Refuse to resume a run whose clients' states are on other machines."""
+    """Raise InputError for a run whose clients' states are on other machines."""
     if (folder / "flower.json").exists():
         raise InputError(
             f"{folder} is the run of a Flower federation, whose clients keep their own states: "
@@ -31,13 +31,13 @@ def check_place(folder: Path) -> None:
 
 
 def check_config(folder: Path, new: Config) -> None:
-    """Refuse to resume the run in a folder with a configuration that would change its results."""
+    """Raise InputError if a configuration would change the results of the run in a folder."""
     check_change(folder, make_config(read_run_config(folder)), new)
     check_saved_config(folder, new)
 
 
 def check_saved_config(folder: Path, new: Config) -> None:
-    """Refuse a configuration that would change the results of the newest checkpoint.
+    """Raise InputError if a configuration would change the results of the newest checkpoint.
 
     It is the one in config.toml, unless that file was changed by hand or by a bad disk.
     """
@@ -52,7 +52,7 @@ def check_saved_config(folder: Path, new: Config) -> None:
 
 
 def check_change(folder: Path, old: Config, new: Config) -> None:
-    """Refuse to change a run's configuration in a way that would change its results."""
+    """Raise InputError if a new configuration would change the results of a run."""
     # With defaults filled in, so that an omitted option equals its default.
     before, after = (plain(resolved(config)) for config in (old, new))
     if [section.name for section in old.stream] == [section.name for section in new.stream]:
@@ -84,7 +84,7 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
 
 
 def check_data(folder: Path, simulation: Simulation) -> None:
-    """Refuse to resume a run on other data; warn of a different environment."""
+    """Raise InputError if the data changed since the run started; warn of a different environment."""
     then, now = read_json(folder / "environment.json"), describe_environment(simulation.federation)
     if not then:
         return
@@ -98,7 +98,7 @@ def check_data(folder: Path, simulation: Simulation) -> None:
 
 
 def _difference(name: str, before: Any, after: Any) -> tuple[str, Any, Any]:
-    """The first key in which two configurations differ, and both values."""
+    """Return the first key in which two configurations differ, and both values."""
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         key = next(key for key in {**before, **after} if before.get(key) != after.get(key))
         return _difference(f"{name}.{key}", before.get(key), after.get(key))

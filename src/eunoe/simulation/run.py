@@ -113,14 +113,14 @@ class Run:
         return whole.to(self.simulation.model.device).eval()
 
     def _loaded(self, which: Which = "last", client: int | None = None) -> nn.Module:
-        """The simulation's own module with the weights of a model loaded, until others are."""
+        """Return the simulation's own module with the weights of a model loaded, until others are."""
         self.simulation.model.load(self.weights(which, client))
         return self.simulation.model.module.eval()
 
     def predict(
         self, x: InputLike, prior: ArrayLike | Tensor | None = None, client: int | None = None
     ) -> NDArray[Any]:
-        """The predicted class of each input (in the form of the training inputs), by the last model.
+        """Return the predicted class of each input (in the form of the training inputs), by the last model.
 
         Of several labels it is a row of 0 and 1, of numbers one in the units of the data. With a `prior`, the
         class shares or counts at some client, it is that client's own; `client` says by whose own model.
@@ -129,7 +129,7 @@ class Run:
         return predict(self.simulation, x, prior)
 
     def _repr_html_(self) -> str | None:
-        """The notebook view; before the first round has ended, the plain text."""
+        """Return the notebook view; before the first round has ended, the plain text."""
         from eunoe.report.notebook import html
 
         return html(self.read, self.folder) if self.read.metrics else None

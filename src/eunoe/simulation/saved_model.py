@@ -27,7 +27,7 @@ _AT_ONCE = 500
 
 
 def saved_weights(folder: Path, simulation: Simulation, which: Which, client: int | None) -> Weights:
-    """The last model, or the best on validation; of a run without a global model, a client's own."""
+    """Return the last model, or the best on validation; of a run without a global model, a client's own."""
     run_state = start_state(simulation)
     saved, warnings = newest_checkpoint(folder)
     for warning in warnings:
@@ -51,7 +51,7 @@ def saved_weights(folder: Path, simulation: Simulation, which: Which, client: in
 
 
 def own_weights(simulation: Simulation, states: ClientStates, which: Which, client: int | None) -> Weights:
-    """The model of one client of a run without a global model."""
+    """Return the model of one client of a run without a global model."""
     if client is None or not 0 <= client < len(simulation.federation):
         raise InputError(
             f"this run has a model for each client and no global one: name a client, 0 to "
@@ -64,7 +64,7 @@ def own_weights(simulation: Simulation, states: ClientStates, which: Which, clie
 
 
 def predict(simulation: Simulation, given: InputLike, prior: ArrayLike | Tensor | None) -> NDArray[Any]:
-    """The classes of inputs; with class shares or counts as a `prior`, as predicted where these hold.
+    """Return the classes of inputs; with class shares or counts as a `prior`, as predicted where these hold.
 
     Of several labels they are rows of 0 and 1, of numbers rows in the units of the data.
     """
@@ -81,7 +81,7 @@ def predict(simulation: Simulation, given: InputLike, prior: ArrayLike | Tensor 
 
 
 def _logits(simulation: Simulation, given: InputLike) -> Tensor:
-    """The logits of the module's own weights for inputs in the form of the training inputs."""
+    """Return the logits of the module's own weights for inputs in the form of the training inputs."""
     federation, model = simulation.federation, simulation.model
     backbone = federation.data.backbone
     x = _stored(given, (federation.data if backbone is None else backbone.raw).train.x)

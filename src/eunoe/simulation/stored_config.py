@@ -44,7 +44,7 @@ def with_loss(config: Config, simulation: Simulation) -> Config:
 
 
 def with_cohort(config: Config, simulation: Simulation) -> Config:
-    """The configuration with the cohort size filled in, which follows from the model."""
+    """Return the configuration with the cohort size filled in, which follows from the model."""
     engine = config.engine
     if engine.name != "vectorized" or engine.options.get("cohort") is not None:
         return config
@@ -55,7 +55,7 @@ def with_cohort(config: Config, simulation: Simulation) -> Config:
 
 
 def with_preprocessing(config: Config, simulation: Simulation) -> Config:
-    """The configuration with what inputs are normalized by, which follows from the data."""
+    """Return the configuration with what inputs are normalized by, which follows from the data."""
     data = simulation.federation.data
     if data.mean is None or data.std is None:
         return config

@@ -37,7 +37,7 @@ def split_user_objects(federation: Any, values: Mapping[str, Any]) -> tuple[User
 
 
 def _check(key: str, value: Any) -> None:
-    """Refuse a value that is neither a name, nor a section, nor an object of the right type."""
+    """Raise InputError for a value that is neither a name, nor a section, nor an object of the right type."""
     kind, wanted = KINDS[key]
     if isinstance(value, type) and issubclass(value, kind):
         raise InputError(

@@ -78,7 +78,7 @@ class Inputs:
     common: Common
 
     def first(self, clients: int) -> "Inputs":
-        """The inputs of the first clients only."""
+        """Return the inputs of the first clients only."""
         own: Own = tree_map(lambda value: value[:clients], self.own)
         return Inputs(own, self.common)
 
@@ -132,7 +132,7 @@ class StackStep:
         return getattr(self.batch.x, "names", None), self.inputs.structure
 
     def run(self, numbers: StepNumbers, *tensors: Tensor) -> Any:
-        """The step with these numbers and tensors instead, vectorized over the clients."""
+        """Return the step with these numbers and tensors instead, vectorized over the clients."""
         fields, x_spec = len(self.x[0]), self.x[1]
         first = fields + (self.batch.mask is not None)
 

@@ -32,7 +32,7 @@ class Recorder:
         self._recorded: dict[Any, Recorded | None] = {}
 
     def __call__(self, step: StackStep) -> Any:
-        """The step's results."""
+        """Return the step's results."""
         tensors = step.tensors
         key = step.structure, tuple(tensor.shape for tensor in tensors), step.dimensions
         if key not in self._recorded:
@@ -52,7 +52,7 @@ class Recorder:
         return self._calls[key] > self._calls_before
 
     def _record(self, step: StackStep, tensors: list[Tensor]) -> Recorded | None:
-        """The step's operations as a function of its tensors; None if they could differ the next time.
+        """Return the step's operations as a function of its tensors; None if they could differ the next time.
 
         The operations see the numbers of the step as tensors. A step that computes with them is not
         recorded: it would compute in tensor precision, and branches on them would be lost.

@@ -71,7 +71,7 @@ class ClientStack:
         )
 
     def __len__(self) -> int:
-        """The number of clients."""
+        """Return the number of clients."""
         return len(self.clients)
 
     @property

@@ -91,7 +91,7 @@ class NoMoments(dict[str, Tensor]):
 
 
 def masked_mean(losses: Tensor, mask: Tensor | None) -> Tensor:
-    """The mean over the real samples of a batch."""
+    """Return the mean over the real samples of a batch."""
     return losses.mean() if mask is None else torch.where(mask, losses, 0).sum() / mask.sum()
 
 
@@ -104,7 +104,7 @@ def make_step_context(
     common: Common,
     numbers: StepNumbers,
 ) -> StepContext:
-    """A client inside vmap from what its step reads; `networks` compute features or logits."""
+    """Return a client inside vmap from what its step reads; `networks` compute features or logits."""
     different, same = own.prepared, common.prepared
     empty = torch.empty(0)
     unknown = Weights(empty, empty, empty).vectors()
