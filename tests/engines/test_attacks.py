@@ -75,8 +75,8 @@ def test_flipped_labels_are_those_of_bad_clients_training_parts() -> None:
     [
         ({"attack": {"name": "nan", "share": 0.1}}, "of 4 clients is none: set it to 0.25 or more"),
         ({"attack": {"name": "upload_lie", "share": 0.5}}, "send nothing but weights"),
-        ({"attack": {"name": "nan", "scale": 3}}, "nan has no scale"),
-        ({"attack": {"name": "size_lie", "scale": 0.5}}, "scale must be 1 or more"),
+        ({"attack": {"name": "nan", "scale": 3}}, "nan has no option scale"),
+        ({"attack": {"name": "size_lie", "scale": 0.5}}, "scale of size_lie must be at least 1"),
     ],
 )
 def test_attacks_that_do_nothing_are_refused(values: dict[str, Any], message: str) -> None:
