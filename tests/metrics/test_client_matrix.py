@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.metrics.client_matrix import ClientMatrix
+from eunoe.metrics.local_models import ClientMatrix
 from tests.helpers import blobs
 from tests.metrics.snapshots import ON_TEST, evaluation, found, snapshot
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from eunoe.metrics import Snapshot
-from eunoe.metrics.drift import Drift
+from eunoe.metrics.local_models import Drift
 from tests.metrics.snapshots import found
 
 

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from eunoe.data.samples import Samples
-from eunoe.metrics.local_per_class import LocalPerClass
+from eunoe.metrics.local_models import LocalPerClass
 from tests.helpers import blobs
 from tests.metrics.snapshots import ON_TEST, evaluation, found, snapshot
 

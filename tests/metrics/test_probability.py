@@ -1,6 +1,6 @@
 """What local models believe in, by hand."""
 
-from eunoe.metrics.probability import Probability
+from eunoe.metrics.local_models import Probability
 from tests.helpers import blobs
 from tests.metrics.snapshots import evaluation, found, snapshot
 

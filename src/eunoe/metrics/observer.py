@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from eunoe.core.fields import Input, as_input, call, split
 from eunoe.errors import InputError
 from eunoe.metrics.base import Evaluation, Metric, Predictions, Role, Snapshot
-from eunoe.metrics.client_matrix import ClientMatrix
-from eunoe.metrics.drift import Drift
 from eunoe.metrics.evaluation import compute_metrics
 from eunoe.metrics.global_forgetting import GlobalForgetting
-from eunoe.metrics.local_per_class import LocalPerClass
+from eunoe.metrics.local_models import ClientMatrix, Drift, LocalPerClass
 from eunoe.metrics.named import round_metrics
 from eunoe.system.files import plain
 

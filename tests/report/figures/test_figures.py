@@ -14,10 +14,10 @@ from eunoe.core.tasks import Classification, MultiLabel, Regression, Task
 from eunoe.report.figures import (
     KINDS,
     all_figures,
+    classes,
     client_forgetting,
+    clients,
     curves,
-    one_client,
-    probabilities,
     steps,
 )
 from eunoe.report.figures.charts import Display, run_filter, table
@@ -205,18 +205,20 @@ def test_the_title_of_one_client_has_its_numbers():
     rows = [
         {"client": "7", "accuracy": accuracy, "labels": labels} for accuracy, labels in ((0.2, 3), (0.9, 0))
     ]
-    assert one_client.title(rows, DISPLAY) == (
+    assert classes.one_client_title(rows, DISPLAY) == (
         "Model of client 7 after local training: 20% on the classes of its data, 90% on the others"
     )
-    assert one_client.title(rows[:1], DISPLAY).endswith("20% on the classes of its data")
+    assert classes.one_client_title(rows[:1], DISPLAY).endswith("20% on the classes of its data")
 
 
 def test_the_title_of_the_probabilities_has_their_means():
     rows = [{"share": share, "probability": p} for share, p in ((0.5, 0.6), (1.0, 0.8), (0.0, 0.1))]
-    title = probabilities.title(rows, DISPLAY)
+    title = clients.probability_title(rows, DISPLAY)
     assert "has with a mean probability of 70%" in title
     assert title.endswith("lacks with 10%")
-    assert probabilities.title(rows[:1], DISPLAY) == "Output probability of each class by its label count"
+    assert (
+        clients.probability_title(rows[:1], DISPLAY) == "Output probability of each class by its label count"
+    )
 
 
 @pytest.mark.parametrize(

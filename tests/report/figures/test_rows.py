@@ -3,19 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.report.figures import (
-    client_forgetting,
-    costs,
-    curves,
-    local_models,
-    one_client,
-    partition,
-    per_class,
-    phases,
-    saw_tooth,
-    series,
-    steps,
-)
+from eunoe.report.figures import classes, client_forgetting, clients, curves, partition, phases, series, steps
 from eunoe.report.figures.charts import phase_strip
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS
 from eunoe.store.run_records import RunRecords
@@ -57,7 +45,7 @@ def test_distribution_is_over_all_seeds():
 
 
 def test_classes_without_data_have_no_cells():
-    assert {row["class"] for row in per_class.rows([run("a", [0.2, 0.3])])} == {"0"}
+    assert {row["class"] for row in classes.per_class_rows([run("a", [0.2, 0.3])])} == {"0"}
 
 
 STEP = {
@@ -78,7 +66,7 @@ MATRIX = {"schema": 1, "round": 4, "probe": "client_matrix", "models": [7, 9], "
 
 
 def test_parts_by_hand():
-    local, merge = steps.rows([run("a", [0.5], probes=[STEP])])
+    local, merge = steps.step_rows([run("a", [0.5], probes=[STEP])])
     # Signed: class 0 loses 0.3 locally and gains 0.2 back, class 1 gains 0.2 and loses 0.5.
     assert (local["signed"], merge["signed"]) == pytest.approx((0.05, 0.05))
     # Lost: locally 0.4, 0.2, 0, 0 of four; in aggregation nothing of class 0 (0.6 < 0.7) and 0.5 of class 1.
@@ -86,10 +74,10 @@ def test_parts_by_hand():
 
 
 def test_saw_tooth_by_hand():
-    found = saw_tooth.rows([run("a", [0.5], probes=[STEP])])
+    found = steps.saw_tooth_rows([run("a", [0.5], probes=[STEP])])
     assert [(row["at"], row["loss"]) for row in found] == [(3, 1.0), (3.5, 2.5), (4, 1.2)]
     overflown = {**STEP, "round": 5, "loss": {**STEP["loss"], "merged": None}}
-    assert saw_tooth.rows([run("a", [0.5], probes=[STEP, overflown])]) == found
+    assert steps.saw_tooth_rows([run("a", [0.5], probes=[STEP, overflown])]) == found
 
 
 def test_matrices_by_hand():
@@ -106,22 +94,22 @@ def test_runs_with_different_numbers_of_classes_each_show_their_own(first, monke
     monkeypatch.setattr(series, "MOST_CLASSES", 4)
     few, many = made_up_run("few", classes=3), made_up_run("many", classes=9)
     runs = [few, many] if first == 0 else [many, few]
-    for found in (per_class.rows(runs), local_models.rows(runs)):
+    for found in (classes.per_class_rows(runs), classes.local_models_rows(runs)):
         shown = {label: {row["class"] for row in found if row["run"] == label} for label in ("few", "many")}
         assert shown["few"] == {"0", "1"}
         assert len(shown["many"]) == 4
-    assert one_client.rows(runs)
+    assert classes.one_client_rows(runs)
 
 
 def test_local_models_go_from_start_to_global():
-    found = local_models.rows([run("a", [0.5], probes=[STEP])])
+    found = classes.local_models_rows([run("a", [0.5], probes=[STEP])])
     assert list(dict.fromkeys(row["model"] for row in found)) == ["start", "client 7", "client 9", "global"]
     assert [row["labels"] for row in found if row["model"] == "client 7"] == [3, 0]
 
 
 def test_one_client_is_the_one_that_took_part_most():
     again = STEP | {"round": 5, "clients": [9, 8]}
-    found = one_client.rows([run("a", [0.5], probes=[STEP, again])])
+    found = classes.one_client_rows([run("a", [0.5], probes=[STEP, again])])
     assert {row["client"] for row in found} == {"9"}
     assert [(row["round"], row["accuracy"]) for row in found] == [(4, 0.6), (4, 0.9), (5, 0.4), (5, 0.5)]
 
@@ -132,7 +120,7 @@ def test_the_slider_has_the_rounds_that_all_runs_probed():
 
 
 def test_costs_are_means_over_seeds():
-    found = costs.rows([made_up_run(seed=0, rounds=4), made_up_run(seed=1, rounds=4)])
+    found = clients.cost_rows([made_up_run(seed=0, rounds=4), made_up_run(seed=1, rounds=4)])
     assert {(row["unit"], row["kind"]): row["amount"] for row in found} == {
         ("bytes", "up"): 400,
         ("bytes", "down"): 800,
@@ -174,10 +162,10 @@ def test_a_curve_over_seeds_has_the_mean_and_deviation_of_those_that_have_the_ro
 
 def test_long_runs_of_many_clients_and_classes_stay_small():
     big = made_up_run(rounds=300, classes=60, clients=30, probe_every=20)
-    assert len({row["round"] for row in per_class.rows([big])}) <= MOST_POINTS
-    assert len({row["class"] for row in per_class.rows([big])}) <= MOST_CLASSES
+    assert len({row["round"] for row in classes.per_class_rows([big])}) <= MOST_POINTS
+    assert len({row["class"] for row in classes.per_class_rows([big])}) <= MOST_CLASSES
     assert len({row["model"] for row in client_forgetting.matrix_rows([big])}) == MOST_CLIENTS
-    assert len({row["class"] for row in local_models.rows([big])}) <= MOST_CLASSES
+    assert len({row["class"] for row in classes.local_models_rows([big])}) <= MOST_CLASSES
 
 
 def test_of_many_clients_data_each_models_own_are_kept():

@@ -1,27 +1,13 @@
 """All figures of runs, in the order of the report; a figure without data is omitted.
 
-A module per figure has `rows(runs)`, its data, and `draw(rows, display)`, the figure. `charts` has what they
+A `Kind` of figure has `rows(runs)`, its data, and `draw(rows, display)`, the figure. `charts` has what they
 share, and `series` selects and averages records.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eunoe.report.figures import (
-    client_forgetting,
-    clients,
-    costs,
-    curves,
-    drift,
-    local_models,
-    one_client,
-    partition,
-    per_class,
-    phases,
-    probabilities,
-    saw_tooth,
-    steps,
-)
+from eunoe.report.figures import classes, client_forgetting, clients, curves, partition, phases, steps
 from eunoe.report.figures.charts import Display, Figure, Kind, slider_rounds
 from eunoe.store.run_records import RunRecords
 
@@ -36,15 +22,15 @@ SECTIONS: dict[str, Sequence[Kind]] = {
     ),
     CUSTOM: (),
     "Whose knowledge is lost": (client_forgetting.MATRICES, client_forgetting.MEANS),
-    "Which {units} are lost": (per_class.KIND, local_models.KIND, one_client.KIND),
-    "In which step it is lost": (steps.SIGNED, steps.LOST, saw_tooth.KIND),
+    "Which {units} are lost": (classes.PER_CLASS, classes.LOCAL_MODELS, classes.ONE_CLIENT),
+    "In which step it is lost": (steps.SIGNED, steps.LOST, steps.SAW_TOOTH),
     "Clients and costs": (
         partition.KIND,
-        probabilities.KIND,
-        drift.KIND,
+        clients.PROBABILITIES,
+        clients.DRIFT,
         curves.PRIVACY,
-        clients.KIND,
-        costs.KIND,
+        clients.CLIENTS,
+        clients.COSTS,
     ),
 }
 KINDS = [kind for kinds in SECTIONS.values() for kind in kinds]

@@ -1,21 +1,122 @@
-"""Each client's metric on its own test data, in every run."""
+"""Figures of clients: output probabilities, drift, accuracy on their own tests; and costs of runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from eunoe.analysis.by_client import ByClient
 from eunoe.analysis.statistics import mean
 from eunoe.errors import InputError
+from eunoe.metrics import forgetting
 from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure, Kind
-from eunoe.report.figures.series import Row, group_by_label
-from eunoe.report.theme import PANEL
-from eunoe.store.run_records import RunRecords
+from eunoe.report.figures.series import Row, group_by_label, probe_means, thin
+from eunoe.report.theme import HEIGHT, MOST_CELLS, MOST_CLIENTS, MOST_PROBES, PANEL, WIDTH
+from eunoe.store.run_records import Record, RunRecords, numbers
 
 
-def rows(runs: Sequence[RunRecords]) -> list[Row]:
+def probability_rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return probability and label share per local model and class, of each label's first seed."""
+    rows = []
+    for label, (run, *_) in group_by_label(runs).items():
+        for record in thin(list(run.probe("probability")), MOST_PROBES):
+            result = forgetting.probability_by_count(
+                numbers(record["probability"]),
+                numbers(record["counts"]),
+                None if run.label_counts is None else run.label_counts.max(axis=0),
+            )
+            names = run.names(result.probability.shape[1])
+            for i, client in list(enumerate(record["clients"]))[:MOST_CLIENTS]:
+                common = {"run": label, "round": int(record["round"]), "client": str(client)}
+                rows += [
+                    {**common, "class": name, "share": share, "probability": probability}
+                    for name, share, probability in zip(
+                        names, result.count_share[i].tolist(), result.probability[i].tolist(), strict=True
+                    )
+                    if not np.isnan(share + probability)
+                ]
+    return thin(rows, MOST_CELLS // 8)
+
+
+def probability_title(rows: Sequence[Row], display: Display) -> str:
+    """State the mean probability of classes that a client has, and of those that it lacks."""
+    held, absent = [row for row in rows if row["share"] > 0], [row for row in rows if row["share"] == 0]
+    if not held or not absent:
+        return f"Output probability of each {display.task.unit} by its label count"
+    has, lacks = (f"{charts.mean_of(part, 'probability'):.0%}" for part in (held, absent))
+    return (
+        f"Local models predict a {display.task.unit} that their client has with a mean probability of {has}, "
+        f"one that it lacks with {lacks}"
+    )
+
+
+def draw_probability(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a dot per local model and class."""
+    unit = display.task.unit
+    tips = ["run:N", "round:Q", "client:N", alt.Tooltip("class:N", title=unit)]
+    tips += [charts.tip("share", "share of labels", ".0%"), charts.tip("probability")]
+    chart = alt.Chart(charts.table(rows)).mark_circle(opacity=0.45, size=28)
+    chart = chart.encode(
+        alt.X(
+            "share:Q", title=f"labels of the {unit}, relative to the most of any client", axis=charts.PERCENT
+        ),
+        alt.Y("probability:Q", title=f"mean output probability of the {unit}", axis=charts.PERCENT),
+        display.run_color(rows, symbol="circle"),
+        tooltip=tips,
+    )
+    text = f"Scatter plot of a local model's mean probability of a {unit} against its labels of that {unit}."
+    return Figure(
+        probability_title(rows, display),
+        f"Mean output probability of a {unit} on the public data, per local model, by its label count.",
+        chart.properties(width=WIDTH, height=HEIGHT, description=text),
+        wide=False,
+    )
+
+
+def drift_rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return distances and cosine, mean over seeds, per probed round."""
+    return [
+        {"run": label, "round": number, "start": start, "apart": apart, "cosine": cosine}
+        for label, number, (start, apart, cosine) in probe_means(runs, "drift", _measure)
+    ]
+
+
+def _measure(probe: Record) -> list[float]:
+    mean = forgetting.known_mean(numbers(probe["from_start"]))
+    return [mean, *numbers([probe["apart"], probe["cosine"]]).tolist()]
+
+
+def _last(rows: Sequence[Row]) -> str:
+    last = rows[-1]
+    return f"{last['start']:.2f} from the start, {last['apart']:.2f} apart, cosine {last['cosine']:.2f}"
+
+
+def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a panel per number."""
+    panels = []
+    for field, title in (
+        ("start", "distance from the start model"),
+        ("apart", "distance from each other"),
+        ("cosine", "cosine between updates"),
+    ):
+        base = alt.Chart().transform_filter(f"isValid(datum.{field})")
+        height = alt.Y(f"{field}:Q", title=None, scale=alt.Scale(zero=True))
+        base = base.encode(charts.round_axis(), height, display.run_color(rows))
+        tips = ["run:N", "round:Q", charts.tip(field, title, ".3f")]
+        panel = charts.line(base, tips)
+        panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
+    text = f"Line charts of drift; in the last probed round {charts.describe_runs(rows, _last)}."
+    return Figure(
+        "Drift of local models, and agreement of their updates",
+        "Mean distance from the start model, root mean square distance between two clients, mean cosine "
+        "between two clients' updates (1: same direction, 0: unrelated).",
+        charts.side_by_side(panels, rows, columns=3).properties(description=text),
+    )
+
+
+def client_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return a row per run and client; none where nothing was recorded by client."""
     try:
         clients = ByClient(group_by_label(runs))
@@ -30,7 +131,7 @@ def rows(runs: Sequence[RunRecords]) -> list[Row]:
     ]
 
 
-def draw(rows: Sequence[Row], display: Display) -> Figure:
+def draw_client(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a dot per run on each client's line."""
     share = rows[0]["metric"] == "accuracy"
     metric, form = (display.task.client_metric, ".1%") if share else ("loss", ".3f")
@@ -61,4 +162,64 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-KIND = Kind("clients", rows, draw)
+def cost_rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return bytes and seconds by kind, mean over seeds; unrecorded ones are omitted."""
+    rows = []
+    for label, seeds in group_by_label(runs).items():
+        sums: dict[tuple[str, str], float] = {}
+        for unit, kind, total in (cost for run in seeds for cost in _costs(run)):
+            sums[unit, kind] = sums.get((unit, kind), 0.0) + total / len(seeds)
+        rows += [
+            {"run": label, "unit": unit, "kind": kind, "amount": total}
+            for (unit, kind), total in sums.items()
+        ]
+    return rows
+
+
+def _costs(run: RunRecords) -> Iterator[tuple[str, str, float]]:
+    columns = [("bytes", kind, run.known(f"bytes_{kind}")[1]) for kind in ("up", "down")]
+    columns += [
+        ("seconds", kind, [timing[kind] for timing in run.timings if timing.get(kind) is not None])
+        for kind in dict.fromkeys(key for timing in run.timings for key in timing)
+        if kind not in ("round", "schema", "moved")
+    ]
+    yield from ((unit, kind, float(np.sum(values))) for unit, kind, values in columns if len(values))
+
+
+def _total(rows: Sequence[Row]) -> str:
+    return f"{sum(row['amount'] for row in rows):,.0f}"
+
+
+def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw bars per run, split by kind."""
+    panels, words = [], []
+    for unit, form in (("seconds", ",.1f"), ("bytes", ".3s")):
+        costs = [row for row in rows if row["unit"] == unit]
+        if not costs:
+            continue
+        kinds = list(dict.fromkeys(row["kind"] for row in costs))
+        chart = alt.Chart().transform_filter(f"datum.unit === '{unit}'").mark_bar()
+        chart = chart.encode(
+            alt.X("amount:Q", title=unit, axis=alt.Axis(format="~s", tickCount=5)),
+            alt.Y("run:N", sort=list(charts.by_run(rows)), title=None, axis=alt.Axis(labelLimit=160)),
+            alt.Color(
+                "kind:N",
+                scale=alt.Scale(domain=kinds, range="category"),
+                legend=alt.Legend(title=None, orient="top"),
+            ),
+            tooltip=["run:N", "kind:N", charts.tip("amount", unit, form)],
+        )
+        panels.append(chart.properties(width=1.3 * PANEL, height=alt.Step(26), title=f"{unit}, whole run"))
+        words.append(f"{unit}: {charts.describe_runs(costs, _total)}")
+    chart = charts.side_by_side(panels, rows, columns=2).resolve_scale(color="independent")
+    return Figure(
+        "Time and traffic",
+        "Seconds by step and bytes by direction of the whole run, mean over seeds.",
+        chart.properties(description=f"Bars of the costs of each run: {'; '.join(words)}."),
+    )
+
+
+PROBABILITIES = Kind("probabilities", probability_rows, draw_probability)
+DRIFT = Kind("drift", drift_rows, draw_drift)
+CLIENTS = Kind("clients", client_rows, draw_client)
+COSTS = Kind("costs", cost_rows, draw_cost)

@@ -1,21 +1,23 @@
-"""What local training and aggregation do to the accuracy: signed changes, and knowledge lost."""
+"""Effect of local training and aggregation: signed changes, knowledge lost, and loss within a round."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import altair as alt
+import numpy as np
 
 from eunoe.metrics import forgetting
 from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure, Kind
-from eunoe.report.figures.series import Row, probe_means
-from eunoe.report.theme import PANEL
+from eunoe.report.figures.series import Row, group_by_label, probe_means, thin
+from eunoe.report.theme import MOST_POINTS, PANEL
 from eunoe.store.run_records import Record, RunRecords, numbers
 
 LOCAL, AGGREGATION = "local training", "aggregation"
+START_MODEL, LOCAL_MODELS, GLOBAL_MODEL = "start model", "local models, mean", "global model"
 
 
-def rows(runs: Sequence[RunRecords]) -> list[Row]:
+def step_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return signed change and knowledge lost, mean over classes and seeds, per probed round and step."""
     return [
         {"run": label, "round": number, "step": step, "signed": signed, "lost": lost}
@@ -106,5 +108,69 @@ def draw_lost(rows: Sequence[Row], display: Display) -> Figure:
     )
 
 
-SIGNED = Kind("signed-parts", rows, draw_signed)
-LOST = Kind("knowledge-lost", rows, draw_lost)
+def saw_tooth_rows(runs: Sequence[RunRecords]) -> list[Row]:
+    """Return the loss before, after local training and after aggregation, of each label's first seed."""
+    rows = []
+    for label, seeds in group_by_label(runs).items():
+        probes = [probe for probe in seeds[0].probe("local_per_class") if _is_finite(probe)]
+        for probe in thin(probes, MOST_POINTS):
+            loss, number = probe["loss"], int(probe["round"])
+            positions, losses = forgetting.saw_tooth(
+                [number], [loss["start"]], numbers(loss["local"])[None], [loss["merged"]]
+            )
+            steps = zip(
+                (START_MODEL, LOCAL_MODELS, GLOBAL_MODEL), positions.tolist(), losses.tolist(), strict=True
+            )
+            rows += [
+                {"run": label, "round": number, "at": position, "model": model, "loss": value}
+                for model, position, value in steps
+            ]
+    return rows
+
+
+def _is_finite(probe: Record) -> bool:
+    """Return whether the loss was measured and did not overflow."""
+    if not (loss := probe.get("loss")):
+        return False
+    return bool(np.isfinite(numbers([loss["start"], *loss["local"], loss["merged"]])).all())
+
+
+def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
+    """Draw a line from model to model, one panel per run."""
+    losses = [row["loss"] for row in rows]
+    scale = alt.Scale(domain=[min(losses), max(losses)], nice=True)
+    shape = alt.Shape(
+        "model:N",
+        scale=alt.Scale(domain=[LOCAL_MODELS, GLOBAL_MODEL], range=["triangle-up", "circle"]),
+        legend=alt.Legend(title=None, orient="top", symbolFillColor="gray", symbolStrokeColor="gray"),
+    )
+    tips = ["round:Q", "model:N", alt.Tooltip("loss:Q", format=".3f")]
+    color = display.run_color(rows, legend=False)
+
+    def panel(base: Any) -> Any:
+        base = base.encode(
+            charts.round_axis("at:Q"), alt.Y("loss:Q", title="loss on the test set", scale=scale), color
+        )
+        line = base.mark_line(strokeWidth=1.2).encode(order="at:Q")
+        ends = base.transform_filter(f"datum.model !== '{START_MODEL}'")
+        return alt.layer(line, ends.mark_point(filled=True, size=26, opacity=0.9).encode(shape, tooltip=tips))
+
+    def describe(own: list[Row]) -> str:
+        local, aggregated = (
+            [row for row in own if row["model"] == model] for model in (LOCAL_MODELS, GLOBAL_MODEL)
+        )
+        return f"{charts.mean_of(local, 'loss'):.2f} and {charts.mean_of(aggregated, 'loss'):.2f}"
+
+    words = charts.describe_runs(rows, describe)
+    return Figure(
+        "Loss within each round: high peaks are local models that drift from the global objective",
+        "Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
+        charts.panel_per_run(rows, panel).properties(
+            description=f"Mean loss of local models and of the global model: {words}."
+        ),
+    )
+
+
+SIGNED = Kind("signed-parts", step_rows, draw_signed)
+LOST = Kind("knowledge-lost", step_rows, draw_lost)
+SAW_TOOTH = Kind("saw-tooth", saw_tooth_rows, draw_saw_tooth)
