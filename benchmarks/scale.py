@@ -199,7 +199,7 @@ def cohorts() -> None:
             size = sum(v.numel() * v.itemsize for v in simulation.model.weights.vectors().values())
             rows.append(
                 [
-                    f"{title}, {simulation.context.parameters / 1e6:.2f} million",
+                    f"{title}, {simulation.context.model.parameters / 1e6:.2f} million",
                     f"{count:,}",
                     f"{cost.seconds:.3f}",
                     f"{1e3 * cost.seconds / count:.2f}",

@@ -15,16 +15,16 @@ class Remembers(Method):
     """Every client adds up its own steps; the server sends back the mean of what they added up."""
 
     def start(self, weights: Any, context: Any) -> dict[str, torch.Tensor]:
-        return {"mean": torch.zeros(context.parameters)}
+        return {"mean": torch.zeros(context.model.parameters)}
 
     def broadcast(self, server: Any, context: Any) -> dict[str, torch.Tensor]:
         return {"mean": server["mean"]}
 
     def client_state(self, context: Any) -> dict[str, int]:
-        return {"sum": context.parameters}
+        return {"sum": context.model.parameters}
 
     def uploads(self, context: Any) -> dict[str, Upload]:
-        return {"sum": Upload("uniform", context.parameters)}
+        return {"sum": Upload("uniform", context.model.parameters)}
 
     def correct(self, client: Any, gradient: torch.Tensor) -> torch.Tensor:
         return gradient + 0.1 * (client.state["sum"] - client.shared["mean"])

@@ -259,8 +259,8 @@ def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "random", "says"),
     [
-        ({"name": "text"}, False, "samples are numbers of words in the training part: set the tokenizer"),
-        ({"name": "table"}, True, r"samples are float32 \[2\]: set the tokenizer"),
+        ({"name": "text"}, False, "samples are numbers of words in the training part: set the data"),
+        ({"name": "table"}, True, r"samples are float32 \[2\]: set the data"),
     ],
 )
 def test_inputs_that_are_no_ids_of_the_model_are_refused(

@@ -170,8 +170,8 @@ def test_several_streams_act_together() -> None:
         ({"name": "recorded", "share": 0.0}, {}, "share"),
         ({"name": "recorded", "share": 1.5}, {}, "share"),
         ({"name": "recorded", "over": 0}, {}, "over"),
-        ((), {"stale_counts": 2}, "do not change without a stream"),
-        ((), {"training": {"label_counts": "seen"}}, "do not change without a stream"),
+        ((), {"stale_counts": 2}, "do not change without one"),
+        ((), {"training": {"label_counts": "seen"}}, "do not change without one"),
         ("classes", {"method": "central"}, "trains no client"),
     ],
 )
