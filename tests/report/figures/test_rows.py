@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.report.figures import classes, client_forgetting, clients, curves, partition, phases, series, steps
+from eunoe.report.figures import classes, client_forgetting, clients, curves, partition, series, steps
 from eunoe.report.figures.charts import phase_strip
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS, MOST_POINTS
 from eunoe.store.run_records import RunRecords
@@ -196,7 +196,7 @@ def test_phases_without_classes_show_the_accuracy_around_each() -> None:
         {"round": n, "clients": [0], "test": {"accuracy": a}, "phases": {"phase": 1 + (n > 2), "began": b}}
         for n, a, b in ((1, 0.2, 1), (2, 0.8, 1), (3, 0.5, 3), (4, 0.7, 3))
     ]
-    found = phases.rows([RunRecords("run", metrics)])
+    found = curves.phase_rows([RunRecords("run", metrics)])
     assert [(row["phase"], row["part"], row["accuracy"]) for row in found] == [
         (1, "at its end", 0.8),
         (2, "before the phase", 0.8),

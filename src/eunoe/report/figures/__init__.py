@@ -7,7 +7,7 @@ share, and `series` selects and averages records.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from eunoe.report.figures import classes, client_forgetting, clients, curves, partition, phases, steps
+from eunoe.report.figures import classes, client_forgetting, clients, curves, partition, steps
 from eunoe.report.figures.charts import Display, Figure, Kind, slider_rounds
 from eunoe.store.run_records import RunRecords
 
@@ -18,7 +18,7 @@ SECTIONS: dict[str, Sequence[Kind]] = {
         curves.LOSS,
         curves.ROUND_FORGETTING,
         curves.DISTRIBUTION,
-        phases.KIND,
+        curves.PHASES,
     ),
     CUSTOM: (),
     "Whose knowledge is lost": (client_forgetting.MATRICES, client_forgetting.MEANS),
