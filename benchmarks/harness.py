@@ -23,7 +23,7 @@ from eunoe.config.options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.arrays import from_arrays
 from eunoe.data.federation import Federation
-from eunoe.data.partitions.iid import Iid
+from eunoe.data.partitions.without_labels import Iid
 from eunoe.engines.base import Engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial

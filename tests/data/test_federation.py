@@ -15,9 +15,8 @@ from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.data.arrays import from_arrays
 from eunoe.data.builtin import digits
 from eunoe.data.federation import Federation, find_positions, find_writers
-from eunoe.data.partitions.dirichlet import Dirichlet
-from eunoe.data.partitions.iid import Iid
-from eunoe.data.partitions.natural import Natural
+from eunoe.data.partitions.by_class import Dirichlet
+from eunoe.data.partitions.without_labels import Iid, Natural
 from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError
 

@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from eunoe.config.options import FeatureShift, Public, Training
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.data.federation import Federation
-from eunoe.data.partitions.iid import Iid
+from eunoe.data.partitions.without_labels import Iid
 from eunoe.data.samples import DataSet
 from eunoe.data.transforms import client_shift
 from eunoe.errors import InputError

@@ -14,8 +14,7 @@ from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Vectors
 from eunoe.core.rng import generator
 from eunoe.data.checks import Integers
-from eunoe.data.federation import Federation
-from eunoe.data.federation_in_round import in_round
+from eunoe.data.federation import Federation, in_round
 from eunoe.data.transforms import augment_batch
 from eunoe.engines.memory import ClientMemory, MemoryOptions, load_memory
 from eunoe.losses.base import Loss

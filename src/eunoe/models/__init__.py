@@ -1,4 +1,4 @@
-"""Networks by name, one file each, and the base class for your own.
+"""Networks by name, and the base class for your own.
 
 A model is a class or function that takes the shape of a sample and the number of classes; further keyword
 arguments are its options. A model that derives from `Classifier` exposes its features, which some methods

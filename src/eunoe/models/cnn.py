@@ -1,8 +1,9 @@
-"""Convolutional networks for small images: two convolutions, each pooled, and linear layers."""
+"""Convolutional networks for small images and signals: two convolutions, each pooled, and linear layers."""
 
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from eunoe.errors import InputError
 from eunoe.models.base import Classifier, Width, channels_last, image_shape, pool_relu
 
 
@@ -81,3 +82,26 @@ class SmallCNN(Classifier):
     def features(self, x: Tensor) -> Tensor:
         x = pool_relu(self.first(channels_last(x)))
         return pool_relu(self.second(x)).flatten(1)
+
+
+class SignalCNN(Classifier):
+    """Two convolutions over time (7 and 5 steps wide), each pooled, and the mean over time.
+
+    Inputs are [time, channels]; `width` is the channels of the first convolution, the second has twice as
+    many.
+    """
+
+    def __init__(self, shape: tuple[int, ...], classes: int, *, width: Width = 32) -> None:
+        super().__init__()
+        if len(shape) != 2 or shape[0] < 4:
+            raise InputError(
+                f"model 'signal_cnn' needs windows [time, channels] of at least 4 steps, not inputs of shape "
+                f"{list(shape)}"
+            )
+        self.first = nn.Conv1d(shape[1], width, 7, padding=3)
+        self.second = nn.Conv1d(width, 2 * width, 5, padding=2)
+        self.classifier = nn.Linear(2 * width, classes)
+
+    def features(self, x: Tensor) -> Tensor:
+        x = F.relu(F.max_pool1d(self.first(x.transpose(1, 2)), 2))
+        return F.relu(F.max_pool1d(self.second(x), 2)).mean(2)

@@ -11,9 +11,9 @@ from eunoe.core.rng import generator
 from eunoe.core.tasks import check_task
 from eunoe.data.federation import Federation
 from eunoe.data.partitions.base import Division
-from eunoe.data.partitions.natural import Natural
+from eunoe.data.partitions.without_labels import Natural
 from eunoe.data.streams.base import CombinedChanges, Stream, Timeline
-from eunoe.data.streams.classes import ClassesInPhases
+from eunoe.data.streams.samples import ClassesInPhases
 
 Partition = Callable[..., Division]
 

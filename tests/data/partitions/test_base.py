@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from eunoe.data.partitions.base import by_owner, offsets_of, ranges, rows_by_class
-from eunoe.data.partitions.dirichlet import Dirichlet
+from eunoe.data.partitions.by_class import Dirichlet
 from eunoe.errors import InputError
 
 

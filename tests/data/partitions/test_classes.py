@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from eunoe.data.partitions.classes import Classes
+from eunoe.data.partitions.by_class import Classes
 from eunoe.errors import InputError
 
 

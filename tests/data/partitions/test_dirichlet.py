@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eunoe.data.partitions.dirichlet import Dirichlet, draw
+from eunoe.data.partitions.by_class import Dirichlet, draw
 
 
 def counts(labels: np.ndarray, order: np.ndarray, offsets: np.ndarray) -> np.ndarray:

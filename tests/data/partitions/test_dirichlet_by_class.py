@@ -5,7 +5,7 @@ import itertools
 import numpy as np
 import pytest
 
-from eunoe.data.partitions.dirichlet_by_class import DirichletByClass
+from eunoe.data.partitions.by_class import DirichletByClass
 from eunoe.errors import InputError
 
 

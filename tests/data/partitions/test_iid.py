@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from eunoe.data.partitions.iid import Iid
+from eunoe.data.partitions.without_labels import Iid
 
 
 def test_iid_uses_all_samples_in_sizes_that_differ_by_one() -> None:

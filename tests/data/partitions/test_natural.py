@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.data.partitions.natural import Natural
+from eunoe.data.partitions.without_labels import Natural
 from eunoe.errors import InputError
 
 WRITERS = np.array(["eve", "bob", "eve", "ann", "bob", "eve"])

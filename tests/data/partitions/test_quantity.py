@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.data.partitions.iid import Quantity
+from eunoe.data.partitions.without_labels import Quantity
 from eunoe.errors import InputError
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from eunoe.data.partitions.shards import Shards, block_size
+from eunoe.data.partitions.by_class import Shards, block_size
 from eunoe.errors import InputError
 
 MNIST = np.array([5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949])

@@ -7,7 +7,7 @@ import torch
 from eunoe.data import builtin
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
-from eunoe.data.partitions.natural import Natural
+from eunoe.data.partitions.without_labels import Natural
 from eunoe.errors import InputError
 
 

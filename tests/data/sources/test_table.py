@@ -14,7 +14,7 @@ from eunoe.data import from_table
 from eunoe.data.builtin_tables import heart_disease
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
-from eunoe.data.partitions.natural import Natural
+from eunoe.data.partitions.without_labels import Natural
 from eunoe.data.sources.table import TableEncoder
 from eunoe.errors import InputError
 

@@ -9,7 +9,7 @@ import pytest
 from eunoe.data import builtin_tables
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
-from eunoe.data.partitions.natural import Natural
+from eunoe.data.partitions.without_labels import Natural
 from eunoe.data.sources.text import Vocabulary
 from eunoe.errors import InputError
 

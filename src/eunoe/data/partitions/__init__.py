@@ -1,1 +1,1 @@
-"""Partitions: ways to divide samples among clients, one file each; all derive from `Partition`."""
+"""Partitions: ways to divide samples among clients; all derive from `Partition`."""

@@ -1,4 +1,4 @@
-"""Streams: data and clients that change over the rounds, on top of any partition; one file each.
+"""Streams: data and clients that change over the rounds, on top of any partition.
 
 `Stream` holds the options of a stream and `bind` returns its `Changes` for one federation.
 """

@@ -1,0 +1,207 @@
+"""Partitions by class: each client gets its own class mix."""
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+from pydantic import Field
+
+from eunoe.data.checks import Array, Integers
+from eunoe.data.partitions.base import Division, Partition, by_owner, check_min_size, ranges, rows_by_class
+from eunoe.errors import InputError
+
+# Proportions and counts are held for this many clients at a time.
+CHUNK = 4096
+
+
+# Clients of one size with a class mix each, as in Hsu et al. 2019 and the TCE and WSM papers. Each client
+# draws class proportions p ~ Dirichlet(alpha, ..., alpha). The papers then draw its labels one by one from p;
+# a class that runs out is struck from p, which is renormalized. That is the same as drawing labels from p
+# without end and rejecting those that have run out, and which of a batch of draws are rejected does not
+# depend on their order. So here a client draws the counts of all its labels at once (a multinomial), takes
+# what is left of each class, and draws the rest from the renormalized p: counts of exactly the same
+# distribution, in at most as many steps as there are classes. Where every class in p has run out, the papers'
+# renormalization is 0/0; here the client fills up with a uniform draw from the samples that are left. The
+# samples left over by rounding have no owner.
+class Dirichlet(Partition):
+    """Clients of equal size, each with its own class mix drawn from a Dirichlet distribution."""
+
+    alpha: float = Field(
+        0.1,
+        gt=0,
+        le=1e6,
+        description="Concentration: near 0 one class per client, if large the overall mix.",
+    )
+
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
+        rows, starts, left = rows_by_class(labels, generator)
+        starts, left, size = starts.copy(), left.copy(), len(labels) // self.clients
+        owned = []
+        for first in range(0, self.clients, CHUNK):
+            clients = min(CHUNK, self.clients - first)
+            mixes = generator.dirichlet(np.full(len(left), self.alpha), clients)
+            counts = np.empty((clients, len(left)), np.int64)
+            for k in range(clients):
+                counts[k] = draw(mixes[k], left, size, generator)
+                left -= counts[k]
+            firsts = starts + np.cumsum(counts, axis=0) - counts
+            starts += counts.sum(0)
+            owned.append(rows[ranges(firsts.ravel(), counts.ravel())])
+        return np.concatenate(owned), np.arange(self.clients + 1) * size
+
+
+def draw(mix: NDArray[np.float64], left: Integers, size: int, generator: Generator) -> Integers:
+    """Draw how many of the remaining samples of each class a client with this mix takes."""
+    taken: Integers = np.minimum(generator.multinomial(size, mix), left)
+    while missing := size - int(taken.sum()):
+        mix = np.where(taken < left, mix, 0.0)
+        mass = mix.sum()
+        # Below this the renormalized mix would lose its precision.
+        if mass < 1e-280:
+            return taken + generator.multivariate_hypergeometric(left - taken, missing, method="marginals")
+        mix = mix / mass
+        taken = np.minimum(taken + generator.multinomial(missing, mix), left)
+    return taken
+
+
+# Clients of unequal size: each class is divided among them by its own Dirichlet draw. This is the partition
+# of NIID-Bench, MOON and FedNTD, which the Flashback paper follows. Class after class, shares over the
+# clients are drawn from Dirichlet(alpha, ..., alpha); a client that already has n / clients samples gets none
+# of the next classes. Everything is drawn again until every client has min_size samples. If the shares of all
+# clients that are not full underflow to zero (at the smallest alpha), one of them at random takes the whole
+# class, which is the limit of the division.
+class DirichletByClass(Partition):
+    """Clients of unequal size; each class is divided among them by a Dirichlet draw."""
+
+    alpha: float = Field(
+        0.1, gt=0, le=1e6, description="Concentration: the smaller, the fewer clients share a class."
+    )
+    min_size: int = Field(10, ge=1, description="Minimum number of samples per client.")
+    draws: int = Field(1000, ge=1, description="Number of draws after which an error is raised.")
+
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
+        check_min_size(len(labels), self.clients, self.min_size)
+        rows, _, counts = rows_by_class(labels, generator)
+        fewest = self.clients
+        for drawn in range(1, self.draws + 1):
+            owners = self._draw(counts, generator)
+            small = int((np.bincount(owners, minlength=self.clients) < self.min_size).sum())
+            if small == 0:
+                return by_owner(rows, owners, self.clients)
+            fewest = min(fewest, small)
+            if drawn >= 20 and fewest > 30:
+                # With this many small clients, no number of draws will succeed.
+                break
+        raise InputError(
+            f"in {drawn:,} draws at least {fewest:,} of {self.clients:,} clients had fewer than min_size ="
+            f" {self.min_size:,} samples; raise alpha, or lower min_size or the number of clients"
+        )
+
+    def _draw(self, counts: Integers, generator: Generator) -> Integers:
+        """Draw the owner of each sample, class after class."""
+        sizes = np.zeros(self.clients, np.int64)
+        owners = []
+        for count in counts:
+            open_clients = sizes * self.clients < counts.sum()
+            shares = generator.dirichlet(np.full(self.clients, self.alpha)) * open_clients
+            if shares.sum() < 1e-280:
+                shares[generator.choice(np.flatnonzero(open_clients))] = 1.0
+            ends = np.cumsum(shares)
+            parts = np.diff(np.floor(ends / ends[-1] * count).astype(np.int64), prepend=0)
+            sizes += parts
+            owners.append(np.repeat(np.arange(self.clients), parts))
+        return np.concatenate(owners)
+
+
+# Clients with exactly k classes each, of about equal size. Each class is shared by a number of clients in
+# proportion to its samples (at least one if there are enough slots), and its samples are divided evenly among
+# them, so that all samples have an owner unless there are fewer slots than classes. Classes are drawn client
+# by client, weighted by their open slots. A class with as many open slots as there are clients left goes to
+# each of them, so that every client gets k different classes.
+class Classes(Partition):
+    """Exactly k classes for each client, each class divided evenly among its clients."""
+
+    classes: int = Field(2, ge=1, description="Number of classes per client.")
+
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
+        rows, starts, counts = rows_by_class(labels, generator)
+        chosen = self._choose(self._count_slots(counts), generator)
+        # The pairs (client, class) by class, clients in order, as the rows are ordered.
+        pairs = np.argsort(chosen.ravel(), kind="stable")
+        slots = np.bincount(chosen.ravel(), minlength=len(counts))
+        served = np.flatnonzero(slots)
+        rank = ranges(np.zeros_like(slots), slots)
+        least, more = np.divmod(counts[served], slots[served])
+        sizes = np.repeat(least, slots[served]) + (rank < np.repeat(more, slots[served]))
+        used = ranges(starts[served], counts[served])
+        return by_owner(rows[used], np.repeat(pairs // self.classes, sizes), self.clients)
+
+    def _count_slots(self, counts: Integers) -> Integers:
+        """Return the number of clients per class: in proportion to its samples, at most one per sample."""
+        most = np.minimum(counts, self.clients)
+        slots_needed = self.clients * self.classes
+        if most.sum() < slots_needed:
+            raise InputError(
+                f"{len(counts):,} classes cannot give {self.clients:,} clients {self.classes:,} classes each;"
+                " use fewer classes per client or fewer clients"
+            )
+        slots = np.full(len(counts), int(slots_needed >= len(counts)), np.int64)
+        while (missing := slots_needed - int(slots.sum())) > 0:
+            weights = np.where(slots < most, counts, 0)
+            more = np.minimum(missing * weights // weights.sum(), most - slots)
+            if not more.any():
+                wanted = np.where(slots < most, counts / (slots + 1), 0)
+                more[np.argsort(-wanted, kind="stable")[:missing]] = 1
+            slots += more
+        return slots
+
+    def _choose(self, slots: Integers, generator: Generator) -> Integers:
+        """Draw the classes of each client [clients, k]."""
+        chosen = np.empty((self.clients, self.classes), np.int64)
+        left = slots.copy()
+        for k in range(self.clients):
+            # The k smallest of exponential waiting times with rates w are a draw without replacement by w.
+            waiting = generator.standard_exponential(len(left))
+            with np.errstate(divide="ignore"):
+                waiting /= left
+            waiting[left == self.clients - k] = -1.0
+            chosen[k] = np.argpartition(waiting, self.classes - 1)[: self.classes]
+            left[chosen[k]] -= 1
+        return chosen
+
+
+# Blocks of one label dealt to clients, as in McMahan et al. 2017 and the FedCurv paper. Each class, in random
+# order, is cut into blocks of one size: the largest that gives as many blocks as are to be dealt. Blocks are
+# dealt at random, so that a client may get two of the same class. What a class has beyond its last whole
+# block, and the blocks beyond those dealt, have no owner. On MNIST 96 clients of two blocks get 192 of the
+# 193 blocks of 306 images: 58,752 images.
+class Shards(Partition):
+    """Blocks of a single label, the same number of blocks for each client."""
+
+    shards: int = Field(2, ge=1, description="Blocks of a single label per client.")
+
+    def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
+        rows, starts, counts = rows_by_class(labels, generator)
+        dealt = self.clients * self.shards
+        size = block_size(counts, dealt)
+        blocks = counts // size
+        # The first row of every block: those of a class stand `size` apart.
+        firsts = np.repeat(starts, blocks) + ranges(np.zeros_like(blocks), blocks) * size
+        chosen = generator.permutation(len(firsts))[:dealt]
+        order = rows[(firsts[chosen, None] + np.arange(size)).ravel()]
+        return order, np.arange(self.clients + 1) * (self.shards * size)
+
+
+def block_size(counts: Integers, blocks: int) -> int:
+    """Return the largest size at which classes of these counts can be cut into this many blocks."""
+    if blocks > (total := int(counts.sum())):
+        raise InputError(
+            f"{total:,} samples cannot be cut into {blocks:,} shards; use fewer clients or shards"
+        )
+    low, high = 1, total // blocks
+    while low < high:
+        middle = (low + high + 1) // 2
+        if (counts // middle).sum() >= blocks:
+            low = middle
+        else:
+            high = middle - 1
+    return low
