@@ -87,10 +87,9 @@ def _software() -> list[list[str]]:
 
 
 def _data() -> list[list[str]]:
-    from eunoe.data.builtin import path_of
-    from eunoe.data.builtin_tables import TABLES, table_path
+    from eunoe.data.builtin import path_of, table_path
     from eunoe.data.sources.hub import data_folder
-    from eunoe.data.specs import SPECS
+    from eunoe.data.specs import SPECS, TABLES
     from eunoe.errors import InputError
 
     there = [name for name in SPECS if path_of(name).exists()]

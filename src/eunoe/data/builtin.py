@@ -1,19 +1,27 @@
-"""Built-in data sets: those of scikit-learn, and arrays in $EUNOE_DATA/<name>.npz, downloaded if missing."""
+"""Built-in data sets: those of scikit-learn, and files in $EUNOE_DATA.
+
+Arrays are <name>.npz, downloaded if missing; tables and texts are <name>.csv, also .csv.gz and .csv.xz.
+"""
 
 import logging
+from collections.abc import Callable
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
+from pydantic import PositiveInt
 
 from eunoe.core.fields import describe_input
-from eunoe.data.arrays import from_rows
-from eunoe.data.builtin_tables import TABLES
+from eunoe.data.arrays import from_rows, number_ids
 from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources import hub
+from eunoe.data.sources.frames import LabeledRows, get_column, label_rows, read_frame, read_values
 from eunoe.data.sources.npz import make_dataset, read_npz, standardize_signal
-from eunoe.data.specs import SPECS, DataSetSpec
+from eunoe.data.sources.table import from_table
+from eunoe.data.sources.text import Vocabulary, encode_rows, make_encoder, text
+from eunoe.data.specs import SPECS, TABLES, DataSetSpec
 from eunoe.data.split import every_fifth_row
 from eunoe.errors import InputError, nearest
 
@@ -86,38 +94,16 @@ def diabetes() -> DataSet:
     )
 
 
-def mnist(*, revision: str | None = None) -> DataSet:
-    """MNIST: 28 x 28 gray handwritten digits, 60,000 for training, 10,000 for testing."""
-    return load_named("mnist", revision)
+def _loader(name: str) -> Callable[..., DataSet]:
+    def load(*, revision: str | None = None) -> DataSet:
+        return load_named(name, revision)
+
+    load.__doc__ = SPECS[name].about
+    return load
 
 
-def fashion_mnist(*, revision: str | None = None) -> DataSet:
-    """Fashion-MNIST: 28 x 28 gray pieces of clothing, 60,000 for training, 10,000 for testing."""
-    return load_named("fashion_mnist", revision)
-
-
-def cifar10(*, revision: str | None = None) -> DataSet:
-    """CIFAR-10: 32 x 32 color photographs in 10 classes, 50,000 for training, 10,000 for testing."""
-    return load_named("cifar10", revision)
-
-
-def cifar100(*, revision: str | None = None) -> DataSet:
-    """CIFAR-100: 32 x 32 color photographs in 100 classes, 50,000 for training, 10,000 for testing."""
-    return load_named("cifar100", revision)
-
-
-def cinic10(*, revision: str | None = None) -> DataSet:
-    """CINIC-10: CIFAR-10's classes, 180,000 for training (with validation), 90,000 for testing."""
-    return load_named("cinic10", revision)
-
-
-def femnist(*, revision: str | None = None) -> DataSet:
-    """FEMNIST: 28 x 28 digits and letters by 3,597 writers, 62 classes, 814,277 samples.
-
-    The hub has no test part, so a fixed random 15% of each writer's samples, rounded down, are the test part.
-    A writer with at least 50 samples in all has at least 43 in the training part.
-    """
-    return load_named("femnist", revision)
+mnist, fashion_mnist, cifar10 = _loader("mnist"), _loader("fashion_mnist"), _loader("cifar10")
+cifar100, cinic10, femnist = _loader("cifar100"), _loader("cinic10"), _loader("femnist")
 
 
 def har() -> DataSet:
@@ -128,6 +114,83 @@ def har() -> DataSet:
 def omniglot() -> DataSet:
     """Omniglot: 28 x 28 characters of 8 alphabets, 242 classes, each drawn by 20 people."""
     return load_named("omniglot")
+
+
+def heart_disease(*, path: Path | None = None) -> DataSet:
+    """Heart disease (UCI): 920 patients of 4 hospitals, 13 features with gaps; disease present or absent.
+
+    A fixed fifth of each hospital's patients is the test part.
+    """
+    file = path or table_path("heart_disease")
+    frame, where = read_frame(file), str(file)
+    degrees, at = read_values(frame, where, "num"), frame.column_names.index("num")
+    # 1 to 4 are degrees of the disease.
+    frame = frame.set_column(at, "num", [["present" if value > 0 else "absent" for value in degrees]])
+    categorical = ("cp", "restecg", "slope", "thal")
+    data = from_table(frame, label="num", client="hospital", categorical=categorical, name=where)
+    return replace(data, name="heart_disease")
+
+
+def banking77(*, path: Path | None = None, length: PositiveInt = 32, tokenizer: str | None = None) -> DataSet:
+    """BANKING77: 10,003 + 3,080 questions to a bank, 77 intents."""
+    file = path or table_path("banking77")
+    data = text(file, label="intent", part="part", length=length, tokenizer=tokenizer)
+    return replace(data, name="banking77")
+
+
+def clinc150(*, path: Path | None = None, length: PositiveInt = 24, tokenizer: str | None = None) -> DataSet:
+    """CLINC150: 15,000 + 4,500 requests, 150 intents in 10 domains, which are the clients.
+
+    The validation part and requests that are out of scope are dropped.
+    """
+    file = path or table_path("clinc150")
+    where = str(file)
+    frame = read_frame(file, ("part", "domain", "intent", "text"))
+    frame = frame.filter(np.array(get_column(frame, "domain", where).to_pylist()) != "oos")
+    rows = label_rows(frame, where, "intent", "domain", "part", None, "classification")
+    texts: list[str] = get_column(rows.frame, "text", where).to_pylist()
+    encoder = make_encoder(rows, texts, tokenizer, "words", length, 20_000)
+    return encode_rows(rows, texts, encoder, "clinc150")
+
+
+def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: PositiveInt = 20) -> DataSet:
+    """Shakespeare: the next character after `length` characters of a speech; speakers are the clients.
+
+    Each speech gives a sample for every `stride` characters. Test samples with a next character that the
+    training part does not have are dropped.
+    """
+    file = path or table_path("shakespeare")
+    where = str(file)
+    frame = read_frame(file, ("part", "client", "text"))
+    parts, speakers, texts = (
+        get_column(frame, name, where).to_pylist() for name in ("part", "client", "text")
+    )
+    before, after, speaker, test = [], [], [], []
+    for part, client, speech in zip(parts, speakers, texts, strict=True):
+        for end in range(stride, len(speech), stride):
+            before.append(speech[max(0, end - length) : end])
+            after.append(speech[end])
+            speaker.append(client)
+            test.append(part == "test")
+    tested = np.array(test, bool)
+    names = tuple(sorted({mark for mark, skip in zip(after, tested, strict=True) if not skip}))
+    if len(names) < 2 or not tested.any():
+        raise InputError(
+            f"{where} has too little text: both parts need speeches of more than {stride} characters"
+        )
+    numbers = {mark: number for number, mark in enumerate(names)}
+    known = np.array([mark in numbers for mark in after])
+    y = np.array([numbers.get(mark, 0) for mark in after], np.int64)[known]
+    clients = number_ids(np.array(speaker))[0][known]
+    rows = LabeledRows(None, y, names, clients, tested[known])
+    vocabulary = Vocabulary.fit(
+        (speech for part, speech in zip(parts, texts, strict=True) if part == "train"),
+        "characters",
+        length,
+        1000,
+    )
+    contexts = [context for context, keep in zip(before, known, strict=True) if keep]
+    return encode_rows(rows, contexts, vocabulary, "shakespeare")
 
 
 def load_named(name: str, revision: str | None = None) -> DataSet:
@@ -242,4 +305,16 @@ def _manual_steps(name: str, spec: DataSetSpec) -> str:
     return (
         f"without the internet, write {path_of(name)} yourself (numpy.savez) with the arrays "
         f"{', '.join(arrays)} with labels 0..{spec.classes - 1}{writers}"
+    )
+
+
+def table_path(name: str) -> Path:
+    """Return the path of a built-in table, plain or compressed."""
+    paths = [hub.data_folder() / f"{name}{ending}" for ending in (".csv", ".csv.gz", ".csv.xz")]
+    for path in paths:
+        if path.exists():
+            return path
+    raise InputError(
+        f"there is no file {paths[0]} (nor .csv.gz, .csv.xz): put it there, with the columns "
+        f"{TABLES[name][0]}, or set its path"
     )

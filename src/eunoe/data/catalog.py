@@ -5,16 +5,16 @@ from pathlib import Path
 
 import numpy as np
 
-from eunoe.data.builtin import diabetes, digit_attributes, digits, fetch_named, get_spec, load_named, path_of
-from eunoe.data.builtin_tables import TABLES, table_path
+from eunoe.data.builtin import fetch_named, get_spec, load_named, path_of, table_path
+from eunoe.data.loading import load
 from eunoe.data.samples import checksum
 from eunoe.data.sources.hub import HuggingFace, data_folder, read_record
 from eunoe.data.sources.npz import npz
-from eunoe.data.specs import SPECS
+from eunoe.data.specs import SPECS, TABLES
 from eunoe.errors import InputError
 
 # Data sets that come with scikit-learn.
-EMBEDDED = {"digits": digits, "digit_attributes": digit_attributes, "diabetes": diabetes}
+EMBEDDED = ("digits", "digit_attributes", "diabetes")
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ def entry(name: str) -> Entry:
         try:
             return _describe(name, table_path(name))
         except InputError:
-            return Entry(name, None, False, TABLES[name].classes)
+            return Entry(name, None, False, TABLES[name][1])
     spec, path = get_spec(name), path_of(name)
     if path.exists():
         return _describe(name, path)
@@ -77,12 +77,7 @@ def fetch(
 
 def _describe(name: str, path: Path | None) -> Entry:
     try:
-        if path is None:
-            data = EMBEDDED[name]()
-        elif name in TABLES:
-            data = TABLES[name].load()
-        else:
-            data = load_named(name) if name in SPECS else npz(path)
+        data = load(name) if path is None or name in SPECS or name in TABLES else npz(path)
     except InputError as error:
         return Entry(name, path, True, problem=str(error))
     official = SPECS[name].sha256 if name in SPECS else None

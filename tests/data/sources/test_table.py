@@ -11,7 +11,7 @@ import torch
 from pyarrow import parquet
 
 from eunoe.data import from_table
-from eunoe.data.builtin_tables import heart_disease
+from eunoe.data.builtin import heart_disease
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.without_labels import Natural

@@ -6,7 +6,7 @@ import lzma
 import numpy as np
 import pytest
 
-from eunoe.data import builtin_tables
+from eunoe.data import builtin
 from eunoe.data.federation import Federation
 from eunoe.data.loading import load
 from eunoe.data.partitions.without_labels import Natural
@@ -109,4 +109,4 @@ def test_shakespeare_predicts_the_next_character_of_each_speaker(folder):
     assert (data.test.y.tolist(), data.writers_test.tolist()) == ([1], [1])
     put(folder, "shakespeare", "part,client,text\ntrain,KING,a\n")
     with pytest.raises(InputError, match="has too little text"):
-        builtin_tables.shakespeare()
+        builtin.shakespeare()
