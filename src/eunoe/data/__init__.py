@@ -1,8 +1,8 @@
 """Data sets, partitions, streams, and the `Federation` built from them, which is the type to know.
 
 Your own data set is a function that returns a `DataSet`; your own partition derives from `Partition`. Loading
-by name is in loading.py, sources/ reads files and the hub, and partitions/ and streams/ have one file each.
-Batches and model inputs of varying length are in eunoe.core, training in eunoe.engines.
+by name is in loading.py, sources/ reads files and the hub. Batches and model inputs of varying
+length are in eunoe.core, training in eunoe.engines.
 """
 
 from eunoe.core.fields import Ragged as Ragged

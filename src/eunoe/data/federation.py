@@ -22,14 +22,13 @@ from eunoe.config.options import FeatureShift, Public, Split
 from eunoe.core.fields import Input, describe_input, gather
 from eunoe.core.rng import generator
 from eunoe.core.tasks import Task
-from eunoe.data.arrays import from_arrays, from_rows, stack_dataset
+from eunoe.data.arrays import check_targets, from_arrays, from_rows, stack_dataset
 from eunoe.data.checks import InputLike, Integers, check_ids, check_inputs, check_lengths
 from eunoe.data.partitions.base import Division, ranges
 from eunoe.data.preprocess import InputForm, Preprocess, input_form
 from eunoe.data.samples import DataSet, Samples
 from eunoe.data.split import choose_public_set, draw_test_rows, split_clients
 from eunoe.data.streams.base import Changes
-from eunoe.data.targets import check_targets
 from eunoe.data.transforms import client_shift
 from eunoe.errors import InputError
 

@@ -106,8 +106,8 @@ SPECS = {
     ),
     "femnist": DataSetSpec(
         about="FEMNIST: 28 x 28 digits and letters by 3,597 writers, 62 classes, 814,277 samples.\n\n"
-        "The hub has no test part, so a fixed random 15% of each writer's samples, rounded down, are the test "
-        "part. A writer with at least 50 samples in all has at least 43 in the training part.",
+        "The hub has no test part, so a fixed random 15% of each writer's samples, rounded down, are the "
+        "test part. A writer with at least 50 samples in all has at least 43 in the training part.",
         classes=62,
         shape=(28, 28),
         rows=(814_277, 0),

@@ -111,17 +111,13 @@ def partition_numbers(
     labels: Array, order: Integers, offsets: Integers, classes: int, chunk: int = 4096
 ) -> PartitionNumbers:
     """Return the statistics of a partition, computed a chunk of clients at a time."""
-    multilabel = labels.ndim > 1
-    if multilabel:
-        whole = labels[order].sum(0).astype(np.int64)
-    else:
-        whole = np.bincount(labels[order], minlength=classes)
+    whole = label_counts(labels, order, np.array([0, len(order)]), classes)[0]
     parts = [
         per_client(label_counts(labels, order, offsets[first : first + chunk + 1], classes), whole)
         for first in range(0, len(offsets) - 1, chunk)
     ]
     numbers = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
-    return replace(numbers, **size_numbers(np.diff(offsets))) if multilabel else numbers
+    return replace(numbers, **size_numbers(np.diff(offsets))) if labels.ndim > 1 else numbers
 
 
 def size_numbers(sizes: Array) -> dict[str, Any]:
