@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from eunoe.core.fields import describe_input
-from eunoe.data.arrays import from_rows, number_ids
+from eunoe.data.arrays import from_rows, mean_and_std, number_ids
 from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources import hub
@@ -81,6 +81,7 @@ def diabetes() -> DataSet:
     test = every_fifth_row(decades)
     names = {2: "under 30", 3: "30 to 39", 4: "40 to 49", 5: "50 to 59", 6: "60 and over"}
     x = x.astype(np.float32)
+    mean, std = mean_and_std(x[~test])
     return from_rows(
         x,
         y,
@@ -89,8 +90,8 @@ def diabetes() -> DataSet:
         name="diabetes",
         task="regression",
         class_names=("progression",),
-        mean=x[~test].mean(0, dtype=np.float64).tolist(),
-        std=x[~test].std(0, dtype=np.float64).tolist(),
+        mean=mean,
+        std=std,
     )
 
 

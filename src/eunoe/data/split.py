@@ -54,7 +54,7 @@ def draw_test_rows(samples: int, share: float, rng: Generator) -> NDArray[np.boo
     return _mask(samples, rng.permutation(samples)[:tested])
 
 
-def fixed_test_rows(groups: Integers, percent: int) -> NDArray[np.bool_]:
+def fixed_test_rows(groups: Array, percent: int) -> NDArray[np.bool_]:
     """Return a mask of the test part: `percent` of each group's rows, rounded down, always the same ones."""
     draw = generator(0, "rows held out for the test part").random(len(groups))
     order = np.lexsort((draw, groups))

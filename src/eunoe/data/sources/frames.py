@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from eunoe.core.tasks import TaskName
-from eunoe.data.arrays import number_ids
-from eunoe.data.checks import Array, Integers
+from eunoe.data.checks import Array
 from eunoe.data.split import fixed_test_rows
 from eunoe.errors import InputError, first_line, nearest
 
@@ -26,15 +25,14 @@ _OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".xz": lzma.open, "
 
 
 class LabeledRows(NamedTuple):
-    """Rows with their labels, the numbers of their clients if known, and a mask of the test part."""
+    """Rows with their labels, the ids of their clients if known, and a mask of the test part."""
 
     frame: Any
     # One class per row or, for multilabel and regression, [n, columns] with `class_names` as column names.
     y: Array
     class_names: tuple[str, ...]
-    clients: Integers | None
+    clients: Array | None
     test: NDArray[np.bool_]
-    client_names: tuple[str, ...] | None = None
 
 
 def read_frame(path: Path, texts: Sequence[str] = ()) -> Any:
@@ -97,10 +95,9 @@ def label_rows(
         used = np.isin(values, ("train", "test"))
         frame, test = frame.filter(used), values[used] == "test"
     y, class_names = _read_targets(frame, where, columns, task)
-    clients = client_names = None
+    clients = None
     if client is not None:
-        ids = np.array([as_text(value) for value in read_values(frame, where, client)])
-        clients, client_names = number_ids(ids)[0], tuple(str(name) for name in np.unique(ids))
+        clients = np.array([as_text(value) for value in read_values(frame, where, client)])
     if part is None:
         classes = np.zeros(len(y), np.int64) if y.ndim > 1 else y
         groups = classes if clients is None else clients
@@ -108,7 +105,7 @@ def label_rows(
     for name, rows in (("training", ~test), ("test", test)):
         if not rows.any():
             raise InputError(f"{where}: the {name} part has no rows")
-    return LabeledRows(frame, y, class_names, clients, test, client_names)
+    return LabeledRows(frame, y, class_names, clients, test)
 
 
 def get_column(frame: Any, name: str, where: str) -> Any:

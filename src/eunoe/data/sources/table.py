@@ -101,7 +101,7 @@ def from_table(
         std=std,
     )
     encoding = {**encoder.to_dict(), "label": label if isinstance(label, str) else list(label)}
-    return replace(data, encoding=encoding, writer_names=rows.client_names)
+    return replace(data, encoding=encoding)
 
 
 @dataclass(frozen=True)

@@ -93,7 +93,7 @@ def encode_rows(
         classes=len(rows.class_names),
         class_names=rows.class_names,
     )
-    return replace(data, encoding=encoder.to_dict(), writer_names=rows.client_names)
+    return replace(data, encoding=encoder.to_dict())
 
 
 @dataclass(frozen=True)
