@@ -5,6 +5,7 @@ update and records every client. A private one records nothing that depends on a
 knows sums over all clients only.
 """
 
+import copy
 import logging
 import math
 from abc import ABC, abstractmethod
@@ -35,6 +36,8 @@ from eunoe.simulation.hooks import Hook
 from eunoe.store.schema import DroppedClient, MeansRecord, RoundRecord
 
 logger = logging.getLogger(__name__)
+# The lists of a record that does not show single clients.
+_HIDDEN: RoundRecord = {"sizes": [], "steps": [], "loss_before": [], "loss_after": [], "update_norms": []}
 
 
 class Cohort(ABC):
@@ -200,11 +203,7 @@ class SecureCohort(Cohort):
         }
         return {
             "clients": self.aggregate.clients,
-            "sizes": [],
-            "steps": [],
-            "loss_before": [],
-            "loss_after": [],
-            "update_norms": [],
+            **copy.deepcopy(_HIDDEN),
             "means": means,
             "forwards": int(numbers[FORWARDS]),
             "backwards": int(numbers[BACKWARDS]),
@@ -234,11 +233,7 @@ class _Private(Cohort):
         return {
             "clients": [] if secret else list(self.clients),
             **participants,
-            "sizes": [],
-            "steps": [],
-            "loss_before": [],
-            "loss_after": [],
-            "update_norms": [],
+            **copy.deepcopy(_HIDDEN),
             "dropped": [],
         }
 

@@ -6,7 +6,8 @@ docs/compatibility.md is made from this table.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from functools import cached_property
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,54 +22,46 @@ from eunoe.data.federation import Federation
 from eunoe.engines.attacks import bad_clients
 from eunoe.engines.simulation import ClientData, Simulation
 from eunoe.errors import InputError
-from eunoe.methods.base import Method
-from eunoe.methods.context import RoundContext
 from eunoe.metrics.named import check_metrics, probe_metric
 from eunoe.server.optimizers import SGD
+from eunoe.server.privacy import Accountant
 from eunoe.system.machine import WITHOUT_AMX, bf16_crashes
 
 # Test samples that are drawn for all clients together; their rows and owners take 16 bytes each.
 MOST_PERSONAL = 100_000_000
 
 
-@dataclass(frozen=True)
 class Setup:
     """What rules see: a configuration, and the simulation that was built from it."""
 
-    config: Config
-    simulation: Simulation
-
-    @property
-    def method(self) -> Method:
-        return self.simulation.method
-
-    @property
-    def context(self) -> RoundContext:
-        return self.simulation.context
-
-    @property
-    def federation(self) -> Federation:
-        return self.simulation.federation
-
-    @property
-    def streams(self) -> list[str]:
-        return [section.name for section in self.config.stream]
+    def __init__(self, config: Config, simulation: Simulation) -> None:
+        self.config, self.simulation = config, simulation
+        self.method, self.context = simulation.method, simulation.context
+        self.federation = simulation.federation
 
     def has(self, option: str) -> bool:
-        """Return whether an option is set, or a component of that name chosen (as in "attack 'nan'")."""
+        """Return whether an option is set, or has this value or component (as in "attack 'nan'")."""
         key, _, name = option.partition(" ")
-        value = getattr(self.config, key)
+        value = attrgetter(key)(self.config)
         if key == "probes":
             return value not in (STANDARD_PROBES, ())
         if name:
-            sections = value if isinstance(value, tuple) else (value,)
-            return any(section is not None and repr(section.name) == name for section in sections)
+            values = value if isinstance(value, tuple) else (value,)
+            return any(repr(getattr(each, "name", each)) == name for each in values)
         return bool(value)
 
     def on_cpu(self, precision: str) -> bool:
         """Return whether clients train on a CPU in this precision."""
         devices = str(self.config.engine.options.get("devices") or self.config.engine.device)
         return self.config.training.precision == precision and devices.startswith("cpu")
+
+    @cached_property
+    def accountant(self) -> Accountant | None:
+        """What computes the epsilon of rounds; None without privacy or its noise."""
+        context = self.context
+        if context.privacy is None:
+            return None
+        return context.privacy.accountant(context.data.clients, context.participants)
 
     def values(self) -> Mapping[str, Any]:
         """Return the values of a message's placeholders."""
@@ -94,37 +87,23 @@ class Rule(NamedTuple):
     message: str
 
 
-def excludes(option: str, other: str, reason: str, when: Condition) -> Rule:
-    """Return a rule: an option that is set does not go with another one under a condition."""
+def excludes(option: str, other: str, reason: str, when: Condition | None = None) -> Rule:
+    """Return a rule: an option that is set does not go with another one, set too or as the condition says."""
+    when = when or EXCLUDED.get(other) or (lambda setup: setup.has(other))
     message = f"{option} cannot be combined with {other}: {reason}"
     return Rule(lambda setup: setup.has(option) and when(setup), message)
 
 
-def needs_classes(option: str, when: Condition) -> Rule:
-    """Return a rule: an option is for classification only."""
+def needs_classes(option: str, when: Condition | None = None) -> Rule:
+    """Return a rule: an option that is set, or as the condition says, is for classification only."""
+    when = when or (lambda setup: setup.has(option))
     message = f"{option} requires classification, and the data are for {{task}}: leave it out"
     return Rule(lambda setup: setup.federation.task.name != "classification" and when(setup), message)
-
-
-def plain_loss(setup: Setup) -> Any:
-    """Return the plain loss of the task."""
-    return registry.build("loss", setup.federation.task.loss, {})
-
-
-def default_weighting(setup: Setup) -> Any:
-    """Return the method's weighting of clients if none is set."""
-    return type(setup.method).model_fields["weighting"].default
 
 
 def unowned_test(setup: Setup) -> bool:
     """Return whether no sample of the test set belongs to a client."""
     return setup.federation.test_owners is None
-
-
-def max_samples_missing(setup: Setup) -> bool:
-    """Return whether secure aggregation takes the most samples of a client from the partition."""
-    secure = setup.config.secure_aggregation
-    return secure is not None and secure.max_samples is None
 
 
 def unserving(setup: Setup, kind: str) -> str:
@@ -201,32 +180,30 @@ def single_sample(setup: Setup) -> bool:
     return alone and not setup.simulation.model.trains_on(federation.inputs("clients", first))
 
 
-def affordable_rounds(setup: Setup) -> int:
-    """Return how many rounds the privacy budget allows."""
-    privacy, context = setup.context.privacy, setup.context
-    accountant = privacy and privacy.accountant(context.data.clients, context.participants)
-    return accountant.affordable(setup.config.rounds) if accountant else setup.config.rounds
-
-
 def first_epsilon(setup: Setup) -> str:
     """Return what one round spends if the privacy budget allows none."""
-    privacy, context = setup.context.privacy, setup.context
-    if privacy is None or affordable_rounds(setup):
+    accountant = setup.accountant
+    if accountant is None or accountant.affordable(setup.config.rounds):
         return ""
-    accountant = privacy.accountant(context.data.clients, context.participants)
-    assert accountant is not None
-    return f"{accountant.epsilon(1):.3g}, above the budget of {privacy.options.epsilon:g}"
+    return f"{accountant.epsilon(1):.3g}, above the budget of {accountant.privacy.epsilon:g}"
 
+
+# Conditions of what several options exclude, by its name in messages.
+EXCLUDED: dict[str, Condition] = {
+    "aggregation={aggregation}": lambda s: s.context.aggregation.needs_all,
+    "server_optimizer={server_optimizer} (or its gma)": lambda s: s.context.server_optimizer.derived(),
+    "training.single_class = 'skip'": lambda s: s.has("training.single_class 'skip'"),
+}
 
 # In the order in which they are checked: a later rule may rely on an earlier one.
 RULES: list[Rule] = [
     # The task of the data.
     Rule(lambda s: unserving(s, "loss"), "{value}"),
     Rule(lambda s: unserving(s, "method"), "{value}"),
-    needs_classes("attack 'label_flip'", lambda s: s.has("attack 'label_flip'")),
-    needs_classes("replay", lambda s: s.config.replay),
-    needs_classes("evaluation.personal", lambda s: s.config.evaluation.personal),
-    needs_classes("model.classifier 'etf'", lambda s: s.config.model.classifier == "etf"),
+    needs_classes("attack 'label_flip'"),
+    needs_classes("replay"),
+    needs_classes("evaluation.personal"),
+    needs_classes("model.classifier 'etf'"),
     needs_classes("training.single_class", lambda s: s.config.training.single_class != "train"),
     needs_classes("a client_matrix on test data", lambda s: any(p.data == "test" for p in s.config.probes)),
     # Data.
@@ -261,11 +238,17 @@ RULES: list[Rule] = [
     ),
     # Methods that train no client, or have no global model.
     Rule(
-        lambda s: not s.method.trains_clients and s.simulation.loss != plain_loss(s),
+        lambda s: (
+            not s.method.trains_clients
+            and s.simulation.loss != registry.build("loss", s.federation.task.loss, {})
+        ),
         "loss has no effect with method={method}, which trains no client: leave it out",
     ),
     Rule(
-        lambda s: not s.method.trains_clients and s.method.weighting != default_weighting(s),
+        lambda s: (
+            not s.method.trains_clients
+            and s.method.weighting != type(s.method).model_fields["weighting"].default
+        ),
         "weighting has no effect with method={method}, which trains no client: leave it out",
     ),
     *(
@@ -288,12 +271,7 @@ RULES: list[Rule] = [
         "test set; set stop.target",
     ),
     # Attacks.
-    excludes(
-        "attack 'label_flip'",
-        "stream 'label_drift'",
-        "flipped labels would drift to other clients",
-        lambda s: s.has("stream 'label_drift'"),
-    ),
+    excludes("attack 'label_flip'", "stream 'label_drift'", "flipped labels would drift to other clients"),
     excludes(
         "attack 'upload_lie'",
         "method={method}",
@@ -339,23 +317,16 @@ RULES: list[Rule] = [
     ),
     Rule(personal_samples, f"evaluation.personal: {{value}}; at most {MOST_PERSONAL} can be evaluated"),
     # Compression.
-    excludes(
-        "compress",
-        "secure_aggregation",
-        "sums have an entry for every parameter",
-        lambda s: s.has("secure_aggregation"),
-    ),
+    excludes("compress", "secure_aggregation", "sums have an entry for every parameter"),
     excludes(
         "compress",
         "aggregation={aggregation}",
         "it compares changes entry by entry, most of which would be 0",
-        lambda s: s.context.aggregation.needs_all,
     ),
     excludes(
         "compress",
         "server_optimizer={server_optimizer} (or its gma)",
         "it needs signs or norms of whole changes",
-        lambda s: s.context.server_optimizer.derived(),
     ),
     Rule(expanded, "compress.share={value}: lower it, or set it to 1"),
     # Secure aggregation.
@@ -368,22 +339,20 @@ RULES: list[Rule] = [
         "secure_aggregation",
         "training.single_class = 'skip'",
         "it shows the server who has one class only; set it to 'train' or 'no_decay'",
-        lambda s: s.context.training.single_class == "skip",
     ),
-    excludes(
-        "secure_aggregation",
-        "probes",
-        "they need every client's model; set probes = []",
-        lambda s: s.has("probes"),
-    ),
+    excludes("secure_aggregation", "probes", "they need every client's model; set probes = []"),
     excludes(
         "secure_aggregation",
         "stream '{value}'",
         "it keeps clients away, and a round with fewer clients than the threshold ends the run",
-        lambda s: next((name for name in s.streams if name in ("arrival", "classes")), ""),
+        lambda s: next((each.name for each in s.config.stream if each.name in ("arrival", "classes")), ""),
     ),
     Rule(
-        lambda s: s.has("stream 'label_drift'") and max_samples_missing(s),
+        lambda s: (
+            s.has("stream 'label_drift'")
+            and s.has("secure_aggregation")
+            and not s.has("secure_aggregation.max_samples")
+        ),
         "stream 'label_drift' changes how many samples clients have: set secure_aggregation.max_samples to "
         "more than any client ever has",
     ),
@@ -398,13 +367,11 @@ RULES: list[Rule] = [
         "privacy",
         "server_optimizer={server_optimizer} (or its gma)",
         "it needs means over clients that are not clipped",
-        lambda s: s.context.server_optimizer.derived(),
     ),
     excludes(
         "privacy",
         "stream",
         "epsilon is computed for samples of all clients, and a stream keeps some away",
-        lambda s: s.has("stream"),
     ),
     Rule(
         lambda s: s.has("privacy") and s.method.weighting != "uniform",
@@ -417,9 +384,7 @@ RULES: list[Rule] = [
         "or none",
         lambda s: s.context.model.float_buffers or s.context.model.int_buffers,
     ),
-    excludes(
-        "privacy", "probes", "they need every client's model; set probes = []", lambda s: s.has("probes")
-    ),
+    excludes("privacy", "probes", "they need every client's model; set probes = []"),
     Rule(
         lambda s: s.config.privacy is not None and s.config.privacy.delta * s.context.data.clients >= 1,
         "privacy.delta must be below 1 / clients, here 1 / {clients}: above it, publishing one client's data "
@@ -479,10 +444,10 @@ def _warnings(setup: Setup) -> Iterator[str]:
         )
     if config.privacy is None:
         return
-    if not config.privacy.noise:
+    if setup.accountant is None:
         yield "privacy: noise = 0 guarantees nothing"
         return
-    if (affordable := affordable_rounds(setup)) < config.rounds:
+    if (affordable := setup.accountant.affordable(config.rounds)) < config.rounds:
         yield (
             f"privacy: the budget of epsilon = {config.privacy.epsilon:g} ends the run after round "
             f"{affordable} of {config.rounds}"

@@ -97,16 +97,13 @@ def standard_hooks(
     if own is not None:
         # Forgetting is that of a global model.
         del named["forgetting"]
-    metrics = RoundMetrics(
-        named,
-        federation,
-        seed,
-        validation=chosen.validation,
-        test=chosen.test,
-        own_models=own is not None,
-    )
+    places = {"validation": chosen.validation, "test": chosen.test}
+    metrics = RoundMetrics(named, federation, seed, own_models=own is not None, **places)
     # A mean forgets little by construction, so the model that clients receive is measured beside it.
-    sent = [] if config.averaging is None else [EvaluateSent(simulation, config, engine, run_state)]
+    sent = []
+    if config.averaging is not None:
+        plain = RoundMetrics(round_metrics(task=federation.task), federation, seed, **places)
+        sent = [Evaluate(config, engine, run_state, plain, sent=True)]
     budget = [] if config.privacy is None else [PrivacyBudget(simulation, folder, run_state)]
     # A probe compares clients' models, which must be visible, with the global one.
     hidden = own is not None or config.secure_aggregation is not None or config.privacy is not None
@@ -125,7 +122,10 @@ def standard_hooks(
 
 
 class Evaluate(Hook):
-    """Evaluates the model after the rounds that are due, and keeps the best one on validation data."""
+    """Evaluates the model after the rounds that are due, and keeps the best one on validation data.
+
+    With `sent` it evaluates the model that clients receive, which averaging makes another one.
+    """
 
     def __init__(
         self,
@@ -134,51 +134,32 @@ class Evaluate(Hook):
         run_state: RunState,
         metrics: RoundMetrics,
         own: OwnModels | None = None,
+        sent: bool = False,
     ) -> None:
         self.config, self.engine, self.run_state, self.metrics = config, engine, run_state, metrics
         # Where clients have their own models, each keeps its own best one.
-        self.own = own
-        restore(metrics.metrics, run_state)
-
-    def after_round(self, done: Round) -> None:
-        if not evaluated(done.number, self.config):
-            return
-        with done.timed("evaluate"):
-            elsewhere = self.engine.evaluate_elsewhere(done.model)
-            measured = self.metrics(self.own or self.engine, done.number, done.model, elsewhere)
-        done.record |= measured
-        remember(self.metrics.metrics, self.run_state)
-        # The best model is never selected on the test set.
-        score = main_value(measured.get("validation", {}))
-        better = score > self.run_state.best_accuracy
-        if self.own is None and (better or (self.run_state.best is None and not math.isnan(score))):
-            self.run_state.best, self.run_state.best_accuracy = done.model, score
-
-
-class EvaluateSent(Hook):
-    """Evaluates the model that clients receive, in the rounds in which the evaluated one is another."""
-
-    def __init__(self, simulation: Simulation, config: Config, engine: Engine, run_state: RunState) -> None:
-        self.config, self.engine, self.run_state, chosen = config, engine, run_state, config.evaluation
-        self.metrics = RoundMetrics(
-            round_metrics(task=simulation.federation.task),
-            simulation.federation,
-            simulation.context.seed,
-            validation=chosen.validation,
-            test=chosen.test,
-        )
-        # Under names of their own, since the evaluated model's metrics are in the same checkpoint.
-        self.remembered = {f"sent {name}": metric for name, metric in self.metrics.metrics.items()}
+        self.own, self.sent = own, sent
+        # The metrics of both models are in the same checkpoint.
+        self.remembered = {f"sent {name}" if sent else name: m for name, m in metrics.metrics.items()}
         restore(self.remembered, run_state)
 
     def after_round(self, done: Round) -> None:
         if not evaluated(done.number, self.config):
             return
+        weights = self.run_state.weights if self.sent else done.model
         with done.timed("evaluate"):
-            weights = self.run_state.weights
             elsewhere = self.engine.evaluate_elsewhere(weights)
-            done.record["sent"] = self.metrics(self.engine, done.number, weights, elsewhere)
+            measured = self.metrics(self.own or self.engine, done.number, weights, elsewhere)
         remember(self.remembered, self.run_state)
+        if self.sent:
+            done.record["sent"] = measured
+            return
+        done.record |= measured
+        # The best model is never selected on the test set.
+        score = main_value(measured.get("validation", {}))
+        better = score > self.run_state.best_accuracy
+        if self.own is None and (better or (self.run_state.best is None and not math.isnan(score))):
+            self.run_state.best, self.run_state.best_accuracy = done.model, score
 
 
 class Stop(Hook):

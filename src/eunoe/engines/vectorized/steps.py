@@ -1,8 +1,8 @@
 """The steps of a stack: gradients of all its clients at once, and the optimizer's updates."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from eunoe.methods.base import Method
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
 
+T = TypeVar("T")
 # Above this many parameters arithmetic dominates, so shapes are not kept constant.
 _SMALL = 100_000
 
@@ -65,7 +66,8 @@ class Steps:
         moments: Vectors = {}
         before, first = [], None
         here = inputs
-        gradient, whole_step = self._gradient(context, networks), self._whole_step(context, networks)
+        gradient = self._as_step(self._gradient, context, networks)
+        whole_step = self._as_step(self._whole_step, context, networks)
         for taken, (active, batch) in enumerate(zip(stack.active, stack.batches(), strict=True)):
             if len(batch.y) != len(here.own.id):
                 here = inputs.first(len(batch.y))
@@ -113,57 +115,42 @@ class Steps:
             buffers = {name: value.clone() for name, value in inputs.own.buffers.items()}
             inputs = Inputs(inputs.own._replace(buffers=buffers), inputs.common)
         numbers = StepNumbers(context.lr, context.round, 0)
-        step = StackStep(self._loss(context, networks), weights, batch, inputs, numbers)
+        step = StackStep(self._as_step(self._loss, context, networks), weights, batch, inputs, numbers)
         with torch.no_grad():
             return [float(loss) for loss in self._run(step, self.losses).tolist()]
 
     def _run(self, step: StackStep, recorder: Recorder) -> Any:
         return step() if self.exact else recorder(step)
 
-    # Steps of one client, each under vmap. What they read is their arguments, and what stays the same
-    # throughout a run.
+    def _as_step(
+        self, work: Callable[[StepContext, Batch], T], context: RoundContext, networks: Mapping[str, bool]
+    ) -> Step[T]:
+        """Return the work of one client as a function of what it reads, for vmap."""
 
-    def _gradient(self, context: RoundContext, networks: Mapping[str, bool]) -> Step[tuple[Tensor, Tensor]]:
-        """Return a step that gives a client's corrected gradient and its loss."""
-        method = self.simulation.method
-
-        def step(
-            weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers
-        ) -> tuple[Tensor, Tensor]:
+        def step(weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers) -> T:
             client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
-            client.moments = NoMoments()
-            gradient = client.gradient(lambda: method.loss(client, batch), batch)
-            corrected = method.correct(client, gradient)
-            self._count(client, batch)
-            return corrected, client.known_loss
+            return work(client, batch)
 
         return step
 
-    def _whole_step(
-        self, context: RoundContext, networks: Mapping[str, bool]
-    ) -> Step[tuple[Tensor, Vectors]]:
-        """Return a step of a method that has its own, on the weights; it gives the loss and the moments."""
+    def _gradient(self, client: StepContext, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Return a client's corrected gradient and its loss."""
         method = self.simulation.method
+        client.moments = NoMoments()
+        gradient = client.gradient(lambda: method.loss(client, batch), batch)
+        corrected = method.correct(client, gradient)
+        self._count(client, batch)
+        return corrected, client.known_loss
 
-        def step(
-            weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers
-        ) -> tuple[Tensor, Vectors]:
-            client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
-            method.step(client, batch)
-            self._count(client, batch)
-            return client.known_loss, client.moments
+    def _whole_step(self, client: StepContext, batch: Batch) -> tuple[Tensor, Vectors]:
+        """Take the step of a method that has its own; return the loss and the moments."""
+        self.simulation.method.step(client, batch)
+        self._count(client, batch)
+        return client.known_loss, client.moments
 
-        return step
-
-    def _loss(self, context: RoundContext, networks: Mapping[str, bool]) -> Step[Tensor]:
-        """Return a step that gives a client's mean loss."""
-        method = self.simulation.method
-
-        def step(weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers) -> Tensor:
-            client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
-            return masked_mean(method.loss(client, batch), batch.mask)
-
-        return step
+    def _loss(self, client: StepContext, batch: Batch) -> Tensor:
+        """Return a client's mean loss."""
+        return masked_mean(self.simulation.method.loss(client, batch), batch.mask)
 
     def _count(self, client: StepContext, batch: Batch) -> None:
         self._passes = client.forwards / len(batch.y), client.backwards / len(batch.y)
