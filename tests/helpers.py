@@ -19,7 +19,7 @@ from eunoe.methods.context import RoundContext
 from eunoe.server.aggregator import Aggregator
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.selection import select_clients
+from eunoe.simulation.loop import select_clients
 
 
 def blobs(

@@ -4,8 +4,10 @@ import numpy as np
 import torch
 
 from eunoe.config.options import Compression
+from eunoe.core.flat_model import Weights
 from eunoe.engines.compression import compress, compressed_uploads, upload_bytes, without_residuals
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Update
 from tests.helpers import make_simulation
 
 HALF = Compression(name="topk", share=0.5)
@@ -16,28 +18,35 @@ def rng() -> np.random.Generator:
     return np.random.default_rng(0)
 
 
+def make_update(parameters: torch.Tensor, uploads: dict[str, torch.Tensor]) -> Update:
+    return Update(0, 1, Weights(parameters, torch.empty(0), torch.empty(0)), uploads)
+
+
 def test_what_was_not_sent_is_added_to_the_next_change() -> None:
     start, uploads = torch.tensor([1.0, 1.0]), {"sums": torch.tensor([0.0, -4.0]), "few": torch.ones(1)}
-    first = compress(HALF, torch.tensor([3.0, 2.0]), start, uploads, ["sums"], {}, rng())
-    assert first.parameters.tolist() == [3.0, 1.0]
+    trained = make_update(torch.tensor([3.0, 2.0]), uploads)
+    first, residuals = compress(HALF, trained, start, ["sums"], {}, rng())
+    assert first.weights.parameters.tolist() == [3.0, 1.0]
     assert first.uploads["sums"].tolist() == [0.0, -4.0]
     assert first.uploads["few"].tolist() == [1.0]
-    assert [value.tolist() for value in first.residuals.values()] == [[0.0, 1.0], [0.0, 0.0]]
+    assert [value.tolist() for value in residuals.values()] == [[0.0, 1.0], [0.0, 0.0]]
     # A change of (1.5, 1) is now one of (1.5, 2), of which the second goes.
-    second = compress(HALF, torch.tensor([2.5, 2.0]), start, uploads, ["sums"], first.residuals, rng())
-    assert second.parameters.tolist() == [1.0, 3.0]
-    assert next(iter(second.residuals.values())).tolist() == [1.5, 0.0]
+    trained = make_update(torch.tensor([2.5, 2.0]), uploads)
+    second, residuals = compress(HALF, trained, start, ["sums"], residuals, rng())
+    assert second.weights.parameters.tolist() == [1.0, 3.0]
+    assert next(iter(residuals.values())).tolist() == [1.5, 0.0]
     # A method does not see what its client keeps besides.
-    assert without_residuals({**second.residuals, "own": start}) == {"own": start}
+    assert without_residuals({**residuals, "own": start}) == {"own": start}
 
 
 def test_without_feedback_nothing_is_kept_and_all_is_identity() -> None:
     start, moved = torch.zeros(3), torch.tensor([3.0, 2.0, 1e-30])
     plain = Compression(name="topk", share=0.5, feedback=False)
-    assert compress(plain, moved, start, {}, [], {}, rng()).residuals == {}
-    whole = compress(Compression(name="topk", share=1.0), moved, start, {}, [], {}, rng())
-    assert whole.parameters is moved
-    assert whole.packed == whole.residuals == {}
+    update = make_update(moved, {})
+    assert compress(plain, update, start, [], {}, rng())[1] == {}
+    whole, residuals = compress(Compression(name="topk", share=1.0), update, start, [], {}, rng())
+    assert whole.weights.parameters is moved
+    assert whole.packed == residuals == {}
 
 
 def test_only_sums_as_long_as_the_model_are_compressed() -> None:

@@ -8,7 +8,7 @@ import torch
 from eunoe.core.flat_model import Weights
 from eunoe.engines import devices
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.devices import WorkerDevice, assign_devices, expand
+from eunoe.engines.devices import WorkerDevice, expand
 from eunoe.engines.workers import Workers
 from eunoe.errors import InputError
 from eunoe.server.updates import Broadcast
@@ -25,10 +25,6 @@ SETTING: dict[str, Any] = {
     "public": {"share": 0.1},
     "probes": [],
 }
-
-
-def test_every_device_has_a_first_worker_before_any_has_a_second() -> None:
-    assert assign_devices(["cuda:0", "cuda:1"], 2) == ["cuda:0", "cuda:1", "cuda:0", "cuda:1"]
 
 
 def test_patterns_name_the_devices_that_are_there(monkeypatch: pytest.MonkeyPatch) -> None:

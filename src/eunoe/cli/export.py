@@ -24,8 +24,7 @@ def export(
     written as a folder for the transformers library.
     """
     from eunoe.simulation.export import export_model
-    from eunoe.simulation.run import Run
-    from eunoe.simulation.saved_model import Which
+    from eunoe.simulation.run import Run, Which
 
     which: Which = "best" if best else "last"
     whose = "" if client is None else f" of client {client}"

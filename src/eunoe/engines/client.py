@@ -136,10 +136,8 @@ def compress_update(
     names = compressed_uploads(compression, simulation.method.uploads(context), context.model.parameters)
     rng = generator(context.seed, "compression", context.round, update.client)
     start = broadcast.weights.parameters.cpu()
-    sent = compress(compression, update.weights.parameters, start, update.uploads, names, before, rng)
-    weights = replace(update.weights, parameters=sent.parameters)
-    update = replace(update, weights=weights, uploads=sent.uploads, packed=sent.packed)
-    return update, {**after, **sent.residuals}
+    update, residuals = compress(compression, update, start, names, before, rng)
+    return update, {**after, **residuals}
 
 
 def gather_blocks(

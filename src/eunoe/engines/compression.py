@@ -8,7 +8,7 @@ https://arxiv.org/abs/1901.09847). A residual becomes current only if the server
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from eunoe.core.compression import compress_vector, part_bytes, restore_vector
 from eunoe.core.flat_model import Vectors
 from eunoe.methods.context import RoundContext
 from eunoe.server.aggregate import Upload
+from eunoe.server.updates import Update
 
 # The name of the change of the parameters among the compressed vectors.
 CHANGE = "change"
@@ -49,41 +50,34 @@ def without_residuals(state: Mapping[str, Tensor]) -> Vectors:
     return {name: value for name, value in state.items() if not name.startswith(_RESIDUAL)}
 
 
-class Compressed(NamedTuple):
-    """A client's vectors as the server will read them, their compressed forms, and the residuals."""
-
-    parameters: Tensor
-    uploads: Vectors
-    packed: dict[str, Vectors]
-    residuals: Vectors
-
-
 def compress(
     compression: Compression,
-    parameters: Tensor,
+    update: Update,
     start: Tensor,
-    uploads: Mapping[str, Tensor],
     names: Sequence[str],
     state: Mapping[str, Tensor],
     rng: np.random.Generator,
-) -> Compressed:
-    """Compress the change of the parameters from the start, and the uploads of these names."""
-    values = dict(uploads)
+) -> tuple[Update, Vectors]:
+    """Compress the change of the parameters from the start, and the uploads of these names.
+
+    Return the update as the server will read it, with the compressed forms, and the residuals.
+    """
     if compression.sends_all:
-        return Compressed(parameters, values, {}, {})
-    parts, residuals = dict[str, Vectors](), Vectors()
-    pairs = {CHANGE: (parameters, start)}
-    pairs |= {name: (values[name], torch.zeros_like(values[name])) for name in names if name in values}
+        return update, {}
+    uploads, parts, residuals = dict(update.uploads), dict[str, Vectors](), Vectors()
+    pairs = {CHANGE: (update.weights.parameters, start)}
+    pairs |= {name: (uploads[name], torch.zeros_like(uploads[name])) for name in names if name in uploads}
     for name, (value, reference) in pairs.items():
         move = value.double() - reference.double()
         if (before := state.get(_RESIDUAL + name)) is not None:
             move += before.cpu().double()
         parts[name] = compress_vector(compression, move, reference, rng)
-        values[name] = restore_vector(compression, parts[name], reference)
+        uploads[name] = restore_vector(compression, parts[name], reference)
         if compression.feedback:
-            rest = move - (values[name].double() - reference.double())
+            rest = move - (uploads[name].double() - reference.double())
             residuals[_RESIDUAL + name] = rest.to(reference.dtype)
-    return Compressed(values.pop(CHANGE), values, parts, residuals)
+    weights = replace(update.weights, parameters=uploads.pop(CHANGE))
+    return replace(update, weights=weights, uploads=uploads, packed=parts), residuals
 
 
 def upload_bytes(

@@ -6,7 +6,7 @@ copied once a round. What is copied is counted, and a round's timings show it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -104,11 +104,6 @@ def usable_device(name: str, option: str) -> str:
     except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise InputError(f"{option}: {name!r} cannot be used: {first_line(error)}") from None
     return name
-
-
-def assign_devices(devices: Sequence[str], per_device: int) -> list[str]:
-    """Return the device of each worker: every device has its first one before any has a second."""
-    return [device for _ in range(per_device) for device in devices]
 
 
 def free_memory(device: torch.device) -> int | None:

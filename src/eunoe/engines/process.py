@@ -12,7 +12,7 @@ from pydantic import Field
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine, chunks, concatenate
 from eunoe.engines.client_states import ClientStates
-from eunoe.engines.devices import FORKED, assign_devices, check_memory, expand
+from eunoe.engines.devices import FORKED, check_memory, expand
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.workers import Evaluation, Participation, Workers
 from eunoe.errors import InputError
@@ -53,7 +53,8 @@ class Process(Engine):
             names = ["cpu"] * (workers or cores())
             check_memory(len(names), simulation.model.weights, FORKED)
         else:
-            names = assign_devices(expand(devices), per_device or 1)
+            # Every device has its first worker before any has a second.
+            names = expand(devices) * (per_device or 1)
         self.workers = Workers(simulation, states, names)
         super().__init__(simulation, states)
         self.transfers = self.workers.transfers

@@ -16,8 +16,7 @@ from eunoe.core.flat_model import save_state
 from eunoe.data.description import describe
 from eunoe.errors import InputError, RunFailed, first_line
 from eunoe.models.hf import HF
-from eunoe.simulation.run import Run
-from eunoe.simulation.saved_model import Which
+from eunoe.simulation.run import Run, Which
 from eunoe.system.files import replacing, write_text
 from eunoe.system.transformers_library import locate_model, quiet
 

@@ -2,8 +2,12 @@
 
 import time
 from collections.abc import Sequence
+from random import SystemRandom
 from typing import Any
 
+import numpy as np
+
+from eunoe.core.rng import generator
 from eunoe.engines.base import Engine
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, RunFailed
@@ -13,10 +17,12 @@ from eunoe.server.update_checks import append_stats, first_not_finite
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.cohorts import Cohort, make_cohort
 from eunoe.simulation.hooks import Hook, Round
-from eunoe.simulation.selection import select_clients
 from eunoe.store.schema import SCHEMA, RoundRecord
 from eunoe.store.state import RunState, evaluated_model
 from eunoe.system.signals import uninterrupted
+
+# The last attempt to find clients that are present asks so many, or so many for each participant.
+ASKED, ASKED_EACH = 1_000, 100
 
 
 def run_rounds(
@@ -102,3 +108,43 @@ def update_state(
         **({"warnings": list(update.warnings)} if update.warnings else {}),
     }
     return Round(context.round, evaluated_model(simulation, state), reported, dict[str, Any](record))
+
+
+def select_clients(simulation: Simulation) -> list[int]:
+    """Select the clients of a round, in the order in which they train and are summed: large ones first."""
+    if not simulation.method.trains_clients:
+        return []
+    context, federation = simulation.context, simulation.federation
+    count, participants = context.data.clients, context.participants
+    if context.privacy is not None and context.privacy.hides_clients:
+        # Epsilon is computed for a sample that nobody knows.
+        selected = np.array(SystemRandom().sample(range(count), participants))
+    else:
+        rng = generator(context.seed, "clients", context.round)
+        selected = rng.choice(count, participants, replace=False, shuffle=False)
+    if federation.changes is not None:
+        selected = np.array(replace_absent(simulation, [int(client) for client in selected]), np.int64)
+    sizes = federation.sizes_of(selected)
+    return [int(client) for client in selected[np.lexsort((selected, -sizes))]]
+
+
+def replace_absent(simulation: Simulation, drawn: Sequence[int]) -> list[int]:
+    """Return the drawn clients that are present, and others in place of those that are not.
+
+    A round in which hardly anybody is present has fewer clients: not all of a million are asked.
+    """
+    context, federation = simulation.context, simulation.federation
+    present = [client for client in drawn if federation.present(client)]
+    asked, many = set(drawn), len(drawn)
+    most = min(context.data.clients, max(ASKED, ASKED_EACH * len(drawn)))
+    while len(present) < len(drawn) and many < most:
+        # Ever more are asked, so that the first few that are present cost little.
+        many = min(4 * many, most)
+        rng = generator(context.seed, "clients in their place", context.round)
+        for client in map(int, rng.choice(context.data.clients, many, replace=False)):
+            if len(present) == len(drawn):
+                break
+            if client not in asked:
+                asked.add(client)
+                present += [client] if federation.present(client) else []
+    return present

@@ -24,8 +24,7 @@ from eunoe.simulation.hooks import Record, standard_hooks
 from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.resuming import check_change, check_data, check_place, check_saved_config
 from eunoe.simulation.run import Run
-from eunoe.simulation.stored_config import resolved, with_cohort, with_loss, with_preprocessing
-from eunoe.simulation.streams import with_streams
+from eunoe.simulation.stored_config import complete_config, resolved, with_loss
 from eunoe.simulation.user_objects import split_user_objects
 from eunoe.store.environment import describe_environment
 from eunoe.store.folder import RunFolder, check_new
@@ -119,7 +118,7 @@ def execute(
     from_round: int | None = None,
 ) -> Run:
     """Start a run in a folder or, unless it must be new, resume it; on its engine or on the one passed."""
-    config, threads = with_cohort(with_loss(config, simulation), simulation), torch.get_num_threads()
+    config, threads = complete_config(config, simulation), torch.get_num_threads()
     tracking = Tracking(build_trackers(config.track), path, config.title)
     # One thread everywhere: another order of summation would change the bits.
     torch.set_num_threads(1)
@@ -144,7 +143,7 @@ def execute(
                 check_new(path)
             for warning in folder.restore(run_state, states, from_round):
                 logger.warning(warning)
-            folder.write_config(resolved(with_preprocessing(with_streams(config), simulation), objects))
+            folder.write_config(resolved(config, objects))
             folder.write_environment(describe_environment(simulation.federation))
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
