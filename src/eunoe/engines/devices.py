@@ -82,19 +82,15 @@ def expand(pattern: str) -> list[str]:
                 raise InputError(
                     f"engine.devices: {name!r} does not exist: torch sees no CUDA device; leave devices out"
                 )
-            numbers = list(range(there)) if index == "*" else [_number(name, index, there)]
+            if index and index != "*" and not (index.isdigit() and int(index) < there):
+                raise InputError(
+                    f"engine.devices: {name!r} does not exist; there are cuda:0 to cuda:{there - 1}"
+                )
+            numbers = range(there) if index == "*" else [int(index or 0)]
             devices += [f"cuda:{number}" for number in numbers]
         else:
             devices.append(usable_device(name, "engine.devices"))
     return devices
-
-
-def _number(name: str, index: str, there: int) -> int:
-    if not index:
-        return 0
-    if not index.isdigit() or int(index) >= there:
-        raise InputError(f"engine.devices: {name!r} does not exist; there are cuda:0 to cuda:{there - 1}")
-    return int(index)
 
 
 def usable_device(name: str, option: str) -> str:

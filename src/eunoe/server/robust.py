@@ -22,7 +22,6 @@ a round in float64: participants x parameters x 8 bytes.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import ClassVar
 
 import torch
@@ -161,11 +160,11 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
 
 def middle_mean(values: Tensor, cut: int) -> Tensor:
     """Return the mean of each column without its `cut` smallest and `cut` largest values."""
-
-    def trimmed(columns: Tensor) -> Tensor:
-        return columns.sort(0).values[cut : len(columns) - cut].mean(0)
-
-    return _by_block(trimmed, values)
+    if not values.shape[1]:
+        return values.new_zeros(0)
+    # As many columns at a time as memory allows.
+    blocks = torch.split(values, max(1, _BLOCK // len(values)), dim=1)
+    return torch.cat([block.sort(0).values[cut : len(block) - cut].mean(0) for block in blocks])
 
 
 def krum_scores(changes: Tensor, bad: int) -> Tensor:
@@ -179,12 +178,3 @@ def krum_scores(changes: Tensor, bad: int) -> Tensor:
     nearest = max(1, count - bad - 2)
     # The first of each sorted row is the distance to itself.
     return distances.sort(1).values[:, 1 : nearest + 1].sum(1)
-
-
-def _by_block(function: Callable[[Tensor], Tensor], values: Tensor) -> Tensor:
-    """Return a function of columns, applied to as many at a time as memory allows."""
-    if not values.shape[1]:
-        return values.new_zeros(0)
-    width = max(1, _BLOCK // len(values))
-    starts = range(0, values.shape[1], width)
-    return torch.cat([function(values[:, first : first + width]) for first in starts])

@@ -54,6 +54,8 @@ class Cohort(ABC):
         self.simulation, self.clients, self.broadcast = simulation, clients, broadcast
         self.aggregator = simulation.aggregator(broadcast, past)
         self.aggregate = self.aggregator.aggregate
+        # How many clients sent an update, used or not.
+        self.sent = 0
         self.dropped: list[DroppedClient] = []
         # The medians of this round's norms, by vector.
         self.norm_stats: dict[str, NormStats | None] = {}
@@ -69,11 +71,6 @@ class Cohort(ABC):
     @abstractmethod
     def upload_bytes(self) -> int:
         """Return the bytes that a client sends."""
-
-    @property
-    @abstractmethod
-    def sent(self) -> int:
-        """Number of clients that sent an update, used or not."""
 
     @property
     def is_empty(self) -> bool:
@@ -98,7 +95,6 @@ class PlainCohort(Cohort):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self._sent = 0
         # The updates in the aggregate without their vectors, and the norms of their changes.
         self.used: list[Update] = []
         self.norms: list[float] = []
@@ -109,7 +105,7 @@ class PlainCohort(Cohort):
         vectors = any(hook.reads_updates() for hook in hooks)
         round = (self.simulation, self.clients, self.broadcast, self.aggregator, vectors)
         for update, norm, problem in engine.aggregate(*round) if self.clients else ():
-            self._sent += update.skipped is None
+            self.sent += update.skipped is None
             if problem is None:
                 self.norms.append(norm)
                 for hook in hooks:
@@ -122,10 +118,6 @@ class PlainCohort(Cohort):
         self.norm_stats = self.aggregator.norm_stats()
         if failed and not self.used:
             raise self.failure(**failed[0])
-
-    @property
-    def sent(self) -> int:
-        return self._sent
 
     def drop(self, client: int, reason: str) -> None:
         """Record that a client's update is not used."""
@@ -181,10 +173,7 @@ class SecureCohort(Cohort):
         reasons = {client: total.dropped[client] for client in clients if client in total.dropped}
         self.dropped = [{"client": client, "reason": reason} for client, reason in reasons.items()]
         self.numbers = decode_sum(fixed_point, total, self.aggregate)
-
-    @property
-    def sent(self) -> int:
-        return len(self.aggregate.clients)
+        self.sent = len(self.aggregate.clients)
 
     def upload_bytes(self) -> int:
         assert self.simulation.secure is not None
@@ -218,9 +207,9 @@ class _Private(Cohort):
     def is_empty(self) -> bool:
         return False
 
-    @property
-    def sent(self) -> int:
-        return len(self.clients)
+    def traffic(self) -> RoundRecord:
+        self.sent = len(self.clients)
+        return super().traffic()
 
     def largest_change(self) -> str:
         return ""

@@ -221,11 +221,9 @@ class PrivacyBudget(Hook):
         return self._exhausted()
 
     def before_aggregation(self, round: int) -> None:
-        if not self.secret:
-            self.aggregations = round
-            return
-        self.aggregations += 1
-        write_text(self.ledger, json.dumps({"merges": self.aggregations}) + "\n")
+        if self.secret:
+            self.aggregations += 1
+            write_text(self.ledger, json.dumps({"merges": self.aggregations}) + "\n")
 
     def after_round(self, done: Round) -> None:
         done.record["privacy"] = self._record()

@@ -64,7 +64,11 @@ def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Se
     update = ServerUpdate(state.weights, state.server)
     if not cohort.is_empty:
         update = method.aggregate(state.server, cohort.aggregate, context)
-    check_finite(update, cohort)
+    if (vector := first_not_finite(update.weights, update.server)) is not None:
+        raise Diverged(
+            f"the global model of round {context.round} is not finite ({vector})"
+            f"{cohort.largest_change()}; a smaller learning rate may help"
+        )
     # An interrupt waits until the hooks are done, so that it meets a state that can be saved.
     with uninterrupted():
         finished = update_state(simulation, engine, state, cohort, update)
@@ -73,15 +77,6 @@ def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Se
             hook.after_round(finished)
         state.recorded = context.round
     return finished
-
-
-def check_finite(update: ServerUpdate, cohort: Cohort) -> None:
-    """Raise Diverged if the new model or server state is not finite."""
-    if (vector := first_not_finite(update.weights, update.server)) is not None:
-        raise Diverged(
-            f"the global model of round {cohort.broadcast.round} is not finite ({vector})"
-            f"{cohort.largest_change()}; a smaller learning rate may help"
-        )
 
 
 def update_state(

@@ -31,16 +31,12 @@ def check_place(folder: Path) -> None:
 
 
 def check_config(folder: Path, new: Config) -> None:
-    """Raise InputError if a configuration would change the results of the run in a folder."""
-    check_change(folder, make_config(read_run_config(folder)), new)
-    check_saved_config(folder, new)
+    """Raise InputError if a configuration would change the results of the run in a folder.
 
-
-def check_saved_config(folder: Path, new: Config) -> None:
-    """Raise InputError if a configuration would change the results of the newest checkpoint.
-
-    It is the one in config.toml, unless that file was changed by hand or by a bad disk.
+    The newest checkpoint has the run's configuration too, in case config.toml was changed by hand or by a
+    bad disk.
     """
+    check_change(folder, make_config(read_run_config(folder)), new)
     saved, _ = newest_checkpoint(folder)
     if saved is not None:
         try:

@@ -222,9 +222,9 @@ def _logits(simulation: Simulation, inputs: InputLike) -> Tensor:
 def _stored(inputs: Any, like: Stored) -> Stored:
     if isinstance(like, Tensor):
         return torch.as_tensor(np.asarray(inputs))
-    if not isinstance(like, Fields):
-        return as_stored(check_inputs(inputs, "x"))
     x = check_inputs(inputs, "x")
+    if not isinstance(like, Fields):
+        return as_stored(x)
     if not isinstance(x, Fields) or set(x.labels) != set(like.labels):
         raise InputError(f"x must have the fields {', '.join(like.labels)}, as the data that were trained on")
     by_label = dict(zip(x.labels, x.values, strict=True))

@@ -22,7 +22,7 @@ from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.compatibility import check_targets
 from eunoe.simulation.hooks import Record, standard_hooks
 from eunoe.simulation.loop import run_rounds
-from eunoe.simulation.resuming import check_change, check_data, check_place, check_saved_config
+from eunoe.simulation.resuming import check_config, check_data, check_place
 from eunoe.simulation.run import Run
 from eunoe.simulation.stored_config import complete_config, resolved, with_loss
 from eunoe.simulation.user_objects import split_user_objects
@@ -94,8 +94,7 @@ def resume(
     objects, plain = split_user_objects(federation, values)
     old = make_config(read_run_config(folder))
     new = make_config(merge(old.model_dump(), changes or {}, plain))
-    check_change(folder, old, new)
-    check_saved_config(folder, new)
+    check_config(folder, new)
     done = int(read_status(folder).get("round", 0)) if from_round is None else from_round
     if new.rounds < done:
         raise InputError(f"{folder} has done {done} rounds, which cannot become {new.rounds}")

@@ -34,9 +34,7 @@ def with_streams(config: Config) -> Config:
 
 def apply_stream(config: Config, federation: Federation, partition: Partition | None) -> Federation:
     """Return the federation with the changes of the configuration's streams."""
-    if federation.changes is not None:
-        return federation
-    if not config.stream:
+    if federation.changes is not None or not config.stream:
         return federation
     timeline = Timeline(federation, config.seed, _division(config, federation, partition))
     streams = _streams(with_streams(config))

@@ -120,7 +120,8 @@ class Vectorized(Engine):
             model.load(start)
             model.module.train()
             starts = [entry.start or start for entry in begun] or [start] * len(stack)
-            weights = Weights(*(torch.stack(rows) for rows in zip(*map(_vectors, starts), strict=True)))
+            vectors = [own.vectors() for own in starts]
+            weights = Weights(**{name: torch.stack([own[name] for own in vectors]) for name in vectors[0]})
             inputs = self._inputs(stack, broadcast, weights, clients)
             networks = {name: n.features for name, n in clients[0].networks.items()} if clients else {}
             with _note_clients(stack.clients, broadcast.round):
@@ -204,10 +205,6 @@ class Vectorized(Engine):
         if reason not in self._warned:
             self._warned.add(reason)
             logger.warning("clients train one after the other: %s", reason)
-
-
-def _vectors(weights: Weights) -> tuple[Tensor, ...]:
-    return tuple(weights.vectors().values())
 
 
 def declared_reason(simulation: Simulation) -> str | None:
