@@ -6,17 +6,16 @@ from pathlib import Path
 
 import numpy as np
 
+from eunoe.analysis.diagnosis import per_round
 from eunoe.analysis.remedies import Remedy
 from eunoe.analysis.statistics import Interval, mean, mean_std, paired_interval
 from eunoe.analysis.tables import Table
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import absolute_paths
 from eunoe.config.toml import to_toml
-from eunoe.metrics.forgetting import mean_over_rounds
 from eunoe.search.budget import format_budget
 from eunoe.search.journal import TrialResult
 from eunoe.simulation.run import Run
-from eunoe.store.run_records import RunRecords
 from eunoe.system.files import write_text
 
 NOT_PRIVATE = (
@@ -95,7 +94,7 @@ def describe_forgetting(before: Sequence[Run], after: Sequence[Run]) -> str:
     words = f"round forgetting {new:.1f} points instead of {old:.1f}"
     if after[0].config.averaging is None:
         return words
-    sent = 100 * mean([_sent_forgetting(run.read) for run in after])
+    sent = 100 * mean([per_round(run.read) for run in after])
     return f"{words} (model sent to clients: {sent:.1f})"
 
 
@@ -155,12 +154,6 @@ def _final(run: Run, part: str) -> float:
     return task.floor if run.status["state"] == "diverged" else run.read.final(f"{part}.{task.metric}")
 
 
-def _sent_forgetting(run: RunRecords) -> float:
-    """Return the mean round forgetting of the model sent to clients."""
-    rounds, values = run.series("sent.forgetting.round")
-    return mean_over_rounds(values, rounds) if len(rounds) else run.round_forgetting
-
-
 def _table(arms: Sequence[Sequence[Run]]) -> Table:
     rows = []
     for arm in arms:
@@ -174,7 +167,7 @@ def _table(arms: Sequence[Sequence[Run]]) -> Table:
                 arm[0].config.title,
                 mean_std([_final(run, "validation") for run in arm], 3),
                 mean_std([run.round_forgetting for run in records], 4),
-                mean_std([_sent_forgetting(run) for run in records], 4),
+                mean_std([per_round(run) for run in records], 4),
                 mean_std([_final(run, "test") for run in arm], 3),
                 mean_std([float(run.status.get("seconds", np.nan)) for run in records], 1),
                 f"{mean(megabytes):.1f}",
