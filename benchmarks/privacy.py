@@ -38,10 +38,9 @@ from eunoe.server.privacy import Accountant
 from eunoe.server.secure_sum import encode_update
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.build import assemble
-from eunoe.simulation.loop import run_round
+from eunoe.simulation.loop import run_round, select_clients
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
-from eunoe.simulation.selection import select_clients
 from eunoe.store.state import start_state
 
 READ = {
