@@ -54,9 +54,9 @@ def format_length(readings: Iterable[Reading]) -> str:
     return (str(most) if fewest == most else f"{fewest} to {most}") + f" of {planned}" * bool(planned)
 
 
-def read_outcome(found: FoundRun) -> Outcome:
+def read_outcome(arm_run: FoundRun) -> Outcome:
     """Read the values of a run by quantity and round; empty if it diverged or has no round yet."""
-    config, run = found.planned.values, found.run
+    config, run = arm_run.planned.values, arm_run.run
     if run.records.status["state"] == "diverged":
         return Outcome(config, {}, diverged=True)
     if not run.records.metrics:

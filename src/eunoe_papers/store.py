@@ -109,9 +109,9 @@ def store_runs(experiment: Experiment, out: Path, results: Path) -> list[RunKey]
     return [run.key for run in ended]
 
 
-def check_config(found: FoundRun, place: Path) -> None:
+def check_config(run: FoundRun, place: Path) -> None:
     """Refuse a run whose config is not the one that the experiment plans."""
-    configs = (found.run.records.checked_config, found.planned.config)
+    configs = (run.run.records.checked_config, run.planned.config)
     was, planned = (_flat(plain(resolved(with_streams(config)))) for config in configs)
     for name in {**was, **planned}:
         if name.startswith("preprocessing.") and name not in planned:
@@ -119,7 +119,7 @@ def check_config(found: FoundRun, place: Path) -> None:
             continue
         if name.partition(".")[0] not in RESUMABLE and was.get(name) != planned.get(name):
             raise InputError(
-                f"{name} is {was.get(name)!r} in the run {found.planned.title} of {place} and "
+                f"{name} is {was.get(name)!r} in the run {run.planned.title} of {place} and "
                 f"{planned.get(name)!r} in the experiment: use another --out, or remove the run"
             )
 

@@ -27,7 +27,7 @@ def test_all_clients_in_every_round_is_the_plain_gaussian_mechanism() -> None:
     assert accountant.epsilon(7) == pytest.approx(plain.get_epsilon(1e-3))
 
 
-def test_epsilon_grows_with_the_merges_and_the_budget_ends_them() -> None:
+def test_epsilon_grows_with_the_aggregations_until_the_budget_ends_them() -> None:
     accountant = Accountant(Privacy(clip=1.0, noise=4.0, delta=1e-4, epsilon=3.0), 1000, 50)
     spent = [accountant.epsilon(merges) for merges in range(40)]
     assert spent[0] == 0

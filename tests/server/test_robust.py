@@ -107,7 +107,7 @@ def filled(aggregation: Aggregation) -> Aggregate:
     return aggregate
 
 
-def test_an_aggregate_merges_changes_buffers_and_sums() -> None:
+def test_an_aggregate_combines_changes_buffers_and_sums() -> None:
     aggregate = filled(made("median"))
     assert aggregate.mean("change").tolist() == [1.0, 1.0]
     assert aggregate.with_mean_buffers(torch.zeros(2)).float_buffers.tolist() == [3.0]
@@ -135,7 +135,7 @@ def test_krum_takes_buffers_and_sums_of_the_client_whose_change_it_takes() -> No
         ({"aggregation": "medan"}, "did you mean 'median'?"),
     ],
 )
-def test_what_a_merge_cannot_protect_is_refused(values: dict[str, Any], message: str) -> None:
+def test_combinations_without_protection_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(InputError, match=message.replace("?", r"\?")):
         make_simulation(blobs(clients=5), participation=5, **values)
 
@@ -143,6 +143,9 @@ def test_what_a_merge_cannot_protect_is_refused(values: dict[str, Any], message:
 @pytest.mark.parametrize(
     "method", ["fedavg", "fedprox", "fednova", "scaffold", "feddyn", "fedcm", "fedacg", "fedadam"]
 )
-def test_methods_that_merge_by_the_mean_change_take_any_merge(method: str) -> None:
+def test_methods_of_the_mean_change_take_any_aggregation(method: str) -> None:
     for aggregation in registry.names("aggregation"):
-        make_simulation(blobs(clients=5), participation=5, method=method, aggregation=aggregation)
+        simulation = make_simulation(
+            blobs(clients=5), participation=5, method=method, aggregation=aggregation
+        )
+        assert simulation.context.aggregation == registry.build("aggregation", aggregation, {})

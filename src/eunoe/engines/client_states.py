@@ -86,10 +86,10 @@ class ClientStates:
             path = self.path(client, round)
             try:
                 with reading(path):
-                    found = _digest(path)
+                    digest = _digest(path)
             except FileNotFoundError:
                 raise Damaged(f"the client state {path} is missing") from None
-            if found != digests.get(client):
+            if digest != digests.get(client):
                 raise Damaged(f"{path} changed since it was written (SHA-256 mismatch)")
 
     def restore(

@@ -1,4 +1,4 @@
-"""Losses of numbers, on targets that are standardized by the training part; averaged over the outputs.
+"""Losses for regression, on targets that are standardized by the training part; averaged over the outputs.
 
 mse     (z - y)^2
 huber   (z - y)^2 up to |z - y| = delta, 2 delta |z - y| - delta^2 beyond: single far targets pull less

@@ -86,8 +86,8 @@ class Local(Method):
         return ServerUpdate(aggregate.start, server)
 
     def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:
-        found = Weights.from_vectors(_named(state, "best " if which == "best" else ""))
-        return Weights(found.parameters, found.float_buffers, found.int_buffers.long())
+        weights = Weights.from_vectors(_named(state, "best " if which == "best" else ""))
+        return Weights(weights.parameters, weights.float_buffers, weights.int_buffers.long())
 
     def _score(self, client: ClientContext) -> Tensor | None:
         """Mean score (accuracy) and negative loss on the client's validation part; None if it has none."""

@@ -1,5 +1,6 @@
 """The probes: metrics of the local models of a round, besides its start model and new global model."""
 
+from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
@@ -31,9 +32,9 @@ class LocalMetric(Metric):
     _clients: list[int | None] = PrivateAttr(default_factory=list)
     _counts: list[Any] = PrivateAttr(default_factory=list)
 
+    @abstractmethod
     def measure(self, model: Snapshot) -> Any:
         """Return the numbers of one model."""
-        raise NotImplementedError
 
     def reset(self) -> None:
         self._numbers, self._clients, self._counts = defaultdict(list), [], []

@@ -133,8 +133,8 @@ class Run:
     ) -> NDArray[Any]:
         """Return the predicted class of each input (in the form of the training inputs), by the last model.
 
-        Of several labels it is a row of 0 and 1, of numbers one in the units of the data. With a `prior`, the
-        class shares or counts at some client, it is that client's own; `client` says by whose own model.
+        Multilabel tasks give a row of 0 and 1, regression a row in the units of the data. A `prior` of class
+        shares or counts adapts the prediction to a client; `client` selects that client's own model.
         """
         self._loaded(client=client)
         return predict(self.simulation, x, prior)
@@ -190,9 +190,9 @@ def own_weights(simulation: Simulation, states: ClientStates, which: Which, clie
 
 
 def predict(simulation: Simulation, x: InputLike, prior: ArrayLike | Tensor | None) -> NDArray[Any]:
-    """Return the classes of inputs; with class shares or counts as a `prior`, as predicted where these hold.
+    """Return the classes of inputs, adapted to a `prior` of class shares or counts if there is one.
 
-    Of several labels they are rows of 0 and 1, of numbers rows in the units of the data.
+    Multilabel tasks give rows of 0 and 1, regression rows in the units of the data.
     """
     task = simulation.federation.task
     if prior is not None and task.name != "classification":
