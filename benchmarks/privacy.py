@@ -2,8 +2,9 @@
 
     python -m benchmarks.privacy [section ...] [--seeds 0 1 2] [--rounds 40]
 
-labels: clients' classes read by a curious server, with masks and without; secure: seconds and bytes of the
-protocol; federation: seconds of a round of five nodes on this machine; clients and writers: accuracy and
+labels: clients' classes read by a curious server, with masks and without; differences: a client's update as
+the difference of two rounds' sums; secure: seconds and bytes of the protocol; check: those of its consistency
+check; federation: seconds of a round of five nodes on this machine; clients and writers: accuracy and
 forgetting under differential privacy; bytes_digits and bytes_writers: the same with smaller updates;
 seconds: a round of each kind. They print the tables of docs/privacy.md.
 
@@ -24,16 +25,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from benchmarks.harness import low, rounds_of, run_sections, time_in_turn
+from flwr.app import RecordDict
+from flwr.common.serde import recorddict_to_proto
 from torch import Tensor
 
 from eunoe.analysis.statistics import mean_std
-from eunoe.config.options import Privacy
+from eunoe.config.options import Privacy, SecureAggregation
 from eunoe.config.schema import make_config
 from eunoe.core.flat_model import FlatModel
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
-from eunoe.flower.secure.protocol import Participant, Secrets, Session, as_words, unmask
+from eunoe.flower.deploy.credentials import is_signed, make_node_key, sign_message
+from eunoe.flower.secure.messages import encode_bytes, encode_clients, encode_session
+from eunoe.flower.secure.protocol import Participant, Secrets, Session, unmask
 from eunoe.server.privacy import Accountant
 from eunoe.server.secure_sum import encode_update
 from eunoe.server.updates import Broadcast
@@ -132,7 +137,7 @@ def plain_and_masked(values: Mapping[str, Any], rounds: int = 3) -> tuple[Simula
                     plain.append(Seen(change, classes))
                     assert now.secure is not None
                     vector = encode_update(now.secure.fixed_point, now.aggregator(broadcast), update)
-                    words = as_words(vector.numpy())
+                    words = vector.numpy().view(np.uint64)
                     hidden = Participant(session, update.client, secrets[update.client], keys).mask(words)
                     numbers = torch.from_numpy(hidden.view(np.int64)[: len(start)].astype(np.float64))
                     masked.append(Seen(numbers / 2.0**63, classes))
@@ -162,6 +167,36 @@ def labels(seeds: Sequence[int]) -> None:
         print_row(name, *(mean_std(column, 3) for column in zip(*rows, strict=True)))
 
 
+def differences(seeds: Sequence[int]) -> None:
+    """A client's update as the difference of two sums from the same model, with and without it."""
+    values = {
+        "data": "digits",
+        "partition": {"name": "dirichlet", "clients": 10, "alpha": 0.3},
+        "participation": 1.0,
+        "loss": "wsm",
+    }
+    print_row("epochs", "error relative to the update", head=True)
+    for epochs in (1, 5):
+        errors = []
+        for seed in seeds:
+            more = {"seed": seed, "training": {"epochs": epochs}, "probes": []}
+            simulation, _ = assemble(make_config({**values, **more}))
+            with tempfile.TemporaryDirectory() as folder:
+                engine = Serial(simulation, ClientStates(Path(folder)))
+                changes = []
+                for round in (1, 2):
+                    broadcast = Broadcast(round, simulation.model.weights.copy(), {})
+                    updates = engine.train(simulation.in_round(round), list(range(10)), broadcast)
+                    start = broadcast.weights.parameters
+                    changes.append(torch.stack([u.size * (u.weights.parameters - start) for u in updates]))
+            first, second = changes
+            for client in range(10):
+                others = [one for one in range(10) if one != client]
+                seen = first.sum(0) - second[others].sum(0)
+                errors.append(float((seen - first[client]).norm() / first[client].norm()))
+        print_row(str(epochs), mean_std(errors, 2))
+
+
 def print_row(*cells: str, head: bool = False) -> None:
     """Print a row of a table in Markdown."""
     print(f"| {' | '.join(cells)} |" + ("\n|" + "---|" * len(cells) if head else ""), flush=True)
@@ -180,7 +215,7 @@ def secure() -> None:
 
 def protocol_costs(size: int, count: int) -> tuple[list[float], int]:
     """Return a client's seconds to share and mask, the server's to unmask, and a client's further bytes."""
-    clients, session = range(count), Session("benchmark", 1, -(-6 * count // 10))
+    clients, session = range(count), Session("benchmark", 1, SecureAggregation().least(count))
     secrets = {client: Secrets.new() for client in clients}
     keys = {client: secret.public for client, secret in secrets.items()}
     participants = {client: Participant(session, client, secrets[client], keys) for client in clients}
@@ -202,6 +237,31 @@ def protocol_costs(size: int, count: int) -> tuple[list[float], int]:
     share = len(next(iter(revealed[alive[0]].values())))
     extra = KEYS * (1 + count) + 2 * sum(map(len, sealed[0].values())) + share * count
     return [min(values) for values in seconds.values()], extra
+
+
+def check() -> None:
+    """Messages, bytes and processor seconds of the consistency check, for each client."""
+    print_row("clients", "messages", "bytes", "sign", "verify", head=True)
+    with tempfile.TemporaryDirectory() as folder:
+        make_node_key(Path(folder), "node-0")
+        key, public, statement = Path(folder) / "node-0.key", Path(folder) / "node-0.pub", bytes(128)
+        signature = sign_message(key, statement)
+        for count in (5, 20, 50):
+            least = SecureAggregation().least(count)
+            alive = encode_clients(range(count))
+            messages = [
+                RecordDict({"session": encode_session(Session("0" * 64, 1, least)), "alive": alive}),
+                RecordDict({"signature": encode_bytes({0: signature})}),
+                RecordDict({"signatures": encode_bytes(dict.fromkeys(range(least), signature))}),
+            ]
+            size = sum(len(recorddict_to_proto(message).SerializeToString()) for message in messages)
+            work = {
+                "sign": partial(sign_message, key, statement),
+                "verify": partial(is_signed, public, statement, signature),
+            }
+            times = {name: min(values) for name, values in time_in_turn(work, 9, time.process_time).items()}
+            cells = [f"{1e3 * times['sign']:.1f} ms", f"{1e3 * least * times['verify']:.1f} ms"]
+            print_row(str(count), "2", f"{size:,}", *cells)
 
 
 def federation(repeats: int = 3) -> None:
@@ -377,7 +437,18 @@ def seconds(repeats: int = 10) -> None:
 if __name__ == "__main__":
     run_sections(
         __doc__,
-        [labels, secure, federation, clients, writers, bytes_digits, bytes_writers, seconds],
+        [
+            labels,
+            differences,
+            secure,
+            check,
+            federation,
+            clients,
+            writers,
+            bytes_digits,
+            bytes_writers,
+            seconds,
+        ],
         seeds=(0, 1, 2),
         rounds=40,
     )

@@ -47,6 +47,7 @@ METHODS = {
     "adam at the server": {"method": "fedavg", "server_optimizer": {"name": "adam", "lr": 0.05}},
     "batch norm": {"model": "tests.flower.methods:Normed"},
     "averaging": {"averaging": {"decay": 0.5}},
+    "a schedule of losses": {"loss": {"name": "schedule", "rounds": 2}},
     "label drift, with what clients remember": {
         "stream": {"name": "label_drift", "start": 2, "end": 4},
         "replay": {"memory": 10},
@@ -519,7 +520,7 @@ def test_a_node_that_makes_no_sense_does_not_join(tmp_path):
     federation.grid.nodes |= {4: {}, 5: {}}
     federation.grid.tamper = odd
     assert len(federation.serve().records) == ROUNDS
-    assert sum("reply does not identify a client" in text for text in federation.lines) == 2
+    assert sum("cannot read a client number" in text for text in federation.lines) == 2
 
 
 def test_errors_are_reported_before_waiting_for_clients(tmp_path):
@@ -558,7 +559,7 @@ def test_a_server_that_was_killed_before_it_wrote_its_config_can_start_again(tmp
 def test_an_ordinary_resume_is_refused(tmp_path):
     federation = Federation(tmp_path / "flower", rounds=1)
     federation.serve()
-    with pytest.raises(InputError, match="run of a Flower federation"):
+    with pytest.raises(InputError, match="is a Flower run"):
         resume(federation.folder / "run")
 
 
@@ -591,7 +592,7 @@ def test_wrong_node_options_are_reported():
 def test_the_number_of_clients_must_agree(tmp_path):
     federation = Federation(tmp_path / "flower")
     federation.grid.offline = {federation.node(3)}
-    with pytest.raises(InputError, match=r"the partition of config\.toml has 4 clients"):
+    with pytest.raises(InputError, match=r"the partition has 4 clients"):
         federation.serve(clients=3)
 
 

@@ -152,8 +152,8 @@ def test_a_sample_stays_in_its_part(tmp_path: Path, position: str) -> None:
 @pytest.mark.parametrize(
     ("options", "more", "words"),
     [
-        ({"data": "partition"}, {}, "growing = true is for clients' own data"),
-        ({"data": "own"}, {"secure_aggregation": {"max_samples": 9}}, "which secure_aggregation hides"),
+        ({"data": "partition"}, {}, "growing = true is for data = 'own'"),
+        ({"data": "own"}, {"secure_aggregation": {"max_samples": 9}}, "remove secure_aggregation"),
     ],
 )
 def test_where_data_cannot_grow(options: dict[str, Any], more: dict[str, Any], words: str) -> None:

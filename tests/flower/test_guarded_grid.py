@@ -17,6 +17,7 @@ from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects, 
 from flwr.superlink.grid.http_grid import HttpGrid
 
 from eunoe.flower.guarded_grid import GuardedGrid
+from eunoe.flower.roster import LOST
 from eunoe.flower.wire import one_line
 
 MOST = 50_000
@@ -110,7 +111,7 @@ def test_a_large_reply_is_an_error_of_its_node_and_is_not_received_to_the_end(li
     link.add(reply(1, 10_000_000))
     link.add(reply(2))
     found = texts(grid.pull_messages(["order 1", "order 2"]))
-    assert found == {"order 1": f"its reply has more than {MOST} bytes", "order 2": "good"}
+    assert found == {"order 1": f"its reply exceeds the limit of {MOST} bytes", "order 2": "good"}
     assert link.sent < 17_000_000
 
 
@@ -121,7 +122,9 @@ def test_an_array_that_names_a_piece_many_times_is_a_large_reply(link, grid, mon
     inflated = []
     monkeypatch.setattr(Array, "inflate", classmethod(lambda *arguments, **more: inflated.append(arguments)))
     grid.max_bytes = 15_000_000
-    assert texts(grid.pull_messages(["order 1"])) == {"order 1": "its reply has more than 15000000 bytes"}
+    assert texts(grid.pull_messages(["order 1"])) == {
+        "order 1": "its reply exceeds the limit of 15000000 bytes"
+    }
     assert link.sent < 15_000_000
     assert inflated == []
 
@@ -129,7 +132,7 @@ def test_an_array_that_names_a_piece_many_times_is_a_large_reply(link, grid, mon
 def test_many_small_pieces_are_a_large_reply(link, grid):
     records = {str(number): ConfigRecord({"text": f"{number:01000}"}) for number in range(100)}
     link.add(Message(RecordDict(records), reply_to=order(1)))
-    assert "more than" in texts(grid.pull_messages(["order 1"]))["order 1"]
+    assert "exceeds the limit" in texts(grid.pull_messages(["order 1"]))["order 1"]
     assert link.sent < 1.1 * MOST
 
 
@@ -148,7 +151,15 @@ def test_a_node_cannot_answer_for_another(link, grid):
     """Its reply says inside that it answers the other's message."""
     link.add(reply(2), outer=reply(1))
     found = texts(grid.pull_messages(["order 1", "order 2"]))
-    assert found == {"order 1": "its reply belongs to another message than the one that it was sent"}
+    assert found == {"order 1": "its reply answers a different message than the one sent to it"}
+
+
+def test_a_reply_whose_upload_ended_too_early_is_asked_for_again(link, grid):
+    link.add(reply(1))
+    link.PullObject = lambda request: PullObjectResponse(object_found=False)
+    (found,) = grid.pull_messages(["order 1"])
+    assert found.metadata.reply_to_message_id == "order 1"
+    assert found.error.code in LOST
 
 
 def test_a_lost_connection_is_nobodys_fault(link, grid):
@@ -156,6 +167,6 @@ def test_a_lost_connection_is_nobodys_fault(link, grid):
         raise httpx.ConnectError("gone")
 
     link.add(reply(1))
-    grid._pull_object = fails
+    link.PullObject = fails
     with pytest.raises(httpx.ConnectError):
         grid.pull_messages(["order 1"])

@@ -262,11 +262,11 @@ def test_what_the_server_would_refuse_is_reported_before_anything_starts(folder)
     with pytest.raises(InputError, match="run has other files and no run"):
         Loopback(folder, 2).check()
     (folder / "run" / "notes.txt").unlink()
-    with pytest.raises(InputError, match=r"3 nodes and pyproject.toml 2 clients"):
+    with pytest.raises(InputError, match=r"3 nodes, but pyproject.toml has 2 clients"):
         Loopback(folder, 3).check()
     config = folder / "config.toml"
     config.write_text(config.read_text().replace("clients = 2", "clients = 5"))
-    with pytest.raises(InputError, match=r"has 5 clients and pyproject.toml says 2"):
+    with pytest.raises(InputError, match=r"has 5 clients, but pyproject.toml has 2"):
         Loopback(folder, 2).check()
     with pytest.raises(SystemExit, match=r"^error: the partition"):
         start(folder, 2, 9000, [])
@@ -277,7 +277,7 @@ def test_starting_without_flower_says_what_to_install(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "flwr", None)
     for name in [name for name in sys.modules if name.startswith(("flwr.", "eunoe.flower."))]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run pip install '.\[fl"):
+    with pytest.raises(SystemExit, match=r"^error: flwr\S* is not installed; run pip install '.*\[fl"):
         start(folder, 2, 9000, [])
 
 
@@ -297,11 +297,11 @@ def test_a_host_that_cannot_be_leaves_no_folder(tmp_path, host):
 @pytest.mark.parametrize("existed", [False, True])
 def test_a_folder_that_could_not_be_written_is_as_it_was(tmp_path, monkeypatch, existed):
     def fails(path):
-        path.parent.mkdir()
+        path.parent.mkdir(parents=True)
         path.write_text("half")
         raise OSError("the disk is full")
 
-    monkeypatch.setattr("eunoe.flower.deploy.init.make_signing_key", fails)
+    monkeypatch.setattr("eunoe.flower.deploy.credentials.make_signing_key", fails)
     if existed:
         (tmp_path / "app").mkdir()
     with pytest.raises(OSError, match="full"):
@@ -318,3 +318,25 @@ def test_what_cannot_be_is_refused(tmp_path, folder):
         init(tmp_path / "high", port=65535)
     with pytest.raises(InputError, match="data paths"):
         Loopback(folder, 2, own_data=["one.npz"])
+
+
+def test_folders_and_keys_are_for_their_owner_only(tmp_path: Path) -> None:
+    folder = tmp_path / "federation"
+    folder.mkdir(mode=0o755)
+    init(folder, nodes=1)
+    private = [folder, *(folder / name for name in ("certificates", "operator", "keys", "proxy", "signed"))]
+    assert [f"{path.stat().st_mode & 0o777:o}" for path in private] == ["700"] * 6
+    keys = folder.rglob("*.key")
+    assert {f"{path.stat().st_mode & 0o777:o}" for path in keys} == {"600"}
+    assert "umask 077" in (folder / "environment.sh").read_text().splitlines()
+
+
+def test_two_at_once_do_not_remove_each_others_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    # The other one has checked that the folder is empty before this one wrote.
+    init(tmp_path / "federation", nodes=1)
+    written = sorted((tmp_path / "federation").rglob("*"))
+    monkeypatch.setattr(Path, "iterdir", lambda self: iter(()))
+    with pytest.raises(InputError, match="credentials are never overwritten"):
+        init(tmp_path / "federation", nodes=1)
+    monkeypatch.undo()
+    assert sorted((tmp_path / "federation").rglob("*")) == written

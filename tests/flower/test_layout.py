@@ -15,9 +15,8 @@ from flwr.app import Message, RecordDict
 from eunoe.config.options import Compression
 from eunoe.core.flat_model import Weights
 from eunoe.flower.client import train
-from eunoe.flower.layout import Layout
 from eunoe.flower.node import node_options
-from eunoe.flower.wire import decode_update, encode_update, encode_vectors
+from eunoe.flower.wire import Layout, decode_update, encode_update, encode_vectors
 from eunoe.server.aggregate import Upload
 from eunoe.server.updates import Update
 from eunoe.simulation.running import run

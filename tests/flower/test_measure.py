@@ -284,7 +284,7 @@ def test_only_strategies_and_only_once():
     with pytest.raises(InputError, match="not a Flower strategy"):
         measure(object(), new_model(), TEST)
     strategy = measure(message_based.FedAvg(**QUIET), new_model(), TEST)
-    with pytest.raises(InputError, match="already measured"):
+    with pytest.raises(InputError, match="measure was already called"):
         measure(strategy, new_model(), TEST)
 
 
@@ -295,7 +295,7 @@ def test_the_folder_is_a_run_that_can_be_reported(tmp_path):
     run = read_run(tmp_path / "run")
     assert run.rounds == [1, 2, 3]
     assert list(run.probes) == json.loads(json.dumps(strategy.forgetting.probes))
-    with pytest.raises(InputError, match="another run"):
+    with pytest.raises(InputError, match="already contains a run"):
         measure(message_based.FedAvg(**QUIET), new_model(), TEST, folder=tmp_path / "run")
 
 

@@ -1,6 +1,8 @@
 """Clients with data of their own: the same bits as a partition of the same samples, and clear refusals."""
 
 import json
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -262,10 +264,10 @@ def test_a_folder_of_pictures_has_the_servers_classes(tmp_path):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.zeros((2, 4, 5), np.uint8), "y": np.zeros(2, int)}, r"holds uint8 \[4, 5\], but"),
-        ({"x": np.zeros((2, 4, 4), np.float32), "y": np.zeros(2, int)}, "holds float32"),
+        ({"x": np.zeros((2, 4, 5), np.uint8), "y": np.zeros(2, int)}, r"has samples of uint8 \[4, 5\], but"),
+        ({"x": np.zeros((2, 4, 4), np.float32), "y": np.zeros(2, int)}, "has samples of float32"),
         ({"x": np.zeros((2, 4, 4), np.uint8), "y": np.array([0, 3])}, "label 3"),
-        ({"a": np.zeros(2)}, "must hold x and y"),
+        ({"a": np.zeros(2)}, "but needs x and y"),
     ],
 )
 def test_data_that_do_not_fit_are_refused(tmp_path, arrays, message):
@@ -298,7 +300,7 @@ def test_token_ids_of_a_client_are_those_of_the_federation(tmp_path):
     assert read_own_data(tmp_path / "own.npz", facts).vocabulary == 9
     assert decode_facts(RecordDict({**encode_facts(facts)})).vocabulary == 9
     write_npz(tmp_path / "own.npz", {"x": np.arange(12).reshape(4, 3), "y": y})
-    with pytest.raises(InputError, match=r"holds token ids from 0 to 11; those of the federation are 0..8"):
+    with pytest.raises(InputError, match=r"has token ids 0 to 11; those of the federation are 0..8"):
         read_own_data(tmp_path / "own.npz", facts)
 
 
@@ -320,7 +322,7 @@ def test_fields_of_a_client_are_those_of_the_federation(tmp_path):
     write_npz(tmp_path / "own.npz", {**pack_fields("x", data.train.x), "y": y})
     assert checksum(read_own_data(tmp_path / "own.npz", facts).train) == checksum(data.train)
     write_npz(tmp_path / "own.npz", {"x.ids": np.zeros((30, 2), int), "y": y})
-    with pytest.raises(InputError, match=r"holds {ids: int64 \[2\]}, but the federation works on {ids"):
+    with pytest.raises(InputError, match=r"has samples of {ids: int64 \[2\]}, but the federation expects"):
         read_own_data(tmp_path / "own.npz", facts)
 
 
@@ -366,3 +368,11 @@ def test_labels_and_numbers_of_ones_own(world, tmp_path, task):
         assert found["by_client"]["clients"] == [0, 2]
         # By the clients that sent their losses, since the server's test samples are nobody's.
         assert result.records[-1]["forgetting"]["on"] == "validation"
+
+
+def test_a_node_does_not_import_the_server():
+    """A node imports its app for every message, and Flower's server with its database is slow to import."""
+    heavy = {"alembic", "flwr.superlink.grid", "scipy"}
+    code = f"import sys, eunoe.flower.client; print(*{heavy} & set(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []

@@ -75,7 +75,7 @@ def test_what_cannot_be_signed_is_said_in_a_line(folder, tmp_path):
     project = folder / "pyproject.toml"
     text = project.read_text()
     project.write_text(text.replace("[tool.eunoe]", "[tool.other]"))
-    with pytest.raises(InputError, match="has no 'eunoe'; sign a folder that was written by"):
+    with pytest.raises(InputError, match="has no 'eunoe'; sign a folder of eunoe flower init"):
         sign(folder, key)
     project.write_text(text.replace('serverapp = "server_app:app"', ""))
     with pytest.raises(InputError, match=r"is not a Flower app: .*serverapp"):

@@ -22,9 +22,9 @@ def test_a_stream_whose_rounds_are_set_is_taken() -> None:
 @pytest.mark.parametrize(
     ("values", "options", "words"),
     [
-        ({"stream": "classes"}, PARTITION, "set its start, end, every or over"),
-        ({"stream": {"name": "classes", "every": 5}}, OWN, "change by themselves"),
-        ({"replay": {"memory": 5}}, OWN, "leave stream and replay out"),
+        ({"stream": "classes"}, PARTITION, "set start, end, every or over"),
+        ({"stream": {"name": "classes", "every": 5}}, OWN, "changes by itself"),
+        ({"replay": {"memory": 5}}, OWN, "remove stream and replay"),
     ],
 )
 def test_what_nodes_cannot_follow_is_refused(values: dict[str, Any], options: RunOptions, words: str) -> None:

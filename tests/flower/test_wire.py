@@ -10,9 +10,10 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client import SKIPPED
-from eunoe.flower.layout import Form, Layout
 from eunoe.flower.wire import (
     MAX_TEXT,
+    Form,
+    Layout,
     decode_declared,
     decode_order,
     decode_update,

@@ -10,11 +10,12 @@ from flwr.clientapp import ClientApp
 
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_stored_config
-from eunoe.engines.base import chunks, concatenate, evaluate_chunk
+from eunoe.engines.base import Engine
+from eunoe.engines.client_states import ClientStates
 from eunoe.errors import InputError
 from eunoe.flower.node import Handler, NodeOptions, node_options, node_simulation, train_and_save
 from eunoe.flower.own_data import client_federation, decode_facts
-from eunoe.flower.secure.client import STAGES
+from eunoe.flower.secure.client import STAGES, node_credentials
 from eunoe.flower.wire import decode_weights, encode_update
 from eunoe.metrics.base import Evaluation, Rows
 from eunoe.metrics.sums import compute_sums
@@ -52,15 +53,14 @@ def join(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     Under secure aggregation that is max_samples, since the client's own number stays private.
     """
     size, secure = 0, config.secure_aggregation
+    if secure is not None:
+        node_credentials(node)
     if (facts := decode_facts(content)) is not None:
         size = len(client_federation(config, facts, node.data_path, node.client).rows(node.client))
         if secure is not None and secure.max_samples is not None:
             if size > secure.max_samples:
                 # Without the number, which the server must not see.
-                raise InputError(
-                    f"secure_aggregation.max_samples={secure.max_samples} is too small: client "
-                    f"{node.client} has more samples"
-                )
+                raise InputError(f"secure_aggregation.max_samples is too small for client {node.client}")
             size = secure.max_samples
     numbers = {"client": node.client, "size": size, "validates": int(node.validates)}
     return RecordDict({"numbers": MetricRecord(dict(numbers))})
@@ -78,9 +78,7 @@ def train(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
 def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDict:
     """Evaluate a model on this client's validation part; reply with sums only, nothing per sample."""
     if not node.validates:
-        raise InputError(
-            f"client {node.client} does not evaluate models; set validate=true in its --node-config to agree"
-        )
+        raise InputError(f"client {node.client} does not evaluate models: set validate=true in --node-config")
     simulation = node_simulation(config, node, content)
     federation = simulation.federation
     rows = federation.rows(node.client, "validation")
@@ -88,8 +86,7 @@ def evaluate(config: Config, node: NodeOptions, content: RecordDict) -> RecordDi
         raise InputError(f"client {node.client} has no validation samples; set split.validation above 0")
     where = Rows("clients", rows, np.full(len(rows), node.client))
     weights = decode_weights(content.array_records["weights"])
-    parts = chunks(simulation, where)
-    predictions = concatenate([evaluate_chunk(simulation, weights, part) for part in parts])
+    (predictions,) = Engine(simulation, ClientStates(node.state)).evaluate([weights], where)
     labels = federation.samples("clients").y.numpy()[rows]
     evaluation = Evaluation(predictions, labels, federation.classes, task=federation.task)
     counts = {name: values.tolist() for name, values in compute_sums(evaluation).items()}

@@ -6,26 +6,18 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.app import Message, RecordDict
 
 from eunoe.core.flat_model import Weights
 from eunoe.engines.base import Engine
+from eunoe.engines.client import SKIPPED
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import RunFailed
-from eunoe.flower.layout import Layout
+from eunoe.flower import wire
 from eunoe.flower.own_data import Facts, RemoteFederation, encode_facts
-from eunoe.flower.roster import MAX_SAMPLES, Roster
-from eunoe.flower.wire import (
-    NO_STATE,
-    decode_update,
-    encode_broadcast,
-    encode_order,
-    encode_vectors,
-    is_skipped,
-    missing_update,
-    one_line,
-)
+from eunoe.flower.roster import Roster
+from eunoe.flower.wire import missing_update, one_line
 from eunoe.metrics.forgetting import spread
 from eunoe.metrics.sums import Sums, metrics_from_sums, score_from_sums, validate_sums
 from eunoe.server.updates import Broadcast, Update
@@ -34,7 +26,7 @@ logger = logging.getLogger(__name__)
 
 
 class RemoteStates(ClientStates):
-    """The rounds of clients' current states. The states are on the clients' disks, which they manage."""
+    """The round of each client's current state; the states themselves are on the clients' disks."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder)
@@ -55,21 +47,10 @@ class RemoteStates(ClientStates):
     def check(self, accepted: Mapping[int, int], digests: Mapping[int, bytes]) -> None:
         """Do nothing: clients check their own states."""
 
-    def prune(self, kept: Sequence[int]) -> None:
-        """Do nothing: clients remove their own old states."""
-
-    def restore(
-        self,
-        accepted: Mapping[int, int],
-        digests: Mapping[int, bytes],
-        older: Sequence[Mapping[int, int]] = (),
-    ) -> None:
-        self.accepted = dict(accepted)
-
     def explain_failure(self, client: int, reason: str | None) -> str:
         """Return why a client failed; a state that it does not have is not requested again."""
         text = f"it failed: {one_line(reason)}"
-        if NO_STATE in text and self.accepted.pop(client, None) is not None:
+        if wire.NO_STATE in text and self.accepted.pop(client, None) is not None:
             return f"{text}; it starts afresh in its next round"
         return text
 
@@ -100,7 +81,7 @@ class RemoteEngine(Engine):
         self._warned = set[str]()
 
     def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
-        common = encode_broadcast(broadcast) | encode_facts(self.facts)
+        common = wire.encode_broadcast(broadcast) | encode_facts(self.facts)
         waiting, updates, replied = list(clients), dict[int, Update](), 0
         messages = self.roster.ask(
             "train", clients, lambda client: self.message(client, broadcast, common), self.timeout
@@ -108,7 +89,7 @@ class RemoteEngine(Engine):
         for client, reply in messages:
             updates[client] = update = self._read_update(simulation, client, reply, broadcast)
             # A skipped client counts toward the quorum: it has replied.
-            replied += update.skipped is None or (reply.has_content() and is_skipped(reply.content))
+            replied += update.skipped in (None, SKIPPED)
             while waiting and waiting[0] in updates:
                 yield updates.pop(waiting.pop(0))
         if replied < min(self.quorum, len(clients)):
@@ -124,48 +105,40 @@ class RemoteEngine(Engine):
     def message(self, client: int, broadcast: Broadcast, common: Mapping[str, Any]) -> RecordDict:
         """Return the message that tells a client to train: what all receive, and its own order."""
         start = self.states.accepted.get(client)
-        return RecordDict({**common, "order": encode_order(self.run, broadcast.round, start)})
+        return RecordDict({**common, "order": wire.encode_order(self.run, broadcast.round, start)})
 
     def _read_update(
         self, simulation: Simulation, client: int, reply: Message, broadcast: Broadcast
     ) -> Update:
-        start = broadcast.weights
+        start, federation = broadcast.weights, simulation.federation
         if reply.has_error():
             return missing_update(client, start, self.states.explain_failure(client, reply.error.reason))
-        uploads = simulation.method.uploads(simulation.context)
-        layout = Layout(start, uploads, simulation.compression)
-        update, keeps_state = decode_update(reply.content, client, layout)
-        federation = simulation.federation
+        layout = wire.Layout(start, simulation.method.uploads(simulation.context), simulation.compression)
+        update, keeps_state = wire.decode_update(reply.content, client, layout)
         if self.facts is not None and self.facts.growing and isinstance(federation, RemoteFederation):
             federation.grow(client, update.size)
-        size = federation.size(client)
-        if update.skipped is None and update.size != size:
+        if update.skipped is None and update.size != (size := federation.size(client)):
             return missing_update(client, start, f"it trained on {update.size} samples, not on its {size}")
         if keeps_state:
             self.states.pending.add((client, broadcast.round))
         return update
 
     def evaluate_elsewhere(self, weights: Weights) -> dict[str, dict[str, Any]]:
-        measures = self._validate(weights) if self.validate else {}
-        return {"validation": measures} if measures else {}
-
-    def _validate(self, weights: Weights) -> dict[str, Any]:
-        """Return accuracy (or F1 or R²) and loss from the sums of clients that replied, if any did."""
-        task = self.simulation.federation.task
+        """Return accuracy (or F1 or R²) and loss from the sums of the clients that agree, if any replied."""
+        if not self.validate:
+            return {}
         agree = sorted(client for client, member in self.roster.members.items() if member.validates)
         if not agree:
             self._warn("no client agrees to evaluate models (validate=true in its --node-config)")
             return {}
-        content = RecordDict({"weights": encode_vectors(weights.vectors()), **encode_facts(self.facts)})
-        replies = dict(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
-        known = {}
-        for client, reply in sorted(replies.items()):
-            result = self._read_sums(client, reply)
-            if result is not None and result[0]["samples"].sum():
-                known[client] = result
+        content = RecordDict({"weights": wire.encode_vectors(weights.vectors()), **encode_facts(self.facts)})
+        replies = sorted(self.roster.ask("evaluate", agree, lambda client: content, self.timeout))
+        results = {client: self._read_sums(client, reply) for client, reply in replies}
+        known = {client: found for client, found in results.items() if found and found[0]["samples"].sum()}
         if not known:
             return {}
-        sums, losses = [sums for sums, _ in known.values()], [loss for _, loss in known.values()]
+        task = self.simulation.federation.task
+        sums, losses = zip(*known.values(), strict=True)
         total = {name: np.sum([each[name] for each in sums], axis=0) for name in sums[0]}
         sizes = [int(each["samples"].sum()) for each in sums]
         measures = {
@@ -177,7 +150,7 @@ class RemoteEngine(Engine):
         if task.name == "regression":
             by_client = [loss / size for loss, size in zip(losses, sizes, strict=True)]
             measures["by_client"] = {"clients": list(known), "samples": sizes, "loss": by_client}
-        return measures
+        return {"validation": measures}
 
     def _read_sums(self, client: int, reply: Message) -> tuple[Sums, float] | None:
         """Return the sums of the task and of the losses; warn and return None if they are invalid."""
@@ -186,8 +159,8 @@ class RemoteEngine(Engine):
             return None
         federation = self.simulation.federation
         try:
-            record: ConfigRecord = reply.content.config_records["counts"]
-            sums = validate_sums(federation.task, federation.classes, record, MAX_SAMPLES)
+            record = reply.content.config_records["counts"]
+            sums = validate_sums(federation.task, federation.classes, record, wire.MAX_SAMPLES)
             loss = float(str(reply.content.metric_records["numbers"]["loss"]))
             if not np.isfinite(loss):
                 raise ValueError("its loss is not finite")

@@ -1,13 +1,11 @@
 """A complete Flower federation on this machine, for trials and tests: SuperLink, SuperNodes and the run.
 
-Every process has its own Flower home inside the folder, so that nothing is written elsewhere and nodes do not
-unpack the app into the same place at the same time. Telemetry, update checks and the installation of packages
-are off.
+Every process has its own Flower home inside the folder: nodes must not unpack the app into the same place.
+Telemetry, update checks and the installation of packages are off.
 """
 
 import contextlib
 import ctypes
-import json
 import os
 import signal
 import socket
@@ -15,27 +13,35 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
 from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config, read_stored_config
-from eunoe.errors import EunoeError, InputError, RunFailed
+from eunoe.errors import EunoeError, InputError, RunFailed, install_command
 from eunoe.flower.deploy.credentials import make_node_key
+from eunoe.store.reader import read_status
 
 if TYPE_CHECKING:
     from eunoe.flower.server import RunOptions
 
 Process = subprocess.Popen[bytes]
+# Seconds that processes have to end.
+PATIENCE = 10.0
+# Ends a process with its parent, even by kill -9. Loaded before a fork: the new process must do little.
+_PR_SET_PDEATHSIG = 1
+_die_with_parent = (
+    partial(ctypes.CDLL(None).prctl, _PR_SET_PDEATHSIG, signal.SIGTERM) if sys.platform == "linux" else None
+)
 
 
 class Loopback:
     """The processes of a federation whose app `eunoe flower init` wrote to `folder`.
 
-    `own_data` has the path of each node's own data; without it the nodes use the parts of the config's
-    partition. The nodes agree to evaluate models if pyproject.toml requests it. Node k listens on
-    port + 1 + k for its own app. The nodes' keys are in `trial`, apart from those of nodes elsewhere.
+    `own_data` has the path of each node's own data, if they do not use parts of the config's partition. The
+    nodes agree to evaluate models if pyproject.toml requests it. Node k listens on port + 1 + k for its own
+    app. The nodes' keys are in `trial`, apart from those of nodes elsewhere.
     """
 
     def __init__(
@@ -44,7 +50,7 @@ class Loopback:
         self.folder = Path(folder).resolve()
         self.count, self.port, self.own_data = nodes, port, own_data
         if own_data and len(own_data) != nodes:
-            raise InputError(f"there are {len(own_data)} data paths for {nodes} nodes; name one per node")
+            raise InputError(f"got {len(own_data)} data paths for {nodes} nodes: pass one per node")
         self.commands = Path(sys.executable).parent
         self.link: Process | None = None
         self.nodes: dict[int, Process] = {}
@@ -59,11 +65,7 @@ class Loopback:
         return run_options(read_config(self.folder / "pyproject.toml")["tool"]["flwr"]["app"]["config"])
 
     def run(self) -> None:
-        """Start all processes, wait for the run to end, stop all processes.
-
-        A node that died is restarted: after a kill the SuperLink considers it alive, and refuses it,
-        until it has missed its heartbeats for a minute.
-        """
+        """Start all processes, wait for the run to end, stop all processes."""
         self.check()
         with self:
             self.start_link()
@@ -77,26 +79,18 @@ class Loopback:
                     time.sleep(1)
             finally:
                 _terminate(run)
-        status = self.status()
-        if status != "finished":
+        if (status := self.status()) != "finished":
             raise RunFailed(f"the run is {status}; see {self._logs}, then start again to resume")
 
     def check(self) -> None:
-        """Raise InputError for what the server would refuse once all processes have started."""
-        from eunoe.flower.server import build_server, check_folder
+        """Check config and options as the server does, before any process starts."""
+        from eunoe.flower.server import check_app
 
-        options = self.options
+        if (count := self.options.clients) != self.count:
+            raise InputError(f"start.py has {self.count} nodes, but pyproject.toml has {count} clients")
         # The server runs in this folder, so paths are relative to it.
         with contextlib.chdir(self.folder):
-            config = make_config(read_stored_config(Path("config.toml")))
-            if options.clients != self.count:
-                raise InputError(
-                    f"start.py has {self.count} nodes and pyproject.toml {options.clients} clients: "
-                    "they must be the same number"
-                )
-            check_folder(options.folder)
-            if options.data == "partition":
-                build_server(config, options)
+            check_app(make_config(read_stored_config(Path("config.toml"))), self.options)
 
     def __enter__(self) -> "Loopback":
         self._logs.mkdir(exist_ok=True)
@@ -137,21 +131,14 @@ class Loopback:
         """Register a node's public key with the SuperLink, which stores it in its database."""
         if not (self.keys / f"node-{node}.key").exists():
             make_node_key(self.keys, f"node-{node}")
-        done = subprocess.run(
-            [self.commands / "flwr", "supernode", "register", self.keys / f"node-{node}.pub", "here"],
-            env=self._environment("cli"),
-            cwd=self.folder,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        if done.returncode and "already in use" not in done.stdout:
-            raise RunFailed(f"node {node} could not be registered: {done.stdout.strip()}")
+        path = str(self.keys / f"node-{node}.pub")
+        done = self._popen("cli", subprocess.PIPE, "flwr", "supernode", "register", path, "here")
+        said = done.communicate(timeout=120)[0].decode()
+        if done.returncode and "already in use" not in said:
+            raise RunFailed(f"node {node} could not be registered: {said.strip()}")
 
     def start_node(self, node: int) -> Process:
-        """Start a SuperNode; it connects by itself."""
+        """Start a SuperNode, which connects to the SuperLink."""
         key = self.keys / f"node-{node}.key"
         settings = f'client={node} state="{self.folder / "state"}" key="{key}" peers="{self.keys}"'
         if self.own_data:
@@ -175,30 +162,27 @@ class Loopback:
         return self._popen("cli", output, "flwr", "run", app, "here", "--stream", "--run-config", run_config)
 
     def revive(self) -> None:
-        """Restart the nodes that have ended."""
+        """Restart the nodes that have ended; after a kill the SuperLink refuses a node for a minute."""
         for node, process in list(self.nodes.items()):
             if process.poll() is not None:
                 self.start_node(node)
 
     def status(self) -> str:
         """Return the state of the run, from its folder."""
-        path = self.folder / self.options.folder / "status.json"
-        return str(json.loads(path.read_text())["state"]) if path.exists() else "not started"
+        return str(read_status(self.folder / self.options.folder).get("state", "not started"))
 
     def stop(self) -> None:
         """Terminate all processes, nodes first so that they can disconnect."""
         _terminate(*self.nodes.values())
-        self.nodes.clear()
-        if self.link is not None:
-            _terminate(self.link)
-        self.link = None
+        _terminate(*filter(None, [self.link]))
+        self.nodes, self.link = {}, None
 
     def _start(self, name: str, *command: str) -> Process:
         """Start a process that writes to its own log."""
         with open(self._logs / f"{name}.log", "ab") as log:
             return self._popen(name, log, *command)
 
-    def _popen(self, name: str, output: IO[bytes] | None, *command: str) -> Process:
+    def _popen(self, name: str, output: IO[bytes] | int | None, *command: str) -> Process:
         return subprocess.Popen(
             [str(self.commands / command[0]), *command[1:]],
             env=self._environment(name),
@@ -206,7 +190,9 @@ class Loopback:
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
             start_new_session=True,
-            preexec_fn=_die_with_parent if sys.platform == "linux" else None,
+            # The server's database and the logs are for this user only.
+            umask=0o077,
+            preexec_fn=_die_with_parent,
         )
 
     def _environment(self, name: str) -> dict[str, str]:
@@ -228,7 +214,7 @@ def start(folder: Path, nodes: int, port: int, own_data: Sequence[str]) -> Path:
     except EunoeError as error:
         sys.exit(f"error: {error}")
     except ImportError as error:
-        sys.exit(f"error: {error.name} is not installed; run pip install '.[flower]' in a clone of Eunoe")
+        sys.exit(f"error: {error.name} is not installed; run {install_command('flower')}")
     except KeyboardInterrupt:
         sys.exit("interrupted; start again to resume the run")
     return folder / federation.options.folder
@@ -238,23 +224,12 @@ def _as_arguments(options: dict[str, object]) -> list[str]:
     return [text for name, value in options.items() for text in (f"--{name}", str(value))]
 
 
-# Loaded before a fork: the new process must do as little as possible.
-_LIBC = ctypes.CDLL(None) if sys.platform == "linux" else None
-
-
-def _die_with_parent() -> None:
-    """End the new process when its parent ends, even by kill -9."""
-    pr_set_pdeathsig = 1
-    assert _LIBC is not None
-    _LIBC.prctl(pr_set_pdeathsig, signal.SIGTERM)
-
-
-def _terminate(*processes: Process, patience: float = 10.0) -> None:
+def _terminate(*processes: Process) -> None:
     """Terminate processes with their groups; kill those that do not end in time."""
     for process in processes:
         if process.poll() is None:
             process.send_signal(signal.SIGTERM)
-    end = time.monotonic() + patience
+    end = time.monotonic() + PATIENCE
     for process in processes:
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(max(0.1, end - time.monotonic()))

@@ -14,7 +14,6 @@ the older one (configure_fit and aggregate_fit).
 import copy
 import functools
 import inspect
-import json
 import logging
 from collections.abc import Callable, Hashable, Iterable, Mapping
 from pathlib import Path
@@ -28,7 +27,8 @@ from eunoe.config.toml import to_toml
 from eunoe.core.fields import as_input, call
 from eunoe.errors import InputError
 from eunoe.metrics.observer import Batches, Forgetting, is_pair
-from eunoe.system.files import write_text
+from eunoe.store.line_file import LineFile
+from eunoe.system.files import make_folder, write_text
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 # A client's identifier in Flower, and its model.
@@ -61,7 +61,7 @@ def measure(
     """
     api = _find_api(strategy)
     if hasattr(strategy, "forgetting"):
-        raise InputError(f"this {type(strategy).__name__} is already measured; call measure once")
+        raise InputError(f"measure was already called on this {type(strategy).__name__}: call it once")
     recorder = _Recorder(model, test_data, name, None if folder is None else Path(folder))
     reason = _detect_privacy(strategy) if private is None else ("private=True was passed" if private else "")
     if reason:
@@ -117,9 +117,8 @@ def _find_api(strategy: object) -> _Api:
         return _Api("configure_train", "aggregate_train", _read_record, _read_messages)
     if hasattr(strategy, "aggregate_fit"):
         return _Api("configure_fit", "aggregate_fit", _read_parameters, _read_results)
-    raise InputError(
-        f"{type(strategy).__name__} is not a Flower strategy: it has no aggregate_train or aggregate_fit"
-    )
+    name = type(strategy).__name__
+    raise InputError(f"{name} is not a Flower strategy: it has no aggregate_train or aggregate_fit")
 
 
 def _read_record(record: Any) -> Arrays:
@@ -161,20 +160,20 @@ class _Recorder:
     """Pass models from Flower's records to the forgetting observer."""
 
     def __init__(self, model: nn.Module, data: Batches, name: str, folder: Path | None) -> None:
-        self.model = copy.deepcopy(model)
+        self.model = copy.deepcopy(model).eval()
         self.names = list(self.model.state_dict())
         self.forgetting = Forgetting(data, _count_classes(self.model, data), name=name)
         self.folder, self.hidden = folder, False
         self._numbers: dict[Hashable, int] = {}
         self._current: Arrays = {}
         if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True)
+            make_folder(folder)
             metrics = folder / "metrics.jsonl"
-            if metrics.exists() and metrics.stat().st_size:
-                raise InputError(f"{folder} holds the records of another run; use a new folder")
-            write_text(folder / "config.toml", to_toml({"name": name}))
             # `eunoe watch` needs the file before the first round has ended.
             metrics.touch()
+            if metrics.stat().st_size:
+                raise InputError(f"{folder} already contains a run: pass a new folder")
+            write_text(folder / "config.toml", to_toml({"name": name}))
 
     def hide(self, reason: str) -> None:
         """Evaluate only global models from now on."""
@@ -210,29 +209,22 @@ class _Recorder:
         self.forgetting.aggregated(self._load(arrays), number)
         self._current = arrays
         if self.folder is not None:
-            _append(self.folder / "metrics.jsonl", self.forgetting.metrics[-1:])
-            _append(self.folder / "probes.jsonl", self.forgetting.probes[probes:])
+            LineFile(self.folder / "metrics.jsonl").append(self.forgetting.metrics[-1:])
+            LineFile(self.folder / "probes.jsonl").append(self.forgetting.probes[probes:])
 
     def _load(self, arrays: Arrays) -> nn.Module:
         """Load arrays into the model, matched by name or in the model's order."""
         named = [name for name, _ in self.model.named_parameters()]
-        if set(arrays) == set(self.names) or set(arrays) == set(named):
-            pairs = list(arrays.items())
-        else:
-            order = {len(named): named, len(self.names): self.names}.get(len(arrays))
-            if order is None:
-                raise InputError(
-                    f"the strategy's model has {len(arrays)} arrays, but the model passed to measure has "
-                    f"{len(self.names)}; pass the same model"
-                )
-            pairs = list(zip(order, arrays.values(), strict=True))
+        order = {len(named): named, len(self.names): self.names}.get(len(arrays))
+        if order is None:
+            expected = f"not {len(self.names)} as in measure: pass the same model"
+            raise InputError(f"the strategy's model has {len(arrays)} arrays, {expected}")
+        order = list(arrays) if set(arrays) == set(order) else order
         state = self.model.state_dict()
-        for name, array in pairs:
+        for name, array in zip(order, arrays.values(), strict=True):
             if state[name].shape != array.shape:
-                raise InputError(
-                    f"{name} has shape {array.shape} in the strategy, but {tuple(state[name].shape)} in the "
-                    "model passed to measure; pass the same model"
-                )
+                expected = f"not {tuple(state[name].shape)} as in measure: pass the same model"
+                raise InputError(f"{name} has shape {array.shape} in the strategy, {expected}")
             state[name].copy_(torch.as_tensor(array))
         return self.model
 
@@ -243,17 +235,7 @@ def _same(arrays: Arrays, other: Arrays) -> bool:
 
 def _count_classes(model: nn.Module, data: Batches) -> int:
     """Return the number of classes: the length of the model's output for one test sample."""
-    training = [module for module in model.modules() if module.training]
-    model.eval()
     # Merely iterating a DataLoader draws from the global generator.
     with torch.inference_mode(), torch.random.fork_rng(devices=[]):
         x = data[0] if is_pair(data) else next(iter(data))[0]
-        answer = call(model, as_input(x)[:1])
-    for module in training:
-        module.training = True
-    return int(answer.shape[-1])
-
-
-def _append(path: Path, records: list[dict[str, Any]]) -> None:
-    with path.open("a", encoding="utf-8") as file:
-        file.writelines(json.dumps(record) + "\n" for record in records)
+        return int(call(model, as_input(x)[:1]).shape[-1])

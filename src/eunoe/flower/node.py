@@ -5,6 +5,7 @@ it started from and after the round it trained in, one of which the server names
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from eunoe.engines.client import train_client
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError
-from eunoe.flower.own_data import client_simulation, decode_facts
+from eunoe.flower.own_data import client_federation, decode_facts
 from eunoe.flower.wire import NO_STATE, decode_order
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, build_simulation
@@ -33,10 +34,10 @@ class NodeOptions(Options):
         False, alias="validate", description="Whether it evaluates models on its validation part."
     )
     key: Path | None = Field(
-        None, description="The node's private key, to sign the keys it publishes under secure aggregation."
+        None, description="The node's private key, to sign what it sends under secure aggregation."
     )
     peers: Path | None = Field(
-        None, description="A folder with node-K.pub of every client, whose published keys must be signed."
+        None, description="A folder with node-K.pub of every client, whose messages must be signed."
     )
 
     @property
@@ -85,10 +86,11 @@ def train_and_save(config: Config, node: NodeOptions, content: RecordDict) -> Tr
 def node_simulation(config: Config, node: NodeOptions, content: RecordDict) -> Simulation:
     """Build the simulation of this client: on its own data, or on its part of the partition."""
     if (facts := decode_facts(content)) is not None:
-        return client_simulation(config, facts, node.data_path, node.client)
+        federation = client_federation(config, facts, node.data_path, node.client)
+        simulation = build_simulation(config, UserObjects(federation=federation))
+        data = replace(simulation.context.data, mean_size=facts.mean_size)
+        return replace(simulation, context=replace(simulation.context, data=data))
     simulation = build_simulation(config, UserObjects())
-    if node.client >= len(simulation.federation):
-        raise InputError(
-            f"client={node.client}, but the partition has clients 0 to {len(simulation.federation) - 1} only"
-        )
+    if node.client >= (count := len(simulation.federation)):
+        raise InputError(f"client={node.client} is too large: the partition has {count} clients")
     return simulation

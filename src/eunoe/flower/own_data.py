@@ -2,12 +2,10 @@
 
 The server has its own data set (in the config): its test part evaluates the model, its training part serves
 as public data where a method needs some, and its type, shape, class names and normalization are sent to the
-clients, whose data must match. No sample leaves a client. The server receives the number of training samples
-and the trained model; what else it learns, by method and option, is listed in docs/flower.md.
+clients, whose data must match. No sample leaves a client; what the server learns is listed in docs/flower.md.
 
-Every message reads a node's data anew. Where they may grow during the run, which samples validate must not
-depend on how many there are: a sample that a model was trained on would later be used to validate it. There
-the content of a sample decides, wherever it stands in the file or folder.
+Every message reads a node's data anew. Where they may grow, the content of a sample decides whether it
+validates: by its position, a sample that was trained on could later be used for validation.
 """
 
 from dataclasses import dataclass, field, fields, replace
@@ -27,12 +25,11 @@ from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskN
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Array, Integers, check_inputs
 from eunoe.data.federation import Federation, Part
-from eunoe.data.samples import DataSet
+from eunoe.data.samples import DataSet, tensor_bytes
 from eunoe.data.sources.npz import read_npz, unpack_fields
-from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
-from eunoe.flower.roster import MAX_SAMPLES
-from eunoe.simulation.build import UserObjects, build_simulation, features_of, load_data
+from eunoe.flower.wire import MAX_SAMPLES
+from eunoe.simulation.build import features_of, load_data
 
 
 class Facts(Options):
@@ -59,19 +56,15 @@ class Facts(Options):
 
     @classmethod
     def of(cls, data: DataSet, clients: int, growing: bool = False) -> "Facts":
+        x, task = data.test.x, data.task
+        shape = tuple(x.shape[1:]) if isinstance(x, Tensor) else ()
+        named = {
+            name: getattr(data, name) for name in ("classes", "mean", "std", "class_names", "vocabulary")
+        }
+        if isinstance(task, Regression):
+            named |= {"target_mean": task.mean, "target_std": task.std}
         return cls(
-            classes=data.classes,
-            form=describe_input(data.test.x),
-            shape=tuple(data.test.x.shape[1:]) if isinstance(data.test.x, Tensor) else (),
-            clients=clients,
-            mean=data.mean,
-            std=data.std,
-            class_names=data.class_names,
-            vocabulary=data.vocabulary,
-            growing=growing,
-            task=data.task.name,
-            target_mean=data.task.mean if isinstance(data.task, Regression) else None,
-            target_std=data.task.std if isinstance(data.task, Regression) else None,
+            form=describe_input(x), shape=shape, clients=clients, growing=growing, task=task.name, **named
         )
 
     @property
@@ -96,13 +89,13 @@ def decode_facts(content: RecordDict) -> Facts | None:
     return None if record is None else Facts.model_validate(dict(record))
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class RemoteFederation(Federation):
     """A federation with the samples of at most one client on this machine."""
 
-    here: int | None = None
     # The training samples that each client reported when it joined, and has reported since.
-    declared: Integers = field(default_factory=lambda: np.empty(0, np.int64))
+    declared: Integers
+    here: int | None = None
     grown: dict[int, int] = field(default_factory=dict)
 
     def __len__(self) -> int:
@@ -124,8 +117,9 @@ class RemoteFederation(Federation):
         return super().rows(0, part) if client == self.here else np.empty(0, np.int64)
 
     def pooled(self, part: Part) -> tuple[Integers, Integers]:
-        rows = np.empty(0, np.int64) if self.here is None else self.rows(self.here, part)
-        return rows, np.full(len(rows), -1 if self.here is None else self.here)
+        owner = -1 if self.here is None else self.here
+        rows = self.rows(owner, part)
+        return rows, np.full(len(rows), owner)
 
     def _arrays(self) -> dict[str, Integers]:
         return {**super()._arrays(), "declared": self.declared}
@@ -148,7 +142,7 @@ def server_federation(config: Config, declared: Integers) -> Federation:
         public=public,
         public_data=None if public.data is None else load_data(public.data, config.backbone),
     )
-    return _remote_federation(whole, None, declared)
+    return RemoteFederation(**_fields(whole), declared=declared)
 
 
 def client_federation(config: Config, facts: Facts, path: Path, client: int) -> Federation:
@@ -159,16 +153,12 @@ def client_federation(config: Config, facts: Facts, path: Path, client: int) -> 
     whole = Federation.build(data, _all_to_one, seed=config.seed, split=split, shift=config.shift)
     if facts.growing:
         whole = split_by_content(whole, config.seed, config.split.validation)
-    return _remote_federation(whole, client, np.full(facts.clients, len(whole.rows(0))))
+    declared = np.full(facts.clients, whole.size(0))
+    return RemoteFederation(**_fields(whole), declared=declared, here=client)
 
 
-def client_simulation(config: Config, facts: Facts, path: Path, client: int) -> Simulation:
-    """Build the simulation of a client that trains on its own data."""
-    simulation = build_simulation(
-        config, UserObjects(federation=client_federation(config, facts, path, client))
-    )
-    data = replace(simulation.context.data, mean_size=facts.mean_size)
-    return replace(simulation, context=replace(simulation.context, data=data))
+def _fields(federation: Federation) -> dict[str, Any]:
+    return {field.name: getattr(federation, field.name) for field in fields(Federation)}
 
 
 def read_own_data(path: Path, facts: Facts) -> DataSet:
@@ -176,38 +166,25 @@ def read_own_data(path: Path, facts: Facts) -> DataSet:
     x, y = _read_images(path, facts) if path.is_dir() else _read_arrays(path, facts)
     form = f"{x.dtype} {list(x.shape[1:])}" if isinstance(x, np.ndarray) else describe_input(x)
     if form != facts.form:
-        raise InputError(f"{path} holds {form}, but the federation works on {facts.form}")
-    if facts.vocabulary is not None:
-        ids = x.values if isinstance(x, Ragged) else x
-        if not 0 <= int(ids.min()) <= int(ids.max()) < facts.vocabulary:
-            raise InputError(
-                f"{path} holds token ids from {int(ids.min())} to {int(ids.max())}; "
-                f"those of the federation are 0..{facts.vocabulary - 1}"
-            )
+        raise InputError(f"{path} has samples of {form}, but the federation expects {facts.form}")
+    named = {name: getattr(facts, name) for name in ("classes", "mean", "std", "class_names")}
     # A data set must have a test part; that of a client is not used.
-    data = from_arrays(
-        x,
-        y,
-        x[:1],
-        y[:1],
-        name=path.name,
-        task=facts.task_with_scale,
-        classes=facts.classes,
-        class_names=facts.class_names,
-        mean=facts.mean,
-        std=facts.std,
-    )
-    return data if facts.vocabulary is None else replace(data, encoding={"ids": facts.vocabulary})
+    data = from_arrays(x, y, x[:1], y[:1], name=path.name, task=facts.task_with_scale, **named)
+    if facts.vocabulary is None:
+        return data
+    ids = x.values if isinstance(x, Ragged) else x
+    low, high, last = int(ids.min()), int(ids.max()), facts.vocabulary - 1
+    if not 0 <= low <= high <= last:
+        raise InputError(f"{path} has token ids {low} to {high}; those of the federation are 0..{last}")
+    return replace(data, encoding={"ids": facts.vocabulary})
 
 
 def _read_arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
     arrays = unpack_fields(read_npz(path), ("x", "x_train"))
-    for x, y in (("x", "y"), ("x_train", "y_train")):
-        if x in arrays and y in arrays:
-            break
-    else:
-        raise InputError(f"{path} holds {', '.join(arrays)}; it must hold x and y")
-    labels = arrays[y]
+    x, y = ("x", "y") if {"x", "y"} <= set(arrays) else ("x_train", "y_train")
+    if not {x, y} <= set(arrays):
+        raise InputError(f"{path} has the arrays {', '.join(arrays)}, but needs x and y")
+    inputs, labels = arrays[x], arrays[y]
     if facts.task == "classification" and facts.class_names is not None and "class_names" in arrays:
         own = [str(name) for name in arrays["class_names"]]
         if unknown := sorted(set(own) - set(facts.class_names)):
@@ -216,12 +193,8 @@ def _read_arrays(path: Path, facts: Facts) -> tuple[Any, Array]:
             raise InputError(f"{path}: {y} is {labels.dtype}; labels must be integers")
         # As an index a negative label would be counted from the end.
         if (invalid := labels[(labels < 0) | (labels >= len(own))]).size:
-            raise InputError(
-                f"{path}: label {invalid.flat[0]} has no class name; its {len(own)} names are for labels "
-                f"0..{len(own) - 1}"
-            )
+            raise InputError(f"{path}: label {invalid.flat[0]} has no class name; there are {len(own)} names")
         labels = np.array([facts.class_names.index(name) for name in own])[labels]
-    inputs = arrays[x]
     return inputs if isinstance(inputs, np.ndarray) else check_inputs(inputs, f"{path}: {x}"), labels
 
 
@@ -233,11 +206,6 @@ def _read_images(path: Path, facts: Facts) -> tuple[Array, Array]:
     decoder = ImageDecoder("L" if len(facts.shape) == 2 else "RGB", (facts.shape[0], facts.shape[1]))
     place = path / "train" if (path / "train").is_dir() else path
     return read_part(place, list(facts.class_names), decoder)
-
-
-def _remote_federation(whole: Federation, here: int | None, declared: Integers) -> RemoteFederation:
-    values = {field.name: getattr(whole, field.name) for field in fields(Federation)}
-    return RemoteFederation(**values, here=here, declared=declared)
 
 
 def split_by_content(one_client: Federation, seed: int, validation: float) -> Federation:
@@ -264,7 +232,4 @@ def _draw(stored: Stored, row: int, seed: int) -> float:
 def _sample_bytes(stored: Stored, row: int) -> bytes:
     if isinstance(stored, Fields):
         return b"".join(_sample_bytes(field, row) for field in stored.values)
-    if isinstance(stored, Ragged):
-        return bytes(stored.values[int(stored.offsets[row]) : int(stored.offsets[row + 1])].numpy().tobytes())
-    assert isinstance(stored, Tensor)
-    return bytes(stored[row].numpy().tobytes())
+    return bytes(tensor_bytes(stored[[row]].values if isinstance(stored, Ragged) else stored[row]))

@@ -1,9 +1,8 @@
 """The roster of clients: which node is which client, and messages to clients with a timeout.
 
-Flower's node ids are random; a node replies to a query with its client number. Flower reports the key with
-which a node has authenticated; where clients' keys are known, it must be the key of that client. A node that
-left and reconnected may have lost its message, so it is queried again and its message is sent again: the same
-client in the same round gives the same bits.
+Flower's node ids are random; a node replies to a query with its client number. Where clients' keys are known,
+it must have authenticated with the key of that client. A node that left and reconnected may have lost its
+message, so it is queried and sent its message again: the same client in the same round gives the same bits.
 """
 
 import logging
@@ -17,15 +16,13 @@ from flwr.serverapp import Grid
 
 from eunoe.errors import RunFailed
 from eunoe.flower.guarded_grid import GuardedGrid
-from eunoe.flower.wire import one_line
+from eunoe.flower.wire import MAX_SAMPLES, one_line
 
 logger = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.5
 # Seconds until the first reminder of a wait; each further one comes after twice the time.
 REMIND_SECONDS = 30.0
-# Samples of a client; sums over clients stay far from the largest integer.
-MAX_SAMPLES = 10**9
 # The message or its reply was lost in transit; the client is not at fault.
 LOST = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE, ErrorCode.NODE_UNAVAILABLE)
 
@@ -36,20 +33,6 @@ class Member(NamedTuple):
     node: int
     size: int
     validates: bool
-
-
-class Reminder:
-    """Logs at growing intervals for which clients the server waits, and since when."""
-
-    def __init__(self, what: str) -> None:
-        self.what, self.start, self.since = what, time.monotonic(), time.strftime("%H:%M:%S")
-        self.due = REMIND_SECONDS
-
-    def remind(self, clients: Sequence[str]) -> None:
-        elapsed = time.monotonic() - self.start
-        if elapsed >= self.due:
-            self.due = 2 * elapsed
-            logger.info("waiting since %s for clients %s to %s", self.since, ", ".join(clients), self.what)
 
 
 class Roster:
@@ -76,16 +59,15 @@ class Roster:
     def refresh(self) -> None:
         """Update which nodes joined and left; query new nodes without waiting for their replies."""
         keys = {node.node_id: node.public_key for node in self.grid.get_nodes()}
-        online = set(keys)
-        gone = {client for client, member in self.members.items() if member.node not in online}
+        gone = {client for client, member in self.members.items() if member.node not in keys}
         for client in gone:
             del self.members[client]
         # A node that was refused because of one that has left is queried again, as if it had just joined.
         again = {node for node, (client, _) in self._refused.items() if client in gone}
         for node in again:
             del self._refused[node]
-        self._online = {node: query for node, query in self._online.items() if node in online - again}
-        new = sorted(online - set(self._online))
+        self._online = {node: query for node, query in self._online.items() if node in keys.keys() - again}
+        new = sorted(keys.keys() - self._online)
         messages = [Message(self._question, node, "query") for node in new]
         self._online |= dict(zip(new, self.grid.push_messages(messages), strict=True)) if new else {}
         waiting = {query: node for node, query in self._online.items() if query is not None}
@@ -104,14 +86,13 @@ class Roster:
             problem = f"a node could not join: {one_line(reply.error.reason)}"
         else:
             try:
-                reported = reply.content.metric_records["numbers"]
+                numbers = reply.content.metric_records["numbers"]
                 client, size, validates = (
-                    int(str(reported[name])) for name in ("client", "size", "validates")
+                    int(str(numbers[name])) for name in ("client", "size", "validates")
                 )
-            except (KeyError, ValueError) as error:
-                problem = f"a node's reply does not identify a client: {type(error).__name__} {error}"
-            else:
                 problem = self._reason_to_refuse(client, size, key)
+            except (KeyError, ValueError) as error:
+                problem = f"cannot read a client number from a node's reply: {type(error).__name__} {error}"
         if problem:
             self._refused[node] = client, problem
             logger.warning(problem)
@@ -134,16 +115,10 @@ class Roster:
 
     def wait(self, seconds: float, least: int) -> None:
         """Wait until every client has joined; after the timeout, `least` clients are enough."""
-        end, reminder = time.monotonic() + seconds, Reminder("join")
-        while True:
-            self.refresh()
-            missing = [str(client) for client in range(self.clients) if client not in self.members]
+        for missing in self._poll(seconds, "join"):
+            missing += [str(client) for client in range(self.clients) if client not in self.members]
             if not missing:
                 return
-            if time.monotonic() >= end:
-                break
-            reminder.remind(missing)
-            time.sleep(POLL_SECONDS)
         reasons = "".join(f"; {problem}" for _, problem in self._refused.values())
         text = f"after {seconds:g} s these clients have not joined: {', '.join(missing)}{reasons}"
         if len(self.members) < least:
@@ -154,10 +129,9 @@ class Roster:
         self, kind: str, clients: Sequence[int], content: Callable[[int], RecordDict], seconds: float
     ) -> Iterator[tuple[int, Message]]:
         """Send each client its message; yield the replies as they arrive, until the timeout."""
-        end, reminder = time.monotonic() + seconds, Reminder(kind.partition(".")[0])
+        end = time.monotonic() + seconds
         missing, sent, pending = set(clients), dict[int, int](), dict[str, int]()
-        while missing:
-            self.refresh()
+        for waiting in self._poll(seconds, kind.partition(".")[0]):
             # A message to a node that has left since is sent again.
             nodes = {client: member.node for client, member in self.members.items()}
             sent = {client: node for client, node in sent.items() if nodes.get(client) == node}
@@ -175,8 +149,24 @@ class Roster:
                 elif client in missing:
                     missing.remove(client)
                     yield client, reply
-            if not missing or time.monotonic() >= end:
+            if not missing:
                 return
-            away = {client: "" if client in nodes else " (not connected)" for client in sorted(missing)}
-            reminder.remind([f"{client}{note}" for client, note in away.items()])
+            waiting += [f"{c}" if c in nodes else f"{c} (not connected)" for c in sorted(missing)]
+
+    def _poll(self, seconds: float, what: str) -> Iterator[list[str]]:
+        """Refresh until the timeout; log at growing intervals whom the server waits for.
+
+        Each time it yields a list, to which the caller adds those clients.
+        """
+        start, since, due = time.monotonic(), time.strftime("%H:%M:%S"), REMIND_SECONDS
+        while True:
+            self.refresh()
+            waiting: list[str] = []
+            yield waiting
+            elapsed = time.monotonic() - start
+            if elapsed >= seconds:
+                return
+            if elapsed >= due:
+                due = 2 * elapsed
+                logger.info("waiting since %s for clients %s to %s", since, ", ".join(waiting), what)
             time.sleep(POLL_SECONDS)

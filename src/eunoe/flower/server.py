@@ -7,8 +7,8 @@ resumes from its last checkpoint.
 import json
 import logging
 import secrets
-import sys
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,31 +17,32 @@ from flwr.app import Context, RecordDict
 from flwr.serverapp import Grid, ServerApp
 from flwr.superlink.grid.http_grid import HttpGrid
 from pydantic import Field
-from safetensors.numpy import load_file
 
 from eunoe.config.options import Finite, Options
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import read_stored_config
 from eunoe.data.checks import Integers
 from eunoe.engines.simulation import Simulation
-from eunoe.errors import EunoeError, InputError
+from eunoe.errors import Damaged, EunoeError, InputError
 from eunoe.flower.deploy.credentials import read_node_key
 from eunoe.flower.engine import RemoteEngine, RemoteStates
 from eunoe.flower.guarded_grid import SMALL_REPLY, GuardedGrid
 from eunoe.flower.own_data import Facts, encode_facts, server_federation
 from eunoe.flower.roster import Roster
 from eunoe.flower.secure.engine import SecureRemoteEngine
+from eunoe.flower.secure.history import run_identity
 from eunoe.simulation.build import UserObjects, assemble, build_method, load_data
 from eunoe.simulation.hooks import Record
 from eunoe.simulation.resuming import check_config, check_data
 from eunoe.simulation.run import Run
-from eunoe.simulation.running import execute
+from eunoe.simulation.running import PreparedRun, execute
 from eunoe.simulation.stored_config import resolved, with_loss
 from eunoe.simulation.streams import with_streams
 from eunoe.store.folder import check_new
-from eunoe.store.run_records import format_main_value
-from eunoe.system.files import write_text
+from eunoe.store.run_records import count_participants, format_main_value
+from eunoe.system.files import make_folder, read_json, write_text
 from eunoe.system.log_lines import log_lines
+from eunoe.system.tensor_files import read_tensors
 
 logger = logging.getLogger(__name__)
 
@@ -77,7 +78,8 @@ def server_app(config_path: Path) -> ServerApp:
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         try:
-            with log_lines(_print):
+            # Flower forwards the standard output.
+            with log_lines(partial(print, flush=True)):
                 serve(grid, make_config(read_stored_config(config_path)), run_options(context.run_config))
         except EunoeError as error:
             # Flower prints tracebacks; this message is meant to be read alone.
@@ -93,16 +95,12 @@ def run_options(values: Any) -> RunOptions:
 
 def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     """Run a federation to its end, resuming from its last checkpoint if there is one."""
-    check_folder(options.folder)
-    check_options(config, options)
+    identity = run_identity(config)
     # Clients keep two states, so the server must checkpoint every round to stay within one of them.
     config = config.model_copy(update={"checkpoint_seconds": 0.0})
-    # Whatever does not depend on the clients' own data is checked before they have joined.
-    facts = simulation = None
-    if options.data == "own":
+    simulation, objects, facts = check_app(config, options), UserObjects(), None
+    if simulation is None:
         facts = Facts.of(load_data(config.data), options.clients, options.growing)
-    else:
-        simulation = build_checked(config, UserObjects(), options)
     # A grid without a network behind it, as in Flower's simulation, needs no guard.
     connection = GuardedGrid(grid) if isinstance(grid, HttpGrid) else grid
     roster = Roster(connection, options.clients, RecordDict({**encode_facts(facts)}), node_keys(options))
@@ -110,19 +108,18 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
     sizes = read_declared_sizes(options.folder)
     # The clients' own sizes are known once all have joined.
     roster.wait(options.join_timeout, options.clients if facts and sizes is None else options.quorum)
-    objects = UserObjects()
     if facts is not None:
         if sizes is None:
             sizes = np.array([roster.members[client].size for client in range(options.clients)])
         objects = UserObjects(federation=server_federation(config, sizes))
         facts = facts.model_copy(update={"mean_size": float(sizes.mean())})
-    simulation = simulation or build_checked(config, objects, options)
+    simulation = simulation or build_server(config, objects, options)
     if isinstance(connection, GuardedGrid):
         connection.max_bytes = max_reply_bytes(simulation)
     if (privacy := simulation.context.privacy) is not None:
         context = replace(simulation.context, privacy=replace(privacy, secret=True))
         simulation = replace(simulation, context=context)
-    kind = RemoteEngine if config.secure_aggregation is None else SecureRemoteEngine
+    kind = RemoteEngine if config.secure_aggregation is None else partial(SecureRemoteEngine, identity)
     engine = kind(
         simulation,
         RemoteStates(options.folder / "states"),
@@ -133,78 +130,59 @@ def serve(grid: Grid, config: Config, options: RunOptions) -> Run:
         quorum=options.quorum,
         validate=options.validate_on_clients and facts is not None,
     )
-    return execute(
-        config, objects, simulation, options.folder, lambda record: logger.info(format_round(record)), engine
-    )
+    prepared = PreparedRun(config, objects, simulation, options.folder)
+    execute(prepared, lambda record: logger.info(format_round(record)), engine)
+    return prepared.result()
+
+
+def check_app(config: Config, options: RunOptions) -> Simulation | None:
+    """Check what does not depend on clients' own data; return the simulation unless it depends on them."""
+    # A federation writes this file first, and nothing else writes it.
+    if not (options.folder / "flower.json").exists():
+        check_new(options.folder)
+    check_options(config, options)
+    return None if options.data == "own" else build_server(config, UserObjects(), options)
 
 
 def check_options(config: Config, options: RunOptions) -> None:
     """Raise InputError if a federation cannot run this config with these options."""
-    own, secure, method = options.data == "own", config.secure_aggregation, config.method.name
+    own, method, changing = (
+        options.data == "own",
+        config.method.name,
+        config.stream or config.replay is not None,
+    )
+    hidden = config.secure_aggregation if own else None
     # Nodes do not know how many rounds the run has, from which a stream without rounds would follow.
     open_stream = not own and with_streams(config) != config
     rules = [
-        (config.attack is not None, "attack is for simulations: leave it out of a federation's config.toml"),
-        (own and config.split.test, "with data = 'own' clients have no test parts: set split.test to 0"),
+        (config.attack is not None, "attack is for simulations: remove it"),
+        (own and config.split.test, "data = 'own' has no test parts: set split.test to 0"),
+        (own and changing, "data = 'own' changes by itself: remove stream and replay"),
+        (open_stream, "stream: set start, end, every or over, since nodes do not know the number of rounds"),
         (
-            own and (config.stream or config.replay is not None),
-            "with data = 'own' clients' data change by themselves: leave stream and replay out",
+            hidden is not None and hidden.max_samples is None,
+            "secure_aggregation hides how many samples clients have: set secure_aggregation.max_samples to "
+            "more than any has",
         ),
         (
-            open_stream,
-            "stream: a federation's config.toml must say in which rounds data change: set its start, end, "
-            "every or over",
+            hidden is not None and build_method(config).needs_mean_size,
+            f"method {method!r} needs the clients' mean number of samples, which secure_aggregation hides",
         ),
-        (
-            own and secure is not None and secure.max_samples is None,
-            "with data = 'own' secure_aggregation hides how many samples clients have: set "
-            "secure_aggregation.max_samples to more than any has",
-        ),
-        (
-            own and secure is not None and build_method(config).needs_mean_size,
-            f"method {method!r} needs the clients' mean number of samples, which secure_aggregation hides "
-            "with data = 'own': leave one of them out",
-        ),
-        (
-            options.growing and not own,
-            'growing = true is for clients\' own data: set data = "own", or leave it out',
-        ),
-        (
-            options.growing and secure is not None,
-            "growing = true lets clients report how many samples they have in every round, which "
-            "secure_aggregation hides: leave one of them out",
-        ),
+        (options.growing and not own, "growing = true is for data = 'own': remove it"),
+        (options.growing and hidden is not None, "growing = true reports sizes: remove secure_aggregation"),
     ]
     for broken, message in rules:
         if broken:
             raise InputError(message)
 
 
-def check_folder(folder: Path) -> None:
-    """Raise InputError if a folder holds anything but a federation's run."""
-    # A federation writes this file first, and nothing else writes it.
-    if not (folder / "flower.json").exists():
-        check_new(folder)
-
-
-def build_server(
-    config: Config, options: RunOptions, objects: UserObjects | None = None
-) -> tuple[Simulation, list[str]]:
-    """Build the simulation of a federation's server; return it with warnings."""
+def build_server(config: Config, objects: UserObjects, options: RunOptions) -> Simulation:
+    """Build the server's simulation, and check it against a run that the folder may hold."""
     simulation, warnings = assemble(config, objects)
     if not simulation.method.aggregates:
-        raise InputError(f"method {config.method.name!r} needs no federation: run it as a simulation")
-    if len(simulation.federation) != options.clients:
-        raise InputError(
-            f"the partition of config.toml has {len(simulation.federation)} clients and pyproject.toml says "
-            f"{options.clients}: they must be the same number"
-        )
-    return simulation, warnings
-
-
-def build_checked(config: Config, objects: UserObjects, options: RunOptions) -> Simulation:
-    """Build the server's simulation, and check it against a run that the folder may hold."""
-    simulation, warnings = build_server(config, options, objects)
+        raise InputError(f"method {config.method.name!r} needs no federation: use eunoe run")
+    if (count := len(simulation.federation)) != (wanted := options.clients):
+        raise InputError(f"the partition has {count} clients, but pyproject.toml has {wanted}")
     if (options.folder / "config.toml").exists():
         check_config(options.folder, make_config(resolved(with_loss(config, simulation), objects)))
         check_data(options.folder, simulation)
@@ -231,22 +209,25 @@ def node_keys(options: RunOptions) -> dict[int, bytes] | None:
 def read_declared_sizes(folder: Path) -> Integers | None:
     """Return the sizes that the clients of a run reported, if it has started."""
     path = folder / "partition.safetensors"
-    return load_file(path).get("declared") if path.exists() else None
+    declared = read_tensors(path)[0].get("declared") if path.exists() else None
+    return None if declared is None else declared.numpy()
 
 
 def load_run_name(folder: Path) -> str:
     """Return the unique name of a run, so that clients do not use another run's state; create it if new."""
     path = folder / "flower.json"
     if not path.exists():
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         write_text(path, json.dumps({"run": secrets.token_hex(16)}) + "\n")
-    return str(json.loads(path.read_text())["run"])
+    name = read_json(path).get("run")
+    if not isinstance(name, str):
+        raise Damaged(f"{path} has no name of the run; restore it, or name another folder")
+    return name
 
 
 def format_round(record: Record) -> str:
     """Format a round as one line."""
-    participants = record.get("participants", len(record["clients"]))
-    parts = [f"round {record['round']}: {participants} clients"]
+    parts = [f"round {record['round']}: {count_participants(record)} clients"]
     parts += [
         f"{name} {format_main_value(record[name])}" for name in ("test", "validation") if name in record
     ]
@@ -256,9 +237,3 @@ def format_round(record: Record) -> str:
         parts.append(f"epsilon {spent:.2f}")
     parts += [f"dropped: client {entry['client']} ({entry['reason']})" for entry in record["dropped"]]
     return ", ".join(parts)
-
-
-def _print(line: str) -> None:
-    """Write to standard output, which Flower forwards."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()

@@ -2,29 +2,48 @@
 
 Everything received from another party is checked before it is used, and nothing is unpickled. The names of
 records and their values are the wire format: nodes and servers of different versions must agree on them.
+
+A vector that is compressed, or declared sparse, travels as its parts, named `vector/part`. Sparse uploads
+that share their indices send these once. The bytes of all parts are those that a run's `bytes_up` counts.
 """
 
 from collections.abc import Mapping
 from io import BytesIO
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 from torch import Tensor
 
-from eunoe.core.flat_model import Weights
+from eunoe.config.options import Compression
+from eunoe.core.compression import INDEX, part_sizes, restore_vector, scatter, support
+from eunoe.core.flat_model import Vectors, Weights
 from eunoe.engines.client import SKIPPED
-from eunoe.flower.layout import Form, Layout, split_update
+from eunoe.engines.compression import CHANGE, compressed_uploads
 from eunoe.server.aggregate import Upload
 from eunoe.server.updates import Broadcast, Update
 
 # Characters of another party's text that are shown.
 MAX_TEXT = 500
+# Samples of a client; sums over clients stay far from the largest integer.
+MAX_SAMPLES = 10**9
 # In the error of a client that cannot load the state that the server names.
 NO_STATE = "has no state of round"
 # Bytes in which the header of a vector in NumPy's format must fit.
 _HEADER = 4096
+FLOATS = ("float32", "float64")
+
+
+class Form(NamedTuple):
+    """What a received vector must be: its size, and the names of the types that it may have."""
+
+    size: int
+    dtypes: tuple[str, ...]
+
+    @classmethod
+    def of(cls, size: int, dtype: torch.dtype) -> "Form":
+        return cls(size, (str(dtype).removeprefix("torch."),))
 
 
 class Order(NamedTuple):
@@ -57,7 +76,7 @@ def decode_declared(record: ArrayRecord, declared: Mapping[str, Form]) -> dict[s
         array, expected = record[name], f"{' or '.join(form.dtypes)} [{form.size}]"
         if array.dtype not in form.dtypes or array.shape != (form.size,):
             raise ValueError(f"{name} is {array.dtype} {list(array.shape)[:5]}, not {expected}")
-        if len(array.data) > form.size * torch_dtype(array.dtype).itemsize + _HEADER:
+        if len(array.data) > form.size * np.dtype(array.dtype).itemsize + _HEADER:
             raise ValueError(f"{name} has {len(array.data)} bytes, too many for {expected}")
     return {name: _decode_vector(name, record[name], form.size) for name, form in declared.items()}
 
@@ -71,15 +90,9 @@ def _decode_vector(name: str, array: Array, size: int) -> Tensor:
     length = len(array.data) - head.tell()
     if dtype != np.dtype(array.dtype) or shape != (size,) or length != size * dtype.itemsize:
         raise ValueError(f"{name} is {dtype} {list(shape)[:5]} in {length} bytes")
-    vector = torch.empty(size, dtype=torch_dtype(array.dtype))
+    vector = torch.empty(size, dtype=getattr(torch, array.dtype))
     vector.numpy()[:] = np.frombuffer(array.data, dtype, offset=head.tell())
     return vector
-
-
-def torch_dtype(name: str) -> torch.dtype:
-    """Return the torch type with the name of a NumPy type."""
-    dtype: torch.dtype = getattr(torch, name)
-    return dtype
 
 
 def encode_broadcast(broadcast: Broadcast) -> dict[str, ArrayRecord]:
@@ -112,21 +125,85 @@ def decode_weights(record: ArrayRecord) -> Weights:
     return Weights.from_vectors(decode_vectors(record))
 
 
+def split_update(update: Update, declared: Mapping[str, Upload]) -> tuple[Vectors, Vectors]:
+    """Return the parts in which an update's weights and its uploads travel."""
+    weights, uploads = update.weights.vectors(), dict(update.uploads)
+    for name, parts in update.packed.items():
+        target, vector = (weights, "parameters") if name == CHANGE else (uploads, name)
+        del target[vector]
+        target |= {f"{vector}/{part}": value for part, value in parts.items()}
+    for name, upload in declared.items():
+        if upload.entries is None or upload.indices_of is not None:
+            continue
+        sharing = [name, *(other for other, its in declared.items() if its.indices_of == name)]
+        indices = support([update.uploads[vector] for vector in sharing], upload.entries)
+        uploads |= {f"{vector}/values": uploads.pop(vector)[indices.long()] for vector in sharing}
+        uploads[f"{name}/indices"] = indices
+    return weights, uploads
+
+
+class Layout:
+    """The parts that a client's reply must have, by name: `weights` and `uploads`."""
+
+    def __init__(
+        self, start: Weights, uploads: Mapping[str, Upload], compression: Compression | None = None
+    ) -> None:
+        self.start, self._declared = start, uploads
+        self._compressed = compressed_uploads(compression, uploads, start.parameters.numel())
+        self._compression = None if compression is not None and compression.sends_all else compression
+        self.weights = {name: Form.of(v.numel(), v.dtype) for name, v in start.vectors().items()}
+        if self._compression is not None:
+            del self.weights["parameters"]
+            self.weights |= self._compressed_forms("parameters", self._compression)
+        self.uploads: dict[str, Form] = {}
+        for name, upload in uploads.items():
+            if self._compression is not None and name in self._compressed:
+                self.uploads |= self._compressed_forms(name, self._compression)
+            elif upload.entries is None:
+                self.uploads[name] = Form(upload.size, FLOATS)
+            else:
+                self.uploads[f"{name}/values"] = Form(upload.entries, FLOATS)
+                if upload.indices_of is None:
+                    self.uploads[f"{name}/indices"] = Form.of(upload.entries, INDEX)
+
+    def join_weights(self, parts: Vectors) -> Weights:
+        """Return the weights from their parts."""
+        if self._compression is None:
+            return Weights.from_vectors(parts)
+        parameters = restore_vector(self._compression, _parts_of(parts, "parameters"), self.start.parameters)
+        return Weights.from_vectors({**parts, "parameters": parameters})
+
+    def join_uploads(self, parts: Vectors) -> Vectors:
+        """Return the uploads from their parts."""
+        uploads: Vectors = {}
+        for name, upload in self._declared.items():
+            if self._compression is not None and name in self._compressed:
+                zeros = torch.zeros(upload.size, dtype=self.start.parameters.dtype)
+                uploads[name] = restore_vector(self._compression, _parts_of(parts, name), zeros)
+            elif upload.entries is None:
+                uploads[name] = parts[name]
+            else:
+                indices = parts[f"{upload.indices_of or name}/indices"]
+                uploads[name] = scatter(indices, parts[f"{name}/values"], torch.zeros(upload.size))
+        return uploads
+
+    def _compressed_forms(self, name: str, compression: Compression) -> dict[str, Form]:
+        sizes = part_sizes(compression, self.start.parameters.numel(), self.start.parameters.dtype)
+        return {f"{name}/{part}": Form.of(*size) for part, size in sizes.items()}
+
+
+def _parts_of(parts: Vectors, name: str) -> Vectors:
+    start = f"{name}/"
+    return {key.removeprefix(start): value for key, value in parts.items() if key.startswith(start)}
+
+
 def encode_update(
     update: Update, keeps_state: bool, uploads: Mapping[str, Upload] | None = None
 ) -> RecordDict:
     """Encode a client's reply; a skipped client reports only that."""
     if update.skipped is not None:
         return RecordDict({"skipped": ConfigRecord()})
-    numbers: dict[str, int | float] = {
-        "size": update.size,
-        "steps": update.steps,
-        "loss_before": update.loss_before,
-        "loss_after": update.loss_after,
-        "forwards": update.forwards,
-        "backwards": update.backwards,
-        "keeps_state": int(keeps_state),
-    }
+    numbers = {name: getattr(update, name) for name in _NUMBERS} | {"keeps_state": int(keeps_state)}
     weights, others = split_update(update, uploads or {})
     return RecordDict(
         {
@@ -137,32 +214,19 @@ def encode_update(
     )
 
 
-def is_skipped(content: RecordDict) -> bool:
-    """Return whether a client was skipped because its loss learns nothing."""
-    return "skipped" in content.config_records
-
-
 def decode_update(content: RecordDict, client: int, layout: Layout) -> tuple[Update, bool]:
     """Decode a client's update and whether it keeps a state; an invalid reply becomes a missing update."""
-    if is_skipped(content):
+    if "skipped" in content.config_records:
+        # Its loss learns nothing from its data.
         return missing_update(client, layout.start, SKIPPED), False
     try:
         if set(content) != {"weights", "uploads", "numbers"}:
             raise ValueError(f"it has the records {', '.join(sorted(map(str, content))[:10])}")
-        weights = decode_declared(content.array_records["weights"], layout.weights)
-        uploads = decode_declared(content.array_records["uploads"], layout.uploads)
+        weights = layout.join_weights(decode_declared(content.array_records["weights"], layout.weights))
+        uploads = layout.join_uploads(decode_declared(content.array_records["uploads"], layout.uploads))
         numbers = content.metric_records["numbers"]
-        update = Update(
-            client,
-            _count(numbers, "size"),
-            layout.join_weights(weights),
-            layout.join_uploads(uploads),
-            _count(numbers, "steps"),
-            _number(numbers, "loss_before"),
-            _number(numbers, "loss_after"),
-            _count(numbers, "forwards"),
-            _count(numbers, "backwards"),
-        )
+        read: Any = {name: check(numbers, name) for name, check in _NUMBERS.items()}
+        update = Update(client=client, weights=weights, uploads=uploads, **read)
         return update, bool(_count(numbers, "keeps_state"))
     except Exception as error:  # Another party's bytes may fail to parse in any way.
         return missing_update(client, layout.start, one_line(f"its reply cannot be read: {error}")), False
@@ -191,3 +255,14 @@ def _count(record: MetricRecord, name: str) -> int:
     if not isinstance(value, int) or value < 0:
         raise ValueError(f"{name} is not a count")
     return value
+
+
+# The numbers of a client's reply, with the check of each.
+_NUMBERS = {
+    "size": _count,
+    "steps": _count,
+    "loss_before": _number,
+    "loss_after": _number,
+    "forwards": _count,
+    "backwards": _count,
+}

@@ -2,23 +2,23 @@
 
 A client's vector holds all that the server aggregates (its change times its samples, the change of its float
 buffers, the method's uploads, what the server optimizer derives) and the numbers of its training (samples,
-steps, losses, norm). A simulation adds the same integers that a federation masks, so both have the same
-bits. Integer buffers are not sent.
+steps, losses, norm), but no integer buffers. A simulation adds the same integers that a federation masks, so
+both have the same bits.
 
 Of each number x that is summed, a client sends round(n x 2^k), with n its samples or 1. For each vector k is
 the largest whole number with
 
     bound * (most n) * (most clients) * 2^k < 2^63
 
-so that no sum can overflow as long as every client keeps to the bound. Each client checks that itself, since
-nobody else sees its values. Such sums are exact and the same in any order.
+so that sums are exact in any order, as long as every client keeps to the bound. Each client checks that
+itself, since nobody else sees its values.
 """
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -37,7 +37,9 @@ SAMPLES, CLIENTS, STEPS = "number of samples", "number of clients", "number of s
 FORWARDS, BACKWARDS = "number of forwards", "number of backwards"
 LOSS_BEFORE, LOSS_AFTER, LOSSES = "loss before", "loss after", "number of losses"
 NORM = "norm of the change"
-Multiplied = Literal["samples", "one"]
+NUMBERS = (SAMPLES, CLIENTS, STEPS, FORWARDS, BACKWARDS, NORM, LOSS_BEFORE, LOSS_AFTER, LOSSES)
+# Values in float32 may exceed their ranges by rounding.
+_SLACK = 1e-5
 # The least number of binary digits after the point that a model's change needs.
 LEAST_DIGITS = 12
 
@@ -47,10 +49,10 @@ class OutOfBound(Exception):
 
 
 class Entry(NamedTuple):
-    """A vector that is summed: its size, what it is multiplied by, and its largest absolute value."""
+    """A vector that is summed: its size, its weight (1 unless "samples") and its largest absolute value."""
 
     size: int
-    by: Multiplied
+    by: str
     bound: float
     # Whole numbers are sent as they are.
     whole: bool = False
@@ -71,10 +73,9 @@ class FixedPoint:
         most = Fraction(entry.bound) * (self.max_samples if entry.by == "samples" else 1)
         most *= 1 + Fraction(1, 2**50)
         # A number is rounded by up to 1/2 after it was scaled.
-        room = (Fraction(2**63 - 1) / self.most_clients - 1) / most
-        digits = math.floor(math.log2(room)) + 1 if room > 0 else -1
-        while digits >= 0 and 2**digits > room:
-            digits -= 1
+        room, digits = (Fraction(2**63 - 1) / self.most_clients - 1) / most, -1
+        while 2 ** (digits + 1) <= room:
+            digits += 1
         if digits < (0 if entry.whole else LEAST_DIGITS):
             raise InputError(
                 f"secure_aggregation: a bound of {entry.bound:g} for {name!r} with {self.most_clients} "
@@ -122,6 +123,8 @@ class SecureSums:
 
     fixed_point: FixedPoint
     threshold: int
+    # A mask of the float buffers that are never negative.
+    variances: Tensor
 
 
 def make_fixed_point(
@@ -135,21 +138,17 @@ def make_fixed_point(
     """Return the encoding of what an aggregate sums; `memory` is the number of replayed samples."""
     start = aggregate.start
     change = torch.zeros(start.parameters.numel(), dtype=torch.float64)
-    by = _multiplied(aggregate.weighting)
-    entries = {"change": Entry(change.numel(), by, options.bound)}
+    entries = {"change": Entry(change.numel(), aggregate.weighting, options.bound)}
     for name, derive in aggregate.derived.items():
-        entries[name] = Entry(derive(change).numel(), by, options.bound)
+        entries[name] = Entry(derive(change).numel(), aggregate.weighting, options.bound)
     entries["float_buffers"] = Entry(start.float_buffers.numel(), "samples", options.bound)
     steps = max_steps(max_samples + memory, training)
     for name, upload in aggregate.uploads.items():
         bound = _bound(upload, options.bound, max_samples, steps)
-        entries[name] = Entry(upload.size, _multiplied(upload.combine), bound)
+        entries[name] = Entry(upload.size, upload.combine, bound)
     for name in options.bounds:
         if name not in entries:
-            raise InputError(
-                f"secure_aggregation.bounds: nothing that is summed is called {name!r}: "
-                f"{nearest(name, entries)}"
-            )
+            raise InputError(f"secure_aggregation.bounds has no vector {name!r}: {nearest(name, entries)}")
     entries |= {name: entries[name]._replace(bound=bound) for name, bound in options.bounds.items()}
     whole: dict[str, float] = {SAMPLES: max_samples, CLIENTS: 1, LOSSES: 1}
     whole |= dict.fromkeys((STEPS, FORWARDS, BACKWARDS), _MOST_PASSES)
@@ -158,10 +157,6 @@ def make_fixed_point(
     entries |= {name: Entry(1, "one", bound, True) for name, bound in whole.items()}
     entries |= {name: Entry(1, "one", bound) for name, bound in real.items()}
     return FixedPoint(entries, max_samples, participants)
-
-
-def _multiplied(combine: str) -> Multiplied:
-    return "samples" if combine == "samples" else "one"
 
 
 def _bound(upload: Upload, default: float, samples: int, steps: int) -> float:
@@ -233,14 +228,47 @@ def check_threshold(left: int, of: int, threshold: int, round: int, reasons: Map
     )
 
 
-def decode_sum(fixed_point: FixedPoint, sums: SecureSum, aggregate: Aggregate) -> dict[str, float]:
+def decode_sum(secure: SecureSums, sums: SecureSum, aggregate: Aggregate) -> dict[str, float]:
     """Add the sums of a round to an aggregate; return the sums of its clients' numbers."""
-    totals = fixed_point.decode(sums.total)
-    numbers = {name: float(totals.pop(name)) for name in _numbers(Update(0, 0, aggregate.start, {}), 0.0)}
+    totals = secure.fixed_point.decode(sums.total)
+    numbers = {name: float(totals.pop(name)) for name in NUMBERS}
     if numbers[CLIENTS] != len(sums.clients):
         # A mask that was not removed leaves random numbers.
         raise RunFailed("secure aggregation: a client's shares were wrong, so the sum cannot be read")
-    entries = fixed_point.entries
+    _check_sums(secure, totals | {name: torch.tensor(value) for name, value in numbers.items()}, aggregate)
+    entries = secure.fixed_point.entries
     weights = {name: numbers[SAMPLES if entries[name].by == "samples" else CLIENTS] for name in totals}
     aggregate.take(sums.clients, totals, weights)
     return numbers
+
+
+def _check_sums(secure: SecureSums, totals: Mapping[str, Tensor], aggregate: Aggregate) -> None:
+    """Raise RunFailed if clients that keep to their bounds and declared ranges cannot have these sums."""
+    fixed_point = secure.fixed_point
+    clients, samples = float(totals[CLIENTS]), float(totals[SAMPLES])
+    # The others' ranges depend on the samples.
+    for name in (SAMPLES, *fixed_point.entries):
+        entry, upload = fixed_point.entries[name], aggregate.uploads.get(name)
+        weight = samples if entry.by == "samples" else clients
+        lowest, highest = -entry.bound * weight, entry.bound * weight
+        if entry.whole or name == NORM:
+            lowest = clients if name == SAMPLES else 0.0
+        # Clipping takes uploads out of their ranges.
+        if upload is not None and not aggregate.clips:
+            lowest = lowest if upload.lowest is None else upload.lowest * weight
+            if upload.highest is not None and upload.per == "client":
+                highest = upload.highest * weight
+        rounding = 0.0 if entry.whole else clients * 2.0 ** -fixed_point.digits[name]
+        _check_range(name, totals[name], lowest, highest, rounding)
+    before = aggregate.start.float_buffers.double()[secure.variances] * samples
+    variances = before + totals["float_buffers"][secure.variances]
+    _check_range("running variances", variances, 0.0, math.inf, 1e-9 * (samples + float(before.sum())))
+
+
+def _check_range(name: str, total: Tensor, lowest: float, highest: float, rounding: float) -> None:
+    for value in map(float, total.aminmax() if total.numel() else ()):
+        if not lowest - rounding - _SLACK * abs(lowest) <= value <= highest + rounding + _SLACK * highest:
+            raise RunFailed(
+                f"secure aggregation: the sum of {name.replace('_', ' ')} has a value of {value:g}, outside "
+                f"of {lowest:g} to {highest:g}: a client of this round is broken or does not tell the truth"
+            )

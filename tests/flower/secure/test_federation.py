@@ -19,12 +19,14 @@ from eunoe.engines.serial import Serial
 from eunoe.errors import InputError, RunFailed
 from eunoe.flower.client import node_options, train
 from eunoe.flower.deploy.credentials import make_node_key
+from eunoe.flower.secure import client as handlers
 from eunoe.flower.secure.engine import SecureRemoteEngine
-from eunoe.flower.secure.history import allow_once, vector_digest
+from eunoe.flower.secure.history import History, run_identity, vector_digest
 from eunoe.flower.secure.messages import decode_keys, encode_keys
 from eunoe.flower.secure.protocol import Secrets, Session
 from eunoe.flower.server import RunOptions, serve
 from eunoe.flower.wire import missing_update
+from eunoe.server.secure_sum import SAMPLES
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from eunoe.system.log_lines import log_lines
@@ -88,7 +90,16 @@ class Federation:
         folder.mkdir()
         self.folder, self.config = folder, make_config(values)
         (folder / "config.toml").write_text(to_toml(values))
-        nodes = {client + 1: {"client": client, "state": str(folder / "state")} for client in range(CLIENTS)}
+        keys = folder / "keys"
+        for client in range(CLIENTS):
+            make_node_key(keys, f"node-{client}")
+        nodes = {
+            client + 1: {
+                **{"client": client, "state": str(folder / "state")},
+                **{"key": str(keys / f"node-{client}.key"), "peers": str(keys)},
+            }
+            for client in range(CLIENTS)
+        }
         self.grid = FakeGrid(folder / "config.toml", nodes)
         self.lines: list[str] = []
         # What the server asked for, in order: stage and client.
@@ -143,9 +154,10 @@ def test_a_client_lost_before_its_vector_arrives_is_as_if_not_there(tmp_path, va
     assert_same(done, run(values(**REMEMBERS, engine=without(3, 1)), out=tmp_path / "without"))
 
 
-def test_a_client_lost_after_its_vector_arrived_is_in_the_sum(tmp_path, values):
+@pytest.mark.parametrize("stage", ["query.confirm", "query.unmask"])
+def test_a_client_lost_after_its_vector_arrived_is_in_the_sum(tmp_path, values, stage):
     federation = Federation(tmp_path / "flower", values(**REMEMBERS))
-    federation.kill = "query.unmask", 1, {0, 3}
+    federation.kill = stage, 1, {0, 3}
     done = federation.serve()
     assert records(done)[0]["dropped"] == []
     assert_same(done, run(values(**REMEMBERS), out=tmp_path / "with"))
@@ -153,7 +165,12 @@ def test_a_client_lost_after_its_vector_arrived_is_in_the_sum(tmp_path, values):
 
 @pytest.mark.parametrize(
     ("stage", "victims"),
-    [("train.masked", {0, 2, 3}), ("query.unmask", {0, 2, 3}), ("query.keys", {1, 2, 4})],
+    [
+        ("train.masked", {0, 2, 3}),
+        ("query.confirm", {0, 2, 3}),
+        ("query.unmask", {0, 2, 3}),
+        ("query.keys", {1, 2, 4}),
+    ],
 )
 def test_fewer_than_the_threshold_end_the_round_in_one_line(tmp_path, values, stage, victims):
     federation = Federation(tmp_path / "flower", values())
@@ -191,7 +208,7 @@ def test_a_client_sends_no_second_vector_and_reveals_no_second_share(tmp_path, v
 
     def twice(node, message):
         kind = message.metadata.message_type
-        if kind not in ("train.masked", "query.unmask"):
+        if kind not in ("query.shares", "train.masked", "query.unmask"):
             return None
         federation.grid.tamper = lambda node, message: None
         first = federation.grid._answer(node, message)
@@ -203,7 +220,7 @@ def test_a_client_sends_no_second_vector_and_reveals_no_second_share(tmp_path, v
 
     federation.grid.tamper = twice
     federation.serve()
-    assert sorted(refused) == ["query.unmask"] * 5 + ["train.masked"] * 5
+    assert sorted(refused) == ["query.shares"] * 5 + ["query.unmask"] * 5 + ["train.masked"] * 5
 
 
 def test_a_round_that_is_repeated_is_unmasked_for_the_same_clients_only(tmp_path, values):
@@ -232,25 +249,42 @@ def test_a_second_run_is_unmasked_for_the_same_clients_only(tmp_path, values):
     again = federation.serve(folder=federation.folder / "again")
     assert torch.equal(again.weights().parameters, first)
     federation.kill = "train.masked", 1, {3}
+    with pytest.raises(RunFailed, match="it has already helped to unmask a different sum of round 1"):
+        federation.serve(folder=federation.folder / "difference")
+    # Another config is another run, which may have the same vectors.
+    other = Federation(tmp_path / "other", values(rounds=2))
+    for node, options in other.grid.nodes.items():
+        options["state"] = federation.grid.nodes[node]["state"]
+    other.kill = "train.masked", 1, {3}
     with pytest.raises(
         RunFailed, match="it has already helped to unmask a different sum with the same vector"
     ):
-        federation.serve(folder=federation.folder / "difference")
+        other.serve()
 
 
 def test_a_client_that_learns_nothing_helps_in_every_round(tmp_path):
     vector = b"the same in every round"
     sent = [vector_digest(model, vector) for model in (b"model 1", b"model 2")]
-    first = Session("run", 1, 3)
-    allow_once(tmp_path, 0, first, sent[0], [0, 1, 2])
-    allow_once(tmp_path, 0, first._replace(round=2), sent[1], [0, 1, 3])
-    allow_once(tmp_path, 0, first, sent[0], [2, 1, 0])
+    first, history = Session("run", 1, 3), History(tmp_path, 0)
+    history.reveal(first, sent[0], [0, 1, 2], 9)
+    history.reveal(first._replace(round=2), sent[1], [0, 1, 3], 9)
+    history.reveal(first, sent[0], [2, 1, 0], 9)
     with pytest.raises(InputError, match="a different sum of round 1"):
-        allow_once(tmp_path, 0, first, sent[1], [0, 1, 3])
+        history.reveal(first, sent[1], [0, 1, 3], 9)
     with pytest.raises(InputError, match="a different sum with the same vector"):
-        allow_once(tmp_path, 0, first._replace(run="other"), sent[0], [0, 1, 3])
+        history.reveal(first._replace(run="other"), sent[0], [0, 1, 3], 9)
     # Other clients of the same folder have a history of their own.
-    allow_once(tmp_path, 1, first, sent[0], [0, 1, 3])
+    History(tmp_path, 1).reveal(first, sent[0], [0, 1, 3], 9)
+
+
+def test_the_same_clients_are_summed_in_a_limited_number_of_rounds(tmp_path):
+    history, first = History(tmp_path, 0), Session("run", 1, 3)
+    for round in (1, 2, 2):
+        history.reveal(first._replace(round=round), b"%d" % round, [0, 1, 2], 2)
+    with pytest.raises(InputError, match="it has already helped 2 times with these clients"):
+        history.reveal(first._replace(round=3), b"3", [0, 1, 2], 2)
+    history.reveal(first._replace(round=3), b"3", [0, 1, 3], 2)
+    history.reveal(first._replace(run="other"), b"4", [0, 1, 2], 2)
 
 
 def test_a_server_that_names_few_clients_cannot_lower_the_threshold(tmp_path, values, monkeypatch):
@@ -268,24 +302,84 @@ def test_a_server_that_names_few_clients_cannot_lower_the_threshold(tmp_path, va
     assert "query.unmask" not in [kind for kind, _ in federation.asked]
 
 
-def test_a_server_that_orders_another_run_gets_nothing(tmp_path, values):
+@pytest.mark.parametrize(
+    ("record", "change", "message"),
+    [
+        ("session", {"run": "other"}, "the server names another run than that of this node's config"),
+        ("session", {"round": 9}, "the server orders round 9; the config has 1 rounds"),
+        ("order", {"round": 2}, "the server orders round 2 in round 1"),
+    ],
+)
+def test_a_server_that_orders_another_run_or_round_gets_nothing(tmp_path, values, record, change, message):
     federation = Federation(tmp_path / "flower", values(rounds=1))
 
     def other(node, message):
-        if message.metadata.message_type == "train.masked":
-            message.content.config_records["order"]["run"] = "other"
+        if record in message.content.config_records:
+            for name, value in change.items():
+                message.content.config_records[record][name] = value
 
     federation.grid.tamper = other
-    with pytest.raises(RunFailed, match="the server orders round 1 of run other in round 1 of run"):
+    with pytest.raises(RunFailed, match=message):
         federation.serve()
-    assert not (federation.folder / "state" / "other").exists()
+
+
+def test_the_clients_of_a_round_are_those_that_the_seed_selects(tmp_path, values, monkeypatch):
+    true = SecureRemoteEngine.secure_sum
+
+    def others(self, simulation, clients, broadcast, aggregator):
+        (unselected,) = set(range(CLIENTS)) - set(clients)
+        return true(self, simulation, [*clients[1:], unselected], broadcast, aggregator)
+
+    settings = values(rounds=1, participation=4)
+    Federation(tmp_path / "honest", settings).serve()
+    monkeypatch.setattr(SecureRemoteEngine, "secure_sum", others)
+    with pytest.raises(RunFailed, match="the server names other clients than those of round 1"):
+        Federation(tmp_path / "flower", settings).serve()
+
+
+def test_a_node_without_the_keys_of_all_nodes_does_not_join(tmp_path, values):
+    federation = Federation(tmp_path / "flower", values(rounds=1))
+    del federation.grid.nodes[2]["peers"]
+    with pytest.raises(RunFailed, match=r"add key=PATH of node-K\.key and peers=FOLDER"):
+        federation.serve(quorum=5)
+    federation = Federation(tmp_path / "other", values(rounds=1))
+    (federation.folder / "keys" / "node-4.pub").rename(federation.folder / "keys" / "node-5.pub")
+    with pytest.raises(RunFailed, match=r"node-4.pub is not a node's public key \(FileNotFoundError\)"):
+        federation.serve()
+    make_node_key(federation.folder / "more", "node-4")
+    shutil.copy(federation.folder / "more" / "node-4.pub", federation.folder / "keys")
+    with pytest.raises(RunFailed, match="the keys sent for client 4 are not signed"):
+        federation.serve()
+
+
+def test_a_run_is_its_config(values):
+    first, again, other = (
+        run_identity(make_config(values(**more))) for more in ({}, {"seed": 5}, {"seed": 6})
+    )
+    assert first == again != other
 
 
 def test_a_client_beyond_the_bound_leaves_and_does_not_say_by_how_much(tmp_path, values):
-    settings = values(secure_aggregation={"threshold": 3, "bound": 1e-9})
+    settings = values(secure_aggregation={"threshold": 3, "bound": 1e-6})
     with pytest.raises(RunFailed, match="its values exceed the bounds of secure_aggregation or are not") as e:
         Federation(tmp_path / "flower", settings).serve()
     assert "has a value of" not in str(e.value)
+
+
+def test_a_client_that_claims_a_negative_number_of_samples_ends_the_run(tmp_path, values, monkeypatch):
+    true = handlers.encode_update
+
+    def lie(fixed_point, aggregator, update):
+        vector = true(fixed_point, aggregator, update)
+        if update.client == 3:
+            names = list(fixed_point.entries)
+            before = names[: names.index(SAMPLES)]
+            vector[sum(fixed_point.entries[name].size for name in before)] = -(10**6)
+        return vector
+
+    monkeypatch.setattr(handlers, "encode_update", lie)
+    with pytest.raises(RunFailed, match="the sum of number of samples has a value of -"):
+        Federation(tmp_path / "flower", values(rounds=1)).serve()
 
 
 def test_a_server_that_wants_plain_updates_gets_none(tmp_path, values):
@@ -296,10 +390,6 @@ def test_a_server_that_wants_plain_updates_gets_none(tmp_path, values):
 
 def test_clients_know_each_others_keys_by_their_nodes_signatures(tmp_path, values):
     federation = Federation(tmp_path / "flower", values(rounds=1))
-    for client in range(CLIENTS):
-        make_node_key(tmp_path / "keys", f"node-{client}")
-        key = tmp_path / "keys" / f"node-{client}.key"
-        federation.grid.nodes[client + 1] |= {"key": str(key), "peers": str(tmp_path / "keys")}
     assert_same(federation.serve(), run(values(rounds=1), out=tmp_path / "simulated"))
 
     def impostor(node, message):
@@ -313,15 +403,7 @@ def test_clients_know_each_others_keys_by_their_nodes_signatures(tmp_path, value
 
     shutil.rmtree(federation.folder / "run")
     federation.grid.tamper = impostor
-    with pytest.raises(
-        RunFailed, match="the keys that the server sent for client 2 are not signed by that node"
-    ):
-        federation.serve()
-    # Without the others' public keys nobody notices, and the masks do not cancel.
-    for client in range(CLIENTS):
-        del federation.grid.nodes[client + 1]["peers"]
-    shutil.rmtree(federation.folder / "run")
-    with pytest.raises(RunFailed, match="secure aggregation"):
+    with pytest.raises(RunFailed, match="the keys sent for client 2 are not signed by its node"):
         federation.serve()
 
 
@@ -351,10 +433,6 @@ def test_own_data_keep_their_sizes(tmp_path, values, some_digits):
         if message.metadata.message_type == "train.masked":
             message.content.config_records["facts"]["clients"] = 4
 
-    for client in range(CLIENTS):
-        make_node_key(tmp_path / "keys", f"node-{client}")
-        key = tmp_path / "keys" / f"node-{client}.key"
-        federation.grid.nodes[client + 1] |= {"key": str(key), "peers": str(tmp_path / "keys")}
     federation.grid.tamper = fewer
-    with pytest.raises(RunFailed, match="the server announces 4 clients, but peers has 5 keys"):
+    with pytest.raises(RunFailed, match="the federation has 4 clients, but peers has 5 keys"):
         federation.serve(data="own", folder=tmp_path / "fewer")

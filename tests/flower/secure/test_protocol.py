@@ -1,7 +1,5 @@
 """The protocol without a network: sums come out exactly, whoever drops out, and nothing else does."""
 
-import contextlib
-
 import numpy as np
 import pytest
 
@@ -83,14 +81,36 @@ def test_a_client_reveals_one_of_the_two_shares_of_another():
         assert revealed[other] == (seed if other in alive else mask)
 
 
-def test_a_lying_server_does_not_get_both_secrets_of_a_client():
-    """It tells some that client 11's vector arrived and others that it did not: 3 of 5 do not come twice."""
+def test_a_client_that_is_told_that_it_dropped_signs_and_reveals_nothing():
     here = Round()
-    seeds = [here.reveal(CLIENTS, (c,))[c][11] for c in (2, 5, 7)]
-    masks = [here.reveal((2, 5, 7, 8), (c,))[c][11] for c in (8, 11)]
-    assert primitives.join(seeds) == here.secrets[11].seed
-    with contextlib.suppress(BadShares):
-        assert primitives.join(masks) != here.secrets[11].masks
+    with pytest.raises(ValueError, match="the server says that this client's vector did not arrive"):
+        here.reveal((2, 5, 7, 8), (11,))
+    with pytest.raises(ValueError, match="the server says that this client's vector did not arrive"):
+        here.clients[11].statement((2, 5, 7, 8))
+
+
+def test_a_statement_depends_on_keys_peers_and_arrivals_but_not_on_their_order():
+    here = Round()
+    one = here.clients[2]
+    assert one.statement(CLIENTS) == one.statement(CLIENTS[::-1]) == here.clients[5].statement(CLIENTS)
+    fewer = Participant(here.session, 2, here.secrets[2], here.keys, (2, 5, 7, 8))
+    other = {**here.keys, 11: Secrets.new().public}
+    later = Round(SESSION._replace(round=4))
+    statements = {
+        *(one.statement(CLIENTS), one.statement((2, 5, 7, 8)), fewer.statement((2, 5, 7, 8))),
+        *(Participant(here.session, 2, here.secrets[2], other).statement(CLIENTS),),
+        later.clients[2].statement(CLIENTS),
+    }
+    assert len(statements) == 5
+
+
+def test_masks_of_different_models_do_not_cancel():
+    here = Round()
+    models = dict.fromkeys(CLIENTS, b"model") | {8: b"another"}
+    total = sum((here.clients[c].mask(here.vectors[c], models[c]) for c in CLIENTS), np.zeros(50, np.uint64))
+    revealed = here.reveal(CLIENTS, CLIENTS)
+    words = unmask(here.session, total, here.keys, CLIENTS, revealed, b"model")
+    assert not np.any(words == here.true_sum(CLIENTS))
 
 
 def test_masked_vectors_look_random():
@@ -139,8 +159,8 @@ def test_wrong_shares_are_noticed():
 @pytest.mark.parametrize(
     ("threshold", "swap", "message"),
     [
-        (2, {}, "a threshold of 2 among 5 clients is not safe"),
-        (6, {}, "a threshold of 6 among 5 clients is not safe"),
+        (2, {}, "a threshold of 2 of 5 clients is not safe"),
+        (6, {}, "a threshold of 6 of 5 clients is not safe"),
         (3, {2: 5}, "other keys as those of this client"),
         (3, {7: 5}, "two clients have the same key"),
     ],
@@ -150,3 +170,17 @@ def test_a_client_does_not_take_part_in_what_is_not_safe(threshold, swap, messag
     keys = {client: secrets[swap.get(client, client)].public for client in CLIENTS}
     with pytest.raises(ValueError, match=message):
         Participant(Session("run", 1, threshold), 2, secrets[2], keys)
+
+
+@pytest.mark.parametrize(
+    ("peers", "message"),
+    [
+        ((5, 7, 8, 11), "peers without this client"),
+        ((2, 5, 7, 9), "or without keys"),
+        ((2, 5), "a threshold of 3 of 2 clients is not safe"),
+    ],
+)
+def test_a_client_does_not_mask_for_too_few_or_unknown_peers(peers, message):
+    here = Round()
+    with pytest.raises(ValueError, match=message):
+        Participant(SESSION, 2, here.secrets[2], here.keys, peers)

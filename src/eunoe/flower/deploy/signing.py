@@ -50,6 +50,4 @@ def _read_identity(project: dict[str, Any]) -> tuple[str, str]:
         publisher, url = project["tool"]["flwr"]["app"]["publisher"], project["tool"]["eunoe"]["apps"]
         return f"@{publisher}/{project['project']['name']}=={project['project']['version']}", str(url)
     except (KeyError, TypeError) as error:
-        raise InputError(
-            f"pyproject.toml has no {error}; sign a folder that was written by eunoe flower init"
-        ) from None
+        raise InputError(f"pyproject.toml has no {error}; sign a folder of eunoe flower init") from None

@@ -1,5 +1,7 @@
 """Messages of secure aggregation as Flower records, checked before they are used."""
 
+import hashlib
+import json
 from collections.abc import Iterable, Mapping
 
 from flwr.app import ConfigRecord, RecordDict
@@ -23,6 +25,17 @@ def decode_session(content: RecordDict) -> Session:
     if not run.isalnum():
         raise ValueError(f"the server's run is called {run!r}")
     return Session(run, int(str(record["round"])), int(str(record["threshold"])))
+
+
+def broadcast_digest(content: RecordDict) -> bytes:
+    """Return the digest of what all clients of a round are sent alike: the model and the facts."""
+    parts = [
+        [record, name, hashlib.sha256(array.data).hexdigest()]
+        for record in ("weights", "shared")
+        for name, array in sorted(content.array_records[record].items())
+    ]
+    facts = dict(content.config_records.get("facts") or {})
+    return hashlib.sha256(json.dumps([parts, facts], sort_keys=True).encode()).digest()
 
 
 def encode_clients(clients: Iterable[int]) -> ConfigRecord:

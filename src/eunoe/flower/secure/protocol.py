@@ -8,20 +8,21 @@ https://eprint.iacr.org/2017/281), with a mask between every two clients. In a r
                  these through the server, encrypted for their receivers
     3. masked    it sends x_u + PRG(seed_u) + sum_{v > u} PRG(k_uv) - sum_{v < u} PRG(k_uv) modulo 2^64, with
                  k_uv the key that u and v agree on; in the sum over all clients the pairwise masks cancel
-    4. unmask    clients reveal their share of the seed of each client whose vector arrived, and their share
-                 of the mask key of each client whose vector did not; with `threshold` shares of each secret
-                 the server removes the masks that are left in the sum
+    4. confirm   it signs the list of keys, the clients in stage 3 and those whose vectors arrived, once
+    5. unmask    with `threshold` signatures under the same lists, clients reveal their share of the seed of
+                 each client whose vector arrived, and their share of the mask key of each client whose vector
+                 did not; with `threshold` shares of each secret the server removes the masks that are left
 
-A client reveals one of its two shares of another client, never both, and does so once. With 2 * threshold
-above the number of clients the server cannot collect enough shares of both kinds, whatever it tells each
-client.
+k_uv also depends on the model that u and v were sent: masks cancel only between clients with the same model.
+The secrets of a client serve one list of keys, one vector and one signed statement. What follows from this
+against a server that deviates from the protocol is in docs/privacy.md.
 """
 
-from collections.abc import Iterable, Mapping
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from eunoe.flower.secure import primitives
 from eunoe.flower.secure.primitives import BadShares, Words
@@ -67,20 +68,33 @@ class Secrets:
     def public(self) -> PublicKeys:
         return PublicKeys(primitives.public_key(self.masks), primitives.public_key(self.shares))
 
+    @property
+    def name(self) -> str:
+        """A public name of these secrets."""
+        return hashlib.sha256(self.public.masks + self.public.shares).hexdigest()
+
 
 class Participant:
-    """A client in a round, with the public keys of all participants."""
+    """A client in a round, with the keys of all clients; its `peers` share masks in it, by default all do."""
 
     def __init__(
-        self, session: Session, client: int, secrets: Secrets, keys: Mapping[int, PublicKeys]
+        self,
+        session: Session,
+        client: int,
+        secrets: Secrets,
+        keys: Mapping[int, PublicKeys],
+        peers: Collection[int] | None = None,
     ) -> None:
         self.session, self.client, self.secrets, self.keys = session, client, secrets, dict(keys)
+        self.peers = set(keys if peers is None else peers)
         if client not in keys or keys[client][:2] != secrets.public[:2]:
             raise ValueError("the server sent other keys as those of this client")
         if len({key for pair in keys.values() for key in pair[:2]}) != 2 * len(keys):
             raise ValueError("two clients have the same key")
-        if not len(keys) < 2 * session.threshold <= 2 * len(keys):
-            raise ValueError(f"a threshold of {session.threshold} among {len(keys)} clients is not safe")
+        if not {client} <= self.peers <= set(keys):
+            raise ValueError("the server named peers without this client or without keys")
+        if not len(keys) < 2 * session.threshold <= 2 * len(self.peers):
+            raise ValueError(f"a threshold of {session.threshold} of {len(self.peers)} clients is not safe")
 
     def shares(self) -> dict[int, bytes]:
         """Return the encrypted shares of this client's seed and mask key for each client, itself included."""
@@ -94,23 +108,29 @@ class Participant:
             for other, seed, mask in zip(clients, seeds, masks, strict=True)
         }
 
-    def mask(self, words: Words) -> Words:
-        """Return a vector under this client's own mask and the masks that it shares with other clients."""
+    def mask(self, words: Words, model: bytes = b"") -> Words:
+        """Return a vector under this client's masks; `model` is the digest of what it was trained from."""
         masked = words.copy()
         primitives.add_mask(masked, _own_key(self.session, self.client, self.secrets.seed), 1)
-        for other, keys in self.keys.items():
-            if other != self.client:
-                key = _pair_key(self.session, self.secrets.masks, keys.masks, self.client, other)
-                primitives.add_mask(masked, key, _sign(self.client, other))
+        for other in self.peers - {self.client}:
+            public = self.keys[other].masks
+            key = _pair_key(self.session, self.secrets.masks, public, self.client, other, model)
+            # The client with the smaller number adds the mask, the other one subtracts it.
+            primitives.add_mask(masked, key, 1 if self.client < other else -1)
         return masked
 
-    def reveal(self, sealed: Mapping[int, bytes], alive: Iterable[int]) -> dict[int, bytes]:
+    def statement(self, alive: Collection[int]) -> bytes:
+        """Return what this client signs if the vectors of these clients arrived."""
+        arrived = self._check_alive(alive)
+        keys = [[client, keys.masks.hex(), keys.shares.hex()] for client, keys in sorted(self.keys.items())]
+        content = json.dumps([keys, sorted(self.peers), sorted(arrived)]).encode()
+        return self.session.purpose("statement") + b"/" + hashlib.sha256(content).digest()
+
+    def reveal(self, sealed: Mapping[int, bytes], alive: Collection[int]) -> dict[int, bytes]:
         """Return a share of each client: of its seed if its vector arrived, of its mask key otherwise."""
-        arrived = set(alive)
-        if not arrived <= set(self.keys) or len(arrived) < self.session.threshold:
-            raise ValueError(f"{len(arrived)} vectors arrived, fewer than {self.session.threshold}")
+        arrived = self._check_alive(alive)
         shares = {}
-        for other in set(self.keys) & set(sealed):
+        for other in self.peers & set(sealed):
             try:
                 both = primitives.unseal(self._sealing_key(other, self.client), sealed[other])
             except BadShares:
@@ -119,6 +139,16 @@ class Participant:
             middle = len(both) // 2
             shares[other] = both[:middle] if other in arrived else both[middle:]
         return shares
+
+    def _check_alive(self, alive: Collection[int]) -> set[int]:
+        arrived = set(alive)
+        if self.client not in arrived:
+            raise ValueError("the server says that this client's vector did not arrive")
+        if not arrived <= self.peers:
+            raise ValueError("the server says that vectors arrived of clients that are not peers")
+        if len(arrived) < self.session.threshold:
+            raise ValueError(f"{len(arrived)} vectors arrived, fewer than {self.session.threshold}")
+        return arrived
 
     def _sealing_key(self, sender: int, receiver: int) -> bytes:
         other = receiver if sender == self.client else sender
@@ -132,6 +162,7 @@ def unmask(
     keys: Mapping[int, PublicKeys],
     alive: Iterable[int],
     revealed: Mapping[int, Mapping[int, bytes]],
+    model: bytes = b"",
 ) -> Words:
     """Return the sum of the vectors that arrived, from the masked sum and the revealed shares."""
     total, arrived = total.copy(), sorted(alive)
@@ -146,25 +177,15 @@ def unmask(
         if primitives.public_key(secret) != keys[client].masks:
             raise BadShares(f"the shares of client {client}'s key are wrong")
         for other in arrived:
-            key = _pair_key(session, secret, keys[other].masks, client, other)
-            primitives.add_mask(total, key, -_sign(other, client))
+            key = _pair_key(session, secret, keys[other].masks, client, other, model)
+            primitives.add_mask(total, key, -1 if other < client else 1)
     return total
-
-
-def as_words(vector: np.ndarray) -> Words:
-    """View signed integers as words modulo 2^64."""
-    return vector.view(np.uint64)
 
 
 def _own_key(session: Session, client: int, seed: bytes) -> bytes:
     return primitives.derive_key(seed, session.purpose("own mask", client))
 
 
-def _pair_key(session: Session, secret: bytes, public: bytes, client: int, other: int) -> bytes:
+def _pair_key(session: Session, secret: bytes, public: bytes, client: int, other: int, model: bytes) -> bytes:
     purpose = session.purpose("mask", min(client, other), max(client, other))
-    return primitives.agree_key(secret, public, purpose)
-
-
-def _sign(client: int, other: int) -> int:
-    """Return 1 if a client adds the mask that it shares with another one, -1 if it subtracts it."""
-    return 1 if client < other else -1
+    return primitives.agree_key(secret, public, purpose + b"/" + model)

@@ -10,6 +10,7 @@ writes `node-@node@.key`, which stays here, and `node-@node@.pub`. Send the latt
 the fingerprint. When the operator has registered it, start the node, with your own data in a .npz file (arrays
 x and y) or a folder (one folder per class):
 
+    umask 077
     DATA=/path/to/data.npz
     export FLWR_TELEMETRY_ENABLED=0 FLWR_DISABLE_UPDATE_CHECK=1 FLWR_HOME="$PWD/.flwr"
     flower-supernode --superlink @host@:@port@ --root-certificates ca.crt \
