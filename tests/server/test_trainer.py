@@ -100,7 +100,7 @@ def test_stopping_keeps_the_best_and_ends_after_patience(
     loss = trainer.plain_loss(pool)
     stopping = Stopping(scripted(scores), 2, every=2, start_counts=start_counts)
     trained = trainer.train(start, loss, pool, options, 1, stopping=stopping)
-    assert (trained.steps, trained.record["best_step"]) == (steps, best)
+    assert (trained.record["steps"], trained.record["best_step"]) == (steps, best)
     expected = start
     if best:
         expected = trainer.train(start, loss, pool, options.model_copy(update={"steps": best}), 1).weights
@@ -131,7 +131,7 @@ def test_an_epoch_is_the_default_interval() -> None:
         1,
         stopping=Stopping(scripted([1.0, 0.9, 0.8]), 2),
     )
-    assert (trained.steps, trained.record["best_step"]) == (9, 3)
+    assert (trained.record["steps"], trained.record["best_step"]) == (9, 3)
 
 
 def test_a_model_that_is_not_finite_is_never_the_best() -> None:

@@ -75,6 +75,8 @@ def test_only_the_last_rounds_are_remembered() -> None:
         ([-1.0, 0.0], Upload("sum", 2, lowest=0.0), 1, "has a value of -1, below 0"),
         ([0.5, 0.0], Upload("sum", 2, lowest=0.0, highest=1.0, whole=True), 1, "not whole numbers"),
         ([-1e30, 1e30], Upload("sum", 2), 1, None),
+        ([1.0, 2.0], Upload("keep", 2, lowest=0.0, highest=1.0, per="sample", total=True), 3, None),
+        ([2.0, 2.0], Upload("keep", 2, highest=1.0, per="sample", total=True), 3, "has a sum of 4, above 3"),
     ],
 )
 def test_uploads_stay_in_their_range(
@@ -94,6 +96,17 @@ def test_claims_are_held_to_what_is_known() -> None:
         form_problem(update, start, {}, Limits(10, 3))
         == "it took 4 steps, more than the 3 that its data allow"
     )
+
+
+def test_variances_must_not_be_negative() -> None:
+    start = weights(0.0, float_buffers=(1.0, 1.0))
+    mask = torch.tensor([False, True])
+    for buffers, problem in (((-1.0, 0.0), None), ((1.0, -1e-9), "negative variance")):
+        sent = weights(1.0, float_buffers=buffers)
+        update = Update(0, 10, sent, {}, steps=4)
+        found = form_problem(update, start, {}, None, mask)
+        assert found is None if problem is None else problem in str(found)
+        assert form_problem(update, start, {}) is None
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf, -torch.inf])

@@ -5,16 +5,21 @@ that ask for it keep every client's model, and only aggregations other than the 
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import ClassVar, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 import torch
+from pydantic import Field
 from torch import Tensor
 
 from eunoe.core.compression import INDEX
 from eunoe.core.flat_model import Vectors, Weights
-from eunoe.server.robust import Aggregation, Mean
+from eunoe.errors import join_names
+from eunoe.server.robust import Aggregation, Mean, near_copies
 
-Weighting = Literal["samples", "uniform"]
+Weighting = Annotated[
+    Literal["samples", "uniform"],
+    Field(description="Weight clients by their number of samples, or all equally."),
+]
 
 
 class Upload(NamedTuple):
@@ -33,6 +38,8 @@ class Upload(NamedTuple):
     lowest: float | None = None
     highest: float | None = None
     per: Literal["client", "sample", "step"] = "client"
+    # Whether the largest value bounds the sum of all values instead of each.
+    total: bool = False
     # Whether all values are whole numbers.
     whole: bool = False
     # How many times the usual norm of this upload its norm may be; None: any.
@@ -121,8 +128,7 @@ class Aggregate:
         self.clients += clients
         self._sums.totals |= sums
         self._sums.weights |= weights
-        if int_buffers is not None:
-            self._int_buffers = int_buffers
+        self._int_buffers = self._int_buffers if int_buffers is None else int_buffers
 
     def clip(self, vectors: Vectors) -> Vectors:
         """Return what a client may send of these vectors."""
@@ -132,7 +138,7 @@ class Aggregate:
     def summed(self) -> dict[str, str] | None:
         """How each vector is weighted, if sums of vectors are all that is kept of the updates."""
         kept = self.keep_models or any(upload.combine == "keep" for upload in self.uploads.values())
-        if kept or self.aggregation.needs_all or self.derived:
+        if kept or self.clips or self.aggregation.needs_all or self.derived:
             return None
         uploads = {name: upload.combine for name, upload in self.uploads.items()}
         return {"change": self.weighting, "float_buffers": "samples", **uploads}
@@ -158,6 +164,13 @@ class Aggregate:
         """Return all values of an upload that is combined by "keep", one row per client."""
         return torch.stack(self._kept[name])
 
+    def warnings(self) -> list[str]:
+        """Return what in the round's updates may have fooled the aggregation."""
+        rows = self._rows.get("change", []) if self.aggregation.prefers_copies else []
+        copies = [f"{self.clients[row]}" for row in near_copies(torch.stack(rows))] if rows else []
+        problem = "sent nearly identical updates, which Krum prefers to honest ones: use geometric_median"
+        return [f"clients {join_names(copies)} {problem}"] if copies else []
+
     def with_mean_buffers(self, parameters: Tensor) -> Weights:
         """New parameters with the mean of the clients' float buffers and the largest of their counters."""
         before = self.start.float_buffers
@@ -177,7 +190,7 @@ class Aggregate:
 
     def _robust(self, name: str) -> Tensor:
         if name not in self._aggregated:
-            changes, values = (torch.stack(self._rows[key]) for key in ("change", name))
+            vectors = {key: torch.stack(rows) for key, rows in self._rows.items()}
             weights = torch.tensor(self._row_weights[name], dtype=torch.float64)
-            self._aggregated[name] = self.aggregation.combine(changes, values, weights)
+            self._aggregated[name] = self.aggregation.combine(list(vectors.values()), vectors[name], weights)
         return self._aggregated[name]

@@ -1,8 +1,8 @@
 """Aggregation of a round: each update is checked, then added to the sums that the server aggregates.
 
-Updates are added in the order in which they come. One whose norms pass by the medians of the last rounds is
-added at once. Any other is held, with all that come after it, until the norms of its round are known: at the
-end, or when HELD bytes are held. In round 1, without medians, all are held.
+Updates are added in the order in which they come: at once if their norms pass by the medians of the last
+rounds. Any other is held, with all that come after it, until the norms of its round are known: at the end, or
+when HELD bytes are held. In round 1, without medians, all are held.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +19,7 @@ from eunoe.server.update_checks import (
     change_of,
     floors_of,
     form_problem,
+    linear_vectors,
     moved_norms,
     norm_problem,
 )
@@ -56,18 +57,20 @@ class Aggregator:
         explained_norms: Callable[[float, int], dict[str, float]],
         past: Mapping[str, Sequence[NormStats]] | None = None,
         limits: Callable[[int], Limits] | None = None,
+        variances: Tensor | None = None,
     ) -> None:
         """Start a round.
 
         `contribution` gives what a client adds to the mean from its change and uploads; `explained_norms`
         the norms of uploads that a change of this norm and number of steps explains; `past` the medians of
-        the last rounds; `limits` what is known about a client.
+        the last rounds; `limits` what is known about a client; `variances` is a mask of the float buffers.
         """
         self.aggregate, self.contribution, self.limits = aggregate, contribution, limits
-        self._explained_norms = explained_norms
+        self._variances, self._explained_norms = variances, explained_norms
         self.past = {name: Norms(stats).stats() for name, stats in (past or {}).items()}
-        self._start = {name: value.double() for name, value in aggregate.start.vectors().items()}
-        self._floors = floors_of(aggregate.start)
+        vectors = linear_vectors(aggregate.start, variances)
+        self._start = {name: value.double() for name, value in vectors.items()}
+        self._floors = floors_of(self._start)
         self.restart()
 
     def restart(self) -> None:
@@ -82,7 +85,7 @@ class Aggregator:
         if self.aggregate.clips:
             # Clipping bounds every norm, and one client must not decide whether another one counts.
             problem = self.problem(update)
-            yield Settled(update, 0.0 if problem else self.add(update), problem)
+            yield Settled(update, self.add(update) if problem is None else 0.0, problem)
             return
         yield from self._add_decided(self.decide(self.examine(update)))
 
@@ -93,9 +96,11 @@ class Aggregator:
     def examine(self, update: Update) -> Examined:
         """Compute what a decision on an update needs; its vectors are not needed after this."""
         problem = self.problem(update)
-        norms = {} if problem else moved_norms(update, self._start, self.aggregate.uploads)
+        norms = {}
+        if problem is None:
+            norms = moved_norms(update, self._start, self.aggregate.uploads, self._variances)
         vectors = (*update.weights.vectors().values(), *update.uploads.values())
-        return Examined(update, norms, sum(value.numel() * value.itemsize for value in vectors), problem)
+        return Examined(update, norms, sum(value.nbytes for value in vectors), problem)
 
     def decide(self, examined: Examined) -> Iterator[Settled]:
         """Take an update and yield those that are decided on by now, which are still to be added."""
@@ -117,13 +122,9 @@ class Aggregator:
         norms = {name: Norms(by_client.values()) for name, by_client in self._norms.items()}
         while held:
             examined = held.pop()
-            problem = examined.problem
-            if problem is None:
-                steps = float(examined.update.steps)
-                others = {
-                    name: norms[name].stats_without(norm, steps) for name, norm in examined.norms.items()
-                }
-                problem = self._norm_problem(examined, others)
+            steps = float(examined.update.steps)
+            others = {name: norms[name].stats_without(norm, steps) for name, norm in examined.norms.items()}
+            problem = self._norm_problem(examined, others) if examined.problem is None else examined.problem
             yield _settle(examined, problem)
 
     def _add_decided(self, decided: Iterator[Settled]) -> Iterator[Settled]:
@@ -153,7 +154,7 @@ class Aggregator:
         if update.skipped is not None:
             return update.skipped
         limits = None if self.limits is None else self.limits(update.client)
-        return form_problem(update, self.aggregate.start, self.aggregate.uploads, limits)
+        return form_problem(update, self.aggregate.start, self.aggregate.uploads, limits, self._variances)
 
     def _passes_by_past(self, examined: Examined) -> bool:
         """Return whether the last rounds alone allow these norms; a vector that never moved has no median."""

@@ -9,12 +9,10 @@ Averaging"). Of the models w_1, w_2, ... that a method reports after each round:
     d   averaging.decay
     n   averaging.last
 
-With M_t = m_t / (1 - d^t) the first is M_t = M_(t-1) + a (w_t - M_(t-1)) with a = (1 - d) / (1 - d^t), which
-is what is computed, in float64. Where a is 1 the mean is the newest model, bit for bit. Float buffers, such
-as normalization statistics, are averaged alike; integer buffers are the newest.
-
-The state is named vectors: for a decay one model in float64, for the last n models all of them, in their own
-type. Each checkpoint has it too.
+The first is computed as M_t = M_(t-1) + a (w_t - M_(t-1)) with a = (1 - d) / (1 - d^t), in float64. Where a
+is 1 the mean is the newest model, bit for bit. Float buffers (normalization statistics) are averaged alike;
+integer buffers are the newest. The state is named vectors: for a decay one model in float64, for the last n
+models all of them, in their own type.
 """
 
 import torch
@@ -55,8 +53,8 @@ def average_model(averaging: Averaging | None, state: Vectors, newest: Weights) 
 
 
 def _toward(mean: Tensor | None, newest: Tensor, share: float) -> Tensor:
-    new = newest.double()
-    return new.clone() if mean is None or share == 1.0 else mean + share * (new - mean)
+    new = newest.to(torch.float64, copy=True)
+    return new if mean is None or share == 1.0 else mean + share * (new - mean)
 
 
 def _mean(rows: Tensor) -> Tensor:

@@ -10,10 +10,8 @@ https://arxiv.org/abs/2301.09604
 With identical updates the quotient is 1/2 and eta is 1; with M orthogonal updates of equal norm it is M / 2.
 Departures: both means are weighted as the method weights clients, as in the authors' code; the paper's
 formula is for equal weights. That code also multiplies epsilon by the number of clients and lets it decay
-with the clients' learning rate; the formula does not. Where a method scales updates before averaging them
-(FedNova), eta is that of the scaled updates. The paper evaluates the mean of the last two models, since
-single ones may oscillate; here the last model is evaluated, as with every server optimizer. The paper has no
-lr: leave it at 1.
+with the learning rate. Where a method scales updates (FedNova), eta is that of the scaled updates. The paper
+evaluates the mean of the last two models; here it is the last. The paper has no lr: leave it at 1.
 """
 
 from collections.abc import Callable, Mapping
@@ -22,15 +20,14 @@ from typing import Any, ClassVar
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.config.options import Finite
 from eunoe.server import Aggregate, Cost, ServerOptimizer, Vectors
 
 
 class FedExP(ServerOptimizer):
     """Extrapolation at the server (FedExP): the step grows as the clients' updates disagree."""
 
-    epsilon: float = Field(
-        1e-3, ge=0, allow_inf_nan=False, description="Added to the squared norm of the averaged update."
-    )
+    epsilon: Finite = Field(1e-3, ge=0, description="Added to the squared norm of the averaged update.")
 
     cost = Cost(server_extra="a norm for each client")
     neutral: ClassVar[Mapping[str, Any] | None] = {"epsilon": 1e30}

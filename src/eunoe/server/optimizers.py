@@ -48,9 +48,7 @@ class ServerOptimizer(Options):
     """Base of the server optimizers: a learning rate, a mask, and state that the checkpoint carries."""
 
     lr: float = Field(1.0, gt=0, allow_inf_nan=False, description="The server's learning rate.")
-    gma: float | None = Field(
-        None, ge=0, le=1, description="Damp coordinates on whose sign fewer than this share agree."
-    )
+    gma: float | None = Field(None, ge=0, le=1, description="Damp coordinates with agreement below this.")
 
     cost: ClassVar[Cost] = Cost(server_extra="0 (gma: sign sums)")
     # Options at which it is the plain average.
@@ -117,14 +115,10 @@ class Adaptive(ServerOptimizer):
 
     def check(self) -> list[str]:
         if not self.tau:
-            raise InputError(
-                "server_optimizer.tau = 0 divides by 0 where nothing has changed: set it, for example to 1e-3"
-            )
+            raise InputError("server_optimizer.tau = 0 may divide by 0: set it, for example to 1e-3")
         if self.tau >= 1e-5:
             return []
-        return [
-            f"tau = {self.tau:g} lets coordinates that hardly change move by the full server learning rate"
-        ]
+        return [f"tau = {self.tau:g} lets coordinates that hardly change move by the full learning rate"]
 
     def start(self, parameters: Tensor) -> Vectors:
         zeros = torch.zeros_like(parameters, dtype=torch.float64)
@@ -156,9 +150,7 @@ class Adam(Adaptive):
     """Adam at the server (FedAdam): v is a moving average of squares."""
 
     b2: float = Field(0.99, ge=0, lt=1, description="How much of v a round keeps.")
-    bias_correction: bool = Field(
-        False, description="Multiply by sqrt(1 - b2^t) / (1 - b1^t), since m and v start small."
-    )
+    bias_correction: bool = Field(False, description="Multiply by sqrt(1 - b2^t) / (1 - b1^t).")
 
     def squares(self, before: Tensor, square: Tensor) -> Tensor:
         return self.b2 * before + (1 - self.b2) * square

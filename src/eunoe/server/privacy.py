@@ -6,37 +6,35 @@ clip, z the noise and n the planned number of clients in a round:
     S = sum_k x_k min(1, C / ||x_k||) + z C N(0, I)        mean = S / n
 
 (McMahan et al., 2018, "Learning Differentially Private Recurrent Language Models",
-https://arxiv.org/abs/1710.06963). Clients count equally. n does not depend on who answered, so a missing
-client is one that sends zeros. The noise is drawn once a round, for all vectors in the order of their
-declaration.
+https://arxiv.org/abs/1710.06963). Clients count equally, and a missing client is one that sends zeros. The
+noise is drawn once a round, for all vectors in the order of their declaration.
 
-In a simulation it comes from the seed, so a round that is repeated has the same noise. A federation's server
-draws it from the operating system, and each number is half the sum of four: a single one shows in its last
-bits which real numbers it may come from (Holohan and Braghin, 2021, https://arxiv.org/abs/2107.10138).
+In a simulation it comes from the seed, so a repeated round has the same noise. A federation's server draws it
+from the operating system, and each number is half the sum of four: a single one shows in its last bits which
+real numbers it may come from (Holohan and Braghin, 2021, https://arxiv.org/abs/2107.10138).
 
 The accountant gives (epsilon, delta) of a client's whole participation, by the library dp-accounting. A round
-is a Gaussian mechanism on a sample of fixed size without replacement. For such samples the library knows the
-relation "replace one client by another", under which a sum of vectors clipped to C changes by up to 2 C. So
-its noise multiplier is half of `noise`, which counts in multiples of C. Rounds are composed by Rényi
-divergences.
+is a Gaussian mechanism on a sample of fixed size without replacement, under the relation "replace one client
+by another": a sum of vectors clipped to C changes by up to 2 C, so the noise multiplier is half of `noise`,
+which counts in multiples of C. Rounds are composed by Rényi divergences.
 """
 
 import math
 import os
+from bisect import bisect_right
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import torch
-from scipy.special import ndtri
 from torch import Tensor
 
 from eunoe.config.options import Privacy
 from eunoe.core.flat_model import Vectors, Weights
 from eunoe.core.rng import generator
-from eunoe.errors import InputError
+from eunoe.errors import InputError, install_command
 from eunoe.server.aggregate import Aggregate, Upload
 
 # Draws this many independent standard normal numbers, in float64.
@@ -71,7 +69,7 @@ class ClientPrivacy:
 class PrivateAggregate(Aggregate):
     """The sums of a round's clipped updates, which are read with noise only."""
 
-    clips: ClassVar[bool] = True
+    clips = True
 
     def __init__(
         self,
@@ -88,11 +86,6 @@ class PrivateAggregate(Aggregate):
     @property
     def count(self) -> int:
         return self.participants
-
-    @property
-    def summed(self) -> None:
-        """Each update is clipped as a whole before it is added."""
-        return None
 
     def add(
         self, client: int, size: int, weights: Weights, change: Tensor, uploads: Mapping[str, Tensor]
@@ -144,6 +137,9 @@ def system_normal(size: int) -> Tensor:
 
 
 def _one_normal(size: int) -> Tensor:
+    # Slow to import, and so imported only where used.
+    from scipy.special import ndtri
+
     bits = np.frombuffer(os.urandom(8 * size), np.uint64) >> np.uint64(12)
     # The middles of 2^52 intervals: never 0 or 1, where the inverse is infinite.
     return torch.from_numpy(ndtri((bits + 0.5) / 2.0**52))
@@ -153,32 +149,24 @@ class Accountant:
     """The epsilon of a number of noisy aggregations."""
 
     def __init__(self, privacy: Privacy, clients: int, participants: int) -> None:
+        self.privacy = privacy
         try:
-            from dp_accounting import rdp
+            self._orders, self._divergences = _one_aggregation(privacy.noise, clients, participants)
         except ImportError:
-            raise InputError(
-                "privacy needs dp-accounting: run pip install '.[privacy]' in a clone of Eunoe"
-            ) from None
-        self.privacy, self._rdp = privacy, rdp
-        self._orders, self._divergences = _one_aggregation(privacy.noise, clients, participants)
+            raise InputError(f"privacy needs dp-accounting: run {install_command('privacy')}") from None
 
     def epsilon(self, releases: int) -> float:
         """Return the epsilon that so many aggregations have spent."""
         if not releases:
             return 0.0
-        spent, _ = self._rdp.compute_epsilon(self._orders, self._divergences * releases, self.privacy.delta)
-        return float(spent)
+        from dp_accounting import rdp
+
+        return float(rdp.compute_epsilon(self._orders, self._divergences * releases, self.privacy.delta)[0])
 
     def affordable(self, most: int) -> int:
         """Return how many aggregations the budget allows, up to `most`."""
         budget = self.privacy.epsilon
-        if budget is None or self.epsilon(most) <= budget:
-            return most
-        low, high = 0, most
-        while high - low > 1:
-            middle = (low + high) // 2
-            low, high = (middle, high) if self.epsilon(middle) <= budget else (low, middle)
-        return low
+        return most if budget is None else bisect_right(range(most + 1), budget, key=self.epsilon) - 1
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Aggregations: how the changes of a round's clients become one, so that a few bad clients cannot own it.
+"""Aggregations of the clients' changes in a round; all but the mean tolerate some malicious clients.
 
 With x_k = y_k - w the change of client k (or what the method makes of it) and p_k its weight:
 
@@ -17,18 +17,19 @@ https://arxiv.org/abs/1911.07963), with the bound taken from the round. geometri
 
 The mean, norm_clip and multi_krum weight clients as the method does; the others count each client once, so
 that a client gains nothing from a size that it made up. Float buffers (normalization statistics) are
-aggregated in the same way, and so is what a method sums over clients. All but the mean keep every change of
-a round in float64: participants x parameters x 8 bytes.
+aggregated in the same way, and so is what a method sums over clients; the distances of krum are over all of
+them. All but the mean keep every change of a round in float64: participants x parameters x 8 bytes.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.config.options import Options
+from eunoe.config.options import Finite, Options
 from eunoe.errors import InputError
 
 # Numbers that are sorted at a time (32 MB in float64).
@@ -40,91 +41,87 @@ class Aggregation(Options, ABC):
 
     # False for one that needs nothing but weighted sums, which are kept while updates come.
     needs_all: ClassVar[bool] = True
+    # True for one that prefers updates with near copies, whatever they hold.
+    prefers_copies: ClassVar[bool] = False
 
     def check(self, participants: int) -> None:
         """Raise InputError if rounds of so many clients are too small."""
 
     @abstractmethod
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        """One row from `values`, given the clients' changes and weights; changes are values too."""
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
+        """Return one row from `values`, which are one of the vectors of the clients, with these weights."""
 
 
 class Mean(Aggregation):
-    """The weighted mean; one client can move it anywhere."""
+    """The weighted mean, which a single client can change arbitrarily."""
 
-    needs_all: ClassVar[bool] = False
+    needs_all = False
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
         return weighted_mean(values, weights)
 
 
 class Median(Aggregation):
-    """The median of each coordinate; it stands up to fewer than half of the clients."""
+    """The median of each coordinate, which tolerates malicious clients up to a half."""
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
         return middle_mean(values, (len(values) - 1) // 2)
 
 
 class TrimmedMean(Aggregation):
     """The mean of each coordinate without its largest and smallest values."""
 
-    share: float = Field(
-        0.2, gt=0, lt=0.5, description="Share of the clients left out at each end of a coordinate."
-    )
+    share: float = Field(0.2, gt=0, lt=0.5, description="Share of clients to trim at each end.")
 
     def check(self, participants: int) -> None:
         if not int(self.share * participants):
-            raise InputError(
-                f"aggregation.share = {self.share:g} of {participants} clients a round leaves none out: "
-                f"set it to {1 / participants:.3g} or more, or let more clients take part"
-            )
+            least = 1 / participants
+            raise InputError(f"aggregation.share = {self.share:g} trims no client: set at least {least:.3g}")
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
         return middle_mean(values, int(self.share * len(values)))
 
 
 class Krum(Aggregation):
-    """The one change that is nearest to its neighbors."""
+    """The one change that is nearest to its neighbors; a few clients with the same vector can own it."""
 
-    bad: int = Field(1, ge=0, description="Number of bad clients in a round to stand up to.")
+    prefers_copies: ClassVar[bool] = True
+
+    bad: int = Field(1, ge=0, description="Number of malicious clients per round to tolerate.")
 
     def check(self, participants: int) -> None:
         if participants < 2 * self.bad + 3:
             raise InputError(
-                f"aggregation.bad = {self.bad} needs at least {2 * self.bad + 3} clients a round, and "
+                f"aggregation.bad = {self.bad} requires {2 * self.bad + 3} clients per round, and "
                 f"{participants} take part: lower it or raise participation"
             )
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        return values[int(krum_scores(changes, self.bad).argmin())].clone()
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
+        return values[int(krum_scores(vectors, self.bad).argmin())].clone()
 
 
 class MultiKrum(Krum):
-    """The mean of the changes that are nearest to their neighbors."""
+    """The mean of the changes that are nearest to their neighbors; weak against equal vectors, as krum."""
 
     keep: int = Field(3, ge=1, description="Number of clients whose mean is taken.")
 
     def check(self, participants: int) -> None:
         super().check(participants)
-        if self.keep > participants - self.bad:
-            raise InputError(
-                f"aggregation.keep = {self.keep} of {participants} clients a round keeps bad ones too: "
-                f"set it to at most {participants - self.bad}"
-            )
+        most = participants - self.bad
+        if self.keep > most:
+            raise InputError(f"aggregation.keep = {self.keep} is too large: set at most {most}")
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
-        best = krum_scores(changes, self.bad).argsort(stable=True)[: self.keep].sort().values
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
+        best = krum_scores(vectors, self.bad).argsort(stable=True)[: self.keep].sort().values
         return weighted_mean(values[best], weights[best])
 
 
 class NormClip(Aggregation):
     """The weighted mean of changes whose norms are clipped to a multiple of their median."""
 
-    factor: float = Field(
-        1.0, gt=0, allow_inf_nan=False, description="Largest norm, as a multiple of the round's median norm."
-    )
+    factor: Finite = Field(1.0, gt=0, description="Largest norm in multiples of the median norm.")
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
         norms = torch.linalg.vector_norm(values, dim=1)
         limit = self.factor * middle_mean(norms[:, None], (len(norms) - 1) // 2)
         scale = torch.where(norms > limit, limit / norms, 1.0)
@@ -136,7 +133,7 @@ class GeometricMedian(Aggregation):
 
     iterations: int = Field(100, ge=1, le=10_000, description="Most steps of Weiszfeld's iteration.")
 
-    def combine(self, changes: Tensor, values: Tensor, weights: Tensor) -> Tensor:
+    def combine(self, vectors: Sequence[Tensor], values: Tensor, weights: Tensor) -> Tensor:
         # Not the median, which may be one of the rows, where the iteration would stay.
         point = middle_mean(values, len(values) // 4)
         for _ in range(self.iterations):
@@ -167,14 +164,38 @@ def middle_mean(values: Tensor, cut: int) -> Tensor:
     return torch.cat([block.sort(0).values[cut : len(block) - cut].mean(0) for block in blocks])
 
 
-def krum_scores(changes: Tensor, bad: int) -> Tensor:
-    """For each row the sum of squared distances to its nearest n - bad - 2 others (at least one)."""
-    count = len(changes)
-    distances = torch.zeros(count, count, dtype=changes.dtype)
+def krum_scores(vectors: Sequence[Tensor], bad: int) -> Tensor:
+    """For each client the sum of squared distances to its nearest n - bad - 2 others (at least one).
+
+    Several vectors, as parameters and normalization statistics, count alike: the squared distances of each
+    are divided by the median of its own scores.
+    """
+    distances = [squared_distances(vector) for vector in vectors if vector.shape[1]]
+    if len(distances) > 1:
+        # A vector in which most clients agree counts without bound.
+        distances = [each / max(float(_nearest_sum(each, bad).median()), 1e-300) for each in distances]
+    return _nearest_sum(sum(distances[1:], distances[0]), bad)
+
+
+def squared_distances(rows: Tensor) -> Tensor:
+    """Return the squared distance of each pair of rows."""
+    count = len(rows)
+    distances = torch.zeros(count, count, dtype=rows.dtype)
     for first in range(count):
         for second in range(first + 1, count):
-            gap = torch.linalg.vector_norm(changes[first] - changes[second]) ** 2
+            gap = torch.linalg.vector_norm(rows[first] - rows[second]) ** 2
             distances[first, second] = distances[second, first] = gap
-    nearest = max(1, count - bad - 2)
+    return distances
+
+
+def _nearest_sum(distances: Tensor, bad: int) -> Tensor:
     # The first of each sorted row is the distance to itself.
-    return distances.sort(1).values[:, 1 : nearest + 1].sum(1)
+    return distances.sort(1).values[:, 1 : max(1, len(distances) - bad - 2) + 1].sum(1)
+
+
+def near_copies(rows: Tensor) -> list[int]:
+    """Return the rows whose distance to another one is below a hundredth of the median distance."""
+    distances = torch.cdist(rows, rows)
+    pairs = distances.triu(1) + distances.new_full(distances.shape, torch.inf).tril()
+    near = distances.fill_diagonal_(torch.inf) < 0.01 * pairs[pairs.isfinite()].median()
+    return [int(row) for row in near.any(1).nonzero()]

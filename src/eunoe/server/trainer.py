@@ -105,7 +105,6 @@ class Trained:
     """A model that the server has trained, and what it adds to the round's record."""
 
     weights: Weights
-    steps: int
     record: dict[str, Any]
 
 
@@ -178,12 +177,11 @@ class ServerTrainer:
         # For the model's dropout.
         with global_stream(model.device, self.seed, "server model", round):
             rng = torch_generator(self.seed, "server augmentation", round)
-            batches = plan_batches(
-                len(pool), options, generator(self.seed, "server batches", round), model.has_batch_norm
-            )
+            order_rng = generator(self.seed, "server batches", round)
+            batches = plan_batches(len(pool), options, order_rng, model.has_batch_norm)
             model.load(start)
             moments |= {name: moment.to(model.device) for name, moment in moments.items()}
-            best = _BestModel(self, stopping, len(batches), options.epoch_range[0])
+            best = stopping and _BestModel(self, stopping, len(batches), options.epoch_range[0])
             self._training_mode(freeze_statistics)
             backwards, steps = 0, 0
             for steps, order in enumerate(batches, 1):
@@ -201,15 +199,15 @@ class ServerTrainer:
                 lr = options.lr * (0.5 + 0.5 * math.cos(math.pi * done))
                 step = steps_taken + steps
                 descend(model.parameters, model.gradient, options, lr, options.weight_decay, moments, step)
-                if best.due(steps):
+                if best and (steps % best.every == 0 or steps == len(batches)):
                     if best.enough(steps):
                         break
                     self._training_mode(freeze_statistics)
         record = {"steps": steps, "forwards": self._forwards + backwards, "backwards": backwards}
         self._forwards = 0
         moments |= {name: moment.cpu() for name, moment in moments.items()}
-        weights = best.weights or model.weights.copy()
-        return Trained(weights.to("cpu"), steps, record | best.record)
+        weights = (best and best.weights) or model.weights.copy()
+        return Trained(weights.to("cpu"), record | (best.record if best else {}))
 
     def _training_mode(self, freeze_statistics: bool) -> None:
         self.model.module.train()
@@ -229,23 +227,18 @@ class ServerTrainer:
 class _BestModel:
     """Evaluates a model in training from time to time and keeps the best."""
 
-    def __init__(self, trainer: ServerTrainer, stopping: Stopping | None, steps: int, epochs: int) -> None:
-        self.trainer, self.stopping, self.steps = trainer, stopping, steps
-        self.every = (stopping and stopping.every) or max(steps // epochs, 1)
+    def __init__(self, trainer: ServerTrainer, stopping: Stopping, steps: int, epochs: int) -> None:
+        self.trainer, self.stopping = trainer, stopping
+        self.every = stopping.every or max(steps // epochs, 1)
         self.weights: Weights | None = None
         self.record: dict[str, Any] = {}
         self._score, self._worse = -math.inf, 0
-        self._pool = trainer.public("validation") if stopping else None
-        if stopping and stopping.start_counts:
+        self._pool = trainer.public("validation")
+        if stopping.start_counts:
             self.enough(0)
-
-    def due(self, step: int) -> bool:
-        return self.stopping is not None and (step % self.every == 0 or step == self.steps)
 
     def enough(self, step: int) -> bool:
         """Evaluate the model; whether training should stop here."""
-        assert self.stopping is not None
-        assert self._pool is not None
         logits = self.trainer._outputs(self._pool)
         score = self.stopping.judge(logits) if bool(torch.isfinite(logits).all()) else -math.inf
         if score > self._score:
@@ -273,18 +266,12 @@ def public_trainer(
         raise InputError(f"{method} needs a public set at the server: set public.share, for example to 0.025")
     pool = trainer.public("train")
     if not len(pool):
-        raise InputError(f"{method} needs public samples to train on: raise public.share or public.count")
+        raise InputError(f"{method} needs public training samples: raise public.share or public.count")
     if validation and not len(trainer.public("validation")):
-        raise InputError(f"{method} validates on public samples: set public.validation above 0")
+        raise InputError(f"{method} needs public validation samples: set public.validation above 0")
     if labels and not trainer.federation.public_labeled:
-        raise InputError(
-            f"{method} needs public labels of the clients' classes, which public.data does not have: "
-            "set public.share instead"
-        )
+        raise InputError(f"{method} needs public labels, which public.data lacks: set public.share instead")
     alone = min(batch, len(pool)) == 1
     if alone and not trainer.model.trains_on(pool.inputs(torch.zeros(1, dtype=torch.int64))):
-        raise InputError(
-            f"{method}: batch normalization cannot train on a single public sample: use larger batches at "
-            "the server, more public samples or a model with another normalization"
-        )
+        raise InputError(f"{method}: batch norm cannot train on one sample: use larger batches or GroupNorm")
     return trainer

@@ -1,13 +1,13 @@
 """Checks of an update before it is added: its form, the legal ranges of its values, its norms.
 
-The norms of the change, of the changes of the float and integer buffers, and of uploads that ask for it are
-compared with those of other clients. With m the median norm and s the median number of steps of clients
-(those with norm 0 left out), a client of K steps may have a norm of FACTOR * m * max(1, K / s). There are two
-such medians: over the other clients of its round and over the last rounds. The larger one counts, but the
-round's no more than FACTOR times the last rounds'. A change no larger than the model itself always passes,
-and so does an upload no larger than what the method explains by the change (`Method.explained_norms`).
-Without any median, as for a single client in round 1, the change may be FACTOR times the norm of the model
-plus that of a vector of ones, and uploads are not bounded.
+The norms of the change, of the changes of the float buffers (variances as standard deviations) and integer
+buffers, and of uploads that ask for it are compared with those of other clients. With m the median norm and s
+the median number of steps of clients (those with norm 0 left out), a client of K steps may have a norm of
+FACTOR * m * max(1, K / s). There are two such medians: over the other clients of its round and over the last
+rounds. The larger one counts, but the round's no more than FACTOR times the last rounds'. A change no larger
+than the model itself always passes, and so does an upload no larger than what the method explains by the
+change (`Method.explained_norms`). Without any median, as for a single client in round 1, the change may be
+FACTOR times the norm of the model plus that of a vector of ones, and uploads are not bounded.
 
 This stops updates that would end a federation, such as parameters of 1e30. It does not stop a client that
 stays within FACTOR; the aggregations of server/robust.py do.
@@ -68,20 +68,31 @@ class Floor(NamedTuple):
     ones: float | None = None
 
 
-def floors_of(start: Weights) -> dict[str, Floor]:
+def floors_of(start: Vectors) -> dict[str, Floor]:
     """Return the norms of a model's vectors, up to which changes always pass."""
-    vectors = {"change": start.parameters, "float_buffers": start.float_buffers}
-    return {name: Floor(_norm(v.double()), math.sqrt(v.numel())) for name, v in vectors.items()}
+    vectors = {"change": start["parameters"], "float_buffers": start["float_buffers"]}
+    return {name: Floor(_norm(v), math.sqrt(v.numel())) for name, v in vectors.items()}
+
+
+def linear_vectors(weights: Weights, variances: Tensor | None) -> Vectors:
+    """Return the vectors whose norms are checked, with standard deviations in place of variances.
+
+    These grow with the weights, as parameters and means do, so that one limit fits all.
+    """
+    vectors = weights.vectors()
+    if variances is not None and variances.any():
+        buffers = weights.float_buffers.double()
+        vectors["float_buffers"] = torch.where(variances, buffers.clamp(min=0).sqrt(), buffers)
+    return vectors
 
 
 def largest_norm(
     steps: int, others: NormStats | None, past: NormStats | None, factor: float = FACTOR
 ) -> float | None:
     """Return the largest legal norm of a client with so many steps; None without any median."""
-    limits = [
+    by_round, by_past = (
         known and factor * known.norm * max(1.0, steps / max(known.steps, 1.0)) for known in (others, past)
-    ]
-    by_round, by_past = limits
+    )
     if by_round is None or by_past is None:
         return by_past if by_round is None else by_round
     return max(by_past, min(by_round, factor * by_past))
@@ -92,12 +103,13 @@ def change_of(new: Tensor, start: Tensor) -> Tensor:
     return new.to(torch.float64, copy=True).sub_(start)
 
 
-def moved_norms(update: Update, start: Vectors, uploads: Mapping[str, Upload]) -> dict[str, float]:
-    """Return the norms to check, by vector; `start` has the weights in float64."""
-    vectors = update.weights.vectors().items()
+def moved_norms(
+    update: Update, start: Vectors, uploads: Mapping[str, Upload], variances: Tensor | None = None
+) -> dict[str, float]:
+    """Return the norms to check, by vector; `start` has the linear vectors of the model in float64."""
     norms = {
         "change" if name == "parameters" else name: _norm(change_of(new, start[name]))
-        for name, new in vectors
+        for name, new in linear_vectors(update.weights, variances).items()
         if new.numel()
     }
     bounded = (name for name, upload in uploads.items() if upload.factor is not None)
@@ -105,19 +117,20 @@ def moved_norms(update: Update, start: Vectors, uploads: Mapping[str, Upload]) -
 
 
 def form_problem(
-    update: Update, start: Weights, uploads: Mapping[str, Upload], limits: Limits | None = None
+    update: Update,
+    start: Weights,
+    uploads: Mapping[str, Upload],
+    limits: Limits | None = None,
+    variances: Tensor | None = None,
 ) -> str | None:
     """Return why the form or the values of an update are illegal, or None.
 
-    Without `limits` its size and steps are not checked.
+    Without `limits` its size and steps are not checked; `variances` is a mask of the float buffers that must
+    not be negative.
     """
     size, steps, labels = limits or (None, None, None)
-    weights = update.weights
-    if (
-        weights.parameters.shape != start.parameters.shape
-        or weights.float_buffers.shape != start.float_buffers.shape
-        or weights.int_buffers.shape != start.int_buffers.shape
-    ):
+    weights, wanted = update.weights, start.vectors()
+    if any(value.shape != wanted[name].shape for name, value in weights.vectors().items()):
         return f"its update has {weights.parameters.numel()} parameters, not {start.parameters.numel()}"
     for name, upload in uploads.items():
         if name not in update.uploads or update.uploads[name].shape != (upload.size,):
@@ -127,6 +140,8 @@ def form_problem(
     for value in (weights.parameters, weights.float_buffers, *update.uploads.values()):
         if not all_finite(value):
             return "its update is not finite"
+    if variances is not None and bool((weights.float_buffers[variances] < 0).any()):
+        return "its normalization statistics have a negative variance"
     if size is not None and update.size != size:
         return f"it trained on {update.size} samples, not on its {size}"
     if steps is not None and update.steps > steps:
@@ -140,13 +155,13 @@ def form_problem(
 
 def range_problem(value: Tensor, upload: Upload, units: int | None) -> str | None:
     """Return why an upload's values are illegal, or None; without `units` there is no upper limit."""
-    slack = _ROUNDING
-    if upload.lowest is not None and float(value.min()) < upload.lowest - slack * abs(upload.lowest):
+    if upload.lowest is not None and float(value.min()) < upload.lowest - _ROUNDING * abs(upload.lowest):
         return f"has a value of {float(value.min()):g}, below {upload.lowest:g}"
     if upload.highest is not None and units is not None:
         highest = upload.highest * units
-        if float(value.max()) > highest + slack * abs(highest):
-            return f"has a value of {float(value.max()):g}, above {highest:g}"
+        largest = float(value.double().sum() if upload.total else value.max())
+        if largest > highest + _ROUNDING * abs(highest):
+            return f"has a {'sum' if upload.total else 'value'} of {largest:g}, above {highest:g}"
     if upload.whole and not bool((value == value.round()).all()):
         return "has values that are not whole numbers"
     return None
