@@ -2,7 +2,9 @@
 
 python -m tests.attacks.fuzz configs 10000
 python -m tests.attacks.fuzz folders 1000
+python -m tests.attacks.fuzz records 1000
 python -m tests.attacks.fuzz data 1000
+python -m tests.attacks.fuzz tables 1000
 
 Cases run in this process, one after the other. Their outcomes are lines of a file (--out), and a command that
 is given again goes on where it stopped; what ended badly is tried again. At the end the outcomes are counted
@@ -12,7 +14,7 @@ by what was damaged. Outcomes:
     said      it worked otherwise and said so: a warning
     refused   an error of one line, without control characters
     slow      stopped at the time limit while it trained
-    other     it worked and gave something else, in a format without checksums
+    other     it worked and gave something else, in a format without checksums, or anything (records, tables)
     silent    it gave something else without a word           <- must not happen
     unclear   an error of several lines, or with control characters   <- must not happen
     traceback an error that is none of Eunoe's                <- must not happen
@@ -124,11 +126,15 @@ def cases(name: str) -> Case:
         from tests.attacks.fuzz_configs import config_case
 
         return config_case
-    if name == "folders":
+    if name in ("folders", "records"):
         from tests.attacks import fuzz_folders
 
         fuzz_folders.templates()
-        return fuzz_folders.folder_case
+        return fuzz_folders.folder_case if name == "folders" else fuzz_folders.record_case
+    if name == "tables":
+        from tests.attacks.fuzz_tables import table_case
+
+        return table_case
     from tests.attacks import fuzz_data
 
     fuzz_data.templates()
@@ -148,7 +154,7 @@ def table(outcomes: list[Outcome]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Try many damaged or senseless inputs.")
-    parser.add_argument("name", choices=["configs", "folders", "data"])
+    parser.add_argument("name", choices=["configs", "folders", "records", "data", "tables"])
     parser.add_argument("count", type=int)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=3.0, help="time limit of a case")

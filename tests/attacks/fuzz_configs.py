@@ -11,7 +11,8 @@ from pydantic import BaseModel
 
 from eunoe.config import registry
 from eunoe.config.messages import sections_of
-from eunoe.config.schema import Config, Named, make_config
+from eunoe.config.options import Named
+from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import apply_settings, merge, read_config
 from eunoe.data import builtin
 from eunoe.simulation.running import run

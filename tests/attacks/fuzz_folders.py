@@ -4,6 +4,7 @@ Whoever resumes such a folder must get the bits of the whole run, or a refusal. 
 same numbers, a warning or a refusal.
 """
 
+import json
 import shutil
 import tempfile
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from eunoe.analysis.comparison import Comparison
+from eunoe.analysis.diagnosis import diagnose
 from eunoe.report.html import write_report
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
@@ -31,6 +33,7 @@ BEGUN: dict[str, Any] = {
 KINDS: dict[str, dict[str, Any]] = {
     "fedavg": {},
     "scaffold": {"method": "scaffold"},
+    "probed": {"probes": [{"metric": "client_matrix", "every": 1, "data": "test"}]},
     "fedadam": {"method": "fedadam", "averaging": {"decay": 0.5}},
 }
 
@@ -87,6 +90,62 @@ def folder_case(rng: np.random.Generator, home: Path) -> tuple[str, Callable[[],
         return "ran" if predicted(folder) == models else "silent"
 
     return f"{command}, {place}: {what}", action
+
+
+def record_case(rng: np.random.Generator, home: Path) -> tuple[str, Callable[[], str]]:
+    """A run with one JSON file of another structure, read by everything that reads records."""
+    names = list(templates())
+    source = templates()[names[int(rng.integers(len(names)))]][0]
+    folder = home / "run"
+    shutil.copytree(source, folder)
+    files = [*sorted(folder.glob("*.json")), *sorted(folder.glob("*.jsonl"))]
+    path = files[int(rng.integers(len(files)))]
+    lines = path.read_text().splitlines() if path.suffix == ".jsonl" else [path.read_text()]
+    at = int(rng.integers(len(lines)))
+    value = json.loads(lines[at])
+    what = restructure(value, rng)
+    lines[at] = json.dumps(value)
+    path.write_text("\n".join(lines) + "\n")
+    commands: dict[str, Callable[[], object]] = {
+        "compare": lambda: shown(folder),
+        "diagnose": lambda: diagnose(read_run(folder)),
+        "report": lambda: write_report([read_run(folder)], home / "report.html"),
+        "resume": lambda: resume(folder, rounds=4, progress=False),
+    }
+    command = list(commands)[int(rng.integers(len(commands)))]
+
+    def action() -> str:
+        commands[command]()
+        return "other"
+
+    return f"{command}, {path.name}: {what}", action
+
+
+def restructure(value: Any, rng: np.random.Generator) -> str:
+    """Change a JSON object somewhere inside: a key, a type, a length; give the name of what was done."""
+    places: list[tuple[Any, Any]] = []
+
+    def visit(inner: Any) -> None:
+        for key in inner if isinstance(inner, dict) else range(len(inner)):
+            places.append((inner, key))
+            if isinstance(inner[key], dict | list):
+                visit(inner[key])
+
+    visit(value)
+    place, key = places[int(rng.integers(len(places)))]
+    way = int(rng.integers(4))
+    if way == 0 and isinstance(place, dict):
+        place[f"{key}2"] = place.pop(key)
+        return "renamed key"
+    if way == 1:
+        del place[key]
+        return "removed"
+    if way == 2 and isinstance(place[key], list):
+        place[key].append(place[key][0] if place[key] else 0)
+        return "longer list"
+    odd = [None, -1, 0, 10**30, 1e308, 0.5, True, "", "x" * 34_000, [], [[]], [None], {}, {"a": {"b": []}}]
+    place[key] = odd[int(rng.integers(len(odd)))]
+    return "other value"
 
 
 def damage(path: Path, rng: np.random.Generator) -> str:

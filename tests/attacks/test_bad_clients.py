@@ -4,6 +4,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import nn
 
 from eunoe.methods import ClientContext, Finished, Method
 from eunoe.simulation.running import run
@@ -27,6 +29,34 @@ class Huge(Method):
         if client.id == 3 and client.context.round == 2:
             client.weights.fill_(1e30)
         return Finished()
+
+
+class Variances(Method):
+    """Clients 3, 5 and 7 multiply the variances of batch normalization by a factor."""
+
+    factor: float = -1.0
+
+    def finish(self, client: ClientContext) -> Finished:
+        if client.id in (3, 5, 7):
+            client.model.float_buffers[client.model.variances] *= self.factor
+        return Finished()
+
+
+class Copies(Method):
+    """Clients 3, 5 and 7 send the same vector: what they received, moved to 0 by a tenth."""
+
+    def finish(self, client: ClientContext) -> Finished:
+        if client.id in (3, 5, 7):
+            client.weights.copy_(0.9 * client.start.parameters)
+        return Finished()
+
+
+def batch_norm_net() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 10))
+
+
+NORMALIZED: dict[str, Any] = {**HONEST, "rounds": 6, "training": {"epochs": 5, "lr": 0.05, "batch_size": 16}}
 
 
 def accuracy(**values: Any) -> float:
@@ -60,3 +90,36 @@ def test_parameters_of_1e30_are_dropped_and_nobody_else_is_blamed(honest: float,
 )
 def test_one_bad_client_of_ten_costs_little(honest: float, values: dict[str, Any]) -> None:
     assert accuracy(**values) > honest - 0.05
+
+
+def test_negative_variances_are_dropped() -> None:
+    done = run({**NORMALIZED, "method": f"{__name__}:Variances"}, model=batch_norm_net(), progress=False)
+    dropped = {(one["client"], one["reason"]) for record in done.records for one in record["dropped"]}
+    assert dropped == {
+        (client, "its normalization statistics have a negative variance") for client in (3, 5, 7)
+    }
+    assert done.status["state"] == "finished"
+    assert done.final("test.accuracy") > 0.8
+
+
+@pytest.mark.parametrize("rule", ["krum", "multi_krum", "median", "trimmed_mean", "geometric_median"])
+def test_large_variances_do_not_pass_a_robust_aggregation(rule: str) -> None:
+    aggregation = {"krum": {"bad": 3}, "multi_krum": {"bad": 3}, "trimmed_mean": {"share": 0.3}}
+    method = {"name": f"{__name__}:Variances", "factor": 50.0}
+    values = {**NORMALIZED, "method": method, "aggregation": {"name": rule, **aggregation.get(rule, {})}}
+    done = run(values, model=batch_norm_net(), progress=False)
+    assert done.final("test.accuracy") > 0.8
+
+
+def test_copies_are_named_under_krum(caplog: pytest.LogCaptureFixture) -> None:
+    values = {**HONEST, "method": f"{__name__}:Copies", "aggregation": {"name": "multi_krum", "bad": 3}}
+    done = run(values, progress=False)
+    warning = "clients 3, 5, 7 sent nearly identical updates, which Krum prefers to honest ones"
+    assert all(warning in record["warnings"][0] for record in done.records)
+    assert "warnings" not in run({**values, "method": "fedavg"}, progress=False).records[0]
+
+
+@pytest.mark.parametrize("rule", ["mean", "median"])
+def test_honest_clients_with_batch_norm_are_not_dropped(rule: str) -> None:
+    done = run({**HONEST, "rounds": 10, "aggregation": rule}, model=batch_norm_net(), progress=False)
+    assert [record["dropped"] for record in done.records] == [[]] * 10

@@ -305,7 +305,7 @@ def test_a_registered_nodes_large_array_is_refused_before_it_is_received(deploye
     assert result.finished, output[-3000:]
     for record in result.records:
         assert [one["client"] for one in record["dropped"]] == [1]
-        assert "its reply has more than" in record["dropped"][0]["reason"]
+        assert "its reply exceeds the limit of" in record["dropped"][0]["reason"]
     grown = int((tmp_path / "grown").read_text())
     print(f"the server grew by {grown / MB:.0f} MB")
     assert grown < 100 * MB

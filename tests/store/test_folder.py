@@ -65,7 +65,7 @@ def test_what_a_checkpoint_cannot_hold_of_a_metric_is_refused_by_name(tmp_path: 
     run_state.metrics = {"mine": {"seen": value}}
     with (
         RunFolder(tmp_path) as folder,
-        pytest.raises(InputError, match=r"metric 'mine': state\(\) must return"),
+        pytest.raises(InputError, match=r"state\(\) of metric 'mine' must be"),
     ):
         folder.checkpoint(run_state, ClientStates(tmp_path / "states"))
     assert list_checkpoints(tmp_path) == []

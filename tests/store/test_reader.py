@@ -2,13 +2,16 @@
 
 import json
 import math
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
 
-from eunoe.errors import InputError
+from eunoe.errors import Damaged, InputError
 from eunoe.store.reader import find_folders, read_run, read_runs
 from eunoe.store.run_records import numbers
+from eunoe.store.schema import LocalPerClassRecord, validate
 from eunoe.system.files import plain
 
 LINES = [
@@ -100,3 +103,44 @@ def test_runs_are_found_by_what_they_recorded(tmp_path):
     for name in ("config.toml", "status.json"):
         (begun / name).touch()
     assert find_folders([app, tmp_path]) == [watched, watched, begun]
+
+
+def test_numbers_by_client_are_kept_of_the_last_rounds_that_have_them(tmp_path):
+    config = '[data]\nname = "digits"\n[evaluation]\nlast = 3\n'
+    lines = [
+        {"schema": 1, "round": round, "clients": [1], "loss_before": [2.0], "update_norms": [0.5]}
+        | ({"client_test": {"accuracy": 0.5, "by_client": {"accuracy": [round / 10]}}} if round % 2 else {})
+        for round in range(1, 9)
+    ]
+    folder = write(tmp_path / "a", config, lines)
+    assert list(read_run(folder).metrics) == lines
+    part = read_run(folder, whole=False)
+    # Of rounds 1, 3, 5 and 7, the last three rounds up to 7 are 5 to 7.
+    positions, values = part.known("client_test", "by_client", "accuracy")
+    assert (positions.tolist(), values) == ([4, 6], [[0.5], [0.7]])
+    assert part.final("client_test.by_client.accuracy") == read_run(folder).final(
+        "client_test.by_client.accuracy"
+    )
+    assert part.series("client_test.accuracy")[0].tolist() == [1, 3, 5, 7]
+    assert part.known("clients")[1] == [[1]] * 8
+    assert not part.known("loss_before")[1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda probe: probe.update(begin=probe.pop("start")), "has no 'start'"),
+        (lambda probe: probe["local"].pop(), "'local' does not fit 'clients' and 'start'"),
+        (lambda probe: probe["merged"].append(0.5), "'merged' does not fit 'start'"),
+        (lambda probe: probe["merged"].__setitem__(0, 1e308), "merged"),
+    ],
+)
+def test_a_probe_that_does_not_fit_the_schema_is_one_line(
+    change: Callable[[dict[str, Any]], object], message: str
+) -> None:
+    probe = {"round": 1, "probe": "local_per_class", "clients": [3, 5]}
+    probe |= {"start": [0.5, 0.5], "local": [[0.1, 0.2], [0.3, None]], "merged": [0.5, 0.6]}
+    assert validate(probe, LocalPerClassRecord, "probes.jsonl") is probe
+    change(probe)
+    with pytest.raises(Damaged, match=message):
+        validate(probe, LocalPerClassRecord, "probes.jsonl")

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 import eunoe
+from eunoe.errors import InputError
 from eunoe.search.tune import tune
 from eunoe.store.reader import read_run, read_run_config
 
@@ -70,3 +71,11 @@ def test_a_search_is_continued(old: Path) -> None:
     ]
     # Read from the run, which was finished.
     assert tuned.best.accuracy == json.loads(lines[-2])["accuracy"]
+
+
+def test_a_cure_is_not_continued_since_it_judged_otherwise(old: Path) -> None:
+    with pytest.raises(InputError, match=r"run-cure holds a cure of version 0\.1.*pass another --out"):
+        eunoe.cure(old / "cure" / "run", progress=False)
+    assert (old / "cure" / "run-cure" / "journal.jsonl").read_bytes() == (
+        OLD / "cure" / "run-cure" / "journal.jsonl"
+    ).read_bytes()

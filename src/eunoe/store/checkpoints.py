@@ -6,7 +6,7 @@ include the round and digest of every client's state.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,12 @@ from eunoe.errors import Damaged, InputError
 from eunoe.server.update_checks import NormStats
 from eunoe.store.line_file import Mark
 from eunoe.store.state import RunState
-from eunoe.system.files import parse_json, replacing, writing
+from eunoe.system.files import make_folder, parse_json, replacing
 from eunoe.system.tensor_files import digest, read_tensors
 
-_KEYS = {"best_accuracy", "config", "files", "healthy", "metrics", "norms", "round", "seconds"}
+# What the facts hold of the run state and of the manifest, besides the state of metrics.
+_OF_STATE = ("round", "best_accuracy", "seconds", "norms")
+_OF_MANIFEST = ("config", "files", "healthy")
 
 
 @dataclass(frozen=True)
@@ -62,12 +64,11 @@ class Checkpoint:
         run_state.weights = Weights.from_vectors(saved)
         run_state.server, run_state.average = self._group("server"), self._group("average")
         run_state.best = Weights.from_vectors(best) if best else None
-        for name in ("round", "best_accuracy", "seconds"):
+        for name in _OF_STATE:
             setattr(run_state, name, self.facts[name])
         run_state.recorded = run_state.round
-        run_state.norms = {
-            name: [NormStats(*pair) for pair in pairs] for name, pairs in self.facts["norms"].items()
-        }
+        norms = self.facts["norms"].items()
+        run_state.norms = {name: [NormStats(*pair) for pair in pairs] for name, pairs in norms}
         run_state.metrics = {
             name: {**values, **self._group(f"metric {name}")}
             for name, values in self.facts["metrics"].items()
@@ -86,43 +87,31 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 def write_checkpoint(folder: Path, run_state: RunState, manifest: Manifest) -> None:
     """Write a run state; the files in the manifest must be on disk already."""
-    groups = {"server": run_state.server, "weights": run_state.weights.vectors()}
-    groups["average"] = run_state.average
-    if run_state.best is not None:
-        # A copy: the last model is often the best one, and safetensors refuses shared tensors.
-        groups["best"] = run_state.best.copy().vectors()
     tensors, values = _split_tensors(run_state.metrics)
-    groups |= tensors
-    facts = {
-        "round": run_state.round,
-        "best_accuracy": run_state.best_accuracy,
-        "metrics": values,
-        "seconds": run_state.seconds,
-        "norms": run_state.norms,
+    groups = {
+        "server": run_state.server,
+        "weights": run_state.weights.vectors(),
+        "average": run_state.average,
+        # A copy: the last model is often the best one, and safetensors refuses shared tensors.
+        "best": run_state.best.copy().vectors() if run_state.best else {},
+        **tensors,
     }
+    facts = {"metrics": values, **{name: getattr(run_state, name) for name in _OF_STATE}}
+    facts |= {name: getattr(manifest, name) for name in _OF_MANIFEST}
     vectors = {
         f"{group}/{name}": value.cpu().contiguous()
         for group, members in groups.items()
         for name, value in members.items()
     }
-    target = folder / "checkpoints"
-    with writing(target):
-        target.mkdir(exist_ok=True)
-    save(target / checkpoint_name(run_state.round), vectors, facts, manifest)
-
-
-def save(path: Path, vectors: Vectors, facts: Mapping[str, Any], manifest: Manifest) -> None:
-    """Write vectors and facts with a manifest and the digest."""
     accepted = sorted(manifest.accepted.items())
     known = [list(manifest.digests.get(client, b"")) for client, _ in accepted]
-    vectors = {
-        **vectors,
-        "clients/accepted": torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2),
-        "clients/digests": torch.tensor(known, dtype=torch.uint8).reshape(len(known), -1 if known else 0),
-    }
-    rest = {"config": manifest.config, "files": manifest.files, "healthy": manifest.healthy}
-    text = json.dumps({**facts, **rest})
-    with replacing(path) as partial:
+    vectors["clients/accepted"] = torch.tensor(accepted, dtype=torch.int64).reshape(-1, 2)
+    digests = torch.tensor(known, dtype=torch.uint8)
+    vectors["clients/digests"] = digests.reshape(len(known), -1 if known else 0)
+    text = json.dumps(facts)
+    target = folder / "checkpoints"
+    make_folder(target)
+    with replacing(target / f"{run_state.round:08d}.safetensors") as partial:
         save_file(vectors, partial, {"facts": text, "sha256": digest(vectors, text)})
 
 
@@ -135,38 +124,40 @@ def read_checkpoint(path: Path) -> Checkpoint:
     if set(metadata) != {"facts", "sha256"} or digest(vectors, metadata["facts"]) != metadata["sha256"]:
         raise Damaged(f"{path} is damaged (SHA-256 mismatch)")
     facts = parse_json(metadata["facts"], path)
-    if facts.keys() != _KEYS:
+    if facts.keys() != {"metrics", *_OF_STATE, *_OF_MANIFEST}:
         raise Damaged(f"{path} was written by an incompatible version of eunoe")
     accepted, known = (vectors[f"clients/{name}"].tolist() for name in ("accepted", "digests"))
-    manifest = Manifest(
-        facts["config"],
-        facts["files"],
-        dict(accepted),
-        {client: bytes(value) for (client, _), value in zip(accepted, known, strict=True)},
-        facts["healthy"],
-    )
-    return Checkpoint(path, vectors, facts, manifest)
+    digests = {client: bytes(value) for (client, _), value in zip(accepted, known, strict=True)}
+    stored = {name: facts[name] for name in _OF_MANIFEST}
+    return Checkpoint(path, vectors, facts, Manifest(accepted=dict(accepted), digests=digests, **stored))
 
 
-def newest_checkpoint(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest valid checkpoint, and warnings for later ones that are not used."""
+def newest_checkpoint(
+    folder: Path,
+    from_round: int | None = None,
+    verify: Callable[[Manifest], None] = lambda manifest: None,
+) -> tuple[Checkpoint | None, list[str]]:
+    """Return the newest valid checkpoint, or that of a round, and a warning for each that is skipped.
+
+    `verify` raises `Damaged` if files in the manifest do not match.
+    """
     warnings = list[str]()
-    for path in reversed(list_checkpoints(folder)):
+    paths = {int(path.stem): path for path in list_checkpoints(folder)}
+    if from_round is not None:
+        if from_round not in paths:
+            rounds = ", ".join(map(str, paths)) or "none"
+            raise InputError(f"{folder} has no checkpoint of round {from_round}; it has: {rounds}")
+        paths = {from_round: paths[from_round]}
+    for path in reversed(paths.values()):
         try:
-            return read_checkpoint(path), warnings
+            checkpoint = read_checkpoint(path)
+            verify(checkpoint.manifest)
         except Damaged as error:
-            warnings.append(fallback_warning(path, error))
+            skipped = "" if str(path) in str(error) else f"{path} is skipped: "
+            warnings.append(f"{skipped}{error}; using the previous checkpoint")
+        else:
+            return checkpoint, warnings
     return None, warnings
-
-
-def fallback_warning(path: Path, error: Damaged) -> str:
-    """Return why a checkpoint is skipped."""
-    skipped = "" if str(path) in str(error) else f"{path} is skipped: "
-    return f"{skipped}{error}; using the previous checkpoint"
-
-
-def checkpoint_name(round: int) -> str:
-    return f"{round:08d}.safetensors"
 
 
 def _split_tensors(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, Vectors], dict[str, Any]]:
@@ -180,7 +171,5 @@ def _split_tensors(metrics: Mapping[str, Mapping[str, Any]]) -> tuple[dict[str, 
         try:
             json.dumps(rest[name])
         except (TypeError, ValueError) as error:
-            raise InputError(
-                f"metric {name!r}: state() must return tensors or JSON-serializable values: {error}"
-            ) from None
+            raise InputError(f"state() of metric {name!r} must be tensors or JSON values: {error}") from None
     return tensors, rest

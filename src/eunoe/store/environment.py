@@ -17,6 +17,8 @@ def describe_environment(federation: Federation) -> dict[str, Any]:
     """Return versions, CPU, git commit and the hashes of data and partition."""
     from eunoe import __version__
 
+    # None if the public set is part of the training data.
+    public = None if federation.public is federation.data.train else federation.public
     return {
         "eunoe": __version__,
         "python": platform.python_version(),
@@ -28,7 +30,7 @@ def describe_environment(federation: Federation) -> dict[str, Any]:
         "git_commit": _commit(),
         "data": federation.data.name,
         "data_sha256": checksum(federation.data.train, federation.data.test),
-        **({"public_sha256": checksum(federation.public)} if _foreign(federation) else {}),
+        **({"public_sha256": checksum(public)} if public is not None else {}),
         "partition_sha256": federation.checksum(),
     }
 
@@ -42,15 +44,9 @@ def environment_warnings(then: dict[str, Any], now: dict[str, Any]) -> list[str]
     ]
 
 
-def _foreign(federation: Federation) -> bool:
-    return federation.public is not None and federation.public is not federation.data.train
-
-
 def _commit() -> str | None:
     try:
-        result = subprocess.run(
-            ["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10, check=False
-        )
+        result = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
     except (OSError, subprocess.TimeoutExpired):
         return None
     return result.stdout.strip() if result.returncode == 0 else None

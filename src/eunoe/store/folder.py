@@ -18,23 +18,20 @@ name and renamed, so that a kill at any moment leaves a folder that can be resum
 refers to are on disk before it, and are compared with its digests on resume.
 """
 
-import fcntl
 import json
-import os
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from weakref import WeakSet
 
 from eunoe.config.toml import to_toml
 from eunoe.data.federation import Federation
 from eunoe.engines.client_states import ClientStates
 from eunoe.errors import Damaged, InputError
 from eunoe.store.checkpoints import (
-    Checkpoint,
     Manifest,
-    fallback_warning,
     list_checkpoints,
+    newest_checkpoint,
     read_checkpoint,
     write_checkpoint,
 )
@@ -42,6 +39,7 @@ from eunoe.store.line_file import LineFile
 from eunoe.store.state import RunState
 from eunoe.system.files import (
     each_line,
+    open_regular,
     partial_files,
     plain,
     read_json,
@@ -51,6 +49,7 @@ from eunoe.system.files import (
     write_text,
     writing,
 )
+from eunoe.system.locks import lock_file
 
 _KEPT = 2
 _CELLS_SHOWN = 1_000_000
@@ -82,15 +81,14 @@ class RunFolder:
         self.facts: dict[str, Any] = {}
         try:
             path.mkdir(parents=True, exist_ok=True)
-            self._lock = open(path / ".lock", "w")  # noqa: SIM115 (held as long as the folder is)
+            self._lock = open_regular(path / ".lock", "ab")  # held as long as the folder is
         except OSError as error:
             raise InputError(f"cannot write to the folder {path}: {error.strerror}") from None
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock_file(self._lock)
         except OSError:
             self._lock.close()
             raise InputError(f"another process is running in {path}") from None
-        _open.add(self)
 
     def __enter__(self) -> "RunFolder":
         return self
@@ -104,7 +102,7 @@ class RunFolder:
 
     def last_record(self) -> dict[str, Any]:
         """Return the record of the last round; empty before the first."""
-        return self._files[0].last()
+        return next(iter(deque(self.records(), maxlen=1)), {})
 
     def write_config(self, values: Mapping[str, Any]) -> None:
         self._config = to_toml(values)
@@ -153,7 +151,7 @@ class RunFolder:
         healthy_rounds = [round for round in paths if self._health.get(round)]
         keep = sorted({*list(paths)[-_KEPT:], *healthy_rounds[-1:]})
         for round in paths.keys() - set(keep):
-            self._remove_checkpoint(paths[round])
+            remove(paths[round], self.path / "checkpoints")
             self._health.pop(round, None)
         states.prune(keep)
 
@@ -164,7 +162,13 @@ class RunFolder:
         round, and files written after it are removed. A run whose checkpoints are all unusable is refused,
         and its records stay.
         """
-        newest, warnings = self._verify(states, from_round)
+
+        def verify(manifest: Manifest) -> None:
+            for file in self._files:
+                file.verify(manifest.files[file.path.name])
+            states.check(manifest.accepted, manifest.digests)
+
+        newest, warnings = newest_checkpoint(self.path, from_round, verify)
         if newest is None and self._had_checkpoint():
             why = f" ({warnings[0].partition(';')[0]})" if warnings else ""
             raise InputError(
@@ -177,58 +181,31 @@ class RunFolder:
         older = []
         for path in list_checkpoints(self.path):
             if newest is None or int(path.stem) > newest.round:
-                self._remove_checkpoint(path)
+                remove(path, path.parent)
             elif int(path.stem) < newest.round:
                 try:
                     older.append(read_checkpoint(path))
                 except Damaged:
-                    self._remove_checkpoint(path)
-        if newest is None:
-            states.restore({}, {})
-            if warnings:
-                warnings.append("no checkpoint can be read: starting over")
-        else:
-            manifest = newest.manifest
-            states.restore(manifest.accepted, manifest.digests, [each.manifest.accepted for each in older])
-            self._health = {each.round: each.manifest.healthy for each in (*older, newest)}
+                    remove(path, path.parent)
+        if newest is None and warnings:
+            warnings.append("no checkpoint can be read: starting over")
+        manifest = newest.manifest if newest is not None else Manifest("", {}, {}, {})
+        states.restore(manifest.accepted, manifest.digests, [each.manifest.accepted for each in older])
+        self._health = {each.round: each.manifest.healthy for each in filter(None, (*older, newest))}
         self._saved = run_state.round
         for file in self._files:
-            file.truncate(None if newest is None else newest.manifest.files[file.path.name])
+            file.truncate(manifest.files.get(file.path.name))
         # A killed process leaves partial files.
         for path in partial_files(self.path):
             remove(path)
         for path in partial_files(self.path / "checkpoints"):
-            self._remove_checkpoint(path)
+            remove(path, path.parent)
         return warnings
-
-    def _remove_checkpoint(self, path: Path) -> None:
-        remove(path, path.parent)
 
     def go_back(self) -> str:
         """Return the command that resumes from the last healthy checkpoint before the newest, if any."""
         earlier = [round for round, healthy in self._health.items() if healthy and round < self._saved]
         return f"eunoe run --resume {self.path} --from-round {max(earlier)}" if earlier else ""
-
-    def _verify(self, states: ClientStates, from_round: int | None) -> tuple[Checkpoint | None, list[str]]:
-        """Return the newest valid checkpoint, or that of a round, and warnings for invalid ones."""
-        warnings = list[str]()
-        paths = {int(path.stem): path for path in list_checkpoints(self.path)}
-        if from_round is not None:
-            if from_round not in paths:
-                rounds = ", ".join(map(str, paths)) or "none"
-                raise InputError(f"{self.path} has no checkpoint of round {from_round}; it has: {rounds}")
-            paths = {from_round: paths[from_round]}
-        for path in reversed(paths.values()):
-            try:
-                checkpoint = read_checkpoint(path)
-                for file in self._files:
-                    file.verify(checkpoint.manifest.files[file.path.name])
-                states.check(checkpoint.manifest.accepted, checkpoint.manifest.digests)
-            except Damaged as error:
-                warnings.append(fallback_warning(path, error))
-            else:
-                return checkpoint, warnings
-        return None, warnings
 
     def _had_checkpoint(self) -> bool:
         """Return whether something would be lost if the run started over."""
@@ -236,15 +213,3 @@ class RunFolder:
         later = any(int(path.stem) > 0 for path in list_checkpoints(self.path))
         recorded = not status and any(file.path.exists() for file in self._files)
         return later or recorded or status.get("round", 0) != 0
-
-
-# Forked workers must not hold the lock: they may briefly outlive a killed run.
-_open: WeakSet[RunFolder] = WeakSet()
-
-
-def _release_locks() -> None:
-    for folder in _open:
-        folder._lock.close()
-
-
-os.register_at_fork(after_in_child=_release_locks)

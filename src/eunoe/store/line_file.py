@@ -2,16 +2,15 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypedDict
 
 from eunoe.errors import Damaged
-from eunoe.system.files import Beginning, parse_json, plain, read_beginning, reading, sync_to_disk, writing
+from eunoe.system.files import open_regular, plain, reading, sync_to_disk, writing
 
-# Bytes from the end of a file that are read first for its last line.
-_BLOCK = 1 << 12
+# Bytes that are read at a time.
+_BLOCK = 1 << 20
 
 
 class Mark(TypedDict):
@@ -27,14 +26,14 @@ class LineFile:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._begin()
+        self._bytes, self._lines, self._hash = 0, 0, hashlib.sha256()
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> None:
         """Append a line for each record."""
         if not records:
             return
         text = "".join(json.dumps(plain(record), allow_nan=False) + "\n" for record in records).encode()
-        with writing(self.path), open(self.path, "ab") as file:
+        with writing(self.path), open_regular(self.path, "ab") as file:
             file.write(text)
         self._add(text)
 
@@ -43,50 +42,37 @@ class LineFile:
         if self._bytes:
             with writing(self.path):
                 sync_to_disk(self.path)
-        return {"bytes": self._bytes, "lines": self._lines, "sha256": self._hash.hexdigest()}
+        return self._mark()
+
+    def verify(self, mark: Mark) -> "LineFile":
+        """Return the file up to the mark; raise `Damaged` if it does not match the mark."""
+        begun = LineFile(self.path)
+        if self.path.exists():
+            with reading(self.path), open_regular(self.path) as file:
+                while block := file.read(min(_BLOCK, mark["bytes"] - begun._bytes)):
+                    begun._add(block)
+        for name, found, expected in (
+            ("bytes", begun._bytes, mark["bytes"]),
+            ("lines", begun._lines, mark["lines"]),
+        ):
+            if found != expected:
+                raise Damaged(f"{self.path} has {found} {name} instead of {expected}")
+        if begun._mark() != mark:
+            raise Damaged(f"{self.path} changed since it was written (SHA-256 mismatch)")
+        return begun
 
     def truncate(self, mark: Mark | None) -> None:
         """Remove what was written after the mark, or everything; the file must match the mark."""
-        self._begin()
-        if mark is not None:
-            self._bytes, self._lines, self._hash = self.verify(mark)
+        begun = LineFile(self.path) if mark is None else self.verify(mark)
+        self._bytes, self._lines, self._hash = begun._bytes, begun._lines, begun._hash
         if self.path.exists() and self.path.stat().st_size > self._bytes:
-            with writing(self.path):
-                os.truncate(self.path, self._bytes)
-
-    def last(self) -> dict[str, Any]:
-        """Return the last complete record; empty if there is none."""
-        if not self.path.exists():
-            return {}
-        with reading(self.path), open(self.path, "rb") as file:
-            start = end = file.seek(0, os.SEEK_END)
-            content = b""
-            # Until the newline before the last line, or the beginning of the file.
-            while start and content.count(b"\n") < 2:
-                start = max(0, start - max(_BLOCK, len(content)))
-                file.seek(start)
-                content = file.read(end - start)
-        lines = content.split(b"\n")
-        return parse_json(lines[-2].decode(), self.path) if len(lines) > 1 else {}
-
-    def _begin(self) -> None:
-        self._bytes, self._lines, self._hash = 0, 0, hashlib.sha256()
+            with writing(self.path), open_regular(self.path, "r+b") as file:
+                file.truncate(self._bytes)
 
     def _add(self, content: bytes) -> None:
         self._hash.update(content)
         self._bytes += len(content)
         self._lines += content.count(b"\n")
 
-    def verify(self, mark: Mark) -> Beginning:
-        """Return the file up to the mark; raise `Damaged` if it does not match the mark."""
-        content = Beginning(0, 0, hashlib.sha256())
-        if self.path.exists():
-            with reading(self.path), open(self.path, "rb") as file:
-                content = read_beginning(file, mark["bytes"])
-        if content.bytes < mark["bytes"]:
-            raise Damaged(f"{self.path} has {content.bytes} bytes instead of {mark['bytes']}")
-        if content.lines != mark["lines"]:
-            raise Damaged(f"{self.path} has {content.lines} lines instead of {mark['lines']}")
-        if content.sha256.hexdigest() != mark["sha256"]:
-            raise Damaged(f"{self.path} changed since it was written (SHA-256 mismatch)")
-        return content
+    def _mark(self) -> Mark:
+        return {"bytes": self._bytes, "lines": self._lines, "sha256": self._hash.hexdigest()}

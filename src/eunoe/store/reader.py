@@ -7,6 +7,7 @@ exist are null in the files and NaN in arrays.
 import json
 import logging
 import tomllib
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,10 +16,11 @@ from typing import Any
 from safetensors import SafetensorError, safe_open
 
 from eunoe.config.renamed import rename_keys
-from eunoe.config.schema import RESUMABLE, Config
+from eunoe.config.schema import RESUMABLE, Config, make_config
 from eunoe.config.settings import absolute_paths
-from eunoe.errors import Damaged, InputError
-from eunoe.store.run_records import RunRecords, numbers, relabel
+from eunoe.errors import Damaged, EunoeError, InputError, join_names
+from eunoe.store.line_file import LineFile
+from eunoe.store.run_records import RunRecords, last_rounds, numbers, relabel
 from eunoe.store.schema import (
     PROBES,
     PartitionRecord,
@@ -28,18 +30,20 @@ from eunoe.store.schema import (
     TimingRecord,
     validate,
 )
-from eunoe.system.files import each_line, parse_json, read_beginning, read_json, read_toml
+from eunoe.system.files import check_regular, each_line, parse_json, read_json, read_toml
 
 logger = logging.getLogger(__name__)
 
 
-def read_run(folder: str | Path, begun: bool = True) -> RunRecords:
+def read_run(folder: str | Path, begun: bool = True, whole: bool = True) -> RunRecords:
     """Read a run folder; the label is the run's name, or method and loss.
 
-    A folder without a finished round is refused, unless `begun` is False.
+    A folder without a finished round is refused, unless `begun` is False. Without `whole`, numbers by client
+    that no table or figure shows are left out, about half of a record.
     """
     folder = Path(folder)
-    config, metrics = read_run_config(folder), list(_read_rounds(folder / "metrics.jsonl"))
+    config, rounds = read_run_config(folder), _read_rounds(folder / "metrics.jsonl")
+    metrics = list(rounds if whole else _without_clients(rounds, last_rounds(config)))
     if begun and not metrics:
         raise InputError(f"{folder} has no finished round (metrics.jsonl); name the folder of a run")
     for name in changed_files(folder, config):
@@ -79,28 +83,47 @@ def _read_rounds(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the records of metrics.jsonl, one for each round from the first on."""
     for round, record in enumerate(_read_records(path, RoundRecord), start=1):
         if record.get("round") != round:
-            raise Damaged(
-                f"line {round} of {path} is of round {record.get('round')!r}: a line is missing or repeated; "
-                "restore the file"
-            )
+            raise Damaged(f"line {round} of {path} is of round {record.get('round')!r}: restore the file")
+        yield record
+
+
+def _without_clients(records: Iterator[dict[str, Any]], last: int) -> Iterator[dict[str, Any]]:
+    """Remove losses and norms of clients, and `by_client` of all but the last rounds of each section."""
+    kept: dict[str, deque[tuple[int, dict[str, Any]]]] = {}
+    for record in records:
+        for name in ("loss_before", "loss_after", "update_norms"):
+            record.pop(name, None)
+        for name, section in record.items():
+            if isinstance(section, dict) and section.get("by_client"):
+                sections = kept.setdefault(name, deque())
+                sections.append((record["round"], section))
+                while sections[0][0] <= record["round"] - last:
+                    del sections.popleft()[1]["by_client"]
         yield record
 
 
 def _read_records(path: Path, kind: Any) -> Iterator[dict[str, Any]]:
     """Yield the validated records of a JSON Lines file."""
+    file = str(path)
     for number, record in enumerate(each_line(path), start=1):
         probe = str(record.get("probe")) if kind is ProbeRecord else ""
-        yield validate(record, PROBES.get(probe, kind), f"line {number} of {path}")
+        yield validate(record, PROBES.get(probe, kind), f"line {number} of {file}")
 
 
 def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
     """Return the files of a run folder that differ from what its newest readable checkpoint says of them."""
     for path in sorted((folder / "checkpoints").glob("*.safetensors"), reverse=True):
         # A damaged checkpoint is reported when the run is resumed.
-        with suppress(OSError, SafetensorError, Damaged, KeyError, TypeError, AttributeError, ValueError):
+        with suppress(OSError, SafetensorError, EunoeError, KeyError, TypeError, AttributeError, ValueError):
+            check_regular(path)
             with safe_open(path, "pt") as file:
                 facts = parse_json(file.metadata()["facts"], path)
-            changed = [name for name, mark in facts["files"].items() if not _begins(folder / name, mark)]
+            changed = []
+            for name, mark in facts["files"].items():
+                try:
+                    LineFile(folder / name).verify(mark)
+                except Damaged:
+                    changed.append(name)
             changed += ["status.json"] * (not (folder / "status.json").exists())
             then = rename_keys(tomllib.loads(facts["config"]))
             keys = {*then, *config} - RESUMABLE
@@ -108,22 +131,45 @@ def changed_files(folder: Path, config: Mapping[str, Any]) -> list[str]:
     return []
 
 
-def _begins(path: Path, mark: Mapping[str, Any]) -> bool:
-    """Return whether a file begins as it did when the mark was made."""
-    if not path.exists():
-        return bool(mark["bytes"] == 0)
-    with open(path, "rb") as file:
-        return bool(read_beginning(file, mark["bytes"]).sha256.hexdigest() == mark["sha256"])
+def find_run(path: Path) -> Path:
+    """Return a run folder by its path, or by its name in tables if one run below this folder has it."""
+    folders = _folders_named(str(path)) if not path.exists() else []
+    if len(folders) > 1:
+        raise InputError(f"{len(folders)} runs are named {path}: pass one of {join_names(map(str, folders))}")
+    return folders[0] if folders else path
+
+
+def _folders_named(name: str) -> list[Path]:
+    """Return the run folders up to three levels below the current folder that have a name in tables.
+
+    A name may end with options that tell runs apart, as in "fedavg · ce, training.lr=0.1".
+    """
+    title, *options = name.split(", ")
+    found, depths = [], ("*", "*/*", "*/*/*")
+    folders = sorted(path.parent for depth in depths for path in Path().glob(f"{depth}/config.toml"))
+    for folder in filter(_is_run, folders):
+        with suppress(InputError):
+            config = make_config(read_run_config(folder))
+            values, pairs = flat_options(config), [option.partition("=") for option in options]
+            same = all(str(values.get(key, "none")) == value for key, _, value in pairs)
+            if config.title == title and same:
+                found.append(folder)
+    return found
+
+
+def _is_run(folder: Path) -> bool:
+    # A run that was only observed, as by `eunoe.flower.measure`, has no status.
+    return any((folder / name).exists() for name in ("status.json", "metrics.jsonl"))
 
 
 def find_folders(paths: Sequence[Path]) -> list[Path]:
-    """Return the run folders at or below paths; a folder with only a config does not count."""
+    """Return the run folders at or below paths, or by name; a folder with only a config does not count."""
     folders = []
     for path in paths:
         candidates = sorted(config.parent for config in path.rglob("config.toml"))
-        # A run that was only observed, as by `eunoe.flower.measure`, has no status.
-        files = ("status.json", "metrics.jsonl")
-        runs = [folder for folder in candidates if any((folder / name).exists() for name in files)]
+        if not path.exists():
+            candidates = _folders_named(str(path))
+        runs = [folder for folder in candidates if _is_run(folder)]
         if not runs:
             raise InputError(f"{path} holds no run")
         folders += runs
@@ -132,7 +178,7 @@ def find_folders(paths: Sequence[Path]) -> list[Path]:
 
 def read_runs(folders: Sequence[str | Path]) -> list[RunRecords]:
     """Read several runs; those that differ only in the seed get the same label, others never do."""
-    return label_runs([(read_run(folder), Path(folder).resolve().name) for folder in folders])
+    return label_runs([(read_run(folder, whole=False), Path(folder).resolve().name) for folder in folders])
 
 
 def label_runs(runs: Sequence[tuple[RunRecords, str]]) -> list[RunRecords]:

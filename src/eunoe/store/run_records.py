@@ -30,9 +30,14 @@ def numbers(values: Any) -> Array:
         raise Damaged("a run's records hold lists of unequal lengths where a table should be") from None
 
 
+def last_rounds(config: Mapping[str, Any]) -> int:
+    """Return the number of last rounds that a config's results are averaged over."""
+    return max(int(config.get("evaluation", {}).get("last", 1)), 1)
+
+
 def count_participants(record: Record) -> int:
     """Return how many clients took part in a round."""
-    return int(record.get("participants", len(record["clients"])))
+    return int(record.get("participants", len(record.get("clients", ()))))
 
 
 def task_of(section: Record) -> type[Task] | None:
@@ -71,6 +76,16 @@ def _paths(record: Record, prefix: str = "") -> Iterator[str]:
             yield f"{prefix}{key}"
 
 
+def _number_paths(record: Record, prefix: str = "") -> Iterator[str]:
+    """Yield the paths of numbers; of a number with its support, the path of the number only."""
+    for key, value in record.items():
+        if isinstance(value, Mapping):
+            number = {"value": value["value"]} if "value" in value else value
+            yield from _number_paths(number, f"{prefix}{key}.")
+        elif isinstance(value, int | float):
+            yield f"{prefix}{key}"
+
+
 @dataclass(frozen=True)
 class RunRecords:
     """The records of one run; runs with the same label are seeds of one configuration."""
@@ -96,8 +111,9 @@ class RunRecords:
     def known(self, *path: str) -> tuple[Positions, list[Any]]:
         """Return the positions of the records that have a value other than null at a path, and the values."""
         if path not in self._known:
-            *sections, key = path
-            values = [section.get(key) for section in self._sections(sections)]
+            values: list[Any] = list(self.metrics)
+            for key in path:
+                values = [value.get(key) if isinstance(value, dict) else None for value in values]
             positions = np.flatnonzero([value is not None for value in values])
             self._known[path] = positions, [values[at] for at in positions]
         return self._known[path]
@@ -105,13 +121,6 @@ class RunRecords:
     @cached_property
     def _known(self) -> dict[tuple[str, ...], tuple[Positions, list[Any]]]:
         return {}
-
-    def _sections(self, path: Sequence[str]) -> Sequence[Record]:
-        """Return the section of each record at a path; empty where a record has none."""
-        records = self.metrics
-        for key in path:
-            records = [value if isinstance(value := record.get(key), Mapping) else {} for record in records]
-        return records
 
     def series(self, path: str) -> tuple[Positions, Array]:
         """Return the rounds that have a metric, such as "test.accuracy", and its values."""
@@ -163,21 +172,18 @@ class RunRecords:
 
     @cached_property
     def own_metrics(self) -> list[str]:
-        """The metrics that the config names, as `name` or `name.part`."""
+        """The paths of the numbers of metrics that the config names, such as `name.part`."""
         paths = set()
         for record in self.metrics:
-            for name in record.keys() - RECORDED:
-                value = record[name]
-                parts = (
-                    {f"{name}.{part}": v for part, v in value.items()} if isinstance(value, Mapping) else {}
-                )
-                paths |= {path for path, v in (parts or {name: value}).items() if isinstance(v, int | float)}
+            paths |= set(_number_paths({name: record[name] for name in record.keys() - RECORDED}))
         return sorted(paths - PHASE)
 
     @cached_property
     def part(self) -> str:
-        """The data behind the curves: the test set if it was evaluated, else the validation sets."""
-        return "test" if any(record.get("test") for record in self.metrics) else "validation"
+        """The data behind the curves: the test set if every evaluation includes it, else validation sets."""
+        judging = self.config.get("evaluation", {}).get("judging", False)
+        tested = any(record.get("test") for record in self.metrics)
+        return "test" if tested and not judging else "validation"
 
     @cached_property
     def measured(self) -> Positions:
@@ -204,7 +210,7 @@ class RunRecords:
     @property
     def last(self) -> int:
         """The number of last rounds that results are averaged over; 1 for a run that was only observed."""
-        return max(int(self.config.get("evaluation", {}).get("last", 1)), 1)
+        return last_rounds(self.config)
 
     @cached_property
     def per_class(self) -> Array:
@@ -234,7 +240,8 @@ class RunRecords:
 
     def names(self, classes: int) -> list[str]:
         """Return the names of the classes, or their numbers."""
-        return list(self.class_names) if self.class_names else [str(label) for label in range(classes)]
+        names = self.class_names or ()
+        return list(names) if len(names) >= max(classes, 1) else [str(label) for label in range(classes)]
 
     def probe(self, name: str) -> Iterator[Record]:
         """Yield the probes of one kind in order of round."""

@@ -5,11 +5,11 @@ generated from them. A key may be absent, and a number that does not exist is nu
 without samples, forgetting in the first round). Further keys are those of a user's own metrics.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import Doc, TypedDict, get_type_hints
 
 from eunoe.config.messages import explain
@@ -17,7 +17,8 @@ from eunoe.errors import Damaged
 
 SCHEMA = 1
 
-Number = float | None
+# Differences of larger numbers are infinite.
+Number = Annotated[float, Field(ge=-1e300, le=1e300)] | None
 Numbers = list[Number]
 
 
@@ -50,13 +51,9 @@ class EvaluationRecord(TypedDict, total=False):
     mae: Annotated[Number, Doc("regression: mean absolute error in the units of the data")]
     loss: Annotated[Number, Doc("plain loss: cross-entropy, or squared error of standardized targets")]
     per_class: Annotated[Numbers | None, Doc("accuracy by class; multilabel: balanced accuracy by label")]
-    clients: Annotated[
-        SpreadRecord | None,
-        Doc("where samples belong to clients: `mean`, `deviation` and `worst_tenth` over clients"),
-    ]
+    clients: Annotated[SpreadRecord | None, Doc("over clients: `mean`, `deviation` and `worst_tenth`")]
     by_client: Annotated[
-        ByClientRecord | None,
-        Doc("`samples`, `accuracy` and `loss` of each of `clients`, up to `most` (100) of metric by_client"),
+        ByClientRecord | None, Doc("of each of `clients` (at most 100): `samples`, `accuracy`, `loss`")
     ]
 
 
@@ -107,9 +104,15 @@ class ModelRecord(TypedDict, total=False):
     validation: Annotated[EvaluationRecord | None, Doc("on the clients' validation parts")]
     client_test: Annotated[EvaluationRecord | None, Doc("on the clients' own test parts")]
     test: Annotated[EvaluationRecord | None, Doc("on the test set")]
+    judging: Annotated[
+        EvaluationRecord | None, Doc("with `evaluation.judging`: on the validation samples kept for judging")
+    ]
+    score: Annotated[
+        dict[str, Number] | None,
+        Doc("with `evaluation.metric` or `evaluation.judging`: the score that picks the best model, by set"),
+    ]
     forgetting: Annotated[
-        ForgettingRecord | None,
-        Doc("[forgetting](forgetting.md) `on` one of these sets: `round` (F_t) and `fedntd`"),
+        ForgettingRecord | None, Doc("[forgetting](forgetting.md) `on` a set: `round` and `fedntd`")
     ]
 
 
@@ -139,12 +142,11 @@ class RoundRecord(ModelRecord, total=False):
     bytes_up: Annotated[int, Doc("bytes that clients would upload over a network")]
     bytes_down: Annotated[int, Doc("bytes that clients would download")]
     server: Annotated[
-        dict[str, Any], Doc("methods that train at the server: steps, samples forward and back, validation")
+        dict[str, Any], Doc("training at the server: steps, samples forward and back, validation")
     ]
     warnings: Annotated[list[str], Doc("warnings of the method during aggregation")]
     sent: Annotated[
-        ModelRecord | None,
-        Doc("with [averaging](remedies.md#averaging): the same sections for the model that clients receive"),
+        ModelRecord | None, Doc("with [averaging](remedies.md#averaging): sections of the model sent")
     ]
     personal: Annotated[
         PersonalRecord | None,
@@ -223,13 +225,7 @@ class TimingRecord(TypedDict, total=False):
     train: Annotated[float, Doc("seconds of training and aggregation")]
     evaluate: Annotated[float, Doc("seconds of evaluation")]
     probe: Annotated[float, Doc("seconds of probes")]
-    moved: Annotated[
-        dict[str, Any],
-        Doc(
-            "copies and bytes to devices (`model`, `samples`, `broadcast`) and through Ray (`to the store`, "
-            "`to the driver`)"
-        ),
-    ]
+    moved: Annotated[dict[str, Any], Doc("copies and bytes to devices and through Ray, by kind")]
 
 
 class PartitionRecord(TypedDict, total=False):
@@ -265,6 +261,28 @@ PROBES: Mapping[str, Any] = {
     "drift": DriftRecord,
     "probability": ProbabilityRecord,
 }
+# The keys that a record must have, and the lists whose lengths are those of other lists.
+_REQUIRED: Mapping[Any, Sequence[str]] = {
+    RoundRecord: ("round",),
+    ProbeRecord: ("round", "probe"),
+    ClientMatrixRecord: ("round", "models", "data", "start", "after"),
+    LocalPerClassRecord: ("round", "clients", "start", "local", "merged"),
+    DriftRecord: ("round", "clients", "from_start", "apart", "cosine"),
+    ProbabilityRecord: ("round", "clients", "probability"),
+    PartitionRecord: ("label_counts",),
+    StatusRecord: ("state",),
+}
+_LENGTHS: Mapping[Any, Mapping[str, Sequence[str]]] = {
+    ClientMatrixRecord: {"start": ("data",), "after": ("models", "data")},
+    LocalPerClassRecord: {
+        "merged": ("start",),
+        "local": ("clients", "start"),
+        "counts": ("clients", "start"),
+    },
+    DriftRecord: {"from_start": ("clients",)},
+    ProbabilityRecord: {"probability": ("clients",), "counts": ("clients",)},
+    PartitionRecord: {"client_names": ("label_counts",)},
+}
 _VALIDATORS = {
     record: TypeAdapter[Any](record).validator
     for record in (RoundRecord, ProbeRecord, *PROBES.values(), TimingRecord, PartitionRecord, StatusRecord)
@@ -272,12 +290,28 @@ _VALIDATORS = {
 
 
 def validate(value: dict[str, Any], record: Any, where: Path | str) -> dict[str, Any]:
-    """Return a value as it is if its known keys have the types of a record; `where` it was read from."""
+    """Return a value as it is if it fits a record; `where` it was read from.
+
+    It must have the required keys, its known keys their types, and its tables their rows and columns.
+    """
     try:
         _VALIDATORS[record].validate_python(value, strict=True)
     except ValidationError as error:
         raise Damaged(f"{where}: {explain(error)}; restore the file") from None
+    # A file that does not exist is an empty record.
+    if value and (missing := [key for key in _REQUIRED.get(record, ()) if key not in value]):
+        raise Damaged(f"{where} has no {missing[0]!r}; restore the file")
+    for key, others in _LENGTHS.get(record, {}).items():
+        if value.get(key) is not None and not _fits(value[key], [len(value[other]) for other in others]):
+            raise Damaged(
+                f"{where}: {key!r} does not fit {' and '.join(map(repr, others))}; restore the file"
+            )
     return value
+
+
+def _fits(values: Any, lengths: Sequence[int]) -> bool:
+    """Return whether nested lists have these lengths."""
+    return len(values) == lengths[0] and all(_fits(inner, lengths[1:]) for inner in values if lengths[1:])
 
 
 def describe(record: Any) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""Files: atomic writes, and reads with errors of one line.
+"""Files: atomic writes, and bounded reads of regular files with errors of one line.
 
 A reader returns what was written, or raises `Damaged` if the content is wrong and `RunFailed` if the file
 cannot be read now.
 """
 
-import hashlib
+import errno
 import json
 import math
 import os
@@ -13,8 +13,9 @@ import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BufferedRandom
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, cast
 
 from pydantic_core import from_json
 from safetensors import SafetensorError
@@ -22,11 +23,47 @@ from safetensors import SafetensorError
 from eunoe.errors import Damaged, InputError, RunFailed, first_line
 from eunoe.text import printable
 
-# The largest text file, or line of one, that is read.
-MOST_TEXT = 1 << 30
-_BLOCK = 1 << 20
+# The largest text file, or line of JSON Lines, that is read: parsed, it takes less than 2 GB.
+MOST_TEXT = 1 << 26
 # The suffix of a file that `replacing` is writing, with the process id.
 PARTIAL_SUFFIX = r"\.\d+\.part"
+
+
+def open_regular(path: Path, mode: str = "rb") -> BufferedRandom:
+    """Open a regular file in a binary mode; raise `Damaged` for a folder, a FIFO or a device.
+
+    Nothing is written through a link, which may lead out of a run folder.
+    """
+    try:
+        return cast(BufferedRandom, open(path, mode, opener=_open_regular))
+    except ValueError as error:
+        # A null character in the path.
+        raise FileNotFoundError(errno.ENOENT, str(error), str(path)) from None
+
+
+def _open_regular(path: str, flags: int) -> int:
+    # Opening a FIFO must not wait for its other end.
+    flags |= getattr(os, "O_NONBLOCK", 0)
+    if flags & (os.O_WRONLY | os.O_RDWR):
+        flags |= getattr(os, "O_NOFOLLOW", 0)
+    descriptor = os.open(path, flags, 0o666)
+    mode = os.fstat(descriptor).st_mode
+    if not stat.S_ISREG(mode):
+        os.close(descriptor)
+        kind = "folder" if stat.S_ISDIR(mode) else "FIFO or device"
+        raise Damaged(f"{path} is a {kind}, not a file")
+    return descriptor
+
+
+def check_regular(path: Path) -> None:
+    """Raise `Damaged` if a library that opens a path by itself would open something else than a file."""
+    open_regular(path).close()
+
+
+def make_folder(path: Path, mode: int = 0o777) -> None:
+    """Create a folder and its parents, unless it exists."""
+    with writing(path):
+        path.mkdir(mode, parents=True, exist_ok=True)
 
 
 @contextmanager
@@ -46,6 +83,8 @@ def replacing(path: Path, sync: bool = True) -> Iterator[Path]:
     partial = path.with_name(f"{path.name}.{os.getpid()}.part")
     with writing(path):
         try:
+            # Otherwise a link under this name would be followed.
+            partial.unlink(missing_ok=True)
             yield partial
             if sync:
                 sync_to_disk(partial)
@@ -91,44 +130,24 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (FileNotFoundError, NotADirectoryError):
         raise
-    except IsADirectoryError:
-        raise Damaged(f"{path} is a folder, not a file") from None
     except (OSError, MemoryError) as error:
         raise RunFailed(f"cannot read {path}: {first_line(error)}; fix this and try again") from error
 
 
 def read_text(path: Path) -> str:
     """Return the text of a file; raise FileNotFoundError if it does not exist."""
-    with reading(path):
-        if (size := path.stat().st_size) > MOST_TEXT:
-            raise Damaged(f"{path} has {size} bytes, too many for a text file")
-        content = path.read_bytes()
-    return decode_text(content, path)
+    with reading(path), open_regular(path) as file:
+        content = file.read(MOST_TEXT + 1)
+    if len(content) > MOST_TEXT:
+        raise Damaged(f"{path} has more than {MOST_TEXT} bytes, too many for a text file")
+    return _decode(content, path)
 
 
-def decode_text(content: bytes, path: Path, place: int = 0) -> str:
-    """Decode a part of a file that begins at this byte."""
+def _decode(content: bytes, what: object) -> str:
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        raise Damaged(f"{path} is not text in UTF-8 (byte {place + error.start})") from None
-
-
-class Beginning(NamedTuple):
-    """The first bytes of a file: their number, the number of lines, and their running hash."""
-
-    bytes: int
-    lines: int
-    sha256: "hashlib._Hash"
-
-
-def read_beginning(file: BinaryIO, most: int) -> Beginning:
-    """Read the first `most` bytes of a file, a block at a time."""
-    count, lines, sha256 = 0, 0, hashlib.sha256()
-    while block := file.read(min(_BLOCK, most - count)):
-        count, lines = count + len(block), lines + block.count(b"\n")
-        sha256.update(block)
-    return Beginning(count, lines, sha256)
+        raise Damaged(f"{what} is not text in UTF-8 (byte {error.start})") from None
 
 
 def parse_json(text: str, what: object) -> Any:
@@ -140,13 +159,8 @@ def parse_json(text: str, what: object) -> Any:
         raise Damaged(f"{what} is not JSON ({first_line(error)}); restore it") from None
 
 
-def _parse_printable(text: str, what: object) -> Any:
-    """Parse JSON and remove characters that must not be printed."""
-    value = parse_json(text, what)
-    return value if text.isascii() and "\\" not in text else _printable(value)
-
-
 def _printable(value: Any) -> Any:
+    """Escape characters of a JSON value that must not be printed."""
     if isinstance(value, dict):
         return {printable(key): _printable(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -160,10 +174,10 @@ def read_json(path: Path) -> dict[str, Any]:
         text = read_text(path)
     except FileNotFoundError:
         return {}
-    value = _parse_printable(text, path)
+    value = parse_json(text, path)
     if not isinstance(value, dict):
         raise Damaged(f"{path} is not a JSON object; restore it")
-    return value
+    return value if text.isascii() and "\\" not in text else _printable(value)
 
 
 def read_toml(path: Path) -> dict[str, Any]:
@@ -184,41 +198,43 @@ def each_line(path: Path) -> Iterator[dict[str, Any]]:
     """Iterate over the objects of a JSON Lines file of any length."""
     if not path.exists():
         return
-    with reading(path), open(path, "rb") as file:
-        number, place = 0, 0
+    with reading(path), open_regular(path) as file:
+        number = 0
         while content := file.readline(MOST_TEXT):
             number += 1
-            if content.strip() and (record := _record(content, number, place, path)) is not None:
+            if content.strip() and (record := _record(content, f"line {number} of {path}")) is not None:
                 yield record
-            place += len(content)
 
 
-def _record(content: bytes, number: int, place: int, path: Path) -> dict[str, Any] | None:
-    """Return the object of a line that begins at this byte; None if the line is incomplete."""
-    what = f"line {number} of {path}"
+def _record(content: bytes, what: str) -> dict[str, Any] | None:
+    """Return the object of a line; None if the line is incomplete."""
     if len(content) == MOST_TEXT:
         raise Damaged(f"{what} has {MOST_TEXT} bytes or more, too many for a record")
     try:
         # Three times as fast as the standard library, which is used for its error messages.
         record = from_json(content)
-        record = record if content.isascii() and b"\\" not in content else _printable(record)
     except ValueError:
-        text = decode_text(content, path, place)
         try:
-            record = _parse_printable(text, what)
+            record = parse_json(_decode(content, what), what)
         except Damaged:
             if not content.endswith(b"\n"):
                 return None
             raise
     if not isinstance(record, dict):
         raise Damaged(f"{what} is not a JSON object; restore it")
-    if record.get("schema", 1) != 1:
-        raise InputError(f"{what} has schema {record['schema']!r}; this version of eunoe reads schema 1")
-    return record
+    if (schema := record.get("schema", 1)) != 1:
+        raise InputError(f"{what} has schema {schema!r}; this version of eunoe reads schema 1")
+    return record if content.isascii() and b"\\" not in content else _printable(record)
 
 
 def plain(value: Any) -> Any:
     """Convert a value for JSON: arrays to lists, non-finite numbers to null."""
+    kind = type(value)
+    # Most values are these.
+    if kind is float:
+        return value if math.isfinite(value) else None
+    if kind is int or kind is str:
+        return value
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):

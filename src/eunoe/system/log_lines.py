@@ -1,8 +1,10 @@
-"""Log records of the library as lines of text."""
+"""Log records of the library: as lines of text, with a title, or through a pipe."""
 
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from logging.handlers import QueueHandler
+from typing import Any
 
 from eunoe.text import one_line
 
@@ -29,3 +31,28 @@ def log_lines(write: Callable[[str], object]) -> Iterator[None]:
     finally:
         library.removeHandler(lines)
         library.setLevel(level)
+
+
+class PipeHandler(QueueHandler):
+    """Sends log records through a pipe."""
+
+    def enqueue(self, record: logging.LogRecord) -> None:
+        self.queue.send(record)  # type: ignore[attr-defined]
+
+
+@contextmanager
+def titled_logs(title: str | None) -> Iterator[None]:
+    """Prefix the library's log messages with a title; without one, with the name of the thread."""
+    make_record = logging.getLogRecordFactory()
+
+    def make_titled(*args: Any, **kwargs: Any) -> logging.LogRecord:
+        record = make_record(*args, **kwargs)
+        if record.name.startswith("eunoe."):
+            record.msg, record.args = f"{title or record.threadName}: {record.getMessage()}", ()
+        return record
+
+    logging.setLogRecordFactory(make_titled)
+    try:
+        yield
+    finally:
+        logging.setLogRecordFactory(make_record)

@@ -1,5 +1,6 @@
 """The hardware of this machine: processor, memory, accelerators."""
 
+import multiprocessing
 import os
 import platform
 import subprocess
@@ -8,10 +9,10 @@ from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-# Linux flags of CPUs with bfloat16 multiplication.
-_BF16 = {"avx512_bf16", "amx_bf16", "bf16"}
-# Some virtual machines announce these but kill a process that uses them.
-_UNRELIABLE = {"amx_bf16"}
+# Linux flags of CPUs with bfloat16 multiplication. Some virtual machines announce the unreliable one but kill
+# a process that uses it.
+_UNRELIABLE = "amx_bf16"
+_BF16 = {"avx512_bf16", "bf16", _UNRELIABLE}
 _TRY_BF16 = "import torch; torch.nn.functional.linear(*torch.ones(2, 32, 32, dtype=torch.bfloat16))"
 WITHOUT_AMX = "ONEDNN_MAX_CPU_ISA=AVX512_CORE_FP16"
 
@@ -38,13 +39,18 @@ class Machine(NamedTuple):
 
 def inspect_machine() -> Machine:
     """Return the hardware that this process may use."""
-    units = bool(_BF16 & _flags())
-    return Machine(processor(), cores(), units, bf16_crashes(), *memory(), _accelerators())
+    has_bf16 = bool(_BF16 & _flags())
+    return Machine(processor(), cores(), has_bf16, bf16_crashes(), *memory(), _accelerators())
 
 
 def cores() -> int:
     """Return the number of cores that this process may use; outside Linux, of all cores."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def can_fork() -> bool:
+    """Return whether this system can fork processes, which worker processes need."""
+    return "fork" in multiprocessing.get_all_start_methods()
 
 
 def memory() -> tuple[int, int]:
@@ -73,9 +79,8 @@ def processor() -> str:
 @cache
 def bf16_crashes() -> bool:
     """Return whether bfloat16 multiplication kills a process, tested in another one."""
-    if not _UNRELIABLE & _flags():
-        return False
-    return subprocess.run([sys.executable, "-c", _TRY_BF16], capture_output=True).returncode < 0
+    command = [sys.executable, "-c", _TRY_BF16]
+    return _UNRELIABLE in _flags() and subprocess.run(command, capture_output=True).returncode < 0
 
 
 def _flags() -> set[str]:

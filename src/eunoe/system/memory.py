@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from eunoe.errors import EunoeError, InputError, first_line
+from eunoe.system.machine import memory
 
 # glibc's M_TRIM_THRESHOLD and M_MMAP_THRESHOLD.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -26,23 +27,24 @@ def keep_freed_memory() -> None:
         choose(_TRIM_THRESHOLD, _ALL)
 
 
+def check_free(bytes: int, what: str) -> None:
+    """Raise InputError if the free memory, where it is known, does not hold so many bytes."""
+    _, free = memory()
+    if free and bytes > free:
+        raise InputError(f"{what} need {bytes / 1e9:.1f} GB of memory, and {free / 1e9:.1f} GB are free")
+
+
 @contextmanager
 def within_memory(what: str, kind: type[EunoeError] = InputError) -> Iterator[None]:
     """Convert a failed allocation of Python, NumPy or torch to an error of one line with the amount."""
     try:
         yield
     except (MemoryError, RuntimeError) as error:
-        if (wanted := failed_allocation(error)) is None:
+        text = str(error)
+        torch_failed = re.search(r"allocate memory|not enough memory|out of memory|alloc_cpu", text)
+        if not (torch_failed or isinstance(error, MemoryError)):
             raise
-        raise kind(f"{what} needs more memory than available{wanted}") from error
-
-
-def failed_allocation(error: BaseException) -> str | None:
-    """Return the requested amount if an error is a failed allocation, else None."""
-    if isinstance(error, MemoryError):
-        # NumPy reports the amount, Python does not.
-        return f" ({first_line(error)})" if str(error) else ""
-    if not re.search(r"allocate memory|not enough memory|out of memory|alloc_cpu", str(error)):
-        return None
-    wanted = re.search(r"tried to allocate ([\d.]+ ?\w+)", str(error), re.IGNORECASE)
-    return f" ({wanted[1]} requested)" if wanted else f" ({first_line(error)})"
+        wanted = re.search(r"tried to allocate ([\d.]+ ?\w+)", text, re.IGNORECASE)
+        amount = f"{wanted[1]} requested" if wanted else first_line(error)
+        # Python's own MemoryError has no text.
+        raise kind(f"{what} needs more memory than available" + (f" ({amount})" if text else "")) from error

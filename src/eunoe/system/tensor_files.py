@@ -8,15 +8,14 @@ from safetensors import SafetensorError, safe_open
 from torch import Tensor, uint8
 
 from eunoe.errors import Damaged, RunFailed, first_line
-from eunoe.system.files import reading
+from eunoe.system.files import check_regular, reading
 
 
 def read_tensors(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     """Return the tensors and metadata of a file; raise FileNotFoundError if it does not exist."""
     try:
         with reading(path):
-            if path.is_dir():
-                raise IsADirectoryError
+            check_regular(path)
             with safe_open(path, "pt") as file:
                 tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
                 return tensors, dict(file.metadata() or {})

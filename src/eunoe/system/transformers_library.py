@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from eunoe.errors import InputError
+from eunoe.errors import InputError, install_command
 
 
 def locate_model(name: str) -> str:
@@ -22,7 +22,7 @@ def quiet(what: str) -> Iterator[None]:
         import peft  # noqa: F401
         from transformers.utils import logging as transformers_logging
     except ImportError:
-        raise InputError(f"{what} needs transformers and peft: pip install 'eunoe[hf]'") from None
+        raise InputError(f"{what} needs transformers and peft: run {install_command('hf')}") from None
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
