@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from eunoe.errors import InputError
 from eunoe.losses import Loss, adjust_for_prior, client_loss
 from eunoe.losses.tce import TCE
 
@@ -23,6 +24,16 @@ def test_client_loss_in_a_plain_loop() -> None:
     double = client_loss("wsm", torch.tensor([1, 2, 0], dtype=torch.float64))
     assert double.terms.dtype == torch.float64
     assert "terms" in double.state_dict()
+
+
+def test_wrong_counts_are_one_line() -> None:
+    logits = torch.zeros(2, 5)
+    with pytest.raises(InputError, match="there are 3 label counts for 5 outputs: pass one per class"):
+        client_loss("ce", [1, 3, 0])(logits, torch.tensor([0, 1]))
+    with pytest.raises(InputError, match="label 4 has count 0: count all labels"):
+        client_loss("wsm", [1, 3, 0, 2, 0])(logits, torch.tensor([0, 4]))
+    # Cross-entropy needs no counts.
+    assert client_loss("ce", [1, 3, 0, 2, 0])(logits, torch.tensor([0, 4])).item() == pytest.approx(LOG(5))
 
 
 def test_prior_at_prediction() -> None:

@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.func import vmap
 from torch.nn import functional as F
 
-from eunoe.losses.distillation import divergence, not_true_divergence, trust
+from eunoe.losses.distillation import divergence, not_true_divergence, weigh_teachers
 
 LABELS = torch.tensor([0, 1, 2, 3, 1])
 
@@ -19,14 +19,16 @@ def logits(seed: int, classes: int = 4) -> Tensor:
 
 
 def test_trust_is_the_share_of_what_was_seen_of_a_class() -> None:
-    student, teachers = trust(torch.tensor([1.0, 4.0, 0.0]), torch.tensor([[1.0, 0.0, 0.0], [2.0, 4.0, 0.0]]))
+    student, teachers = weigh_teachers(
+        torch.tensor([1.0, 4.0, 0.0]), torch.tensor([[1.0, 0.0, 0.0], [2.0, 4.0, 0.0]])
+    )
     assert torch.equal(student, torch.tensor([0.25, 0.5, 1.0]))
     assert torch.equal(teachers, torch.tensor([[0.25, 0.0, 0.0], [0.5, 0.5, 0.0]]))
 
 
 @given(st.lists(st.lists(st.integers(0, 500), min_size=3, max_size=3), min_size=2, max_size=6))
 def test_trust_sums_to_one_in_every_class(counts: list[list[int]]) -> None:
-    student, teachers = trust(torch.tensor(counts[0]).double(), torch.tensor(counts[1:]).double())
+    student, teachers = weigh_teachers(torch.tensor(counts[0]).double(), torch.tensor(counts[1:]).double())
     torch.testing.assert_close(student + teachers.sum(0), torch.ones(3, dtype=torch.float64))
     assert bool((teachers >= 0).all())
 

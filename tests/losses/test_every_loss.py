@@ -16,6 +16,7 @@ from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.losses.fedlc import FedLC
 from eunoe.losses.fedrs import FedRS
 from eunoe.losses.masked import Masked
+from eunoe.losses.schedule import Schedule
 from eunoe.losses.tce import TCE
 from eunoe.losses.wsm import WSM, Balanced, LogitAdjusted
 from tests.losses.helpers import problems, same, value_and_gradient
@@ -35,6 +36,9 @@ ALL = [
     FedRS(graded=True),
     Masked(),
     Masked(mask_value="minus_infinity"),
+    CrossEntropy(class_weights="balanced"),
+    # Outside a run it is its first loss.
+    Schedule(),
 ]
 # These compare only the classes that the client has.
 PRESENT_ONLY = [
@@ -46,6 +50,7 @@ PRESENT_ONLY = [
     FedLC(),
     FedLC(exclude_true=True),
     Masked(mask_value="minus_infinity"),
+    Schedule(),
 ]
 
 
@@ -54,6 +59,8 @@ PRESENT_ONLY = [
     ("loss", "expected"),
     [
         (CrossEntropy(), LOG(7 / 2)),
+        # Smoothed counts (2, 4, 1) have the mean 7/3.
+        (CrossEntropy(class_weights="balanced"), 7 / 12 * LOG(7 / 2)),
         (TCE(), LOG(3 / 2)),
         (WSM(), LOG(7 / 6)),  # -log(2 * 3/4) + log(1 * 1/4 + 2 * 3/4)
         (Balanced(), LOG(7 / 6)),

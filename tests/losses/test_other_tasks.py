@@ -8,8 +8,7 @@ from torch.func import grad, vmap
 
 from eunoe.core.tasks import MULTILABEL, Regression
 from eunoe.losses import Loss, client_loss
-from eunoe.losses.multilabel import BinaryCrossEntropy
-from eunoe.losses.regression import Huber, MeanSquaredError
+from eunoe.losses.other_tasks import BinaryCrossEntropy, Huber, MeanSquaredError
 
 NONE = torch.zeros(2)
 

@@ -68,7 +68,7 @@ def test_later_steps_are_not(tmp_path: Path) -> None:
 
 
 def test_two_classes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="more than two classes"):
+    with pytest.raises(InputError, match="at least three classes"):
         Trial(tmp_path, ONE, FedNTD())
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from eunoe.errors import InputError
-from eunoe.losses.distillation import divergence, trust
+from eunoe.losses.distillation import divergence, weigh_teachers
 from eunoe.methods.client_context import Batch
 from eunoe.methods.flashback import Flashback
 from eunoe.server.trainer import PositionLoss, ServerTrainer
@@ -99,13 +99,13 @@ def test_local_loss_is_the_papers(tmp_path: Path) -> None:
 def test_options_of_the_local_loss() -> None:
     pi = [2.0, 0.0, 5.0]
     plain, logits, teacher = local_loss({"name": "flashback", "local": "ce"}, pi)
-    student, weights = trust(COUNTS[0], torch.tensor([pi], dtype=torch.float64))
+    student, weights = weigh_teachers(COUNTS[0], torch.tensor([pi], dtype=torch.float64))
     labels = federation().data.train.y[:9]
     distance = divergence(teacher, logits, 3.0, weights[0])
     squared, _, _ = local_loss({"name": "flashback", "t_squared": True}, pi)
     torch.testing.assert_close(squared, student[labels] * plain + 9 * distance)
     shares = COUNTS[0] / 9
-    student, weights = trust(shares, torch.tensor([pi], dtype=torch.float64))
+    student, weights = weigh_teachers(shares, torch.tensor([pi], dtype=torch.float64))
     distance = divergence(teacher, logits, 3.0, weights[0])
     for knowledge in ("relative", "probabilities"):
         relative, _, _ = local_loss({"name": "flashback", "knowledge": knowledge}, pi)

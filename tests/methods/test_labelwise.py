@@ -83,10 +83,10 @@ def test_what_it_sends_is_a_number_per_class(tmp_path: Path) -> None:
 
 
 def test_it_needs_a_classifier() -> None:
-    with pytest.raises(InputError, match="labelwise needs a model that gives"):
+    with pytest.raises(InputError, match="labelwise requires a model"):
         make_simulation(net=nn.Linear(5, 3), method="labelwise")
 
 
 def test_a_mask_by_signs_is_refused() -> None:
-    with pytest.raises(InputError, match=r"leave server_optimizer\.gma out"):
+    with pytest.raises(InputError, match=r"server_optimizer\.gma: leave it out"):
         make_simulation(method="labelwise", server_optimizer={"name": "sgd", "gma": 0.4})

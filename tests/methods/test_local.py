@@ -97,7 +97,7 @@ def test_own_samples_of_the_test_set_are_judged_by_their_own_model(tmp_path: Pat
 def test_a_test_set_of_nobody_is_not_evaluated(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     done = small_run(tmp_path / "run", own_data(validation=(0, 1)), rounds=1)
     assert "test" not in done.records[-1]
-    assert "no client has a test part" in caplog.text
+    assert "no client has test samples of its own" in caplog.text
 
 
 def test_a_client_that_never_took_part_has_no_model(tmp_path: Path) -> None:
@@ -146,6 +146,6 @@ def test_a_client_without_validation_part_is_named(tmp_path: Path, caplog: pytes
         whole.data, whole.order, whole.offsets, ends, whole.offsets[1:], dtype=torch.float64
     )
     done = small_run(tmp_path / "run", federation)
-    assert "the newest model counts, not the best one: client 0" in caplog.text
+    assert "the last model is kept, not the best: client 0" in caplog.text
     best: Weights = done.weights("best", 0)
     assert torch.equal(best.parameters, done.weights("last", 0).parameters)

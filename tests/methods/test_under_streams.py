@@ -9,7 +9,8 @@ import torch
 from eunoe.config import registry
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import resume, run
-from tests.methods.test_every_method import SMALL, models, trains_clients
+from eunoe.testing import models
+from tests.methods.test_every_method import SMALL, trains_clients
 from tests.small_runs import Stopped, bits, stop_after
 
 METHODS = [name for name in registry.names("method") if trains_clients(name)]

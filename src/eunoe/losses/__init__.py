@@ -1,4 +1,4 @@
-"""What a client minimizes on its own labels, and what the author of another loss imports."""
+"""Losses that clients minimize on their own labels. `Loss` is the base class for your own."""
 
 from eunoe.losses.base import ClientLoss as ClientLoss
 from eunoe.losses.base import Loss as Loss

@@ -1,7 +1,7 @@
-"""The contract of a loss, and losses for one client in any PyTorch loop.
+"""The base class of losses, and `client_loss` for any PyTorch loop.
 
-A loss turns a client's training label counts n_c once into `terms`, one number per class, and then gives one
-loss per sample. Most are a softmax over shifted logits, loss = -(z_y + b_y) + log sum_c exp(z_c + b_c):
+A loss computes `terms`, one number per class, once from a client's training label counts n_c, and then the
+losses of samples. Most are a softmax over shifted logits, loss = -(z_y + b_y) + log sum_c exp(z_c + b_c):
 
     ce              b = 0
     tce             b = 0 for the client's classes, -inf for the others
@@ -34,30 +34,35 @@ Counts = Tensor | Sequence[float]
 
 
 class Loss(Options):
-    """A loss per sample from logits, labels and one number per class that follows from the label counts.
+    """Base class of losses.
 
-    A subclass gives `terms`, zeros by default, or `per_sample`, which by default adds them to the logits. For
-    other tasks than classification, labels are [B, outputs] and `tasks` says which they are.
+    Override `terms` (zeros by default), or `per_sample`, which adds them to the logits by default. For tasks
+    other than classification, labels are [B, outputs]; declare the tasks in `tasks`.
     """
 
-    # The tasks that it serves.
+    # Supported tasks.
     tasks: ClassVar[tuple[TaskName, ...]] = CLASSES
 
     def terms(self, counts: Tensor) -> Tensor:
-        """One number per class from label counts [..., C], in their dtype; once per participation."""
+        """Return one number per class from label counts [..., C]; called once per participation."""
         return torch.zeros_like(counts)
 
     def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
-        """Losses [B] from logits [B, C] and labels [B]; a pure function, so that vmap and grad work."""
+        """Return losses [B] from logits [B, C] and labels [B]; must be pure, for vmap and grad."""
         return F.cross_entropy(logits + terms, labels, reduction="none")
 
+    def in_round(self, round: int) -> "Loss":
+        """Return the loss of a round; another one only where losses change over the rounds."""
+        return self
+
     def learns_from(self, counts: Tensor) -> bool:
-        """Whether a client with these counts gets any gradient; by default one class alone gives none."""
-        return int((counts > 0).sum()) > 1
+        """Return whether a client gets a gradient: by default, unless its terms exclude all but one class."""
+        excluded = torch.isneginf(self.terms(counts.double()))
+        return int((~excluded).sum()) > 1 or not bool(excluded.any())
 
 
 class ClientLoss(nn.Module):
-    """A loss with one client's label counts, called as `(logits, labels)`, averaged over the batch."""
+    """Loss module of one client: `loss(logits, labels)` is the mean over the batch."""
 
     terms: Tensor
 
@@ -65,42 +70,54 @@ class ClientLoss(nn.Module):
         super().__init__()
         self.loss = loss
         self.register_buffer("terms", loss.terms(counts))
+        # Labels whose loss would be infinite.
+        self._excluded = bool(torch.isneginf(self.terms).any())
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if logits.shape[-1] != len(self.terms):
+            raise InputError(
+                f"there are {len(self.terms)} label counts for {logits.shape[-1]} outputs: pass one per class"
+            )
+        if self._excluded:
+            absent = torch.isneginf(self.terms.to(logits.device)[labels])
+            if bool(absent.any()):
+                label = int(labels[absent][0])
+                raise InputError(f"label {label} has count 0: count all labels that the client trains on")
         return self.loss.per_sample(logits, labels, self.terms.to(logits)).mean()
 
 
 def client_loss(loss: str | Loss, counts: Counts, **options: Any) -> ClientLoss:
-    """Return a loss by name (with its options) or as an object, for any PyTorch loop; mean over the batch."""
-    made = registry.build("loss", loss, options) if isinstance(loss, str) else loss
-    return ClientLoss(made, _floating(counts))
+    """Build the loss module of a client from a name and options, or from a `Loss`, for any PyTorch loop."""
+    module = registry.build("loss", loss, options) if isinstance(loss, str) else loss
+    return ClientLoss(module, _floating(counts))
 
 
 def adjust_for_prior(logits: Tensor, counts_or_prior: Counts) -> Tensor:
-    """Logits plus the log of a client's class shares, for predicting with that client's own prior.
+    """Add the log of a client's class shares to logits, to predict with that client's prior.
 
-    Take the shares from its training labels; those of the test labels would leak them.
+    Compute the shares from training labels; test labels would leak.
     """
-    return logits + log_prior(checked_counts(_floating(counts_or_prior))).to(logits)
+    return logits + log_prior(check_counts(_floating(counts_or_prior))).to(logits)
 
 
 def _floating(counts: Counts) -> Tensor:
-    given = torch.as_tensor(counts)
-    return given if given.is_floating_point() else given.to(torch.get_default_dtype())
+    tensor = torch.as_tensor(counts)
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
-def checked_counts(counts: Tensor) -> Tensor:
-    """Return the label counts, if they are finite, not negative and not all zero."""
-    if not bool(((counts >= 0) & counts.isfinite()).all() & (counts > 0).any(-1).all()):
+def check_counts(counts: Tensor) -> Tensor:
+    """Return the label counts; raise InputError unless they are finite, nonnegative and not all zero."""
+    least, totals = float(counts.min()), torch.aminmax(counts.sum(-1))
+    if not (least >= 0 and float(totals.min) > 0 and float(totals.max) < math.inf):
         raise InputError(f"label counts must be zero or more with at least one sample, not {counts.tolist()}")
     return counts
 
 
 def log_prior(counts: Tensor) -> Tensor:
-    """log(n_c / n), -inf for absent classes."""
+    """Return log(n_c / n); -inf for absent classes."""
     return (counts / counts.sum(-1, keepdim=True)).log()
 
 
-def without_absent(terms: Tensor, counts: Tensor) -> Tensor:
-    """Return the terms with -inf for absent classes, which takes them out of the softmax."""
+def exclude_absent(terms: Tensor, counts: Tensor) -> Tensor:
+    """Set the terms of absent classes to -inf, which excludes them from the softmax."""
     return terms.masked_fill(counts == 0, -math.inf)

@@ -1,17 +1,14 @@
-"""How far a student's outputs are from a teacher's, for each sample, from logits.
-
-Pure and without branches on values, so they work on many clients at once.
-"""
+"""Distillation losses per sample, from the logits of teachers and student; usable under vmap."""
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 
-def trust(student: Tensor, teachers: Tensor) -> tuple[Tensor, Tensor]:
-    """How much a student [C] and teachers [T, C] count in each class, from how much each has seen of it.
+def weigh_teachers(student: Tensor, teachers: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the weights of a student [C] and teachers [T, C] in each class, from their label counts.
 
-    The weights of a class sum to 1; a class that no client has seen is left to the student.
+    The weights of a class sum to 1; a class that no client has seen has student weight 1.
     """
     total = student + teachers.sum(0)
     weights = torch.where(total > 0, teachers / torch.where(total > 0, total, 1.0), 0.0)
@@ -21,9 +18,9 @@ def trust(student: Tensor, teachers: Tensor) -> tuple[Tensor, Tensor]:
 def divergence(
     teacher: Tensor, student: Tensor, temperature: float = 1.0, weights: Tensor | None = None
 ) -> Tensor:
-    """sum_c a[c] p[c] log(p[c] / q[c]) of teacher p and student q, with a weight a per class if given.
+    """Return sum_c a[c] p[c] log(p[c] / q[c]) of teacher p and student q, with optional class weights a.
 
-    Weights that differ by class make it no divergence in the strict sense: it can be negative.
+    It can be negative if the weights differ by class.
     """
     p = F.log_softmax(teacher / temperature, -1)
     q = F.log_softmax(student / temperature, -1)
@@ -32,8 +29,13 @@ def divergence(
 
 
 def not_true_divergence(teacher: Tensor, student: Tensor, labels: Tensor, temperature: float = 1.0) -> Tensor:
-    """The divergence over the classes that are not the label, each side's probabilities made to sum to 1."""
+    """Return the KL divergence over all classes but the label, with renormalized probabilities."""
     true = torch.arange(student.shape[-1], device=student.device) == labels[..., None]
-    p = F.log_softmax((teacher / temperature).masked_fill(true, -torch.inf), -1)
-    q = F.log_softmax((student / temperature).masked_fill(true, -torch.inf), -1)
-    return (p.exp() * (p - q).masked_fill(true, 0.0)).sum(-1)
+    return divergence_without(teacher / temperature, student / temperature, true)
+
+
+def divergence_without(teacher: Tensor, student: Tensor, out: Tensor) -> Tensor:
+    """Return the KL divergence without the classes in this mask, with renormalized probabilities."""
+    p = F.log_softmax(teacher.masked_fill(out, -torch.inf), -1)
+    q = F.log_softmax(student.masked_fill(out, -torch.inf), -1)
+    return (p.exp() * (p - q).masked_fill(out, 0.0)).sum(-1)

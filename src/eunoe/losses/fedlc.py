@@ -15,25 +15,19 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.losses.base import Loss, checked_counts, without_absent
+from eunoe.losses.base import Loss, check_counts, exclude_absent
 
 
 class FedLC(Loss, frozen=True):
-    """FedLC: calibrated logits, with a margin that grows as a class gets rarer at the client."""
+    """FedLC: calibrated logits, with larger margins for classes that are rarer at the client."""
 
-    tau: float = Field(
-        1.0, ge=0, le=1e6, description="Strength of the margins: 0 is tce, or ce if nothing is masked."
-    )
-    exclude_true: bool = Field(
-        False, description="Leave the true class out of the denominator, as the paper has it."
-    )
-    mask_absent: bool = Field(
-        True, description="Leave absent classes out; if not, their margin is that of a class with one sample."
-    )
+    tau: float = Field(1.0, ge=0, le=1e6, description="Strength of the margins; 0: tce, or ce without mask.")
+    exclude_true: bool = Field(False, description="Exclude the true class from the denominator (paper).")
+    mask_absent: bool = Field(True, description="Mask absent classes; if not, they count as one sample.")
 
     def terms(self, counts: Tensor) -> Tensor:
-        margins = -self.tau * checked_counts(counts).clamp(min=1).pow(-0.25)
-        return without_absent(margins, counts) if self.mask_absent else margins
+        margins = -self.tau * check_counts(counts).clamp(min=1).pow(-0.25)
+        return exclude_absent(margins, counts) if self.mask_absent else margins
 
     def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
         if not self.exclude_true:
@@ -44,6 +38,3 @@ class FedLC(Loss, frozen=True):
         alone = terms.isfinite().sum(-1, keepdim=True) < 2
         margin = torch.where(alone, 0, rivals).logsumexp(-1) - shifted.gather(-1, column).squeeze(-1)
         return torch.where(alone, 0, margin)
-
-    def learns_from(self, counts: Tensor) -> bool:
-        return not self.mask_absent or super().learns_from(counts)

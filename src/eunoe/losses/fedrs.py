@@ -7,34 +7,26 @@ Data", KDD). https://doi.org/10.1145/3447548.3467254
             graded   s_c = alpha + (1 - alpha) n_c / max n, as in the authors' code
 
 Departure: the paper scales w_c . h of a classifier without bias; here the whole logit is scaled, so that it
-goes with any model. `model.classifier_bias = false` makes the two the same.
+works with any model. `model.classifier_bias = false` makes the two the same.
 """
 
 from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.losses.base import Loss, checked_counts
+from eunoe.losses.base import Loss, check_counts
 
 
 class FedRS(Loss, frozen=True):
-    """FedRS: restricted softmax, the logits of classes the client lacks are scaled down."""
+    """FedRS: restricted softmax, which scales down the logits of absent classes."""
 
-    alpha: float = Field(
-        0.5, ge=0, le=1, description="Scale of an absent class: 1 is ce, 0 is masked by zeros."
-    )
-    graded: bool = Field(
-        False,
-        description="Scale by alpha + (1 - alpha) n_c / max n, as the authors' code does, also if present.",
-    )
+    alpha: float = Field(0.5, ge=0, le=1, description="Scale of absent classes; 1: ce, 0: masked by zeros.")
+    graded: bool = Field(False, description="Scale all classes by their counts, as the authors' code.")
 
     def terms(self, counts: Tensor) -> Tensor:
-        counts = checked_counts(counts)
+        counts = check_counts(counts)
         share = counts / counts.amax(-1, keepdim=True) if self.graded else (counts > 0).to(counts.dtype)
         return self.alpha + (1 - self.alpha) * share
 
     def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
         return F.cross_entropy(logits * terms, labels, reduction="none")
-
-    def learns_from(self, counts: Tensor) -> bool:
-        return True

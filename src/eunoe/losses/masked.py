@@ -13,25 +13,20 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional as F
 
-from eunoe.losses.base import Loss, checked_counts
+from eunoe.losses.base import Loss, check_counts
 from eunoe.losses.tce import TCE
 
 
 class Masked(Loss, frozen=True):
-    """HeteroFL's masked cross-entropy: the logits of classes the client lacks are replaced."""
+    """HeteroFL's masked cross-entropy, which replaces the logits of absent classes."""
 
-    mask_value: Literal["zero", "minus_infinity"] = Field(
-        "zero", description="What the logits of absent classes are replaced by."
-    )
+    mask_value: Literal["zero", "minus_infinity"] = Field("zero", description="Value of absent logits.")
 
     def terms(self, counts: Tensor) -> Tensor:
         if self.mask_value == "zero":
-            return (checked_counts(counts) > 0).to(counts.dtype)
+            return (check_counts(counts) > 0).to(counts.dtype)
         return TCE().terms(counts)
 
     def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
         replaced = logits * terms if self.mask_value == "zero" else logits + terms
         return F.cross_entropy(replaced, labels, reduction="none")
-
-    def learns_from(self, counts: Tensor) -> bool:
-        return self.mask_value == "zero" or super().learns_from(counts)

@@ -9,11 +9,11 @@ The classes are those of the client's training data, not those of the batch.
 import torch
 from torch import Tensor
 
-from eunoe.losses.base import Loss, checked_counts, without_absent
+from eunoe.losses.base import Loss, check_counts, exclude_absent
 
 
 class TCE(Loss, frozen=True):
     """Truncated cross-entropy: the softmax is over the client's own classes."""
 
     def terms(self, counts: Tensor) -> Tensor:
-        return without_absent(torch.zeros_like(checked_counts(counts)), counts)
+        return exclude_absent(torch.zeros_like(check_counts(counts)), counts)

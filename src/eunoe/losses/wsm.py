@@ -19,21 +19,21 @@ cross-entropy itself.
 from pydantic import Field
 from torch import Tensor
 
-from eunoe.losses.base import Loss, checked_counts, log_prior, without_absent
+from eunoe.losses.base import Loss, check_counts, exclude_absent, log_prior
 
 
 class WSM(Loss, frozen=True):
     """Re-weighted softmax: classes are weighted in the softmax by their share of the client's labels."""
 
     def terms(self, counts: Tensor) -> Tensor:
-        return log_prior(checked_counts(counts))
+        return log_prior(check_counts(counts))
 
 
 class Balanced(Loss, frozen=True):
     """Balanced softmax: logits shifted by the log of the class counts; the same loss and gradient as wsm."""
 
     def terms(self, counts: Tensor) -> Tensor:
-        return checked_counts(counts).log()
+        return check_counts(counts).log()
 
 
 class LogitAdjusted(Loss, frozen=True):
@@ -42,4 +42,4 @@ class LogitAdjusted(Loss, frozen=True):
     tau: float = Field(1.0, ge=0, le=1e6, description="Strength of the prior: 1 is wsm, 0 is tce.")
 
     def terms(self, counts: Tensor) -> Tensor:
-        return without_absent(self.tau * log_prior(checked_counts(counts)), counts)
+        return exclude_absent(self.tau * log_prior(check_counts(counts)), counts)

@@ -1,6 +1,6 @@
-"""Federated methods, one file each, and what the author of another one imports.
+"""Federated methods, one file each, and the names that your own method imports.
 
-The type to know is `Method`: what travels, what a client minimizes, how the server aggregates. Losses on
+The type to know is `Method`: what clients send and minimize, and how the server aggregates. Losses on
 labels are in eunoe.losses, server optimizers in eunoe.server.
 """
 

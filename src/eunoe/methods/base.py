@@ -1,17 +1,15 @@
-"""The contract of a federated method: what travels, what a client minimizes, how the server aggregates.
+"""The base class of federated methods: what clients send and minimize, and how the server aggregates.
 
-`Method` itself is federated averaging; a method overrides only what differs. It is a frozen object
-of its hyper-parameters and keeps no state: the server's state and each client's are named vectors
-that the engine and the checkpoint carry. It does not know which engine runs it. `loss`, `correct` and
-`step` see one client and must be pure tensor code without branches on values, since an engine may
-run them on many clients at once under `torch.func.vmap`; `begin` and `finish` may do anything.
+`Method` itself is federated averaging; a method overrides only what differs. It is a frozen object of its
+hyper-parameters and keeps no state: the server's and each client's are named vectors that the engine and the
+checkpoint carry. `loss`, `correct` and `step` see one client and must be pure tensor code without branches on
+values, since an engine may run them on many clients at once under `torch.func.vmap`.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, NamedTuple
 
-from pydantic import Field
 from torch import Tensor
 
 from eunoe.config.options import Options
@@ -24,10 +22,10 @@ from eunoe.server.optimizers import Cost
 
 
 class Neutral(NamedTuple):
-    """The options at which a method must equal FedAvg with the same weighting; a test holds it to that."""
+    """Options at which a method must equal FedAvg with the same weighting; verified by a test."""
 
     options: Mapping[str, Any] = {}
-    # How many rounds the equality lasts; None: all of them.
+    # Number of rounds with equal results; None: all.
     rounds: int | None = None
     # Largest difference of any parameter; 0: bit for bit.
     tolerance: float = 0.0
@@ -35,7 +33,7 @@ class Neutral(NamedTuple):
 
 @dataclass(frozen=True)
 class Finished:
-    """What a client sends besides its weights, and what it keeps for its next participation."""
+    """A client's uploads besides its weights, and its state for the next participation."""
 
     uploads: Vectors = field(default_factory=dict)
     state: Vectors = field(default_factory=dict)
@@ -43,7 +41,7 @@ class Finished:
 
 @dataclass(frozen=True)
 class ServerUpdate:
-    """The server after a round, what it adds to the round's record, and its warnings."""
+    """The server's weights and state after a round, its part of the round's record, and warnings."""
 
     weights: Weights
     server: Vectors
@@ -54,9 +52,7 @@ class ServerUpdate:
 class Method(Options):
     """Federated averaging: the mean of the models that the clients trained."""
 
-    weighting: Weighting = Field(
-        "samples", description="Weight clients by their number of samples, or all equally."
-    )
+    weighting: Weighting = "samples"
 
     cost: ClassVar[Cost] = Cost()
     # False for a method that computes the new weights itself: it goes with plain averaging only.
@@ -75,7 +71,10 @@ class Method(Options):
     own_start: ClassVar[bool] = False
     # Whether loss, correct and step may run under vmap.
     vectorizes: ClassVar[bool] = True
-    # The tasks that it serves: all, unless it needs the probabilities or counts of classes.
+    # Whether `correct` treats every number for itself, so that it may get a matrix with a row per client; it
+    # counts in the class that defines `correct`.
+    elementwise: ClassVar[bool] = True
+    # Supported tasks: all, unless it needs the probabilities or counts of classes.
     tasks: ClassVar[tuple[TaskName, ...]] = EVERY
     neutral: ClassVar[Neutral | None] = None
 
@@ -92,7 +91,7 @@ class Method(Options):
         return {}
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        """Names and sizes of the vectors a client keeps between rounds; they start as zeros."""
+        """Return names and sizes of the vectors that a client keeps between rounds, initially zeros."""
         return {}
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
@@ -102,7 +101,7 @@ class Method(Options):
     def explained_norms(
         self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
     ) -> dict[str, float]:
-        """Norms of uploads that a client's change of this norm explains: up to these they are not bounded."""
+        """Return norms of uploads that are always accepted, given the norm of the client's change."""
         return {}
 
     def begin(self, client: ClientContext) -> None:
@@ -117,7 +116,7 @@ class Method(Options):
         return gradient
 
     def step(self, client: ClientContext, batch: Batch) -> None:
-        """One step of local training."""
+        """Take one step of local training."""
         client.descend(self.correct(client, client.gradient(lambda: self.loss(client, batch), batch)))
 
     def finish(self, client: ClientContext) -> Finished:
@@ -146,9 +145,8 @@ class Method(Options):
         """Return the new weights and server state."""
         server = dict(server)
         pseudo_gradient = self.pseudo_gradient(server, aggregate, context)
-        parameters = context.server_optimizer.apply(
-            aggregate.start.parameters, pseudo_gradient, server, aggregate
-        )
+        start, optimizer = aggregate.start.parameters, context.server_optimizer
+        parameters = optimizer.apply(start, pseudo_gradient, server, aggregate)
         return ServerUpdate(aggregate.with_mean_buffers(parameters), server)
 
     def reported(self, server: Vectors, weights: Weights) -> Weights:
@@ -156,5 +154,5 @@ class Method(Options):
         return weights
 
     def own_model(self, state: Mapping[str, Tensor], which: Literal["last", "best"]) -> Weights:
-        """A client's own model, its last or its best on validation; for a method that aggregates none."""
+        """Return a client's last model, or its best on validation; for methods without a global model."""
         raise NotImplementedError

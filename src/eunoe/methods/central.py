@@ -6,14 +6,13 @@
                      the best that a federation could reach
     on = "public"    the public set alone: what the server can do without clients
 
-A round is what a client's participation would be: the epochs (or steps) of [training], with its batch size,
-optimizer, weight decay, clipping and augmentation, and the learning rate of that round. The optimizer's
-momenta carry over between rounds, as in an ordinary training loop, so epochs = 1 gives such a loop with an
-evaluation after each epoch. Validation parts are left out, so that the numbers compare
-with a federated run's. The loss is plain cross-entropy; any other is refused.
+A round trains as a client would: by the options of [training], at the learning rate of that round. The
+optimizer's momenta carry over between rounds, so epochs = 1 gives an ordinary training loop with an
+evaluation after each epoch. Validation parts are left out, so that the numbers compare with a federated
+run's. The loss is plain cross-entropy; any other is refused.
 """
 
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -29,10 +28,10 @@ class Central(Method):
 
     on: Literal["all", "public"] = Field("all", description="The samples to train on.")
 
-    cost: ClassVar[Cost] = Cost(up="0", down="0", server_extra="all training")
-    takes_server_optimizer: ClassVar[bool] = False
-    takes_aggregation: ClassVar[bool] = False
-    trains_clients: ClassVar[bool] = False
+    cost = Cost(up="0", down="0", server_extra="all training")
+    takes_server_optimizer = False
+    takes_aggregation = False
+    trains_clients = False
 
     def check(self, context: RoundContext) -> list[str]:
         self._trainer(context)
@@ -44,11 +43,8 @@ class Central(Method):
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         trainer = self._trainer(context)
         pool = trainer.everything() if self.on == "all" else trainer.public("train")
-        moments = {
-            name.removeprefix(_MOMENT): value.clone()
-            for name, value in server.items()
-            if name.startswith(_MOMENT)
-        }
+        names = [name for name in server if name.startswith(_MOMENT)]
+        moments = {name.removeprefix(_MOMENT): server[name].clone() for name in names}
         trained = trainer.train(
             aggregate.start,
             trainer.plain_loss(pool),
@@ -60,9 +56,8 @@ class Central(Method):
             steps_taken=int(server["steps"]),
         )
         state = {_MOMENT + name: value for name, value in moments.items()}
-        return ServerUpdate(
-            trained.weights, {**state, "steps": server["steps"] + trained.steps}, trained.record
-        )
+        state["steps"] = server["steps"] + trained.record["steps"]
+        return ServerUpdate(trained.weights, state, trained.record)
 
     def _trainer(self, context: RoundContext) -> ServerTrainer:
         if self.on == "public":

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -10,8 +11,19 @@ from eunoe.config.options import Training
 from eunoe.core.fields import Input
 from eunoe.core.flat_model import FlatModel, Weights
 from eunoe.core.optimizer import descend
+from eunoe.core.rng import torch_generator
 from eunoe.losses.base import Loss
 from eunoe.methods.context import RoundContext
+
+
+def backward(losses: Tensor, shares: Tensor) -> None:
+    """Add the gradient of a weighted sum of losses to the parameters' `grad`.
+
+    This is `torch.autograd.backward` without its argument checks, which take a tenth of a small step.
+    """
+    torch.autograd.Variable._execution_engine.run_backward(
+        (losses,), (shares,), False, False, (), allow_unreachable=True, accumulate_grad=True
+    )
 
 
 @dataclass(frozen=True)
@@ -29,7 +41,7 @@ class Batch:
 
 @dataclass
 class Frozen:
-    """A network that does not train, and its outputs on the client's data if these never change."""
+    """A frozen network, and its outputs on the client's data if inputs are not augmented."""
 
     weights: Weights
     features: bool
@@ -56,7 +68,6 @@ class ClientContext:
     data: "Callable[[Tensor], tuple[Input, Tensor]]"
     # Inputs and labels of the client's validation part, which may be empty.
     validation: "Callable[[], tuple[Input, Tensor]]"
-    generator: torch.Generator
     # What `begin` prepares for the steps: vectors of the same size for every client, and tensors with a row
     # for each of the client's samples.
     cache: dict[str, Tensor] = field(default_factory=dict)
@@ -71,8 +82,13 @@ class ClientContext:
     # Samples that went through the network, to measure what a method costs.
     forwards: int = 0
     backwards: int = 0
-    # The weight of each sample in the mean of a batch, by batch size.
-    _shares: dict[int, Tensor] = field(default_factory=dict)
+    # The weight of each sample in the mean of a batch, by batch size and scale.
+    _shares: dict[tuple[int, float], Tensor] = field(default_factory=dict)
+
+    @cached_property
+    def generator(self) -> torch.Generator:
+        """The method's own random numbers for this client and round."""
+        return torch_generator(self.context.seed, "method", self.context.round, self.id)
 
     @property
     def weights(self) -> Tensor:
@@ -84,12 +100,12 @@ class ClientContext:
         return self.context.training
 
     def forward(self, x: Input, at: Tensor | None = None) -> Tensor:
-        """Logits at the client's current parameters, or at any others."""
+        """Return logits at the client's current parameters, or at others."""
         self.forwards += len(x)
         return self.model.forward(x) if at is None else self.model.forward_at(at, x)
 
     def features(self, x: Input, at: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """Features before the classifier, and logits."""
+        """Return the features before the classifier, and the logits."""
         self.forwards += len(x)
         return self.model.features_at(at, x)
 
@@ -98,33 +114,26 @@ class ClientContext:
         return self.loss.per_sample(logits, labels, self.terms)
 
     def gradient(self, loss: Callable[[], Tensor], batch: Batch) -> Tensor:
-        """A new tensor: the gradient of a mean loss at the current parameters, weight decay included."""
+        """Return the gradient of a mean loss at the current parameters, with weight decay (a copy)."""
         self.backwards += batch.y.shape[0]
         if self.training.precision == "fp16":
-            return self.decayed(self._unscaled(lambda scale: self._scaled_gradient(loss, scale)))
+            return self.decayed(self._unscaled(lambda scale: self._backward(loss, scale)))
+        # The model's own is overwritten by the next one, which may be of the same step.
+        return self.decayed(self._backward(loss).clone())
+
+    def _backward(self, loss: Callable[[], Tensor], scale: float = 1.0) -> Tensor:
         self.model.gradient.zero_()
         losses = loss()
         # The gradient of the mean without a graph node for it, which small steps would feel.
-        size = losses.shape[0]
+        size = losses.shape[0], scale
         if size not in self._shares:
-            self._shares[size] = losses.new_full((size,), 1 / size)
-        torch.autograd.backward((losses,), (self._shares[size],))
-        self.last_loss = losses.detach()
-        # The model's own is overwritten by the next one, which may be of the same step.
-        return self.decayed(self.model.gradient.clone())
-
-    def _scaled_gradient(self, loss: Callable[[], Tensor], scale: float) -> Tensor:
-        self.model.gradient.zero_()
-        losses = loss()
-        torch.autograd.backward(losses.mean() * scale)
+            self._shares[size] = losses.new_full(size[:1], scale / size[0])
+        backward(losses, self._shares[size])
         self.last_loss = losses.detach()
         return self.model.gradient
 
     def _unscaled(self, scaled: Callable[[float], Tensor]) -> Tensor:
-        """Return the gradient of a loss in fp16: scaled up, since small numbers vanish there, and back.
-
-        A scale at which the gradient overflows is halved and the gradient computed again.
-        """
+        """Return a gradient in fp16, of a loss scaled up; halve the scale while the gradient overflows."""
         before = self.model.float_buffers.clone(), self.model.int_buffers.clone(), self.forwards
         while True:
             gradient = scaled(self.loss_scale)
@@ -137,7 +146,7 @@ class ClientContext:
             self.forwards = before[2]
 
     def gradient_at(self, at: Tensor, loss: Callable[[Tensor], Tensor], batch: Batch) -> Tensor:
-        """The gradient at any parameters of a mean loss that is a function of them; without weight decay."""
+        """Return the gradient of a mean loss at other parameters, without weight decay."""
         self.backwards += batch.y.shape[0]
 
         def scaled(scale: float) -> Tensor:
@@ -149,7 +158,7 @@ class ClientContext:
         return self._unscaled(scaled) if self.training.precision == "fp16" else scaled(1.0)
 
     def decayed(self, gradient: Tensor) -> Tensor:
-        """The gradient with weight decay at the current parameters added, unless adamw applies its own."""
+        """Add weight decay at the current parameters to a gradient, unless adamw applies its own."""
         if self.weight_decay and self.training.optimizer != "adamw":
             gradient.add_(self.weights, alpha=self.weight_decay)
         return gradient
@@ -157,18 +166,11 @@ class ClientContext:
     def descend(self, gradient: Tensor) -> None:
         """Clip the gradient and take an optimizer step."""
         self.steps_taken += 1
-        descend(
-            self.weights,
-            gradient,
-            self.training,
-            self.lr,
-            self.weight_decay,
-            self.moments,
-            self.steps_taken,
-        )
+        at, decay = self.weights, self.weight_decay
+        descend(at, gradient, self.training, self.lr, decay, self.moments, self.steps_taken)
 
     def freeze(self, name: str, weights: Weights, features: bool = False) -> None:
-        """Keep a network that does not train beside the client's own; `frozen` gives its outputs."""
+        """Add a frozen network; `frozen` returns its outputs."""
         network = Frozen(weights, features)
         if not self.context.data.augmented:
             # Un-augmented inputs never change, so one pass serves all epochs.
@@ -177,14 +179,14 @@ class ClientContext:
         self.networks[name] = network
 
     def frozen(self, name: str, batch: Batch) -> Tensor:
-        """A frozen network's outputs for a batch: logits, or features if it was frozen with features=True."""
+        """Return a frozen network's logits for a batch, or its features if frozen with features=True."""
         network = self.networks[name]
         return self._outputs(network, batch.x) if network.outputs is None else network.outputs[batch.index]
 
     def _outputs(self, network: Frozen, x: Input) -> Tensor:
         self.forwards += len(x)
+        at, buffers = network.weights.parameters, network.weights.float_buffers
         with self.model.evaluating(), torch.no_grad():
-            weights = network.weights
             if network.features:
-                return self.model.features_at(weights.parameters, x, weights.float_buffers)[0]
-            return self.model.forward_at(weights.parameters, x, weights.float_buffers)
+                return self.model.features_at(at, x, buffers)[0]
+            return self.model.forward_at(at, x, buffers)

@@ -1,4 +1,4 @@
-"""What a method knows about the run and the round besides the client or the updates."""
+"""Facts about the run and the round that methods receive."""
 
 from dataclasses import dataclass, field
 
@@ -29,10 +29,9 @@ class ModelInfo:
     @classmethod
     def of(cls, model: FlatModel) -> "ModelInfo":
         """Describe a model."""
+        sizes = {name: vector.numel() for name, vector in model.weights.vectors().items()}
         return cls(
-            parameters=model.parameters.numel(),
-            float_buffers=model.float_buffers.numel(),
-            int_buffers=model.int_buffers.numel(),
+            **sizes,
             dtype=model.dtype,
             has_features=model.has_features,
             has_batch_norm=model.has_batch_norm,

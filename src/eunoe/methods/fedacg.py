@@ -9,18 +9,18 @@ https://arxiv.org/abs/2201.03172
     beta     beta       weight of the proximal term
 
 The model that is evaluated is w, not the lookahead model that is sent. A change that clients agree on adds up
-to 1 / (1 - lambda) times itself, 6.7 by default, so a learning rate that suits FedAvg may be too large, above
-all where one client with few classes takes part in a round.
+to 1 / (1 - lambda) times itself, 6.7 by default, so a learning rate that suits FedAvg may be too large.
 
-Departures: the authors' code also applies the momentum to normalization statistics; here only to parameters,
-and statistics are plain means. It has no factor 1/2 in the proximal term, so its weight of 0.001 is
-beta = 0.002 here. The authors clip gradients at norm 10 (training.clip = 10).
+Departures: the authors' code also applies the momentum to normalization statistics; here they are plain
+means. It has no factor 1/2 in the proximal term, so its weight of 0.001 is beta = 0.002 here. The authors
+clip gradients at norm 10 (training.clip = 10).
 """
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.optimizer import add_scaled
 from eunoe.methods import (
     Aggregate,
     ClientContext,
@@ -38,15 +38,12 @@ from eunoe.server.aggregate import Weighting
 class FedACG(Method):
     """FedACG: clients start from a lookahead along the server's momentum."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Weight clients by their number of samples, or all equally."
-    )
-    momentum: float = Field(
-        0.85, ge=0, lt=1, description="Momentum of the server, and the length of the lookahead."
-    )
+    weighting: Weighting = "uniform"
+    momentum: float = Field(0.85, ge=0, lt=1, description="Server momentum and length of the lookahead.")
     beta: float = Field(0.002, ge=0, allow_inf_nan=False, description="Weight of the proximal term.")
 
     cost = Cost(client_compute="O(model) a step", server_extra="m, w")
+    elementwise = True
     takes_server_optimizer = False
     neutral = Neutral({"momentum": 0.0, "beta": 0.0})
 
@@ -55,7 +52,7 @@ class FedACG(Method):
         return {"momentum": zeros, "model": weights.parameters.clone()}
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
-        return gradient.add_(client.weights - client.start.parameters, alpha=self.beta)
+        return add_scaled(gradient, client.weights - client.start.parameters, self.beta)
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         sent, change = aggregate.start.parameters, aggregate.mean("change")

@@ -18,6 +18,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.optimizer import add_scaled
 from eunoe.errors import InputError
 from eunoe.methods import (
     Aggregate,
@@ -32,24 +33,23 @@ from eunoe.methods import (
     Vectors,
     Weights,
 )
-from eunoe.methods.fednova import accumulated
+from eunoe.methods.fednova import sum_weights
 from eunoe.server.aggregate import Weighting
 
 
 class FedCM(Method):
     """FedCM: local steps carry the last round's mean step as momentum."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Weight clients by their number of samples, or all equally."
-    )
+    weighting: Weighting = "uniform"
     alpha: float = Field(0.1, gt=0, le=1, description="Weight of the client's own gradient in its step.")
 
     cost = Cost("0", "1 + 1 number", "2", "O(model) a step", "d")
+    elementwise = True
     neutral = Neutral({"alpha": 1.0})
 
     def check(self, context: RoundContext) -> list[str]:
         if context.training.optimizer != "sgd":
-            raise InputError("fedcm knows what sgd adds up, not adam: set training.optimizer to 'sgd'")
+            raise InputError("fedcm requires training.optimizer = 'sgd'")
         return []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
@@ -63,10 +63,10 @@ class FedCM(Method):
         return {"work": Upload(self.weighting, 1, lowest=1.0, highest=highest, per="step")}
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
-        return gradient.mul_(self.alpha).add_(client.shared["step"], alpha=1 - self.alpha)
+        return add_scaled(gradient.mul_(self.alpha), client.shared["step"], 1 - self.alpha)
 
     def finish(self, client: ClientContext) -> Finished:
-        work = accumulated(client.steps, client.training.momentum)
+        work = sum_weights(client.steps, client.training.momentum)
         return Finished({"work": torch.full((1,), work, dtype=client.weights.dtype)})
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:

@@ -16,19 +16,19 @@ the server adds, so any subset of clients may take part.
              decay          factor on u and v in every round: what was learned from data that have changed
                             since fades (not in the paper, whose data stay)
 
-The paper does not say how I is estimated; here it is the mean of squared per-sample gradients of
-cross-entropy (the plain loss of another task), in evaluation mode, whatever loss is trained. Models are
-averaged uniformly, as in the paper.
+The paper does not say how I is estimated; here it is the mean of squared per-sample gradients of the task's
+plain loss, in evaluation mode, whatever loss is trained. Models are averaged uniformly, as in the paper.
 """
 
 import math
 from dataclasses import replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.config.options import Finite
 from eunoe.core.fisher import sum_of_squared_gradients
 from eunoe.errors import InputError
 from eunoe.methods import (
@@ -48,35 +48,25 @@ from eunoe.server.aggregate import Weighting
 
 
 class FedCurv(Method):
-    """FedCurv: an elastic penalty holds the parameters that matter to other clients."""
+    """FedCurv: an elastic penalty on parameters with high Fisher information at other clients."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Weight clients by their number of samples, or all equally."
-    )
-    weight: float = Field(
-        1.0, ge=0, allow_inf_nan=False, description="Weight of the penalty (lambda in the paper)."
-    )
-    labels: Literal["true", "sampled"] = Field(
-        "true", description="Fisher information with true labels or with labels sampled from the model."
-    )
-    max_samples: int | None = Field(
-        None, ge=1, description="Samples per client that it is estimated on, at most; by default all."
-    )
+    weighting: Weighting = "uniform"
+    weight: Finite = Field(1.0, ge=0, description="Weight of the penalty (lambda in the paper).")
+    labels: Literal["true", "sampled"] = Field("true", description="Labels for the Fisher information.")
+    max_samples: int | None = Field(None, ge=1, description="Samples to estimate it on; default: all.")
     kept: float = Field(1.0, gt=0, le=1, description="Share of its largest entries that is kept.")
-    memory: Literal["all", "last_round"] = Field(
-        "all", description="Penalize for all clients seen so far, or only for those of the last round."
-    )
-
+    memory: Literal["all", "last_round"] = Field("all", description="Clients that the penalty remembers.")
     decay: float = Field(1.0, gt=0, le=1, description="Factor on what is remembered, in every round.")
 
     cost = Cost("2", "3 (sparse: 1 + 6 kept)", "3", "O(model) a step, 1 pass of per-sample gradients", "u, v")
+    elementwise = True
     # Its two sums belong together, entry by entry, and a median of each would part them.
-    takes_aggregation: ClassVar[bool] = False
+    takes_aggregation = False
     neutral = Neutral({"weight": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:
         if self.labels == "sampled" and context.data.task.name != "classification":
-            raise InputError("fedcurv draws labels from class probabilities: set method.labels = 'true'")
+            raise InputError("fedcurv can sample labels in classification only: set method.labels = 'true'")
         return []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
@@ -96,25 +86,27 @@ class FedCurv(Method):
         entries = math.ceil(self.kept * size) * (2 if self.memory == "all" else 1)
         # Fisher information is that of squared gradients, which differ by orders between clients.
         lowest, factor = (None if self.memory == "all" else 0.0), 1e6
-        whole = {
-            "fisher": Upload("sum", size, lowest=lowest, factor=factor),
-            "weighted": Upload("sum", size, factor=factor),
-        }
+        fisher = Upload("sum", size, lowest=lowest, factor=factor)
+        weighted = Upload("sum", size, factor=factor)
+        whole = {"fisher": fisher, "weighted": weighted}
         sparse = {
-            "fisher": whole["fisher"]._replace(entries=entries),
-            "weighted": whole["weighted"]._replace(entries=entries, indices_of="fisher"),
+            "fisher": fisher._replace(entries=entries),
+            "weighted": weighted._replace(entries=entries, indices_of="fisher"),
         }
-        dense, fewer = (
-            sum(upload.bytes_in(context.model.dtype) for upload in form.values()) for form in (whole, sparse)
+        return min(
+            (whole, sparse), key=lambda form: sum(u.bytes_in(context.model.dtype) for u in form.values())
         )
-        return sparse if fewer < dense else whole
 
     def begin(self, client: ClientContext) -> None:
-        fisher, weighted = self._own_terms(client)
-        others = client.shared["u"] - fisher
+        state, shared = client.state, client.shared
+        if self.memory == "all":
+            held = self._faded(client, client.context.round - 1)
+        else:
+            held = float(state["round"] == shared["round"])
+        others = shared["u"] - state["fisher"] * held
         # Where no other client contributes, rounding may leave a residue of either sign.
         client.cache["pull"] = 2 * self.weight * others.clamp(min=0)
-        client.cache["target"] = 2 * self.weight * (client.shared["v"] - weighted) * (others > 0)
+        client.cache["target"] = 2 * self.weight * (shared["v"] - state["weighted"] * held) * (others > 0)
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         return torch.addcmul(gradient, client.cache["pull"], client.weights).sub_(client.cache["target"])
@@ -122,7 +114,7 @@ class FedCurv(Method):
     def finish(self, client: ClientContext) -> Finished:
         fisher = self._fisher(client)
         new = {"fisher": fisher, "weighted": fisher * client.weights}
-        uploads = dict(new)
+        uploads = new
         if self.memory == "all":
             faded = self._faded(client, client.context.round)
             uploads = {name: new[name] - faded * client.state[name] for name in new}
@@ -138,22 +130,11 @@ class FedCurv(Method):
         stiffness = [context.lr * self.weight * float(state["u"].max()) for state in (server, update.server)]
         if not stiffness[0] < 1 <= stiffness[1]:
             return update
-        warning = (
-            f"fedcurv: lr * weight * max(u) is now {stiffness[1]:.3g}; from 1 on training overshoots: "
-            "lower method.weight or training.lr"
-        )
+        warning = f"fedcurv: lr * weight * max(u) = {stiffness[1]:.3g} may overshoot: lower method.weight"
         return replace(update, warnings=(warning,))
 
-    def _own_terms(self, client: ClientContext) -> tuple[Tensor, Tensor]:
-        """Return what u and v hold of this client."""
-        if self.memory == "all":
-            held = self._faded(client, client.context.round - 1)
-        else:
-            held = float(client.state["round"] == client.shared["round"])
-        return (client.state["fisher"] * held, client.state["weighted"] * held)
-
     def _faded(self, client: ClientContext, round: int) -> float:
-        """Return what the aggregations up to a round have left of what the client sent."""
+        """Return the decay of the client's last upload up to a round."""
         return float(self.decay ** (round - int(client.state["round"])))
 
     def _fisher(self, client: ClientContext) -> Tensor:

@@ -18,15 +18,14 @@ is kept. The average is a candidate, so that a student that only gets worse leav
     largest norm of a gradient (5)             clip
 
 Departures: the authors' published commands are without `keep_average`. Their third ensemble, the mean over
-clients of KL(softmax(f(y_k)) || softmax(f(w))), differs from KL to the mean probabilities by a constant
-that does not depend on w, so it trains the same model as "probabilities" and has no name of its own here.
+clients of KL(softmax(f(y_k)) || softmax(f(w))), trains the same model as "probabilities".
 Public labels are used for nothing but validation; a public set of other classes (or none) is validated by its
 divergence from the ensemble. Teachers see un-augmented inputs once. The authors' clients train with
 lr 0.1, no momentum, no weight decay, batch 64, 40 epochs: set that in [training].
 """
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -42,37 +41,23 @@ from eunoe.server.trainer import Pool, ServerTrainer, SoftTargets, Stopping, pub
 class FedDF(Method):
     """FedDF: the mean model, distilled at the server from the clients' models on public inputs."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Weight clients by their number of samples, or all equally."
-    )
-    ensemble: Literal["logits", "probabilities"] = Field(
-        "logits", description="What is averaged over the teachers to make the target."
-    )
-    steps: Steps = Field(
-        10_000, ge=0, description="Batches of distillation in a round, at most; 0: averaging only."
-    )
+    weighting: Weighting = "uniform"
+    ensemble: Literal["logits", "probabilities"] = Field("logits", description="Teacher outputs to average.")
+    steps: Steps = Field(10_000, ge=0, description="Maximum batches per round; 0: averaging only.")
     batch_size: Steps = Field(128, ge=1, description="Public samples in a batch.")
     lr: Finite = Field(1e-3, gt=0, description="Adam's learning rate at the first batch.")
     every: int = Field(100, ge=1, description="Batches between evaluations on the public validation set.")
     patience: int = Field(1000, ge=1, description="Batches without a better model after which to stop.")
     clip: Finite | None = Field(5.0, gt=0, description="Largest norm of the gradient.")
-    freeze_statistics: bool = Field(
-        False, description="Leave batch normalization statistics at the clients' mean while distilling."
-    )
+    freeze_statistics: bool = Field(False, description="Freeze the running statistics of batch norm.")
     previous_teaches: bool = Field(False, description="Let the model of the previous round teach too.")
-    keep_average: bool = Field(
-        True, description="Keep the clients' mean if no student is better on public validation data."
-    )
-    least_accuracy: Finite = Field(
-        0.0,
-        ge=0,
-        description="Clients below this multiple of chance on public validation data do not teach.",
-    )
+    keep_average: bool = Field(True, description="Keep the clients' mean if no student is better.")
+    least_accuracy: Finite = Field(0.0, ge=0, description="Minimum teacher accuracy in multiples of chance.")
 
-    cost: ClassVar[Cost] = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
-    takes_server_optimizer: ClassVar[bool] = False
-    keeps_models: ClassVar[bool] = True
-    takes_aggregation: ClassVar[bool] = False
+    cost = Cost(server_extra="m forward of public data, up to 10,000 batches of training")
+    takes_server_optimizer = False
+    keeps_models = True
+    takes_aggregation = False
     tasks = CLASSES
     neutral = Neutral({"steps": 0})
 
@@ -97,17 +82,14 @@ class FedDF(Method):
             def judge(logits: Tensor) -> float:
                 return -float(seen.divergence(logits).double().mean())
 
+        size, patience = self.batch_size, math.ceil(self.patience / self.every)
         trained = trainer.train(
             average.weights,
             targets.divergence,
             pool,
-            Training(
-                optimizer="adam", lr=self.lr, steps=self.steps, batch_size=self.batch_size, clip=self.clip
-            ),
+            Training(optimizer="adam", lr=self.lr, steps=self.steps, batch_size=size, clip=self.clip),
             context.round,
-            stopping=Stopping(
-                judge, math.ceil(self.patience / self.every), self.every, start_counts=self.keep_average
-            ),
+            stopping=Stopping(judge, patience, self.every, start_counts=self.keep_average),
             anneal=True,
             freeze_statistics=self.freeze_statistics,
         )
@@ -130,7 +112,5 @@ class FedDF(Method):
         dtype, classes = trainer.model.dtype, trainer.federation.classes
         if self.ensemble == "probabilities":
             return SoftTargets.of(outputs, torch.full((len(teachers), classes), 1 / len(teachers)).double())
-        total = torch.zeros((), dtype=torch.float64)
-        for logits in outputs:
-            total = total + logits.double()
+        total = sum((logits.double() for logits in outputs), torch.zeros((), dtype=torch.float64))
         return SoftTargets.of([(total / len(teachers)).to(dtype)], torch.ones(1, classes, dtype=dtype))

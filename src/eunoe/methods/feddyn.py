@@ -13,9 +13,9 @@ objectives have equal weight. The iterates are the same:
 
     gradient + alpha_k (y - w + q_k)       q_k <- q_k + y_k - w       w <- mean of y_k + q
 
-The model that is evaluated is the plain mean of the round's client models, not the one that is sent. The
-authors clip gradients at norm 10; without clipping training may diverge. Departure: here the whole gradient
-above is clipped; their code adds alpha y afterwards, as weight decay.
+The model that is evaluated is the mean of the round's client models, not the one that is sent. The authors
+clip gradients at norm 10, without which training may diverge. Departure: here the whole gradient above is
+clipped; their code adds alpha y afterwards, as weight decay.
 """
 
 from typing import Literal
@@ -24,6 +24,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.config.options import Finite
 from eunoe.methods import (
     Aggregate,
     ClientContext,
@@ -41,14 +42,10 @@ class FedDyn(Method):
     """FedDyn: a dynamic regularizer aligns each client's minimum with the global one."""
 
     weighting: Literal["uniform"] = Field("uniform", description="All clients have equal weight.")
-    alpha: float = Field(
-        0.01,
-        gt=0,
-        allow_inf_nan=False,
-        description="Weight of the regularizer; 0.1, 0.01 and 0.001 are usual.",
-    )
+    alpha: Finite = Field(0.01, gt=0, description="Weight of the regularizer; often 0.1, 0.01 or 0.001.")
 
     cost = Cost("1", "1", "1", "O(model) a step", "h")
+    elementwise = True
     takes_server_optimizer = False
     needs_mean_size = True
 

@@ -25,6 +25,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.optimizer import add_scaled
 from eunoe.errors import InputError
 from eunoe.methods import (
     Aggregate,
@@ -39,8 +40,8 @@ from eunoe.methods import (
 )
 
 
-def accumulated(steps: int, momentum: float = 0.0, shrink: float = 0.0) -> float:
-    """||a||: the total weight of K gradients in an update, with momentum or with shrink = lr mu."""
+def sum_weights(steps: int, momentum: float = 0.0, shrink: float = 0.0) -> float:
+    """Return ||a||, the total weight of K gradients in an update, with momentum or with shrink = lr mu."""
     if shrink:
         return (1 - (1 - shrink) ** steps) / shrink
     return (steps - momentum * (1 - momentum**steps) / (1 - momentum)) / (1 - momentum)
@@ -52,21 +53,19 @@ class FedNova(Method):
     mu: float = Field(0.0, ge=0, allow_inf_nan=False, description="Weight of FedProx's term; 0: none.")
 
     cost = Cost(up="1 + 1 number", client_compute="0 (prox: O(model) a step)")
+    elementwise = True
     # Where all clients take the same number of steps.
     neutral = Neutral(tolerance=1e-6)
 
     def check(self, context: RoundContext) -> list[str]:
         training = context.training
         if training.optimizer != "sgd":
-            raise InputError("fednova normalizes updates of sgd, not of adam: set training.optimizer = 'sgd'")
+            raise InputError("fednova requires training.optimizer = 'sgd'")
         if self.mu and training.momentum:
-            raise InputError("fednova takes momentum or mu, not both: set one of them to 0")
+            raise InputError("fednova cannot combine training.momentum with method.mu: set one of them to 0")
         shrink = training.lr * self.mu
         if shrink >= 2:
-            raise InputError(
-                f"fednova: lr * mu = {shrink:g} makes the weights of a client's gradients sum to 0 or less: "
-                "lower method.mu or training.lr until it is below 1"
-            )
+            raise InputError(f"fednova: lr * mu = {shrink:g} must be below 2: lower method.mu or training.lr")
         return [f"fednova: lr * mu = {shrink:g} overshoots; lower mu or training.lr"] if shrink >= 1 else []
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
@@ -78,10 +77,10 @@ class FedNova(Method):
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
         if not self.mu:
             return gradient
-        return gradient.add_(client.weights - client.start.parameters, alpha=self.mu)
+        return add_scaled(gradient, client.weights - client.start.parameters, self.mu)
 
     def finish(self, client: ClientContext) -> Finished:
-        work = accumulated(client.steps, client.training.momentum, client.lr * self.mu)
+        work = sum_weights(client.steps, client.training.momentum, client.lr * self.mu)
         return Finished({"work": torch.full((1,), work, dtype=client.weights.dtype)})
 
     def contribution(self, change: Tensor, uploads: Mapping[str, Tensor]) -> Tensor:

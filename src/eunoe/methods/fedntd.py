@@ -23,16 +23,13 @@ from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral, RoundCont
 
 
 def need_three_classes(context: RoundContext, what: str, instead: str) -> None:
-    """Refuse data on which the distillation would be zero."""
+    """Raise InputError if the distillation has no classes to compare."""
     if context.data.classes < 3:
-        raise InputError(
-            f"{what} needs more than two classes: without the true one only a single class is left; "
-            + instead
-        )
+        raise InputError(f"{what} requires at least three classes: {instead}")
 
 
 class FedNTD(Method):
-    """FedNTD: distills the global model's outputs for the not-true classes."""
+    """FedNTD: distillation of the global model on all classes but the true one."""
 
     beta: float = Field(1.0, ge=0, allow_inf_nan=False, description="Weight of the distillation.")
     tau: float = Field(1.0, ge=1e-6, le=1e6, description="Temperature of the distillation.")
@@ -42,7 +39,7 @@ class FedNTD(Method):
     neutral = Neutral({"beta": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:
-        need_three_classes(context, "fedntd", "take fedavg or fedprox")
+        need_three_classes(context, "fedntd", "use fedavg or fedprox")
         return []
 
     def begin(self, client: ClientContext) -> None:

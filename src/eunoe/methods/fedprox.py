@@ -14,6 +14,7 @@ they are sampled uniformly and averaged by size.
 from pydantic import Field
 from torch import Tensor
 
+from eunoe.core.optimizer import add_scaled
 from eunoe.methods import ClientContext, Cost, Method, Neutral, RoundContext
 
 
@@ -23,6 +24,7 @@ class FedProx(Method):
     mu: float = Field(0.01, ge=0, allow_inf_nan=False, description="Weight of the proximal term.")
 
     cost = Cost(client_compute="O(model) a step")
+    elementwise = True
     neutral = Neutral({"mu": 0.0})
 
     def check(self, context: RoundContext) -> list[str]:
@@ -32,4 +34,4 @@ class FedProx(Method):
         return [f"fedprox: lr * mu = {rate:g} overshoots (it must stay below 2); lower mu or training.lr"]
 
     def correct(self, client: ClientContext, gradient: Tensor) -> Tensor:
-        return gradient.add_(client.weights - client.start.parameters, alpha=self.mu)
+        return add_scaled(gradient, client.weights - client.start.parameters, self.mu)

@@ -22,12 +22,12 @@ so that, to first order, neither loss has grown since the global model was recei
     eta_s, eta_p    ps_eta, pt_eta (by default a hundredth of ps_eta)
     p_iters         ascent_steps
 
-Departures: the authors' code pairs a batch with generated data of other samples, in the order of batches;
-here a batch goes with the data generated from its own samples. They have no momentum; here any optimizer
-takes the first step. As in their code, nothing is clamped to the range of the data. Generated data pass in
-evaluation mode, so that normalization statistics are those of real data, and are made without augmentation.
+Departures: the authors' code pairs a batch with data generated from other samples; here they are from the
+same samples. They have no momentum; here any optimizer takes the first step. As in their code, nothing is
+clamped to the range of the data. Generated data are made without augmentation and pass in evaluation mode.
 """
 
+from collections.abc import Callable
 from typing import cast
 
 import torch
@@ -44,22 +44,14 @@ from eunoe.server.aggregate import Weighting
 
 
 class FedReg(Method):
-    """FedReg: each step is projected so that the loss on pseudo and perturbed data does not grow."""
+    """FedReg: steps are projected so that the loss on pseudo and perturbed data does not increase."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Weight clients by their number of samples, or all equally."
-    )
-    gamma: float = Field(
-        0.5, ge=0, le=1, description="Share of the client's model at which a batch is learned."
-    )
-    beta: float = Field(
-        0.5, ge=0, le=1, description="Share of the client's model at which forgetting is measured."
-    )
-    ps_eta: float = Field(0.1, ge=0, description="Step of the ascent that makes pseudo data.")
-    pt_eta: float | None = Field(
-        None, ge=0, description="Step of the ascent that perturbs data; by default ps_eta / 100."
-    )
-    ascent_steps: Steps = Field(10, ge=0, description="Steps of both ascents.")
+    weighting: Weighting = "uniform"
+    gamma: float = Field(0.5, ge=0, le=1, description="Share of the client's model in the training point.")
+    beta: float = Field(0.5, ge=0, le=1, description="Share of the client's model in the projection point.")
+    ps_eta: float = Field(0.1, ge=0, description="Step size of pseudo data.")
+    pt_eta: float | None = Field(None, ge=0, description="Step size of perturbed data (ps_eta / 100).")
+    ascent_steps: Steps = Field(10, ge=0, description="Ascent steps of both.")
     pseudo: bool = Field(True, description="Preserve the received model's outputs on pseudo data.")
     perturbed: bool = Field(True, description="Preserve the labels of perturbed data.")
 
@@ -69,13 +61,9 @@ class FedReg(Method):
 
     def check(self, context: RoundContext) -> list[str]:
         if context.data.integers and (self.pseudo or self.perturbed):
-            raise InputError(
-                "method 'fedreg' changes inputs along a gradient, and these are integers (token ids, say)"
-            )
+            raise InputError("fedreg requires real-valued inputs, not integers such as token ids")
         if context.data.structured and (self.pseudo or self.perturbed):
-            raise InputError(
-                "method 'fedreg' changes inputs of one tensor and one length, and these are others"
-            )
+            raise InputError("fedreg supports single-tensor inputs of fixed length only")
         return super().check(context)
 
     def begin(self, client: ClientContext) -> None:
@@ -94,30 +82,26 @@ class FedReg(Method):
 
     def step(self, client: ClientContext, batch: Batch) -> None:
         start, rows = client.start.parameters, client.rows
+
+        def loss_on(x: Input) -> Callable[[Tensor], Tensor]:
+            return lambda at: client.criterion(client.forward(x, at), batch.y)
+
         mixed = torch.lerp(start, client.weights, self.gamma)
-        gradient = client.gradient_at(
-            mixed, lambda at: client.criterion(client.forward(batch.x, at), batch.y), batch
-        )
+        gradient = client.gradient_at(mixed, loss_on(batch.x), batch)
         loss = client.last_loss
         client.descend(client.decayed(gradient))
         felt = torch.lerp(start, client.weights, self.beta)
         with client.model.evaluating():
             if self.pseudo:
                 x, target = rows["pseudo"][batch.index], rows["target"][batch.index]
-                self._project(
-                    client,
-                    client.gradient_at(
-                        felt, lambda at: -(target * client.forward(x, at).log_softmax(1)).sum(1), batch
-                    ),
-                )
+
+                def distance(at: Tensor) -> Tensor:
+                    return -(target * client.forward(x, at).log_softmax(1)).sum(1)
+
+                self._project(client, client.gradient_at(felt, distance, batch))
             if self.perturbed:
                 near = rows["perturbed"][batch.index]
-                self._project(
-                    client,
-                    client.gradient_at(
-                        felt, lambda at: client.criterion(client.forward(near, at), batch.y), batch
-                    ),
-                )
+                self._project(client, client.gradient_at(felt, loss_on(near), batch))
         client.last_loss = loss
 
     def _project(self, client: ClientContext, gradient: Tensor) -> None:

@@ -7,11 +7,10 @@ https://arxiv.org/abs/2206.02618 (also Caldarola et al., 2022, https://arxiv.org
 
     rho   rho   radius of the perturbation; tune it (0.05 is SAM's own default, Foret et al., 2021)
 
-Departures: the papers use SGD; here any optimizer takes the step. Weight decay is not part of g: it is
-computed at y, as in an ordinary step, and momentum and clipping only see the second gradient. Both passes run
-in training mode, but batch normalization updates its running statistics in the first pass only, so they are
-those of y and are updated once a step. Dropout draws a new mask in the second pass. The reported loss is that
-of the first pass. Clients are weighted by samples.
+Departures: the papers use SGD; here any optimizer takes the step. Weight decay is computed at y, and momentum
+and clipping only see the second gradient. Batch normalization updates its running statistics in the first
+pass only, and dropout draws a new mask in the second. The reported loss is that of the first pass. Clients
+are weighted by samples.
 """
 
 from collections.abc import Iterator
@@ -40,15 +39,15 @@ class FedSAM(Method):
         loss_here = client.last_loss
         # The constant only avoids a division by 0.
         perturbation = self.rho * gradient / (torch.linalg.vector_norm(gradient) + 1e-30)
-        with _frozen_statistics(client.model.module):
+        with frozen_statistics(client.model.module):
             gradient = client.gradient_at(client.weights + perturbation, loss, batch)
         client.last_loss = loss_here
         client.descend(client.decayed(gradient))
 
 
 @contextmanager
-def _frozen_statistics(module: nn.Module) -> Iterator[None]:
-    """Batch normalization uses batch statistics, as in training, without updating the running ones."""
+def frozen_statistics(module: nn.Module) -> Iterator[None]:
+    """Use batch statistics in batch normalization without updating the running statistics."""
     norms = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     tracked = [norm.track_running_stats for norm in norms]
     for norm in norms:

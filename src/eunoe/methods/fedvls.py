@@ -22,21 +22,18 @@ import math
 import torch
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
+from eunoe.config.options import Finite
 from eunoe.core.tasks import CLASSES
+from eunoe.losses.distillation import divergence_without
 from eunoe.methods import Batch, ClientContext, Cost, Method, Neutral
 
 
 class FedVLS(Method):
     """FedVLS: distills the global model's outputs for vacant classes and suppresses non-label logits."""
 
-    distillation: float = Field(
-        0.1, ge=0, allow_inf_nan=False, description="Weight of the vacant-class distillation."
-    )
-    suppression: float = Field(
-        0.005, ge=0, allow_inf_nan=False, description="Weight of the logit suppression."
-    )
+    distillation: Finite = Field(0.1, ge=0, description="Weight of the vacant-class distillation.")
+    suppression: Finite = Field(0.005, ge=0, description="Weight of the logit suppression.")
 
     cost = Cost(client_compute="+ 1 forward a step (a round if un-augmented)")
     tasks = CLASSES
@@ -56,14 +53,11 @@ def vacant_divergence(teacher: Tensor, student: Tensor, vacant: Tensor) -> Tenso
     """Return the KL divergence over the vacant classes, renormalized over these; 0 if there are none."""
     some = vacant.any()
     # Without vacant classes none is removed, since the softmax of nothing is not a number.
-    out = ~vacant & some
-    p = F.log_softmax(teacher.masked_fill(out, -torch.inf), -1)
-    q = F.log_softmax(student.masked_fill(out, -torch.inf), -1)
-    return torch.where(some, (p.exp() * (p - q).masked_fill(out, 0.0)).sum(-1), 0.0)
+    return torch.where(some, divergence_without(teacher, student, ~vacant & some), 0.0)
 
 
 def non_label_logits(logits: Tensor, labels: Tensor, counts: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Return the size of a batch's non-label logits, summed over classes by their share; one number."""
+    """Return the mean over classes, weighted by share, of the batch's non-label log-sum-exp; one number."""
     classes, shares = logits.shape[-1], counts / counts.sum()
     shift = torch.where(counts > 0, shares, 1.0).log() + math.log(classes)
     other = torch.arange(classes, device=logits.device) != labels[:, None]

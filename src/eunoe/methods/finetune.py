@@ -3,16 +3,13 @@
     w  <-  sum_k p_k y_k                                 as in FedAvg
     w  <-  w trained on the labeled public set by cross-entropy
 
-It shows how much of a method's gain comes from the public labels alone. The paper says only that the model
-is fine-tuned after each aggregation. Here that is done as Flashback's distillation is, so that the two
-differ in nothing but the loss.
+It shows how much of a method's gain comes from the public labels alone. The paper says only that the model is
+fine-tuned after each aggregation; here the training is Flashback's, with another loss.
 
     symbol                     argument
     E_s (at most), patience      server_epochs (0: plain FedAvg), server_patience
     eta, B at the server       server_lr, server_momentum, server_batch_size
 """
-
-from typing import ClassVar
 
 from eunoe.methods import Aggregate, Cost, Neutral, RoundContext, ServerUpdate, Vectors
 from eunoe.methods.public_epochs import PublicEpochs
@@ -22,7 +19,7 @@ from eunoe.server.trainer import public_trainer
 class FineTune(PublicEpochs):
     """Federated averaging, then supervised training of the average on the public set."""
 
-    cost: ClassVar[Cost] = Cost(server_extra="epochs on public data")
+    cost = Cost(server_extra="epochs on public data")
     neutral = Neutral({"server_epochs": 0})
 
     def check(self, context: RoundContext) -> list[str]:

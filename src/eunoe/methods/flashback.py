@@ -2,8 +2,8 @@
 Learning").
 https://arxiv.org/abs/2402.05558
 
-A teacher is weighted in each class by how much it has seen of that class. With label counts nu of the student
-and mu_i of teacher i, per class c,
+A teacher is weighted in each class by how much it has seen of it. With label counts nu of the student and
+mu_i of teacher i, per class c,
 
     alpha_i[c] = mu_i[c] / (nu[c] + sum_j mu_j[c])         alpha_s[c] = 1 - sum_i alpha_i[c]
     dKD(x, y)  = alpha_s[y] CE(student(x), y) + sum_i sum_c alpha_i[c] p_i[c] log(p_i[c] / q[c])
@@ -23,17 +23,16 @@ model sent in this round (mu = pi), and nu = pi. Then pi += gamma mu_k, for each
     (not in the paper)            decay: pi is multiplied by it in every round, so that counts of data that
                                   have changed fade; every participation then counts
 
-Departures and what the paper leaves open: a class no client has seen has alpha_s = 1. "Relative" counts are
-taken as absolute ones, which the argument compares; knowledge = "relative" divides by a client's size. With
-"probabilities" clients send no counts: the server takes the mean output of each local model on the public
-set, and clients weigh pi against their own class shares; gamma must be tuned again. There is no factor T^2,
-as printed: with it (t_squared) local training hardly raises the loss, but the model learns more slowly and
-may stay at chance (recipe flashback-t-squared). How the server trains and stops is not given: see
-public_epochs.py.
+Departures and what the paper leaves open: a class no client has seen has alpha_s = 1. The paper's "relative"
+counts are taken as absolute; knowledge = "relative" divides by a client's size. With "probabilities" clients
+send no counts: the server takes the mean output of each local model on the public set, and clients weigh pi
+against their own class shares; gamma must be tuned again. There is no factor T^2, as printed: with it
+(t_squared) local training hardly raises the loss, but the model learns more slowly and may stay at chance
+(recipe flashback-t-squared). The paper does not say how the server trains and stops: see public_epochs.py.
 """
 
 import math
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from pydantic import Field
@@ -42,7 +41,7 @@ from torch.nn import functional as F
 
 from eunoe.config.options import Finite
 from eunoe.core.tasks import CLASSES
-from eunoe.losses.distillation import divergence, not_true_divergence, trust
+from eunoe.losses.distillation import divergence, not_true_divergence, weigh_teachers
 from eunoe.methods import (
     Aggregate,
     Batch,
@@ -64,30 +63,19 @@ from eunoe.server.trainer import PositionLoss, ServerTrainer, SoftTargets, publi
 class Flashback(PublicEpochs):
     """Flashback: distillation at clients and server, weighted by how much of a class a teacher has seen."""
 
-    gamma: Finite = Field(
-        0.025,
-        ge=0,
-        le=1,
-        description="Share of a client's label counts that a participation adds to the global model's.",
-    )
+    gamma: Finite = Field(0.025, ge=0, le=1, description="Share of label counts added per participation.")
     temperature: Finite = Field(3.0, gt=0, description="Temperature of all outputs in the distillation.")
-    local: Literal["dynamic", "ntd", "ce"] = Field(
-        "dynamic", description="Clients minimize Flashback's loss, FedNTD's, or the chosen loss alone."
-    )
+    local: Literal["dynamic", "ntd", "ce"] = Field("dynamic", description="Local loss: dKD, NTD or neither.")
     knowledge: Literal["counts", "relative", "probabilities"] = Field(
         "counts", description="What a model knows of classes: label counts, their shares, or its mean output."
     )
-    decay: Finite = Field(
-        1.0, gt=0, le=1, description="Factor on the global model's label counts in every round."
-    )
+    decay: Finite = Field(1.0, gt=0, le=1, description="Factor on the global label counts per round.")
     t_squared: bool = Field(False, description="Multiply the distillation by the temperature squared.")
 
-    cost: ClassVar[Cost] = Cost(
-        "0", "1 + C", "1 + C", "+ 1 forward a step", "m + 1 forward, epochs on public data; pi, r"
-    )
-    takes_server_optimizer: ClassVar[bool] = False
-    keeps_models: ClassVar[bool] = True
-    takes_aggregation: ClassVar[bool] = False
+    cost = Cost("0", "1 + C", "1 + C", "+ 1 forward a step", "m + 1 forward, epochs on public data; pi, r")
+    takes_server_optimizer = False
+    keeps_models = True
+    takes_aggregation = False
     tasks = CLASSES
     neutral = Neutral({"gamma": 0.0, "server_epochs": 0})
 
@@ -112,14 +100,14 @@ class Flashback(PublicEpochs):
     def uploads(self, context: RoundContext) -> dict[str, Upload]:
         if self.knowledge == "probabilities":
             return {}
-        whole = self.knowledge == "counts"
-        per: Literal["sample", "client"] = "sample" if whole else "client"
-        return {"counts": Upload("keep", context.data.classes, lowest=0.0, highest=1.0, per=per, whole=whole)}
+        whole, classes = self.knowledge == "counts", context.data.classes
+        upload = Upload("keep", classes, lowest=0.0, highest=1.0, total=True, whole=whole)
+        return {"counts": upload._replace(per="sample") if whole else upload}
 
     def begin(self, client: ClientContext) -> None:
         if self.local != "ce":
             client.freeze("received", client.start)
-        student, teacher = trust(self._own(client), client.shared["pi"].to(client.counts)[None])
+        student, teacher = weigh_teachers(self._own(client), client.shared["pi"].to(client.counts)[None])
         client.cache |= {"student": student, "teacher": teacher[0]}
 
     def loss(self, client: ClientContext, batch: Batch) -> Tensor:
@@ -156,15 +144,14 @@ class Flashback(PublicEpochs):
         most = (math.floor(1 / self.gamma + 1e-9) if self.decay == 1 else math.inf) if self.gamma else 0
         counted = times[clients] <= most
         pi = self.decay * server["pi"] + self.gamma * counts[counted].sum(0)
-        return ServerUpdate(
-            update.weights, {**update.server, "pi": pi, "participations": times}, update.record
-        )
+        update.server.update(pi=pi, participations=times)
+        return update
 
     def server_loss(
         self, trainer: ServerTrainer, outputs: list[Tensor], counts: Tensor, pi: Tensor
     ) -> PositionLoss:
         """dKD on the public set; the outputs are those of the local models, then that of the model sent."""
-        student, teachers = trust(pi, torch.cat([counts, pi[None]]))
+        student, teachers = weigh_teachers(pi, torch.cat([counts, pi[None]]))
         targets = SoftTargets.of(outputs, teachers, self.temperature)
         public = trainer.public("train")
         plain, share = trainer.plain_loss(public), student.to(outputs[0])[public.labels]

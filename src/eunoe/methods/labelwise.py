@@ -5,15 +5,12 @@ https://arxiv.org/abs/2010.01264
     row c of the classifier   w_c <- w_c + sum_{k owns c} p_k (y_kc - w_c) / sum_{k owns c} p_k
     all other parameters      as FedAvg
 
-A client owns the labels that its training data have; a row that no client of the round owns is unchanged.
-HeteroFL trains with loss `masked` and weights all clients equally (weighting = "uniform"). Departures: any
-loss goes with it, clients are weighted by their samples by default, and its models of different widths are
-not part of this. The model that a client sends, which is also the one that probes see, has the rows of labels
-that it lacks as it received them. A server optimizer with momentum moves rows that no client owns by its
-momentum; one with a sign mask is refused.
+A client owns the labels that its training data have; it sends the rows of other labels as it received them,
+and a row that no client of the round owns is unchanged. HeteroFL trains with loss `masked` and weights all
+clients equally (weighting = "uniform"). Departures: any loss goes with it, clients are weighted by their
+samples by default, and models of different widths are not part of this. A server optimizer with momentum
+moves rows that no client owns by its momentum; one with a sign mask is refused.
 """
-
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -41,17 +38,14 @@ class Labelwise(Method):
     cost = Cost(up="1 + C")
     tasks = CLASSES
     # Where few clients have a label, most changes of its row are 0, and so would be their median.
-    takes_aggregation: ClassVar[bool] = False
+    takes_aggregation = False
 
     def check(self, context: RoundContext) -> list[str]:
         if not context.model.has_features:
-            raise InputError("labelwise needs a model that gives `classifier(features(x))`")
+            raise InputError("labelwise requires a model that computes `classifier(features(x))`")
         if context.server_optimizer.gma is not None:
             # It would damp most the rows that few clients own, which this method is there to keep.
-            raise InputError(
-                "labelwise leaves rows of labels that a client lacks as they were, which gma takes for "
-                "disagreement: leave server_optimizer.gma out"
-            )
+            raise InputError("labelwise cannot be combined with server_optimizer.gma: leave it out")
         return []
 
     def uploads(self, context: RoundContext) -> dict[str, Upload]:

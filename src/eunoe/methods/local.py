@@ -6,15 +6,14 @@
     best     of its models after each participation, a client keeps the one with the highest accuracy on
              its own validation part, of equals that with the lower loss; without such a part the newest
 
-A client trains in the rounds in which a federated run with the same seed would select it, as many steps as
-there, at the same learning rates, and the optimizer starts afresh in each, as it does there. So the runs
-differ only in what clients start from. Every number of the run is on clients' own data by their own best
+A client trains in the same rounds, steps and learning rates as in a federated run with the same seed, so the
+runs differ only in what clients start from. Every number of the run is on clients' own data by their own best
 models: on validation parts, on test parts (`split.test`), and on samples of the test set that belong to one
 client. There is no global model, and so no forgetting, no probe, no averaging and no server optimizer.
 """
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -34,31 +33,28 @@ from eunoe.methods import (
     Weights,
 )
 
+# The vectors of a model.
+_VECTORS = ("parameters", "float_buffers", "int_buffers")
+
 
 class Local(Method):
     """No federation: every client trains its own model on its own samples."""
 
-    cost: ClassVar[Cost] = Cost("2", "0", "0", "+ 1 pass over its validation part", "0")
-    takes_server_optimizer: ClassVar[bool] = False
-    takes_aggregation: ClassVar[bool] = False
-    aggregates: ClassVar[bool] = False
-    own_start: ClassVar[bool] = True
+    cost = Cost("2", "0", "0", "+ 1 pass over its validation part", "0")
+    takes_server_optimizer = False
+    takes_aggregation = False
+    aggregates = False
+    own_start = True
 
     def check(self, context: RoundContext) -> list[str]:
         assert context.trainer is not None
         federation = context.trainer.federation
         none = np.flatnonzero(federation.validation_end == federation.train_end)
-        if not len(none):
-            return []
         names = join_names([f"client {client}" for client in none])
-        return [f"without a validation part the newest model counts, not the best one: {names}"]
+        return [f"without validation samples the last model is kept, not the best: {names}"] if names else []
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        model = {
-            "parameters": context.model.parameters,
-            "float_buffers": context.model.float_buffers,
-            "int_buffers": context.model.int_buffers,
-        }
+        model = {name: getattr(context.model, name) for name in _VECTORS}
         return {**model, **{f"best {name}": size for name, size in model.items()}, "score": 2, "seen": 1}
 
     def begin(self, client: ClientContext) -> None:
@@ -66,21 +62,15 @@ class Local(Method):
             client.model.load(self.own_model(client.state, "last"))
 
     def finish(self, client: ClientContext) -> Finished:
-        last = _stored(client.model.weights.copy(), client.weights.dtype)
-        score = self._score(client)
+        # All states are in one type.
+        dtype, score = client.weights.dtype, self._score(client)
+        last = {name: vector.to(dtype) for name, vector in client.model.weights.copy().vectors().items()}
         before, best = client.state["score"], last
         if score is not None and client.state["seen"] and tuple(before.tolist()) >= tuple(score.tolist()):
             best, score = _named(client.state, "best "), before
-        seen = torch.ones(1, dtype=client.weights.dtype)
         kept = {f"best {name}": vector.clone() for name, vector in best.items()}
-        return Finished(
-            state={
-                **last,
-                **kept,
-                "score": torch.zeros_like(before) if score is None else score,
-                "seen": seen,
-            }
-        )
+        score = torch.zeros_like(before) if score is None else score
+        return Finished(state={**last, **kept, "score": score, "seen": torch.ones(1, dtype=dtype)})
 
     def aggregate(self, server: Vectors, aggregate: Aggregate, context: RoundContext) -> ServerUpdate:
         return ServerUpdate(aggregate.start, server)
@@ -90,7 +80,7 @@ class Local(Method):
         return Weights(weights.parameters, weights.float_buffers, weights.int_buffers.long())
 
     def _score(self, client: ClientContext) -> Tensor | None:
-        """Mean score (accuracy) and negative loss on the client's validation part; None if it has none."""
+        """Return the mean score and negative loss on the client's validation part; None if it is empty."""
         x, y = client.validation()
         if not len(y):
             return None
@@ -103,10 +93,5 @@ class Local(Method):
         return torch.tensor([right / len(y), -loss / len(y)], dtype=client.weights.dtype)
 
 
-def _stored(weights: Weights, dtype: torch.dtype) -> Vectors:
-    """Return the three vectors of a model in one type, as all states are."""
-    return {name: vector.to(dtype) for name, vector in weights.vectors().items()}
-
-
 def _named(state: Mapping[str, Tensor], prefix: str) -> Vectors:
-    return {name: state[prefix + name] for name in ("parameters", "float_buffers", "int_buffers")}
+    return {name: state[prefix + name] for name in _VECTORS}

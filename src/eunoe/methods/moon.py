@@ -10,9 +10,8 @@ https://arxiv.org/abs/2103.16257
     tau    tau    temperature
 
 The contrastive loss is computed as softplus((s(z, zp) - s(z, zg)) / tau), which is the same. A client's first
-participation has no previous model and no contrastive loss (the authors' code: likewise in round 1, but a
-random network for a client that joins late). The paper compares outputs of a projection head, which all its
-methods have: `model.head = true` adds it.
+participation has no contrastive loss (the authors' code: likewise in round 1, but a random network for a
+client that joins late). The paper compares outputs of a projection head: `model.head = true` adds it.
 """
 
 import torch
@@ -36,21 +35,17 @@ class Moon(Method):
     def check(self, context: RoundContext) -> list[str]:
         if context.model.has_features:
             return []
-        raise InputError("moon compares features: its model must give `classifier(features(x))`")
+        raise InputError("moon requires a model that computes `classifier(features(x))`")
 
     def client_state(self, context: RoundContext) -> dict[str, int]:
-        return {
-            "parameters": context.model.parameters,
-            "float_buffers": context.model.float_buffers,
-            "seen": 1,
-        }
+        model = context.model
+        return {"parameters": model.parameters, "float_buffers": model.float_buffers, "seen": 1}
 
     def begin(self, client: ClientContext) -> None:
         client.freeze("received", client.start, features=True)
         if client.state["seen"]:
-            last = Weights(
-                client.state["parameters"], client.state["float_buffers"], client.start.int_buffers
-            )
+            state = client.state
+            last = Weights(state["parameters"], state["float_buffers"], client.start.int_buffers)
             client.freeze("last", last, features=True)
         else:
             # A placeholder; `seen` = 0 removes its contrast.
@@ -65,7 +60,5 @@ class Moon(Method):
 
     def finish(self, client: ClientContext) -> Finished:
         weights = client.model.weights.copy()
-        seen = torch.ones(1, dtype=weights.parameters.dtype)
-        return Finished(
-            state={"parameters": weights.parameters, "float_buffers": weights.float_buffers, "seen": seen}
-        )
+        own = {"parameters": weights.parameters, "float_buffers": weights.float_buffers}
+        return Finished(state={**own, "seen": torch.ones(1, dtype=weights.parameters.dtype)})

@@ -17,13 +17,8 @@ break option II and are refused there. An aggregation other than the mean replac
 |S| / N times the aggregated change of the control variates. Option I passes over the un-augmented data
 once, in evaluation mode.
 
-Where class mixes differ much and local training is long, SCAFFOLD may blow up, and that is the method's own:
-c - c_k is the same in all K steps and pushes the client by up to lr K ||c - c_k||, whatever its loss says by
-then. Seen with LeNet on Fashion-MNIST (40 clients, alpha 0.1, 8 in a round, 66 steps at lr 0.05): a client
-that would move by 0.5 without correction had a control of norm 1.4, which pushed it up its own loss until, at
-step 20, its gradient grew from 1 to 90 and threw it 4.5 away. Option II puts such gradients into c_k+, so the
-next correction is no smaller. Ten times as many steps of a tenth meet the same steep place; 66 steps at lr
-0.01 do not. So a shorter path helps, by a smaller lr or fewer steps.
+Where class mixes differ much and local training is long, SCAFFOLD may diverge: c - c_k is the same in all K
+steps and pushes the client by up to lr K ||c - c_k||. A smaller lr or fewer steps help.
 """
 
 from collections.abc import Mapping
@@ -47,34 +42,26 @@ from eunoe.methods import (
     Vectors,
     Weights,
 )
-from eunoe.methods.fednova import accumulated
+from eunoe.methods.fednova import sum_weights
 from eunoe.server.aggregate import Weighting
 
 
 class Scaffold(Method):
     """SCAFFOLD: control variates correct each local step for client drift."""
 
-    weighting: Weighting = Field(
-        "uniform", description="Weight clients by their number of samples, or all equally."
-    )
-    option: Literal["I", "II"] = Field(
-        "II",
-        description="A client's control variate: its gradient at the global model, or the mean of its steps.",
-    )
+    weighting: Weighting = "uniform"
+    option: Literal["I", "II"] = Field("II", description="Control variates from gradients (I) or steps (II).")
 
     cost = Cost("1", "2", "2", "O(model) a step (I: + 1 pass forward and back)", "c")
+    elementwise = True
     neutral = Neutral(rounds=1)
 
     def check(self, context: RoundContext) -> list[str]:
         training = context.training
         if self.option == "II" and (training.clip is not None or training.optimizer != "sgd"):
-            raise InputError(
-                "scaffold's option II computes gradients from the steps: leave training.clip out and set "
-                "training.optimizer = 'sgd', or set method.option = 'I'"
-            )
-        if not training.momentum:
-            return []
-        return ["scaffold assumes training.momentum = 0; with momentum its corrections are less stable"]
+            raise InputError("scaffold's option II requires sgd without clip: set method.option = 'I'")
+        warning = "scaffold assumes training.momentum = 0; with momentum its corrections are less stable"
+        return [warning] if training.momentum else []
 
     def start(self, weights: Weights, context: RoundContext) -> Vectors:
         return {"control": torch.zeros_like(weights.parameters, dtype=torch.float64)}
@@ -92,7 +79,7 @@ class Scaffold(Method):
         self, change: float, steps: int, shared: Mapping[str, Tensor], context: RoundContext
     ) -> dict[str, float]:
         # Option II: c_k+ - c_k = (w - y) / (lr K) - c; twice that leaves room for rounding and option I.
-        gradients = context.lr * accumulated(max(steps, 1), context.training.momentum)
+        gradients = context.lr * sum_weights(max(steps, 1), context.training.momentum)
         control = float(shared["control"].norm()) if "control" in shared else 0.0
         return {"control_change": 2 * (change / gradients + control)}
 
@@ -108,7 +95,7 @@ class Scaffold(Method):
         if self.option == "I":
             control = client.cache["control"]
         else:
-            gradients = client.lr * accumulated(client.steps, client.training.momentum)
+            gradients = client.lr * sum_weights(client.steps, client.training.momentum)
             control = (client.start.parameters - client.weights) / gradients - client.cache["correction"]
         return Finished({"control_change": control - client.state["control"]}, {"control": control})
 

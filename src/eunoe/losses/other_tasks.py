@@ -1,0 +1,41 @@
+"""Losses of other tasks than classification, averaged over the labels or outputs.
+
+bce     -y log s(z) - (1 - y) log(1 - s(z)), with s the logistic function
+mse     (z - y)^2, with targets y standardized by the training part
+huber   (z - y)^2 up to |z - y| = delta, 2 delta |z - y| - delta^2 beyond: outliers have less influence
+"""
+
+from pydantic import Field
+from torch import Tensor
+from torch.nn import functional as F
+
+from eunoe.core.tasks import MULTILABEL, Regression
+from eunoe.losses.base import Loss
+
+
+class BinaryCrossEntropy(Loss, frozen=True):
+    """Binary cross-entropy of each label, averaged over the labels."""
+
+    tasks = ("multilabel",)
+
+    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
+        return MULTILABEL.losses(logits, labels)
+
+
+class MeanSquaredError(Loss, frozen=True):
+    """Mean squared error."""
+
+    tasks = ("regression",)
+
+    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
+        return Regression().losses(logits, labels)
+
+
+class Huber(MeanSquaredError, frozen=True):
+    """Squared error up to a distance, and a line beyond it."""
+
+    delta: float = Field(1.0, gt=0, le=1e6, description="Where the line starts, in standard deviations.")
+
+    def per_sample(self, logits: Tensor, labels: Tensor, terms: Tensor) -> Tensor:
+        distances = F.huber_loss(logits, labels.to(logits.dtype), reduction="none", delta=self.delta)
+        return 2 * distances.mean(1)
