@@ -2,17 +2,20 @@
 
     python -m benchmarks.engines [section ...]
 
-process, serial and vectorized: rounds against the usual training loop; sizes: vectorized against serial for
-models of different sizes; methods: rounds of each method against FedAvg; checks, checkpoints and kernels:
-parts of a round; ray: one and two nodes on this machine.
+process, serial and vectorized: rounds against the usual training loop, and against the ratios stored in
+ratios.json, which the section store replaces by those of the sections before it; lockstep: many runs at once;
+sizes: vectorized against serial for models of different sizes; methods: rounds of each method against FedAvg;
+checks, checkpoints and kernels: parts of a round; ray: one and two nodes on this machine.
 """
 
 import multiprocessing
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from copy import deepcopy
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +29,13 @@ from benchmarks.harness import (
     random_federation,
     rounds_of,
     run_sections,
+    store,
     time_in_turn,
 )
 from torch import Tensor, nn
 from torch.profiler import ProfilerActivity, profile
 
+from eunoe.cli.demo import CONFIG as DEMO
 from eunoe.config.options import Split
 from eunoe.config.schema import make_config
 from eunoe.data.federation import Federation
@@ -42,12 +47,15 @@ from eunoe.engines.process import Process
 from eunoe.engines.serial import Serial
 from eunoe.engines.simulation import Simulation
 from eunoe.engines.vectorized.engine import Vectorized
-from eunoe.models.cnn import LeNet, SmallCNN
+from eunoe.models.cnn import LeNet, SignalCNN, SmallCNN
 from eunoe.models.mlp import MLP
+from eunoe.models.text_cnn import TextBag
+from eunoe.search.sweep import plan
 from eunoe.server.aggregator import Aggregator
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.loop import run_round
+from eunoe.simulation.many import Planned, execute
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import start_state
 from eunoe.system.memory import keep_freed_memory
@@ -88,15 +96,35 @@ def lenet_rounds(clients: int, size: int, participants: int, **training: Any) ->
     )
 
 
+# Models of which a step is short, with data for them: 10 clients of 16 samples, for 10 steps of 8 each.
+SMALL: dict[str, tuple[Callable[[], Federation], Callable[[], nn.Module]]] = {
+    "an MLP": (lambda: random_federation(10, 16), mlp),
+    "logistic regression": (lambda: random_federation(10, 16), logistic),
+    "text_bag": (lambda: random_federation(10, 16, (32,), "tokens"), lambda: TextBag((32,), 10, 256)),
+    "signal_cnn": (lambda: random_federation(10, 16, (64, 6), "floats"), lambda: SignalCNN((64, 6), 10)),
+}
+SHORT = {"epochs": 5, "batch_size": 8, "lr": 0.01}
+
+
 def process(repeats: int = 12) -> None:
-    """Rounds of LeNet on two workers against two bare processes that do the same steps."""
-    simulation = lenet_rounds(100, 448, 10, epochs=3, batch_size=64)
+    """Rounds on two workers against two bare processes that do the same steps."""
+    long = {"epochs": 3, "batch_size": 64}
+    _against_bare("LeNet", lenet_rounds(100, 448, 10, **long), long, repeats, 1.10)
+    federation, make_net = SMALL["an MLP"]
+    _against_bare("an MLP", build(federation(), make_net(), 10, **SHORT), SHORT, 20 * repeats, 1.0)
+
+
+def _against_bare(
+    title: str, simulation: Simulation, training: dict[str, Any], repeats: int, limit: float
+) -> None:
     clients = client_data(simulation.federation, 10)
     context = multiprocessing.get_context("fork")
     pipes = []
+    steps = training["epochs"], training["batch_size"]
     for worker in range(2):
         ours, theirs = context.Pipe()
-        context.Process(target=_bare_worker, args=(theirs, clients[worker::2]), daemon=True).start()
+        given = theirs, deepcopy(simulation.model.module), clients[worker::2], *steps
+        context.Process(target=_bare_worker, args=given, daemon=True).start()
         pipes.append(ours)
 
     def bare() -> None:
@@ -108,43 +136,87 @@ def process(repeats: int = 12) -> None:
     with rounds_of(simulation, Process, workers=2) as train:
         work = {"eunoe": train, "bare": bare}
         time_in_turn(work, 2)
-        print_ratio("process engine, LeNet", time_in_turn(work, repeats), 1.10)
+        print_ratio(f"process engine, {title}", time_in_turn(work, repeats), limit)
+    for pipe in pipes:
+        pipe.send("")
 
 
-def _bare_worker(pipe: Any, clients: Sequence[Client]) -> None:
+def _bare_worker(pipe: Any, net: nn.Module, clients: Sequence[Client], epochs: int, batch: int) -> None:
     torch.set_num_threads(1)
-    net = LeNet((3, 32, 32), 10)
     while pipe.recv():
-        train_usual(net, clients, 3, 64)
+        train_usual(net, clients, epochs, batch)
         pipe.send("done")
 
 
-def serial(repeats: int = 40) -> None:
-    """Steps of a small network against the usual loop."""
-    federation, net = random_federation(10, 160), mlp()
-    clients = client_data(federation, 10)
-    with rounds_of(build(federation, mlp(), 10, epochs=5, batch_size=8, lr=0.01)) as train:
-        work = {"eunoe": train, "usual": lambda: train_usual(net, clients, 5, 8)}
-        time_in_turn(work, 2)
-        print_ratio("serial engine, 1,000 steps of an MLP", time_in_turn(work, repeats), 0.75)
+def serial(repeats: int = 100) -> None:
+    """Rounds of small networks against the usual loop, in processor time."""
+    cases = {f"100 steps of {title}": case for title, case in SMALL.items()}
+    cases["1,000 steps of an MLP"] = (lambda: random_federation(10, 160), mlp)
+    for title, (make_federation, make_net) in cases.items():
+        federation, net = make_federation(), make_net()
+        clients = client_data(federation, 10)
+        with rounds_of(build(federation, make_net(), 10, **SHORT)) as train:
+            work = {"eunoe": train, "usual": lambda net=net, clients=clients: train_usual(net, clients, 5, 8)}
+            time_in_turn(work, 2)
+            seconds = time_in_turn(work, repeats, time.process_time)
+        print_ratio(f"serial engine, {title}", seconds, 1.0)
 
 
 def vectorized(repeats: int = 40) -> None:
     """Rounds of small clients at once against the usual loop."""
     for title, count, make_net, speedup in (
-        ("10 clients of an MLP", 10, mlp, 4),
+        ("10 clients of an MLP", 10, mlp, 8),
         ("50 clients of logistic regression", 50, logistic, 10),
     ):
         federation, net = random_federation(count, 16), make_net()
         clients = client_data(federation, count)
         simulation = build(federation, make_net(), count, epochs=5, batch_size=8, lr=0.01)
         with rounds_of(simulation, Vectorized) as train:
-            # The engine records its steps during the first rounds.
             (first,) = time_in_turn({"eunoe": train}, 20).values()
             print(f"first 20 rounds of the vectorized engine: {sum(first):.1f} s")
             work = {"eunoe": train, "usual": lambda net=net, clients=clients: train_usual(net, clients, 5, 8)}
             seconds = time_in_turn(work, repeats)
         print_ratio(f"vectorized engine, {title}, batch 8, 5 epochs of 16", seconds, 1 / speedup)
+
+
+# Fifteen runs of logistic regression on digits, with 5 clients a round.
+RATES = {
+    "rounds": 60,
+    "participation": 5,
+    "data": "digits",
+    "partition": {"name": "dirichlet", "clients": 50, "alpha": 0.5},
+    "model": "logistic",
+    "training": {"epochs": 5, "batch_size": 8},
+    "probes": [],
+}
+
+
+def lockstep(repeats: int = 3) -> None:
+    """Many runs in lockstep on two processes, against the same runs on two process workers."""
+    rates = plan(RATES, {"training.lr": [0.01, 0.03, 0.1]}, range(5), Path("rates"))
+    cases = {
+        "20 seeds of the demo": (plan(DEMO, {}, range(20), Path("demo")), 6),
+        "3 rates x 5 seeds of logistic regression": (rates, 8),
+    }
+    process: dict[str, Any] = {"engine": {"name": "process", "workers": 2}}
+    for title, (runs, speedup) in cases.items():
+        work = {
+            "lockstep": partial(_execute, runs, {}, jobs=2),
+            "engine process": partial(_execute, runs, process),
+            "serial runs in two processes": partial(_execute, runs, {}, jobs=2, exact=True),
+        }
+        seconds = time_in_turn(work, repeats)
+        for other in list(work)[1:]:
+            pair = {"lockstep": seconds["lockstep"], other: seconds[other]}
+            print_ratio(title, pair, 1 / speedup)
+
+
+def _execute(runs: Sequence[Planned], values: dict[str, Any], **options: Any) -> None:
+    with tempfile.TemporaryDirectory() as home:
+        execute(
+            [replace(run, values={**run.values, **values}, folder=Path(home) / run.folder) for run in runs],
+            **options,
+        )
 
 
 def sizes(repeats: int = 8) -> None:
@@ -316,4 +388,5 @@ def ray(repeats: int = 5) -> None:
 
 
 if __name__ == "__main__":
-    run_sections(__doc__, [process, serial, vectorized, sizes, methods, checks, checkpoints, kernels, ray])
+    sections = [process, serial, vectorized, lockstep, sizes, methods, checks, checkpoints, kernels, ray]
+    run_sections(__doc__, sections, named=[store])

@@ -35,6 +35,10 @@ from eunoe.system.machine import cores, processor
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+# Ratios on an idle machine by title, and how much larger one may be before it is named.
+STORED = ROOT / "benchmarks" / "ratios.json"
+SLOWER = 1.05
+measured: dict[str, float] = {}
 
 
 def time_in_turn(
@@ -56,17 +60,32 @@ def low(seconds: Sequence[float]) -> float:
 
 
 def print_ratio(title: str, seconds: Mapping[str, Sequence[float]], limit: float) -> None:
-    """Print the times of two programs, and the first divided by the second."""
+    """Print the times of two programs and the first divided by the second, against the stored ratio."""
     (name, first), (other, second) = ((name, low(values)) for name, values in seconds.items())
-    ratio = f"ratio {first / second:.2f} (at most {limit:g})"
-    print(f"{title}: {name} {first:.4f} s, {other} {second:.4f} s, {ratio}", flush=True)
+    ratio = measured[title] = first / second
+    stored = json.loads(STORED.read_text("utf-8")).get(title, ratio)
+    slower = f"; SLOWER by {ratio / stored - 1:.0%}: stored {stored:.2f}" if ratio > SLOWER * stored else ""
+    times = f"{name} {first:.4f} s, {other} {second:.4f} s"
+    print(f"{title}: {times}, ratio {ratio:.2f} (at most {limit:g}){slower}", flush=True)
 
 
-def random_federation(clients: int, size: int, shape: tuple[int, ...] = (64,)) -> Federation:
-    """Build a federation of clients with `size` random samples each: vectors, or images of bytes."""
+def store() -> None:
+    """Store the ratios that were measured before this section, for later runs to compare with."""
+    ratios = json.loads(STORED.read_text("utf-8")) | {t: round(ratio, 3) for t, ratio in measured.items()}
+    STORED.write_text(json.dumps(ratios, indent=1, sort_keys=True, ensure_ascii=False) + "\n", "utf-8")
+
+
+def random_federation(
+    clients: int, size: int, shape: tuple[int, ...] = (64,), values: str | None = None
+) -> Federation:
+    """Build a federation of clients with `size` random samples each: floats, bytes or tokens.
+
+    Without `values`, vectors are floats and everything else is bytes.
+    """
     rng, count = np.random.default_rng(0), clients * size
-    x: Any = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
-    if len(shape) == 1:
+    values = values or ("floats" if len(shape) == 1 else "bytes")
+    x: Any = rng.integers(0, 256, (count, *shape), dtype=np.int64 if values == "tokens" else np.uint8)
+    if values == "floats":
         x = rng.normal(size=(count, *shape)).astype(np.float32)
     y = np.arange(count) % 10
     data = from_arrays(x, y, x[:10], y[:10], classes=10)
@@ -122,12 +141,17 @@ def write_measured(name: str, values: Mapping[str, Any]) -> None:
     print(f"written to {path}")
 
 
-def run_sections(doc: str | None, sections: Sequence[Callable[..., None]], **defaults: Any) -> None:
-    """Run the sections named on the command line, all of them without a name.
+def run_sections(
+    doc: str | None,
+    sections: Sequence[Callable[..., None]],
+    named: Sequence[Callable[..., None]] = (),
+    **defaults: Any,
+) -> None:
+    """Run the sections named on the command line, all but the `named` ones without a name.
 
     `defaults` are the options of the command, passed to the sections that take a parameter of this name.
     """
-    by_name = {section.__name__: section for section in sections}
+    by_name = {section.__name__: section for section in (*sections, *named)}
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sections", nargs="*", metavar="section", help=", ".join(by_name))
     for name, default in defaults.items():
@@ -135,7 +159,7 @@ def run_sections(doc: str | None, sections: Sequence[Callable[..., None]], **def
         kind = type(default[0] if several else default)
         parser.add_argument(f"--{name}", type=kind, default=default, nargs="+" if several else None)
     options = vars(parser.parse_args())
-    names = options.pop("sections") or list(by_name)
+    names = options.pop("sections") or [section.__name__ for section in sections]
     if unknown := [name for name in names if name not in by_name]:
         parser.error(f"unknown section {unknown[0]!r}: use {', '.join(by_name)}")
     torch.set_num_threads(1)

@@ -23,6 +23,11 @@ def test_the_module_lives_in_the_vectors():
     assert not torch.equal(model.float_buffers, torch.cat([torch.zeros(6), torch.ones(6)]))
 
 
+def test_variances_are_the_second_of_batch_norms_buffers():
+    assert FlatModel(normed()).variances.tolist() == [False] * 6 + [True] * 6
+    assert FlatModel(nn.Linear(2, 1)).variances.tolist() == []
+
+
 def test_backward_fills_the_gradient_vector():
     model, plain = FlatModel(normed()), normed()
     x = torch.randn(8, 4)

@@ -7,7 +7,7 @@ import torch
 
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, check_task
 from eunoe.errors import InputError
-from eunoe.losses.multilabel import BinaryCrossEntropy
+from eunoe.losses.other_tasks import BinaryCrossEntropy
 from eunoe.losses.wsm import WSM
 
 LOG = math.log

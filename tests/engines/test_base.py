@@ -4,16 +4,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 import pytest
+import torch
 from pydantic import Field
 
 from eunoe.config import registry
 from eunoe.config.schema import make_config
+from eunoe.core.flat_model import Weights
 from eunoe.engines import Broadcast, ClientStates, Serial, Simulation, Update
-from eunoe.engines.base import make_engine
+from eunoe.engines.base import OwnModels, make_engine
 from eunoe.engines.process import Process
 from eunoe.engines.vectorized.engine import Vectorized
 from eunoe.errors import InputError
+from eunoe.metrics.base import Predictions, Rows
 from eunoe.simulation.running import resume, run
 from tests.faults import results
 from tests.helpers import blobs, make_simulation
@@ -76,7 +80,7 @@ def test_engines_are_made_by_name_with_their_own_options(made: Any) -> None:
         ("process", {"states": "x"}, "engine 'process' has no option 'states'"),
         ("vectorized", {"cohort": "many"}, "engine 'vectorized': cohort: input should be a valid integer"),
         (f"{__name__}:Backwards", {"repeats": 0}, "repeats: input should be greater"),
-        (f"{__name__}:NoEngine", {}, "must be a class that derives from eunoe.engines.Engine"),
+        (f"{__name__}:NoEngine", {}, "must derive from eunoe.engines.Engine"),
     ],
 )
 def test_what_an_engine_does_not_take_is_refused(
@@ -103,3 +107,51 @@ def test_a_run_on_an_engine_of_the_users_own_gives_the_same_and_is_resumed(tmp_p
     assert trained == [(r, c) for r, chosen in enumerate(clients, 1) for c in chosen[::-1] * 2]
     assert results(own) == results(serial)
     assert own.config.engine.options == {"repeats": 2}
+
+
+# Each client's samples by its own model.
+
+
+def model(number: float) -> Weights:
+    return Weights(torch.tensor([number]), torch.empty(0), torch.empty(0, dtype=torch.int64))
+
+
+class Echo(Serial):
+    """Predicts ten times the model's number plus the row."""
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        return [
+            Predictions(
+                10 * int(each.parameters) + where.rows,
+                where.rows / 10,
+                np.array([float(len(where.rows)), float(each.parameters)]),
+                np.stack([where.rows, where.rows], axis=1).astype(np.float64) if where.logits else None,
+            )
+            for each in models
+        ]
+
+
+def echo(folder: Path, numbers: Sequence[int]) -> OwnModels:
+    """Return the evaluator of clients whose models are their numbers."""
+    states = ClientStates(folder)
+    for client in numbers:
+        best = {f"best {name}": vector for name, vector in model(float(client)).vectors().items()}
+        states.save(client, 1, best)
+        states.accept(client, 1)
+    return OwnModels(Echo(make_simulation(method="local"), states))
+
+
+def test_every_sample_is_predicted_by_its_owner(tmp_path: Path) -> None:
+    rows = Rows("clients", np.array([7, 8, 9, 6]), np.array([5, 3, 4, 5]), logits=True)
+    (predictions,) = echo(tmp_path, [3, 5]).evaluate([model(1.0)], rows)
+    # Client 4 has not trained, and so has the model that all start from.
+    assert predictions.predicted.tolist() == [57, 38, 19, 56]
+    assert predictions.losses.tolist() == [0.7, 0.8, 0.9, 0.6]
+    assert predictions.probability.tolist() == [4.0, 9.0]
+    assert predictions.logits is not None
+    assert predictions.logits[:, 0].tolist() == [7, 8, 9, 6]
+
+
+def test_samples_of_nobody_cannot_be_predicted(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="this method has no global model"):
+        echo(tmp_path, []).evaluate([model(1.0)], Rows("test", np.arange(2)))

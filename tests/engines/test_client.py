@@ -8,7 +8,7 @@ from torch import nn
 from eunoe.core.batches import plan_batches
 from eunoe.core.rng import generator
 from eunoe.engines.simulation import ClientData
-from eunoe.engines.vectorized.stack import ClientStack
+from eunoe.engines.vectorized.stack import ClientStack, StackClient
 from eunoe.server.updates import Broadcast
 from tests.helpers import Net, begin, blobs, make_simulation, train_one
 
@@ -133,10 +133,11 @@ def test_labels_to_validate_on_count_only_if_configured():
         simulation = make_simulation(
             federation, participation=1, loss="wsm", training={"label_counts": option}
         )
-        client_context, _ = begin(simulation, 0, Broadcast(1, simulation.model.weights.copy()), {})
+        broadcast = Broadcast(1, simulation.model.weights.copy())
+        client_context, _ = begin(simulation, 0, broadcast, {})
         assert client_context.counts.tolist() == [2, 1, 0]
         torch.testing.assert_close(client_context.terms, (torch.tensor(counts) / sum(counts)).log())
-    stack = ClientStack.plan(simulation, [ClientData(simulation, 0)], exact=True)
+    stack = ClientStack.of([StackClient.plan(ClientData(simulation, 0), broadcast)], exact=True)
     assert stack.counts.tolist() == [[2, 1, 0]]
     assert stack.loss_counts.tolist() == [[2, 1, 1]]
 

@@ -120,10 +120,10 @@ def test_forgetting_is_measured_in_any_loop_with_dicts() -> None:
     [
         (
             {"model": "mlp"},
-            "model 'mlp' takes one tensor, and samples have the fields ids, mask",
+            "model 'mlp' takes one tensor, not the fields ids, mask",
         ),
         ({"model": Net()}, "cannot take inputs of {ids: int64 .any., .*must be Tensor, not dict"),
-        ({"model": field_net(), "method": "fedreg"}, "'fedreg' changes inputs of one tensor"),
+        ({"model": field_net(), "method": "fedreg"}, "fedreg supports single-tensor inputs"),
         ({"model": field_net(), "augment": {"flip": True}}, "crop, flip and cutout need images"),
     ],
 )

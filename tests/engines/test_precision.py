@@ -63,7 +63,7 @@ def half_client(loss_scale: float, **given: Any) -> tuple[Any, Any, Batch]:
     broadcast = Broadcast(1, start_state(simulation).weights)
     client, batches = begin(simulation, 0, broadcast, {})
     client.loss_scale = loss_scale
-    index, x, y = next(gather_blocks(client, batches, simulation.federation))
+    index, x, y = next(gather_blocks(client, batches[0], [len(batches[0])], simulation.federation))
     return simulation, client, Batch(x, y, index)
 
 

@@ -56,6 +56,6 @@ def test_methods_take_token_ids(tmp_path: Path, method: str) -> None:
 
 def test_a_method_that_changes_inputs_is_refused(tmp_path: Path) -> None:
     values = {**CONFIG, "model": "text_bag", "method": "fedreg"}
-    with pytest.raises(InputError, match="'fedreg' changes inputs along a gradient, and these are integers"):
+    with pytest.raises(InputError, match="fedreg requires real-valued inputs, not integers"):
         run(values, federation=ids(), out=tmp_path / "run")
     assert not (tmp_path / "run").exists()

@@ -39,14 +39,14 @@ SMALL: dict[str, Any] = {"partition": {"clients": 5}, "engine": "serial"}
         ({"partition": {"alpha": -1.0}}, "alpha: input should be greater than 0"),
         ({"partition": {"clients": 100_000}}, "100,000 clients cannot share 1,442 samples"),
         ({"participation": 6}, "participation=6 is more than the 5 clients"),
-        ({"method": "eunoe.losses.wsm:WSM"}, "must be a class that derives from eunoe.methods.Method"),
-        ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must be a class that derives from eunoe.losses.Loss"),
+        ({"method": "eunoe.losses.wsm:WSM"}, "must derive from eunoe.methods.Method"),
+        ({"loss": "eunoe.methods.fedavg:FedAvg"}, "must derive from eunoe.losses.Loss"),
         (
             {"server_optimizer": "eunoe.losses.wsm:WSM"},
-            "must be a class that derives from eunoe.server.ServerOptimizer",
+            "must derive from eunoe.server.ServerOptimizer",
         ),
         ({"partition": "eunoe.losses.wsm:WSM"}, "returned a WSM; it must return a Callable"),
-        ({"data": "eunoe.losses.wsm:WSM"}, "returned a WSM; it must return an eunoe DataSet"),
+        ({"data": "eunoe.losses.wsm:WSM"}, "returned a WSM, not an eunoe DataSet"),
         ({"model": "eunoe.losses.wsm:WSM"}, "returned a WSM; it must return a Module"),
         ({"model": "given:Net"}, "model was a user-provided object: pass it again as model=..."),
         ({"data": "given"}, "federation was a user-provided object"),
@@ -85,7 +85,7 @@ class Pair(nn.Module):
         (Net(classes=4), "returns outputs of shape (4,), but the data have 3 classes"),
         (Net(classes=2), "returns outputs of shape (2,), but the data have 3 classes"),
         (Net(inputs=6), "cannot take inputs of shape (5,)"),
-        (Pair(), "returns a tuple; it must return a tensor"),
+        (Pair(), "must return a tensor or an object with `logits`, not tuple"),
         (nn.ReLU(), "no trainable parameter"),
     ],
 )
@@ -168,7 +168,7 @@ def test_batch_normalization_needs_more_than_one_number_to_normalize_by() -> Non
         {"name": "flashback", "server_batch_size": 1},
         {"name": "feddf", "batch_size": 1},
     ):
-        with pytest.raises(InputError, match="batch normalization cannot train on a single public sample"):
+        with pytest.raises(InputError, match="batch norm cannot train on one sample"):
             make_simulation(blobs(public=0.2), net=flat, method=method)
         assert make_simulation(blobs(public=0.2), net=Net(), method=method)
     assert make_simulation(

@@ -9,7 +9,7 @@ import torch
 
 from eunoe.analysis.comparison import MAIN, Comparison
 from eunoe.methods import Aggregate, Method, RoundContext, ServerUpdate, Vectors, Weights
-from eunoe.search.sweep import Planned, is_done
+from eunoe.simulation.many import Planned, is_done
 from eunoe.simulation.running import resume, run
 from eunoe.trackers import Tracking
 from tests.small_runs import FAST

@@ -219,7 +219,7 @@ def test_the_resolved_config_says_what_inputs_are_normalized_by(tmp_path: Path) 
 def test_normalization_that_cannot_be(tmp_path: Path) -> None:
     for wrong, says in (
         ({"mean": [0.5]}, "preprocessing.std"),
-        ({"mean": [0.5], "std": [0]}, "std must be above 0"),
+        ({"mean": [0.5], "std": [0]}, "std.0: input should be greater than 0"),
         ({"mean": [0.5, 0.1], "std": [1, 1]}, "mean must be 1 or 1 numbers"),
     ):
         with pytest.raises(InputError, match=says):

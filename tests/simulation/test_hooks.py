@@ -1,5 +1,6 @@
 """What happens beside the rounds: when is evaluated, which model is best, what ends a run."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -10,11 +11,14 @@ from eunoe.config.schema import make_config
 from eunoe.core.flat_model import Weights
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.serial import Serial
+from eunoe.errors import InputError
 from eunoe.metrics.base import Evaluator
 from eunoe.metrics.evaluation import RoundMetrics
-from eunoe.simulation.hooks import Evaluate, Round, evaluated, stop_reason
+from eunoe.simulation.hooks import Evaluate, Progress, Round, evaluated, stop_reason
+from eunoe.simulation.running import resume, run
 from eunoe.store.state import RunState, start_state
 from tests.helpers import make_simulation
+from tests.small_runs import NAMED
 
 # When is evaluated.
 
@@ -47,7 +51,7 @@ class Scripted(RoundMetrics):
         self.script, self.metrics = iter(script), {}
 
     def __call__(
-        self, evaluator: Evaluator, round: int, weights: Weights, elsewhere: Any = None
+        self, evaluator: Evaluator, round: int, weights: Weights, elsewhere: Any = None, final: bool = True
     ) -> dict[str, Any]:
         return next(self.script)
 
@@ -88,7 +92,7 @@ def test_stop_rules() -> None:
     record = {"validation": {"accuracy": 0.8}, "test": {"accuracy": 0.6}}
 
     def reason(seconds: float = 0.0, **stop: float) -> str:
-        return stop_reason(make_config({"stop": stop}), record, seconds)
+        return stop_reason(make_config({"stop": stop}), record, Progress(), seconds)
 
     assert reason() == ""
     assert reason(target=0.8) == "validation accuracy reached 0.8"
@@ -97,4 +101,29 @@ def test_stop_rules() -> None:
     assert reason(test_target=0.7) == ""
     assert reason(3599, hours=1) == ""
     assert reason(3600, hours=1) == "1 hours passed"
-    assert stop_reason(make_config({"stop": {"target": 0.1}}), {}, 0) == ""
+    assert stop_reason(make_config({"stop": {"target": 0.1}}), {}, Progress()) == ""
+
+
+def test_evaluations_without_a_better_score() -> None:
+    def since(*scores: float | None) -> int:
+        return Progress({} if s is None else {"validation": {"accuracy": s}} for s in scores).since
+
+    assert since() == since(0.5) == since(0.5, 0.6) == since(None, None) == 0
+    assert since(0.5, 0.5) == 1
+    # A round without evaluation does not count, a score that is not a number does.
+    assert since(0.5, None, 0.4, math.nan, 0.5) == 3
+    assert since(0.5, 0.4, 0.4, 0.51) == 0
+    assert Progress([{"score": {"validation": 0.5}, "validation": {"accuracy": 0.9}}]).best == 0.5
+
+
+def test_a_run_ends_when_it_no_longer_improves(tmp_path: Path) -> None:
+    still = {**NAMED, "rounds": 9, "training": {"lr": 1e-12}, "stop": {"patience": 3}}
+    done = run(**still, out=tmp_path / "a")
+    assert len(done.records) == 4
+    assert done.status["reason"] == "no better validation score in 3 evaluations"
+    # A run that is resumed counts the evaluations before.
+    run(**{**still, "rounds": 3}, out=tmp_path / "b")
+    assert len(resume(tmp_path / "b", {"rounds": 9}).records) == 4
+    assert len(resume(tmp_path / "b", {"stop": {"patience": 5}}).records) == 6
+    with pytest.raises(InputError, match=r"stop\.patience requires validation data"):
+        run(**still, split={"validation": 0.0}, out=tmp_path / "c")

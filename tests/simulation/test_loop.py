@@ -26,10 +26,10 @@ from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
 from eunoe.server.updates import Broadcast, Update
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.simulation.hooks import Hook, Round, standard_hooks
+from eunoe.simulation.hooks import Hook, Round
 from eunoe.simulation.loop import run_rounds
 from eunoe.simulation.run import Run
-from eunoe.simulation.running import run
+from eunoe.simulation.running import run, standard_hooks
 from eunoe.store.checkpoints import list_checkpoints, newest_checkpoint
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import RunState, start_state

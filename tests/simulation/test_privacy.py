@@ -19,10 +19,11 @@ from eunoe.engines.simulation import Simulation
 from eunoe.errors import Damaged, InputError, RunFailed
 from eunoe.server.privacy import Accountant
 from eunoe.server.updates import Update
-from eunoe.simulation.hooks import Hook, PrivacyBudget, standard_hooks
+from eunoe.simulation.hooks import Hook
 from eunoe.simulation.loop import run_round, run_rounds
+from eunoe.simulation.privacy_budget import PrivacyBudget
 from eunoe.simulation.run import Run
-from eunoe.simulation.running import resume, run
+from eunoe.simulation.running import resume, run, standard_hooks
 from eunoe.store.folder import RunFolder
 from eunoe.store.state import start_state
 from tests.helpers import Net, blobs, make_aggregator, make_simulation, select
@@ -92,7 +93,7 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
     with caplog.at_level(logging.WARNING):
         done = private(tmp_path / "run", privacy={**NOISY, "epsilon": budget}, rounds=9)
     assert "ends the run after round 2 of 9" in caplog.text
-    assert "own validation parts are computed without noise" in caplog.text
+    assert "validation parts have no noise" in caplog.text
     assert len(done.records) == 2
     assert done.finished
     assert done.status["reason"].startswith(f"the privacy budget of epsilon = {budget:g} allows no further")
@@ -112,7 +113,10 @@ def test_the_run_ends_at_its_budget_and_stays_ended(tmp_path: Path, caplog: pyte
         ({"method": "fedcurv"}, "method='fedcurv': it needs what clients send without"),
         ({"method": "central", "public": {"share": 0.1}}, "it trains no client"),
         ({"method": UNIFORM, "aggregation": "median"}, "requires aggregation='mean', not 'median'"),
-        ({"method": UNIFORM, "server_optimizer": {"name": "sgd", "gma": 0.5}}, "that are not clipped"),
+        (
+            {"method": UNIFORM, "server_optimizer": {"name": "sgd", "gma": 0.5}},
+            "means without clipping",
+        ),
         ({"method": UNIFORM, "probes": [{"metric": "drift", "every": 1}]}, "set probes = \\[\\]"),
         ({"method": UNIFORM, "privacy": {**NOISY, "delta": 0.25}}, "must be below 1 / clients, here 1 / 4"),
         ({"method": UNIFORM, "privacy": {**NOISY, "epsilon": 0.01}}, "one round spends epsilon = "),
@@ -182,7 +186,7 @@ def test_a_round_repeated_with_fresh_noise_counts_twice(
     assert json.loads((tmp_path / "privacy.json").read_text()) == {"merges": 1}
     with caplog.at_level(logging.WARNING):
         go()
-    assert "1 aggregations have drawn noise in 0 rounds" in caplog.text
+    assert "1 noisy aggregations in 0 rounds" in caplog.text
     assert [record["privacy"]["merges"] for record in records] == [2, 3]
     accountant = Accountant(config.privacy, 4, 2)  # type: ignore[arg-type]
     assert records[-1]["privacy"]["epsilon"] == accountant.epsilon(3)
@@ -201,7 +205,7 @@ def test_a_ledger_that_is_lost_or_damaged_gives_no_budget_back(
         spending = PrivacyBudget(simulation, folder, state)
         spending.before_run()
         assert folder.facts["privacy"] == {"epsilon": accountant.epsilon(50), "delta": 0.01, "merges": 50}
-        assert "has 0 aggregations and 50 rounds are done" in caplog.text
+        assert "has 0 of 50 aggregations" in caplog.text
         spending.before_aggregation(51)
         assert json.loads(ledger.read_text()) == {"merges": 51}
         for text, says in (

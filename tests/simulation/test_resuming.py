@@ -95,7 +95,7 @@ def test_a_changed_option_in_the_folder_is_refused(tmp_path: Path) -> None:
     path.write_text(path.read_text().replace("lr = 0.2", "lr = 0.3"))
     before = everything(tmp_path)
     with pytest.raises(
-        InputError, match=r"config\.toml was changed since the run wrote it: training\.lr is 0\.2 in"
+        InputError, match=r"config\.toml changed since the run wrote it: training\.lr is 0\.2 in"
     ):
         resume(tmp_path, rounds=3)
     assert everything(tmp_path) == before
@@ -175,7 +175,7 @@ def test_a_run_that_reached_its_target_has_nothing_left_to_do(tmp_path: Path) ->
 
 def test_a_target_that_is_not_measured_is_refused_before_the_first_round(tmp_path: Path) -> None:
     values = {**NAMED, "split": {"validation": 0.0}, "stop": {"target": 0.5}}
-    with pytest.raises(InputError, match=r"no client has a validation part: set split\.validation"):
+    with pytest.raises(InputError, match=r"stop\.target requires validation data: set split\.validation"):
         run(**values, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
     folder = run(**{**values, "stop": {}}, out=tmp_path / "run").folder
@@ -186,7 +186,7 @@ def test_a_target_that_is_not_measured_is_refused_before_the_first_round(tmp_pat
 def test_a_cohort_may_not_change(tmp_path: Path) -> None:
     engine = {"name": "vectorized", "cohort": 2}
     run(**{**NAMED, "rounds": 1, "engine": engine}, out=tmp_path)
-    with pytest.raises(InputError, match=r"engine\.cohort is 2 in .* and must stay so"):
+    with pytest.raises(InputError, match=r"engine\.cohort must stay 2"):
         resume(tmp_path, rounds=2, engine={**engine, "cohort": 1})
     assert len(resume(tmp_path, rounds=2).records) == 2
 

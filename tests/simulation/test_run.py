@@ -283,7 +283,7 @@ def test_a_run_of_objects_is_opened_again_with_them(tmp_path: Path) -> None:
     np.testing.assert_array_equal(opened.predict(x), made.predict(x))
     with pytest.raises(InputError, match="pass it again as federation="):
         Run(tmp_path).predict(x)
-    with pytest.raises(InputError, match="federation is a tuple"):
+    with pytest.raises(InputError, match="federation cannot be a tuple"):
         Run(tmp_path, federation=(x, x))  # type: ignore[arg-type]
 
 

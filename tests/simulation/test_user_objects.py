@@ -28,22 +28,22 @@ def test_objects_are_separated_from_names() -> None:
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"federation": "x.npz"}, r"federation is the path 'x.npz': load data by data='x.npz'"),
-        ({"federation": [1]}, r"federation is a list: build one by eunoe.Federation.from_arrays"),
+        ({"federation": "x.npz"}, r"federation cannot be a path: use data='x.npz'"),
+        ({"federation": [1]}, r"federation cannot be a list: use eunoe.Federation.from_arrays"),
         (
             {"loss": torch.nn.CrossEntropyLoss()},
-            r"loss 'ce' is cross-entropy; .* derive from eunoe.losses.Loss",
+            r"use 'ce', or derive from eunoe.losses.Loss",
         ),
         (
             {"loss": CrossEntropy},
-            r"loss is the class CrossEntropy: pass an instance, as in CrossEntropy\(...\)",
+            r"loss is a class: pass an instance, as in CrossEntropy\(...\)",
         ),
         (
             {"loss": lambda logits, y: 0.0},
-            r"loss is a function: pass a name, a section",
+            r"loss must be a name, a section or .*, not a function",
         ),
-        ({"model": torch.nn.Linear}, r"model is the class Linear: pass an instance"),
-        ({"method": print}, r"method is a builtin_function_or_method: pass a name"),
+        ({"model": torch.nn.Linear}, r"model is a class: pass an instance"),
+        ({"method": print}, r"method must be a name, .*, not a builtin_function_or_method"),
     ],
 )
 def test_mistakes_are_one_line(values: dict[str, Any], says: str) -> None:

@@ -16,12 +16,12 @@ def plan_steps(
     batch = min(training.batch_size or size, size)
     least, most = training.epoch_range
     epochs = int(rng.integers(least, most + 1)) if most > least else least
-    full, rest = divmod(size, batch)
+    full, remainder = divmod(size, batch)
     lengths = [batch] * full
-    if rest == 1 and at_least_two and training.last_batch == "keep":
+    if remainder == 1 and at_least_two and training.last_batch == "keep":
         lengths[-1] += 1
-    elif rest and training.last_batch == "keep":
-        lengths.append(rest)
+    elif remainder and training.last_batch == "keep":
+        lengths.append(remainder)
     if training.steps:
         epochs = -(-training.steps // len(lengths))
     used = sum(lengths)

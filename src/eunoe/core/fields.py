@@ -59,10 +59,10 @@ class Ragged:
         length = int(lengths.max()) if len(rows) else 0
         if few_lengths:
             length = round_up(length, self.longest)
-        place = torch.arange(length)
-        beyond = place >= lengths[:, None]
-        places = (self.offsets[rows][:, None] + place).masked_fill_(beyond, 0)
-        batch = self.values[places]
+        position = torch.arange(length)
+        beyond = position >= lengths[:, None]
+        indices = (self.offsets[rows][:, None] + position).masked_fill_(beyond, 0)
+        batch = self.values[indices]
         return batch.masked_fill_(beyond.view(*beyond.shape, *[1] * (batch.ndim - 2)), self.padding)
 
 
@@ -84,9 +84,8 @@ class Fields:
         return Fields([change(value) for value in self.values], self.names)
 
     def _maps(self, change: Callable[[Any], Sequence[Any]]) -> "list[Fields]":
-        return [
-            Fields(parts, self.names) for parts in zip(*[change(value) for value in self.values], strict=True)
-        ]
+        parts = zip(*[change(value) for value in self.values], strict=True)
+        return [Fields(values, self.names) for values in parts]
 
     def __len__(self) -> int:
         return len(self.values[0])

@@ -79,12 +79,12 @@ def _squares(layer: Any, inputs: Tensor, back: Tensor) -> list[tuple[nn.Paramete
     else:
         weight = torch.zeros_like(layer.weight).flatten(1)
         pieces = max(1, _AT_ONCE // layer.weight.numel())
-        for some, behind in zip(torch.split(inputs, pieces), torch.split(back, pieces), strict=True):
+        for x, dy in zip(torch.split(inputs, pieces), torch.split(back, pieces), strict=True):
             if isinstance(layer, nn.Linear):
-                each = torch.bmm(behind.flatten(1, -2).mT, some.flatten(1, -2))
+                gradients = torch.bmm(dy.flatten(1, -2).mT, x.flatten(1, -2))
             else:
-                each = torch.bmm(behind.flatten(2), _windows(layer, some, behind.shape[2:]))
-            weight += each.square_().sum(0)
+                gradients = torch.bmm(dy.flatten(2), _windows(layer, x, dy.shape[2:]))
+            weight += gradients.square_().sum(0)
         if isinstance(layer, nn.Conv2d):
             weight = weight.view(len(weight), *layer.kernel_size, -1).permute(0, 3, 1, 2)
         places = tuple(range(1, back.ndim - 1)) if isinstance(layer, nn.Linear) else (2, 3)
@@ -96,10 +96,7 @@ def _squares(layer: Any, inputs: Tensor, back: Tensor) -> list[tuple[nn.Paramete
 
 
 def _windows(layer: nn.Conv2d, x: Tensor, places: tuple[int, ...]) -> Tensor:
-    """Return the inputs of a convolution at each position, [B, positions, height * width * channels].
-
-    With the channels of a pixel adjacent, a row of the kernel is one contiguous copy.
-    """
+    """Return the inputs of a convolution at each position, [B, positions, height * width * channels]."""
     above, beside = (int(padding) for padding in layer.padding)
     padded = F.pad(x.permute(0, 2, 3, 1), (0, 0, beside, beside, above, above)).contiguous()
     image, row, pixel, _ = padded.stride()
@@ -119,8 +116,8 @@ def _by_vmap(
     pieces = max(1, _AT_ONCE // sum(value.numel() for value in named.values()))
     total = {name: torch.zeros_like(value) for name, value in named.items()}
     with model.evaluating():
-        for some, labels in zip(split(x, pieces), torch.split(y, pieces), strict=True):
-            each = vmap(grad(loss), (None, 0, 0))(named, some, labels)
-            for name, value in each.items():
+        for part, labels in zip(split(x, pieces), torch.split(y, pieces), strict=True):
+            gradients = vmap(grad(loss), (None, 0, 0))(named, part, labels)
+            for name, value in gradients.items():
                 total[name] += value.square().sum(0)
     return total

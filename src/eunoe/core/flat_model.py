@@ -8,6 +8,7 @@ vectors. There are three: trainable parameters, float buffers (normalization sta
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from torch.func import functional_call
 
 from eunoe.core.fields import Arguments, Input, arguments, logits_of, takes_whole
 from eunoe.errors import InputError, first_line
+from eunoe.system.files import check_regular
 
 _NO_CAST = nullcontext()
 
@@ -68,7 +70,6 @@ class FlatModel:
             raise InputError("the model has no trainable parameter")
         self.names = [name for name, _ in trainable]
         self.shapes = [p.shape for _, p in trainable]
-        self.sizes = [p.numel() for _, p in trainable]
         self.parameters = torch.cat([p.detach().reshape(-1) for _, p in trainable])
         self.gradient = torch.zeros_like(self.parameters)
         for (_, parameter), value, gradient in zip(
@@ -89,9 +90,7 @@ class FlatModel:
 
     def views(self, vector: Tensor) -> list[Tensor]:
         """Return a differentiable view per trainable parameter into a vector of the same layout."""
-        return [
-            part.view(shape) for part, shape in zip(torch.split(vector, self.sizes), self.shapes, strict=True)
-        ]
+        return _split(vector, self.shapes)
 
     @property
     def has_batch_norm(self) -> bool:
@@ -117,6 +116,15 @@ class FlatModel:
         """Return the vectors that the module uses, not a copy."""
         return Weights(self.parameters, self.float_buffers, self.int_buffers)
 
+    @cached_property
+    def variances(self) -> Tensor:
+        """A mask of the float buffers that are variances, as of batch normalization."""
+        masks = [
+            torch.full((self.module.get_buffer(name).numel(),), name.endswith("running_var"))
+            for name in self.float_names
+        ]
+        return torch.cat([torch.zeros(0, dtype=torch.bool), *masks])
+
     def load(self, weights: Weights) -> None:
         """Copy these weights into the module."""
         self.parameters.copy_(weights.parameters)
@@ -137,10 +145,7 @@ class FlatModel:
         float_buffers: Tensor | None = None,
         int_buffers: Tensor | None = None,
     ) -> Tensor:
-        """Return the logits at any parameter vector, differentiable in it.
-
-        Buffers default to those of the module. In training mode, buffers that are passed are updated.
-        """
+        """Return the logits at any parameters; buffers that are passed are updated in training mode."""
         named = self._named(parameters, float_buffers, int_buffers)
         with self._autocast():
             logits: Tensor = logits_of(functional_call(self.module, named, *self.arguments_of(x)))
@@ -203,7 +208,7 @@ class FlatModel:
         named = dict(zip(self.names, self.views(parameters), strict=True))
         for names, vector in ((self.float_names, float_buffers), (self.integer_names, int_buffers)):
             if vector is not None:
-                parts = _cut(vector, [self.module.get_buffer(name) for name in names])
+                parts = _split(vector, [self.module.get_buffer(name).shape for name in names])
                 # Under vmap, batch normalization cannot update views of the vector in place.
                 parts = [part.clone() for part in parts] if vector is float_buffers else parts
                 named.update(zip(names, parts, strict=True))
@@ -225,7 +230,8 @@ class FlatModel:
         dtype = self.dtype if floating else torch.int64
         empty = torch.empty(0, dtype=dtype, device=self.device)
         vector = torch.cat([empty, *(buffer.reshape(-1).to(dtype) for _, buffer in buffers)])
-        for (name, _), view in zip(buffers, _cut(vector, [buffer for _, buffer in buffers]), strict=True):
+        views = _split(vector, [buffer.shape for _, buffer in buffers])
+        for (name, _), view in zip(buffers, views, strict=True):
             owner, _, attribute = name.rpartition(".")
             setattr(self.module.get_submodule(owner), attribute, view)
         return [name for name, _ in buffers], vector
@@ -241,9 +247,10 @@ class _FeaturesAndLogits(nn.Module):
         return features, self.model.classifier(features)  # type: ignore[operator]
 
 
-def _cut(vector: Tensor, like: list[Tensor]) -> list[Tensor]:
-    parts = torch.split(vector, [tensor.numel() for tensor in like]) if like else ()
-    return [part.view(tensor.shape) for part, tensor in zip(parts, like, strict=True)]
+def _split(vector: Tensor, shapes: list[torch.Size]) -> list[Tensor]:
+    """Return a view of each shape into a vector, one after the other."""
+    parts = torch.split(vector, [shape.numel() for shape in shapes]) if shapes else ()
+    return [part.view(shape) for part, shape in zip(parts, shapes, strict=True)]
 
 
 def save_state(state: dict[str, Tensor], path: Path, metadata: dict[str, str] | None = None) -> None:
@@ -260,6 +267,7 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
     unless `partial` is set, which loads the tensors that match, such as those of a backbone.
     """
     try:
+        check_regular(path)
         state: Any = (
             load_file(path)
             if path.suffix == ".safetensors"
@@ -267,25 +275,25 @@ def load_state(module: nn.Module, path: Path, partial: bool = False) -> list[str
         )
     except FileNotFoundError:
         raise InputError(f"model file {path} not found") from None
+    except InputError:
+        raise
     except Exception as error:  # Both loaders raise errors of many types.
         raise InputError(f"cannot read {path} as a state_dict file: {first_line(error)}") from None
     if not isinstance(state, dict):
         raise InputError(f"{path} is not a state_dict file: it holds a {type(state).__name__}")
-    own = module.state_dict()
+    expected = module.state_dict()
     fits = {
         name: value
         for name, value in state.items()
-        if name in own and isinstance(value, Tensor) and _fits(value, own[name])
+        if name in expected and isinstance(value, Tensor) and _fits(value, expected[name])
     }
-    missing = sorted(set(own) - set(fits))
+    missing = sorted(set(expected) - set(fits))
     unexpected = sorted(set(state) - set(fits), key=str)
-    if not fits or ((missing or unexpected) and not partial):
-        first = (unexpected or missing)[0]
+    if not fits:
+        raise InputError(f"no tensor of {path} matches the model")
+    if (mismatched := unexpected or missing) and not partial:
         raise InputError(
-            f"{path} does not match the model (first at {first!r}): set model.partial = true "
-            "to load the tensors that match"
-            if fits
-            else f"no tensor of {path} matches the model"
+            f"{path} does not match the model (first at {mismatched[0]!r}): set model.partial = true"
         )
     module.load_state_dict(fits, strict=False)
     return missing

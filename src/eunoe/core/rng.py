@@ -36,15 +36,14 @@ def torch_generator(seed: int, purpose: str, round: int = 0, client: int = 0) ->
 def global_stream(
     device: torch.device, seed: int, purpose: str, round: int = 0, client: int = 0
 ) -> Iterator[None]:
-    """Seed torch's global generator, which initialization and dropout use, in a `with` block.
-
-    The CPU's global generator is restored afterwards.
-    """
-    with torch.random.fork_rng(devices=[]):
-        key = torch_seed(seed, purpose, round, client)
-        if device.type == "cpu":
-            # torch.manual_seed seeds every device type, which takes longer than a small step.
-            torch.default_generator.manual_seed(key)
-        else:
-            torch.manual_seed(key)
+    """Seed torch's global generator (initialization, dropout) in a `with` block, and restore the CPU's."""
+    before, key = torch.default_generator.get_state(), torch_seed(seed, purpose, round, client)
+    if device.type == "cpu":
+        # torch.manual_seed seeds every device type, which takes longer than a small step.
+        torch.default_generator.manual_seed(key)
+    else:
+        torch.manual_seed(key)
+    try:
         yield
+    finally:
+        torch.default_generator.set_state(before)

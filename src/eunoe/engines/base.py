@@ -1,5 +1,7 @@
 """The contract of an engine: it trains clients and evaluates models, always with the same results."""
 
+import logging
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,11 +18,15 @@ from eunoe.engines.attacks import attack_update
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.devices import Transfers
 from eunoe.engines.simulation import Simulation
+from eunoe.errors import InputError
 from eunoe.losses.base import adjust_for_prior
 from eunoe.metrics.base import Predictions, Rows
 from eunoe.server.aggregator import Aggregator, Settled
 from eunoe.server.secure_sum import SecureSum
 from eunoe.server.updates import Broadcast, Update
+from eunoe.system.machine import can_fork
+
+logger = logging.getLogger(__name__)
 
 
 class Engine:
@@ -34,6 +40,8 @@ class Engine:
         self.simulation, self.states = simulation, states
         # What was copied to workers and devices and back; a round's timings show it.
         self.transfers = Transfers()
+        # Added to the environment of the run.
+        self.environment: dict[str, Any] = {}
 
     def train(self, simulation: Simulation, clients: Sequence[int], broadcast: Broadcast) -> Iterator[Update]:
         """Train clients in the simulation of a round and yield their updates in the order of the clients.
@@ -78,6 +86,10 @@ class Engine:
         """Return metrics of a model on data that are not on this machine, by place."""
         return {}
 
+    def clock(self) -> float:
+        """Return the seconds that have passed for the run."""
+        return time.monotonic()
+
     def close(self) -> None:
         """Stop whatever the engine has started."""
 
@@ -91,9 +103,15 @@ class Engine:
 def make_engine(config: Config, simulation: Simulation, states: ClientStates) -> Engine:
     """Return the engine of a configuration."""
     options = {key: value for key, value in config.engine.options.items() if value is not None}
-    engine: Engine = registry.build(
-        "engine", config.engine.name, options, simulation=simulation, states=states
-    )
+    name = config.engine.name
+    if name == "process" and not can_fork():
+        if "devices" in options:
+            raise InputError(
+                "engine.devices needs a system that can fork; set engine = 'serial' and its device"
+            )
+        logger.info("this system cannot fork: clients train one after the other, with the same results")
+        name, options = "serial", {}
+    engine: Engine = registry.build("engine", name, options, simulation=simulation, states=states)
     return engine
 
 
@@ -142,3 +160,39 @@ def concatenate(parts: Sequence[Predictions]) -> Predictions:
         np.sum([part.probability for part in parts], axis=0),
         np.concatenate(logits) if logits else None,
     )
+
+
+class OwnModels:
+    """Evaluates each client's own best model on its samples, for methods without a global model."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        """Return predictions on clients' samples; a client without a model of its own uses the one passed."""
+        if where.owners is None:
+            raise InputError(
+                "a metric evaluates samples that no client owns, but this method has no global model: "
+                "remove it from metrics"
+            )
+        order = np.argsort(where.owners, kind="stable")
+        cuts = np.flatnonzero(np.diff(where.owners[order])) + 1
+        parts = [replace(where, rows=where.rows[at], owners=where.owners[at]) for at in np.split(order, cuts)]
+        results = [concatenate([self._predict(start, part) for part in parts]) for start in models]
+        back = np.argsort(order)
+        return [
+            replace(
+                each,
+                predicted=each.predicted[back],
+                losses=each.losses[back],
+                logits=None if each.logits is None else each.logits[back],
+            )
+            for each in results
+        ]
+
+    def _predict(self, start: Weights, part: Rows) -> Predictions:
+        assert part.owners is not None
+        state = self.engine.states.load(int(part.owners[0]))
+        own = self.engine.simulation.method.own_model(state, "best").to("cpu") if state else start
+        (predictions,) = self.engine.evaluate([own], part)
+        return predictions

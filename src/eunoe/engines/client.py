@@ -1,16 +1,16 @@
 """One client's participation in a round: batches, steps, the update it sends."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from copy import copy
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from eunoe.core.batches import plan_batches
+from eunoe.core.batches import plan_steps
 from eunoe.core.fields import Input, split
 from eunoe.core.flat_model import Vectors
 from eunoe.core.rng import generator, global_stream, torch_generator
+from eunoe.data.checks import Integers
 from eunoe.data.federation import Federation
 from eunoe.engines.compression import compress, compressed_uploads, without_residuals
 from eunoe.engines.memory import without_memory
@@ -26,16 +26,16 @@ SKIPPED = "it is skipped (training.single_class)"
 
 def begin_client(
     data: ClientData, broadcast: Broadcast, state: Mapping[str, Tensor]
-) -> tuple[ClientContext, list[np.ndarray]]:
-    """Return a client that has received the model and is ready to train, and its batches."""
+) -> tuple[ClientContext, Integers, list[int]]:
+    """Return a client that has received the model, and the positions and sizes of its batches."""
     context = data.simulation.context
-    batches = plan_batches(
+    order, sizes = plan_steps(
         len(data.rows),
         context.training,
         generator(context.seed, "batches", context.round, data.client),
         context.model.has_batch_norm,
     )
-    return make_client_context(data, broadcast, state, len(batches)), batches
+    return make_client_context(data, broadcast, state, len(sizes)), order, sizes
 
 
 def make_client_context(
@@ -72,7 +72,6 @@ def make_client_context(
         weight_decay=training.weight_decay if decays else 0.0,
         data=lambda index: samples(rows[index]),
         validation=lambda: samples(torch.from_numpy(federation.rows(client, "validation"))),
-        generator=torch_generator(context.seed, "method", context.round, client),
     )
 
 
@@ -90,13 +89,17 @@ def train_client(
     with global_stream(model.device, context.seed, "model", context.round, client):
         model.load(broadcast.weights)
         model.module.train()
-        client_context, batches = begin_client(data, broadcast, state)
+        client_context, order, sizes = begin_client(data, broadcast, state)
         method.begin(client_context)
-        augmenting = torch_generator(context.seed, "augmentation", context.round, client)
+        augmenting = (
+            torch_generator(context.seed, "augmentation", context.round, client)
+            if simulation.augment.active
+            else None
+        )
         first: Batch | None = None
         before = float("nan")
-        for index, x, y in gather_blocks(client_context, batches, simulation.federation):
-            batch = Batch(simulation.augmented(x, augmenting), y, index)
+        for index, x, y in gather_blocks(client_context, order, sizes, simulation.federation):
+            batch = Batch(x if augmenting is None else simulation.augmented(x, augmenting), y, index)
             method.step(client_context, batch)
             if first is None:
                 first = batch
@@ -110,7 +113,7 @@ def train_client(
         simulation.federation.size(client),
         model.weights.copy().to("cpu"),
         {name: value.detach().cpu() for name, value in finished.uploads.items()},
-        len(batches),
+        len(sizes),
         before,
         after,
         client_context.forwards,
@@ -141,18 +144,19 @@ def compress_update(
 
 
 def gather_blocks(
-    client_context: ClientContext, batches: list[np.ndarray], federation: Federation
+    client_context: ClientContext, order: Integers, sizes: list[int], federation: Federation
 ) -> Iterator[tuple[Tensor, Input, Tensor]]:
     """Yield positions, inputs and labels of every batch, gathered for many batches at once.
 
     Samples of varying length are gathered batch by batch, each padded to its own longest.
     """
-    sizes = [len(batch) for batch in batches]
-    most = max(1, _BLOCK // max(federation.form.numbers * max(sizes, default=1), 1))
-    most = 1 if federation.form.ragged else most
-    for first in range(0, len(batches), most):
+    form, start = federation.form, 0
+    most = max(1, _BLOCK // max(form.numbers * max(sizes, default=1), 1))
+    most = 1 if form.ragged else most
+    for first in range(0, len(sizes), most):
         cuts = sizes[first : first + most]
-        index = torch.from_numpy(np.concatenate(batches[first : first + most]))
+        end = start + sum(cuts)
+        index, start = torch.from_numpy(order[start:end]), end
         x, y = client_context.data(index)
         yield from zip(torch.split(index, cuts), split(x, cuts), torch.split(y, cuts), strict=True)
 
@@ -161,7 +165,8 @@ def loss_on(simulation: Simulation, client_context: ClientContext, batch: Batch)
     """Return a client's mean loss on its first batch, without changing the model or the client."""
     float_buffers, int_buffers = simulation.model.float_buffers.clone(), simulation.model.int_buffers.clone()
     # A loss that depends on the step is that of the first step, before and after.
-    client_context = replace(client_context, steps_taken=0, moments={})
+    client_context = copy(client_context)
+    client_context.steps_taken, client_context.moments = 0, {}
     with torch.no_grad():
         value = simulation.method.loss(client_context, batch).mean().item()
     simulation.model.float_buffers.copy_(float_buffers)

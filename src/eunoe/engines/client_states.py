@@ -16,7 +16,16 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from eunoe.errors import Damaged
-from eunoe.system.files import PARTIAL_SUFFIX, reading, remove, replacing, sync_to_disk, writing
+from eunoe.system.files import (
+    PARTIAL_SUFFIX,
+    make_folder,
+    open_regular,
+    reading,
+    remove,
+    replacing,
+    sync_to_disk,
+    writing,
+)
 from eunoe.system.tensor_files import read_tensors
 
 _NAME = re.compile(rf"\d+-\d+\.safetensors({PARTIAL_SUFFIX})?")
@@ -46,7 +55,7 @@ class ClientStates:
         if not state:
             return
         path = self.path(client, round)
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         # Synchronized with the next checkpoint, if it is accepted.
         with replacing(path, sync=False) as partial:
             save_file({name: value.cpu().contiguous() for name, value in state.items()}, partial)
@@ -145,5 +154,5 @@ class ClientStates:
 
 
 def _digest(path: Path) -> bytes:
-    with open(path, "rb") as file:
+    with open_regular(path) as file:
         return hashlib.file_digest(file, "sha256").digest()

@@ -3,7 +3,6 @@
 Weights and updates go through shared memory; a pipe per worker carries tasks and replies.
 """
 
-import multiprocessing
 from collections.abc import Iterator, Sequence
 from typing import Annotated
 
@@ -47,8 +46,6 @@ class Process(Engine):
             raise InputError("engine.per_device is the number of workers of a device: set engine.devices too")
         if devices is not None and workers is not None:
             raise InputError("engine.workers is for cores: with engine.devices, set engine.per_device")
-        if "fork" not in multiprocessing.get_all_start_methods():
-            raise InputError("the process engine needs a system that can fork; use engine 'serial'")
         if devices is None:
             names = ["cpu"] * (workers or cores())
             check_memory(len(names), simulation.model.weights, FORKED)

@@ -48,9 +48,10 @@ class Simulation:
     secure: SecureSums | None = None
 
     def in_round(self, round: int) -> "Simulation":
-        """Return the simulation with the data and the context of a round."""
+        """Return the simulation with the data, the loss and the context of a round."""
         context = replace(self.context, round=round, lr=self.context.training.lr_in(round))
-        return replace(self, federation=in_round(self.federation, round), context=context)
+        federation, loss = in_round(self.federation, round), self.loss.in_round(round)
+        return replace(self, federation=federation, loss=loss, context=context)
 
     def augmented(self, x: Input, generator: torch.Generator) -> Input:
         """Augment a training batch; crops have black borders."""
@@ -75,6 +76,7 @@ class Simulation:
             ),
             past=past,
             limits=self.limits,
+            variances=self.model.variances,
         )
 
 
@@ -106,13 +108,17 @@ class ClientData:
         rows = self.simulation.federation.rows(self.client)
         return np.concatenate([rows, self.replayed]) if len(self.replayed) else rows
 
+    @cached_property
+    def _counts_now(self) -> Tensor:
+        return self.simulation.federation.counts(self.client)
+
     @property
     def counts(self) -> Tensor:
         """Label counts for the method."""
-        now, history = self.simulation.federation.counts(self.client), self.memory.history
+        now, history = self._counts_now, self.memory.history
         return now if history is None else history.known(now)
 
-    @property
+    @cached_property
     def loss_counts(self) -> Tensor:
         """Label counts for the loss, replayed samples included."""
         federation, label_counts = self.simulation.federation, self.simulation.context.training.label_counts
@@ -120,10 +126,10 @@ class ClientData:
         if self.memory.replay is not None:
             counts = counts + federation.counts_of(self.replayed)
         if label_counts == "seen" and self.memory.history is not None:
-            counts = torch.maximum(counts, self.memory.history.seen(federation.counts(self.client)))
-        return counts + federation.counts(self.client, "validation") * (
-            label_counts == "train_and_validation"
-        )
+            counts = torch.maximum(counts, self.memory.history.seen(self._counts_now))
+        if label_counts == "train_and_validation":
+            counts = counts + federation.counts(self.client, "validation")
+        return counts
 
     @property
     def skipped(self) -> bool:
@@ -139,5 +145,5 @@ class ClientData:
             labels = federation.data.train.y.numpy()
             state |= self.memory.replay.after(federation.rows(self.client), labels, rng).state()
         if self.memory.history is not None:
-            state |= self.memory.history.after(federation.counts(self.client)).state()
+            state |= self.memory.history.after(self._counts_now).state()
         return state

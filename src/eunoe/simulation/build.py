@@ -2,7 +2,8 @@
 
 import copy
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,8 @@ import torch
 from torch import nn
 
 from eunoe.config import registry
-from eunoe.config.schema import Config, Named
+from eunoe.config.options import Named
+from eunoe.config.schema import Config
 from eunoe.core.fields import Fields, Input, describe_input, leaves
 from eunoe.core.flat_model import FlatModel, load_state
 from eunoe.core.rng import global_stream
@@ -119,6 +121,7 @@ def _build_secure_sums(config: Config, simulation: Simulation) -> SecureSums | N
     return SecureSums(
         make_fixed_point(options, aggregate, context.training, context.participants, max_samples, memory),
         options.least(context.participants),
+        simulation.model.variances,
     )
 
 
@@ -137,8 +140,29 @@ def load_data(named: Named, backbone: Named | None = None) -> DataSet:
     """Load the data set of a config section: a built-in name, a path or `hf:owner/name`; or its features."""
     from eunoe.data.loading import load
 
+    key = repr((named, backbone))
+    if _shared is not None and key in _shared:
+        return _shared[key]
     data = load(named.name, **named.options)
-    return data if backbone is None else features_of(data, backbone)
+    data = data if backbone is None else features_of(data, backbone)
+    if _shared is not None:
+        _shared[key] = data
+    return data
+
+
+# The data sets that were loaded in a block of `sharing_data`.
+_shared: dict[str, DataSet] | None = None
+
+
+@contextmanager
+def sharing_data() -> Iterator[None]:
+    """Load each data set once for all simulations that are built in the block."""
+    global _shared
+    before, _shared = _shared, {} if _shared is None else _shared
+    try:
+        yield
+    finally:
+        _shared = before
 
 
 def features_of(data: DataSet, backbone: Named) -> DataSet:
@@ -202,12 +226,12 @@ PRECISIONS = {"float32": None, "bf16": torch.bfloat16, "fp16": torch.float16}
 
 def try_model(model: FlatModel, federation: Federation, config: Config) -> None:
     """Raise InputError if a model cannot take the inputs or has the wrong number of outputs."""
-    section, form = config.model, federation.form
+    name, form = config.model.name, federation.form
     # The inputs of client 0; compatibility.py refuses to shift these.
     unshifted = form.has_fields or form.ragged or federation.preprocess.integers
     x = federation.inputs("clients", torch.zeros(2, dtype=torch.int64), None if unshifted else 0)
     x = augment_batch(x, config.augment, torch.Generator(), federation.preprocess.black).to(model.device)
-    _check_arguments(model, x, section.name)
+    _check_arguments(model, x, name)
     what = describe_input(federation.data.train.x) if isinstance(x, Fields) else f"shape {federation.shape}"
     # A module that takes one argument gets a dict or tuple of the fields, which it may not expect.
     unexpected = (TypeError, AttributeError) if isinstance(x, Fields) else ()
@@ -215,17 +239,13 @@ def try_model(model: FlatModel, federation: Federation, config: Config) -> None:
         try:
             logits = model.forward(x)
         except (RuntimeError, ValueError, *unexpected) as error:
-            raise InputError(
-                f"model {section.name!r} cannot take inputs of {what}: {first_line(error)}"
-            ) from None
+            raise InputError(f"model {name!r} cannot take inputs of {what}: {first_line(error)}") from None
     if not isinstance(logits, torch.Tensor):
-        raise InputError(
-            f"model {section.name!r} returns a {type(logits).__name__}; it must return a tensor or an object "
-            "with `logits`"
-        )
+        kind = type(logits).__name__
+        raise InputError(f"model {name!r} must return a tensor or an object with `logits`, not {kind}")
     if logits.ndim != 2 or logits.shape[1] != federation.classes:
         raise InputError(
-            f"model {section.name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
+            f"model {name!r} returns outputs of shape {tuple(logits.shape[1:])}, "
             f"but the data have {federation.classes} {federation.task.outputs}"
         )
     model.has_features = model.has_features and _has_features(model, x, logits)
@@ -237,10 +257,8 @@ def check_takes_fields(name: str, fields: Iterable[str]) -> None:
         return
     component = registry.find("model", name)
     if isinstance(component, type) and getattr(component, "forward", None) is Classifier.forward:
-        raise InputError(
-            f"model {name!r} takes one tensor, and samples have the fields {', '.join(fields)}: "
-            "use 'hf' or a model of your own"
-        )
+        names = ", ".join(fields)
+        raise InputError(f"model {name!r} takes one tensor, not the fields {names}: use 'hf' or your own")
 
 
 def check_token_ids(data: DataSet, random: bool) -> None:
@@ -249,9 +267,7 @@ def check_token_ids(data: DataSet, random: bool) -> None:
     own_words = encoding.get("kind") == "text" and "tokenizer" not in encoding and not random
     if own_words or leaves(data.train.x)[0].is_floating_point():
         what = "numbers of words in the training part" if own_words else describe_input(data.train.x)
-        raise InputError(
-            f"model 'hf' takes token ids, and samples are {what}: set the data's tokenizer to the model's"
-        )
+        raise InputError(f"model 'hf' takes token ids, not {what}: set the data's tokenizer to the model's")
 
 
 def _check_arguments(model: FlatModel, x: Input, name: str) -> None:
@@ -263,9 +279,7 @@ def _check_arguments(model: FlatModel, x: Input, name: str) -> None:
     try:
         signature.bind(*args, **named)
     except TypeError:
-        raise InputError(
-            f"model {name!r} takes {signature}, and samples have the fields {', '.join(x.labels)}"
-        ) from None
+        raise InputError(f"model {name!r} takes {signature}, not the fields {', '.join(x.labels)}") from None
 
 
 def _has_features(model: FlatModel, x: Input, logits: torch.Tensor) -> bool:

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from eunoe.core.flat_model import Vectors
 from eunoe.engines.base import Engine
 from eunoe.engines.compression import upload_bytes
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, RunFailed
+from eunoe.methods.base import ServerUpdate
 from eunoe.server.secure_sum import (
     BACKWARDS,
     CLIENTS,
@@ -30,7 +32,7 @@ from eunoe.server.secure_sum import (
     check_threshold,
     decode_sum,
 )
-from eunoe.server.update_checks import NormStats
+from eunoe.server.update_checks import NormStats, first_not_finite
 from eunoe.server.updates import Broadcast, Update, drop_vectors
 from eunoe.simulation.hooks import Hook
 from eunoe.store.schema import DroppedClient, MeansRecord, RoundRecord
@@ -77,6 +79,18 @@ class Cohort(ABC):
         """Whether there is nothing to aggregate: clients should train and none was used."""
         return self.simulation.method.trains_clients and not self.aggregate.clients
 
+    def update_server(self, server: Vectors) -> ServerUpdate:
+        """Aggregate the updates into the server's new weights and state, which must be finite."""
+        if self.is_empty:
+            return ServerUpdate(self.broadcast.weights, server)
+        update = self.simulation.method.aggregate(server, self.aggregate, self.simulation.context)
+        if (vector := first_not_finite(update.weights, update.server)) is not None:
+            raise Diverged(
+                f"the global model of round {self.broadcast.round} is not finite ({vector})"
+                f"{self.largest_change()}; a smaller learning rate may help"
+            )
+        return update
+
     def largest_change(self) -> str:
         """Return whose change was the largest, as the end of a message; empty if that is unknown."""
         return ""
@@ -86,7 +100,7 @@ class Cohort(ABC):
         if not self.simulation.method.aggregates:
             return {"bytes_up": 0, "bytes_down": 0}
         vectors = (*self.broadcast.weights.vectors().values(), *self.broadcast.shared.values())
-        down = sum(vector.numel() * vector.itemsize for vector in vectors)
+        down = sum(vector.nbytes for vector in vectors)
         return {"bytes_up": self.sent * self.upload_bytes(), "bytes_down": len(self.clients) * down}
 
 
@@ -139,7 +153,7 @@ class PlainCohort(Cohort):
 
     def upload_bytes(self) -> int:
         weights, context = self.broadcast.weights, self.simulation.context
-        buffers = sum(v.numel() * v.itemsize for v in (weights.float_buffers, weights.int_buffers))
+        buffers = sum(v.nbytes for v in (weights.float_buffers, weights.int_buffers))
         uploads = self.simulation.method.uploads(context)
         return buffers + upload_bytes(self.simulation.compression, uploads, context)
 
@@ -163,16 +177,16 @@ class SecureCohort(Cohort):
 
     def train(self, engine: Engine, hooks: Sequence[Hook]) -> None:
         """Train the clients; the round fails if fewer than the threshold are in the sum."""
-        assert self.simulation.secure is not None
-        fixed_point, threshold = self.simulation.secure.fixed_point, self.simulation.secure.threshold
+        secure = self.simulation.secure
+        assert secure is not None
         round, clients = self.broadcast.round, self.clients
         total = engine.secure_sum(self.simulation, clients, self.broadcast, self.aggregator)
         for client in total.dropped:
             engine.states.discard(client, round)
-        check_threshold(len(total.clients), len(clients), threshold, round, total.dropped)
+        check_threshold(len(total.clients), len(clients), secure.threshold, round, total.dropped)
         reasons = {client: total.dropped[client] for client in clients if client in total.dropped}
         self.dropped = [{"client": client, "reason": reason} for client, reason in reasons.items()]
-        self.numbers = decode_sum(fixed_point, total, self.aggregate)
+        self.numbers = decode_sum(secure, total, self.aggregate)
         self.sent = len(self.aggregate.clients)
 
     def upload_bytes(self) -> int:
@@ -218,13 +232,10 @@ class _Private(Cohort):
         privacy = self.simulation.context.privacy
         # Clients that were drawn in secret stay unnamed.
         secret = privacy is not None and privacy.secret
-        participants: RoundRecord = {"participants": len(self.clients)} if secret else {}
-        return {
-            "clients": [] if secret else list(self.clients),
-            **participants,
-            **copy.deepcopy(_HIDDEN),
-            "dropped": [],
-        }
+        clients: RoundRecord = {"clients": list(self.clients)}
+        if secret:
+            clients = {"clients": [], "participants": len(self.clients)}
+        return {**clients, **copy.deepcopy(_HIDDEN), "dropped": []}
 
 
 class PrivateCohort(_Private, PlainCohort):

@@ -38,16 +38,17 @@ class Setup:
         self.config, self.simulation = config, simulation
         self.method, self.context = simulation.method, simulation.context
         self.federation = simulation.federation
+        self.shift, self.robust = self.federation.shift, self.context.aggregation.needs_all
 
     def has(self, option: str) -> bool:
-        """Return whether an option is set, or has this value or component (as in "attack 'nan'")."""
+        """Return whether an option is set, or has a value or component ("stream 'domain'", "x.y = 'z'")."""
         key, _, name = option.partition(" ")
         value = attrgetter(key)(self.config)
         if key == "probes":
             return value not in (STANDARD_PROBES, ())
         if name:
             values = value if isinstance(value, tuple) else (value,)
-            return any(repr(getattr(each, "name", each)) == name for each in values)
+            return any(repr(getattr(each, "name", each)) == name.removeprefix("= ") for each in values)
         return bool(value)
 
     def on_cpu(self, precision: str) -> bool:
@@ -78,7 +79,7 @@ Condition = Callable[[Setup], Any]
 
 
 class Rule(NamedTuple):
-    """A condition under which options do not go together, and the message that says so.
+    """A condition under which options do not go together, and the error message.
 
     The message's placeholders are those of `Setup.values` and `value`, what the condition returns.
     """
@@ -88,14 +89,19 @@ class Rule(NamedTuple):
 
 
 def excludes(option: str, other: str, reason: str, when: Condition | None = None) -> Rule:
-    """Return a rule: an option that is set does not go with another one, set too or as the condition says."""
+    """Return the rule that an option cannot be combined with another one, set or as the condition says."""
     when = when or EXCLUDED.get(other) or (lambda setup: setup.has(other))
     message = f"{option} cannot be combined with {other}: {reason}"
     return Rule(lambda setup: setup.has(option) and when(setup), message)
 
 
+def requires(option: str, need: str, missing: Condition) -> Rule:
+    """Return the rule that an option has a requirement."""
+    return Rule(lambda setup: setup.has(option) and missing(setup), f"{option} requires {need}")
+
+
 def needs_classes(option: str, when: Condition | None = None) -> Rule:
-    """Return a rule: an option that is set, or as the condition says, is for classification only."""
+    """Return the rule that an option, set or as the condition says, is for classification only."""
     when = when or (lambda setup: setup.has(option))
     message = f"{option} requires classification, and the data are for {{task}}: leave it out"
     return Rule(lambda setup: setup.federation.task.name != "classification" and when(setup), message)
@@ -104,16 +110,6 @@ def needs_classes(option: str, when: Condition | None = None) -> Rule:
 def unowned_test(setup: Setup) -> bool:
     """Return whether no sample of the test set belongs to a client."""
     return setup.federation.test_owners is None
-
-
-def unserving(setup: Setup, kind: str) -> str:
-    """Return why the loss or the method does not support the task; empty if it does."""
-    component = setup.simulation.loss if kind == "loss" else setup.method
-    try:
-        check_task(component, setup.federation.task, kind, getattr(setup.config, kind).name)
-    except InputError as error:
-        return str(error)
-    return ""
 
 
 def kept_vector(setup: Setup) -> str:
@@ -143,16 +139,13 @@ def impossible_probe(setup: Setup) -> str:
     return ""
 
 
-def expanded(setup: Setup) -> str:
-    """Return how compression makes updates larger; empty if it does not."""
+def expanded(setup: Setup) -> float | None:
+    """Return the share of parameters that compression sends if that makes updates larger."""
     compression, model = setup.config.compress, setup.context.model
     if compression is None or compression.sends_all:
-        return ""
-    whole = model.parameters * model.dtype.itemsize
+        return None
     size = part_bytes(compression, model.parameters, model.dtype)
-    if size < whole:
-        return ""
-    return f"{compression.share} needs {size} bytes with its indices, and the whole update {whole}"
+    return compression.share if size >= model.parameters * model.dtype.itemsize else None
 
 
 def too_few_samples(setup: Setup) -> str:
@@ -163,13 +156,10 @@ def too_few_samples(setup: Setup) -> str:
     return f"{most} is too small: a client has {largest} samples" if largest > most else ""
 
 
-def personal_samples(setup: Setup) -> str:
-    """Return how many samples `evaluation.personal` draws if they are too many."""
-    samples, clients = setup.config.evaluation.personal, len(setup.federation)
-    total = samples * clients
-    if total <= MOST_PERSONAL:
-        return ""
-    return f"{samples} samples for each of {clients} clients are {total}"
+def personal_samples(setup: Setup) -> int:
+    """Return how many samples `evaluation.personal` draws if they are too many; else 0."""
+    total = setup.config.evaluation.personal * len(setup.federation)
+    return total if total > MOST_PERSONAL else 0
 
 
 def single_sample(setup: Setup) -> bool:
@@ -190,16 +180,33 @@ def first_epsilon(setup: Setup) -> str:
 
 # Conditions of what several options exclude, by its name in messages.
 EXCLUDED: dict[str, Condition] = {
-    "aggregation={aggregation}": lambda s: s.context.aggregation.needs_all,
+    "aggregation={aggregation}": lambda s: s.robust,
     "server_optimizer={server_optimizer} (or its gma)": lambda s: s.context.server_optimizer.derived(),
-    "training.single_class = 'skip'": lambda s: s.has("training.single_class 'skip'"),
+    "batch normalization": lambda s: s.context.model.float_buffers or s.context.model.int_buffers,
+}
+# Pairs of options that cannot be combined, and why.
+PAIRS: dict[str, dict[str, str]] = {
+    "attack 'label_flip'": {"stream 'label_drift'": "flipped labels would drift to other clients"},
+    "compress": {
+        "secure_aggregation": "sums have an entry for every parameter",
+        "aggregation={aggregation}": "it compares changes entry by entry, most of which would be 0",
+        "server_optimizer={server_optimizer} (or its gma)": "it needs signs or norms of whole changes",
+    },
+    "secure_aggregation": {
+        "training.single_class = 'skip'": "it reveals who has one class only; set 'train' or 'no_decay'",
+        "probes": "they need every client's model; set probes = []",
+    },
+    "privacy": {
+        "server_optimizer={server_optimizer} (or its gma)": "it needs means without clipping",
+        "stream": "epsilon is computed for samples of all clients, and a stream keeps some away",
+        "batch normalization": "noise would make variances negative; use GroupNorm, LayerNorm or none",
+        "probes": "they need every client's model; set probes = []",
+    },
 }
 
 # In the order in which they are checked: a later rule may rely on an earlier one.
 RULES: list[Rule] = [
     # The task of the data.
-    Rule(lambda s: unserving(s, "loss"), "{value}"),
-    Rule(lambda s: unserving(s, "method"), "{value}"),
     needs_classes("attack 'label_flip'"),
     needs_classes("replay"),
     needs_classes("evaluation.personal"),
@@ -208,16 +215,16 @@ RULES: list[Rule] = [
     needs_classes("a client_matrix on test data", lambda s: any(p.data == "test" for p in s.config.probes)),
     # Data.
     Rule(
-        lambda s: s.federation.shift and s.federation.data.backbone,
+        lambda s: s.shift and s.federation.data.backbone,
         "shift cannot be combined with backbone: features are computed once for all clients",
     ),
     Rule(
-        lambda s: s.federation.shift and s.context.data.structured,
+        lambda s: s.shift and s.context.data.structured,
         "shift supports single-tensor inputs of fixed length only",
     ),
     Rule(
-        lambda s: s.federation.shift and s.context.data.integers,
-        "shift supports real-valued inputs only, and these are integers such as token ids",
+        lambda s: s.shift and s.context.data.integers,
+        "shift supports real-valued inputs only, not integers such as token ids",
     ),
     Rule(
         lambda s: int((s.federation.sizes == 0).sum()),
@@ -225,16 +232,13 @@ RULES: list[Rule] = [
     ),
     Rule(
         single_sample,
-        "batch normalization cannot train on a single sample: use a larger batch_size, a partition with "
-        "larger clients or a model with another normalization",
+        "batch normalization cannot train on a single sample: use larger batches or clients, or GroupNorm",
     ),
-    Rule(
-        lambda s: s.federation.changes is None and s.config.stale_counts,
-        "stale_counts requires a stream: label counts do not change without one",
-    ),
-    Rule(
-        lambda s: s.federation.changes is None and s.config.training.label_counts == "seen",
-        "training.label_counts = 'seen' requires a stream: label counts do not change without one",
+    *(
+        requires(
+            option, "a stream: label counts do not change without one", lambda s: s.federation.changes is None
+        )
+        for option in ("stale_counts", "training.label_counts = 'seen'")
     ),
     # Methods that train no client, or have no global model.
     Rule(
@@ -267,11 +271,8 @@ RULES: list[Rule] = [
     ),
     Rule(
         lambda s: not s.method.aggregates and s.config.stop.test_target is not None and unowned_test(s),
-        "stop.test_target cannot be combined with method={method}: it has no global model to evaluate on the "
-        "test set; set stop.target",
+        "stop.test_target cannot be combined with method={method}: it has no global model; set stop.target",
     ),
-    # Attacks.
-    excludes("attack 'label_flip'", "stream 'label_drift'", "flipped labels would drift to other clients"),
     excludes(
         "attack 'upload_lie'",
         "method={method}",
@@ -284,12 +285,11 @@ RULES: list[Rule] = [
         "server_optimizer cannot be combined with method={method}: it computes the new weights itself",
     ),
     Rule(
-        lambda s: s.context.aggregation.needs_all and not s.method.takes_aggregation,
-        "aggregation={aggregation} cannot be combined with method={method}: it does not protect what the "
-        "method uses",
+        lambda s: s.robust and not s.method.takes_aggregation,
+        "aggregation={aggregation} cannot be combined with method={method}, whose uploads it cannot protect",
     ),
     Rule(
-        lambda s: s.context.aggregation.needs_all and s.context.server_optimizer.derived(),
+        lambda s: s.robust and s.context.server_optimizer.derived(),
         "aggregation={aggregation} cannot be combined with server_optimizer={server_optimizer} (or its gma): "
         "it does not protect the further means that the optimizer needs",
     ),
@@ -304,43 +304,29 @@ RULES: list[Rule] = [
         "training.precision='bf16' would end in an illegal instruction: this processor announces AMX units "
         f"and does not run them; set {WITHOUT_AMX} in the environment",
     ),
-    Rule(
-        lambda s: s.config.training.precision == "fp16" and s.config.engine.name == "vectorized",
-        "training.precision='fp16' cannot be combined with engine='vectorized': each client needs a loss "
-        "scale of its own; use engine 'serial' or precision 'bf16'",
+    excludes(
+        "training.precision = 'fp16'",
+        "engine 'vectorized'",
+        "each client needs a loss scale of its own; use engine 'serial' or precision 'bf16'",
     ),
     # Evaluation.
     Rule(impossible_probe, "probe {value} and there is none: leave it out"),
+    requires("evaluation.personal", "a test set: leave it out", lambda s: not len(s.federation.data.test)),
     Rule(
-        lambda s: s.config.evaluation.personal and not len(s.federation.data.test),
-        "evaluation.personal requires a test set: leave it out",
+        personal_samples,
+        f"evaluation.personal: {{value}} samples, and at most {MOST_PERSONAL} can be evaluated",
     ),
-    Rule(personal_samples, f"evaluation.personal: {{value}}; at most {MOST_PERSONAL} can be evaluated"),
-    # Compression.
-    excludes("compress", "secure_aggregation", "sums have an entry for every parameter"),
-    excludes(
-        "compress",
-        "aggregation={aggregation}",
-        "it compares changes entry by entry, most of which would be 0",
-    ),
-    excludes(
-        "compress",
-        "server_optimizer={server_optimizer} (or its gma)",
-        "it needs signs or norms of whole changes",
-    ),
-    Rule(expanded, "compress.share={value}: lower it, or set it to 1"),
-    # Secure aggregation.
+    # Compression, secure aggregation and privacy.
     excludes("secure_aggregation", "method={method}", "it needs every client's {value}", kept_vector),
+    excludes("privacy", "method={method}", "it needs {value} without clipping and noise", unclipped),
+    *(
+        requires(option, "aggregation='mean', not {aggregation}", lambda s: s.robust)
+        for option in ("secure_aggregation", "privacy")
+    ),
+    *(excludes(option, other, why) for option, others in PAIRS.items() for other, why in others.items()),
     Rule(
-        lambda s: s.has("secure_aggregation") and s.context.aggregation.needs_all,
-        "secure_aggregation requires aggregation='mean', not {aggregation}",
+        expanded, "compress.share={value} makes updates larger, with their indices: lower it, or set it to 1"
     ),
-    excludes(
-        "secure_aggregation",
-        "training.single_class = 'skip'",
-        "it shows the server who has one class only; set it to 'train' or 'no_decay'",
-    ),
-    excludes("secure_aggregation", "probes", "they need every client's model; set probes = []"),
     excludes(
         "secure_aggregation",
         "stream '{value}'",
@@ -349,46 +335,18 @@ RULES: list[Rule] = [
     ),
     Rule(
         lambda s: (
-            s.has("stream 'label_drift'")
-            and s.has("secure_aggregation")
+            s.config.secure_aggregation
+            and s.has("stream 'label_drift'")
             and not s.has("secure_aggregation.max_samples")
         ),
         "stream 'label_drift' changes how many samples clients have: set secure_aggregation.max_samples to "
         "more than any client ever has",
     ),
     Rule(too_few_samples, "secure_aggregation.max_samples={value}"),
-    # Privacy.
-    Rule(
-        lambda s: s.has("privacy") and s.context.aggregation.needs_all,
-        "privacy requires aggregation='mean', not {aggregation}",
-    ),
-    excludes("privacy", "method={method}", "it needs {value} without clipping and noise", unclipped),
-    excludes(
-        "privacy",
-        "server_optimizer={server_optimizer} (or its gma)",
-        "it needs means over clients that are not clipped",
-    ),
-    excludes(
-        "privacy",
-        "stream",
-        "epsilon is computed for samples of all clients, and a stream keeps some away",
-    ),
-    Rule(
-        lambda s: s.has("privacy") and s.method.weighting != "uniform",
-        "privacy requires method.weighting = 'uniform'",
-    ),
-    excludes(
-        "privacy",
-        "batch normalization",
-        "noise would make variances negative; use a model with another normalization (GroupNorm, LayerNorm) "
-        "or none",
-        lambda s: s.context.model.float_buffers or s.context.model.int_buffers,
-    ),
-    excludes("privacy", "probes", "they need every client's model; set probes = []"),
+    requires("privacy", "method.weighting = 'uniform'", lambda s: s.method.weighting != "uniform"),
     Rule(
         lambda s: s.config.privacy is not None and s.config.privacy.delta * s.context.data.clients >= 1,
-        "privacy.delta must be below 1 / clients, here 1 / {clients}: above it, publishing one client's data "
-        "would be allowed",
+        "privacy.delta must be below 1 / clients, here 1 / {clients}; above it a client is not protected",
     ),
     Rule(
         first_epsilon,
@@ -399,26 +357,27 @@ RULES: list[Rule] = [
 
 def check_compatibility(config: Config, simulation: Simulation) -> list[str]:
     """Raise InputError if options do not go together; return warnings to show before round 1."""
-    setup = Setup(config, simulation)
+    setup, context, task = Setup(config, simulation), simulation.context, simulation.federation.task
+    check_task(simulation.loss, task, "loss", config.loss.name)
+    check_task(simulation.method, task, "method", config.method.name)
     for rule in RULES:
         if value := rule.broken(setup):
             raise InputError(rule.message.format(**setup.values(), value=value))
-    context = simulation.context
-    if context.aggregation.needs_all:
+    if setup.robust:
         context.aggregation.check(context.participants)
     if config.attack is not None:
         bad_clients(config.attack, context.data.clients, context.seed)
-    check_metrics(config.metrics, config.probes, simulation.federation.task)
+    check_metrics(config.metrics, config.probes, task)
     return [*simulation.method.check(context), *context.server_optimizer.check(), *_warnings(setup)]
 
 
 def check_targets(config: Config, federation: Federation) -> None:
     """Raise InputError for a stopping target on an accuracy that will not be measured."""
-    if config.stop.target is not None and not len(federation.pooled("validation")[0]):
-        raise InputError(
-            "stop.target is a validation accuracy and no client has a validation part: set split.validation "
-            "(for example to 0.1), or set stop.test_target, a test accuracy"
-        )
+    if not len(federation.pooled("validation")[0]):
+        if config.stop.target is not None:
+            raise InputError("stop.target requires validation data: set split.validation or stop.test_target")
+        if config.stop.patience is not None:
+            raise InputError("stop.patience requires validation data: set split.validation")
     if config.stop.test_target is not None and not len(federation.data.test.y):
         raise InputError("stop.test_target is a test accuracy and there is no test set: set stop.target")
 
@@ -428,10 +387,7 @@ def _warnings(setup: Setup) -> Iterator[str]:
     config, federation = setup.config, setup.federation
     no_test = unowned_test(setup) and not len(federation.pooled("test")[0])
     if not setup.method.aggregates and config.evaluation.test and no_test:
-        yield (
-            "no client has a test part to be compared on: set split.test, for example to 0.2, here and in "
-            "the run to compare with"
-        )
+        yield "no client has test samples of its own: set split.test here and in the run to compare with"
     if alone := _single_class_clients(setup):
         yield (
             f"{alone} of {len(federation)} clients have one class only, from which this loss learns nothing: "
@@ -448,15 +404,10 @@ def _warnings(setup: Setup) -> Iterator[str]:
         yield "privacy: noise = 0 guarantees nothing"
         return
     if (affordable := setup.accountant.affordable(config.rounds)) < config.rounds:
-        yield (
-            f"privacy: the budget of epsilon = {config.privacy.epsilon:g} ends the run after round "
-            f"{affordable} of {config.rounds}"
-        )
+        yield f"privacy: the budget ends the run after round {affordable} of {config.rounds}"
     if parts := [part for part in ("validation", "test") if len(federation.pooled(part)[0])]:
-        yield (
-            f"privacy: metrics on the clients' own {' and '.join(parts)} parts are computed without noise "
-            "and lie outside the guarantee"
-        )
+        names = " and ".join(parts)
+        yield f"privacy: metrics on the clients' {names} parts have no noise and lie outside the guarantee"
 
 
 def _single_class_clients(setup: Setup) -> int:

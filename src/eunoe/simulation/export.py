@@ -100,9 +100,7 @@ def _export_folder(run: Run, model: HF, target: Path, merged: bool) -> list[Path
     if os.path.lexists(target):
         raise InputError(f"{target} exists; name a new folder to write the model to")
     if model.random and not merged and model.adapted:
-        raise InputError(
-            "the frozen weights of this model are random and kept nowhere else: export it with --merged"
-        )
+        raise InputError("the frozen weights of this model are random: export it with --merged")
     data = run.simulation.federation.data
     about = {**describe(run.simulation.federation), "model": run.values["model"]}
     partial = target.with_name(f".{target.name}.{os.getpid()}.part")

@@ -1,6 +1,5 @@
 """The round loop: select clients, broadcast, train, aggregate, update the server; hooks do the rest."""
 
-import time
 from collections.abc import Sequence
 from random import SystemRandom
 from typing import Any
@@ -10,10 +9,10 @@ import numpy as np
 from eunoe.core.rng import generator
 from eunoe.engines.base import Engine
 from eunoe.engines.simulation import Simulation
-from eunoe.errors import Diverged, RunFailed
+from eunoe.errors import RunFailed
 from eunoe.methods.base import ServerUpdate
 from eunoe.server.averaging import update_average
-from eunoe.server.update_checks import append_stats, first_not_finite
+from eunoe.server.update_checks import append_stats
 from eunoe.server.updates import Broadcast
 from eunoe.simulation.cohorts import Cohort, make_cohort
 from eunoe.simulation.hooks import Hook, Round
@@ -50,7 +49,7 @@ def _end(hooks: Sequence[Hook]) -> None:
 
 def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Sequence[Hook] = ()) -> Round:
     """Run one round: select clients, train them, aggregate their updates, update the server."""
-    started = time.monotonic()
+    started = engine.clock()
     simulation = simulation.in_round(state.round + 1)
     context, method = simulation.context, simulation.method
     clients = select_clients(simulation)
@@ -61,18 +60,11 @@ def run_round(simulation: Simulation, engine: Engine, state: RunState, hooks: Se
     cohort.train(engine, hooks)
     for hook in hooks:
         hook.before_aggregation(context.round)
-    update = ServerUpdate(state.weights, state.server)
-    if not cohort.is_empty:
-        update = method.aggregate(state.server, cohort.aggregate, context)
-    if (vector := first_not_finite(update.weights, update.server)) is not None:
-        raise Diverged(
-            f"the global model of round {context.round} is not finite ({vector})"
-            f"{cohort.largest_change()}; a smaller learning rate may help"
-        )
+    update = cohort.update_server(state.server)
     # An interrupt waits until the hooks are done, so that it meets a state that can be saved.
     with uninterrupted():
         finished = update_state(simulation, engine, state, cohort, update)
-        finished.seconds["train"] = time.monotonic() - started
+        finished.seconds["train"] = engine.clock() - started
         for hook in hooks:
             hook.after_round(finished)
         state.recorded = context.round
@@ -93,6 +85,7 @@ def update_state(
     reported = simulation.method.reported(state.server, state.weights)
     if simulation.averaging is not None:
         state.average = update_average(simulation.averaging, state.average, reported)
+    warnings = [*update.warnings, *cohort.aggregate.warnings()]
     record: RoundRecord = {
         "schema": SCHEMA,
         "round": context.round,
@@ -100,9 +93,10 @@ def update_state(
         **cohort.record(),
         **cohort.traffic(),
         **({"server": update.record} if update.record else {}),
-        **({"warnings": list(update.warnings)} if update.warnings else {}),
+        **({"warnings": warnings} if warnings else {}),
     }
-    return Round(context.round, evaluated_model(simulation, state), reported, dict[str, Any](record))
+    model = evaluated_model(simulation, state)
+    return Round(context.round, model, reported, dict[str, Any](record), clock=engine.clock)
 
 
 def select_clients(simulation: Simulation) -> list[int]:

@@ -24,10 +24,7 @@ PLAIN = {task.loss for task in TASKS}
 def check_place(folder: Path) -> None:
     """Raise InputError for a run whose clients' states are on other machines."""
     if (folder / "flower.json").exists():
-        raise InputError(
-            f"{folder} is the run of a Flower federation, whose clients keep their own states: "
-            "resume it with `flwr run` or start.py"
-        )
+        raise InputError(f"{folder} is a Flower run: resume it with `flwr run` or start.py")
 
 
 def check_config(folder: Path, new: Config) -> None:
@@ -42,9 +39,7 @@ def check_config(folder: Path, new: Config) -> None:
         try:
             check_change(saved.path, make_config(rename_keys(tomllib.loads(saved.manifest.config))), new)
         except InputError as error:
-            raise InputError(
-                f"{folder / 'config.toml'} was changed since the run wrote it: {error}"
-            ) from None
+            raise InputError(f"{folder / 'config.toml'} changed since the run wrote it: {error}") from None
 
 
 def check_change(folder: Path, old: Config, new: Config) -> None:
@@ -68,15 +63,10 @@ def check_change(folder: Path, old: Config, new: Config) -> None:
                 f"on resume, only these may change: {', '.join(sorted(RESUMABLE))}"
             )
     if (new.engine.name == "vectorized") != (old.engine.name == "vectorized"):
-        raise InputError(
-            "a run cannot change to or from the vectorized engine: its results differ in the last bits"
-        )
+        raise InputError("cannot change to or from the vectorized engine: results differ in the last bits")
     cohort = old.engine.options.get("cohort")
     if new.engine.name == "vectorized" and new.engine.options.get("cohort") != cohort:
-        raise InputError(
-            f"engine.cohort is {cohort} in {folder} and must stay so: another one's results differ in the "
-            "last bits"
-        )
+        raise InputError(f"engine.cohort must stay {cohort}: results would differ in the last bits")
 
 
 def check_data(folder: Path, simulation: Simulation) -> None:

@@ -13,11 +13,11 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eunoe.config.schema import Config
-from eunoe.core.fields import Fields, Stored, gather
+from eunoe.core.fields import gather
 from eunoe.core.flat_model import Weights
 from eunoe.core.tasks import Regression
-from eunoe.data.checks import InputLike, as_stored, check_inputs
 from eunoe.data.federation import Federation
+from eunoe.data.sources.inputs import read_inputs
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import InputError
@@ -28,7 +28,7 @@ from eunoe.server.optimizers import ServerOptimizer
 from eunoe.simulation.build import assemble
 from eunoe.simulation.user_objects import split_user_objects
 from eunoe.store.checkpoints import newest_checkpoint
-from eunoe.store.reader import read_run, read_status
+from eunoe.store.reader import find_run, read_run, read_status
 from eunoe.store.run_records import check_recorded
 from eunoe.store.state import evaluated_model, start_state
 
@@ -53,7 +53,7 @@ class Run:
         loss: Loss | None = None,
         server_optimizer: ServerOptimizer | None = None,
     ) -> None:
-        self.folder = Path(folder)
+        self.folder = find_run(Path(folder))
         self.read = read_run(self.folder, begun=False)
         self.values = self.read.config
         own = {"model": model, "method": method, "loss": loss, "server_optimizer": server_optimizer}
@@ -109,10 +109,38 @@ class Run:
 
     def weights(self, which: Which = "last", client: int | None = None) -> Weights:
         """The last model, or the best on validation; of a run without a global model, a client's own."""
-        return saved_weights(self.folder, self.simulation, which, client)
+        simulation, folder, run_state = self.simulation, self.folder, start_state(self.simulation)
+        saved, warnings = newest_checkpoint(folder)
+        for warning in warnings:
+            logger.warning(warning)
+        if saved is None or not saved.round:
+            raise InputError(f"{folder} has no model yet: the run has no checkpoint")
+        if saved.round < read_status(folder).get("round", 0):
+            logger.warning("%s is the newest checkpoint that is there, and there was a later one", saved.path)
+        saved.load(run_state)
+        if not simulation.method.aggregates:
+            return self._own_weights(which, client, saved.manifest.accepted)
+        if client is not None:
+            raise InputError("this run's clients share one model: leave the client out")
+        if which == "last":
+            return evaluated_model(simulation, run_state)
+        if run_state.best is None:
+            raise InputError(f"{folder} has no best model: nothing was evaluated on validation data")
+        return run_state.best
+
+    def _own_weights(self, which: Which, client: int | None, accepted: Mapping[int, int]) -> Weights:
+        """Return the model of one client of a run without a global model."""
+        clients, states = len(self.simulation.federation), ClientStates(self.folder / "states")
+        if client is None or not 0 <= client < clients:
+            raise InputError(f"this run has no global model: name a client, 0 to {clients - 1}")
+        states.accepted = dict(accepted)
+        state = states.load(client)
+        if not state:
+            raise InputError(f"client {client} has no model: it never took part")
+        return self.simulation.method.own_model(state, which)
 
     def model(self, which: Which = "last", raw: bool = False, client: int | None = None) -> nn.Module:
-        """The last model, or the best on validation, as an ordinary module of its own, in evaluation mode.
+        """The last model, or the best on validation, as a separate `nn.Module` in evaluation mode.
 
         It takes inputs as Eunoe's preprocessing makes them; with `raw`, inputs as they are stored. A run
         without a global model (`local`) has one for each client.
@@ -124,20 +152,53 @@ class Run:
         return whole.to(self.simulation.model.device).eval()
 
     def _loaded(self, which: Which = "last", client: int | None = None) -> nn.Module:
-        """Return the simulation's own module with the weights of a model loaded, until others are."""
+        """Load the weights of a model into the simulation's module and return it."""
         self.simulation.model.load(self.weights(which, client))
         return self.simulation.model.module.eval()
 
     def predict(
-        self, x: InputLike, prior: ArrayLike | Tensor | None = None, client: int | None = None
+        self,
+        x: Any,
+        prior: ArrayLike | Tensor | None = None,
+        client: int | None = None,
+        probabilities: bool = False,
     ) -> NDArray[Any]:
-        """Return the predicted class of each input (in the form of the training inputs), by the last model.
+        """Return the class of each input, by its name if classes have names, as the last model predicts it.
 
-        Multilabel tasks give a row of 0 and 1, regression a row in the units of the data. A `prior` of class
-        shares or counts adapts the prediction to a client; `client` selects that client's own model.
+        Inputs are arrays in the form of the training inputs, or raw ones: rows of a table (a DataFrame, a
+        path of a CSV or Parquet file, dicts or lists), a list of sentences, paths of images. They are encoded
+        as in training. Multilabel tasks give a row of 0 and 1, regression a row in the units of the data.
+
+        With `probabilities` the result is [inputs, classes]. A `prior` of class shares or counts adapts the
+        prediction to a client; `client` selects that client's own model.
         """
+        task, names = self.simulation.federation.task, self.simulation.federation.data.class_names
+        if probabilities and isinstance(task, Regression):
+            raise InputError("regression has no probabilities: leave them out")
+        if prior is not None and task.name != "classification":
+            raise InputError(f"a prior is of classes, and these data are for {task.name}: leave it out")
         self._loaded(client=client)
-        return predict(self.simulation, x, prior)
+        logits = self._logits(x)
+        if prior is not None:
+            logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
+        if isinstance(task, Regression):
+            logits = task.to_units(logits)
+        answers = task.probabilities(logits) if probabilities else task.predict(logits)
+        predicted: NDArray[Any] = answers.cpu().numpy()
+        by_name = names is not None and predicted.ndim == 1
+        return np.array(names)[predicted] if by_name else predicted
+
+    def _logits(self, inputs: Any) -> Tensor:
+        """Return the logits of the loaded model for arrays or raw inputs."""
+        federation, model = self.simulation.federation, self.simulation.model
+        backbone = federation.data.backbone
+        x = read_inputs(inputs, federation.data if backbone is None else backbone.raw)
+        if backbone is not None:
+            x = backbone.features(x)
+        with model.evaluating(), torch.no_grad():
+            parts = torch.split(torch.arange(len(x)), _AT_ONCE)
+            batches = (federation.preprocess(gather(x, part)) for part in parts)
+            return torch.cat([model.forward(batch.to(model.device)) for batch in batches])
 
     def _repr_html_(self) -> str | None:
         """Return the notebook view; before the first round has ended, the plain text."""
@@ -150,82 +211,3 @@ class Run:
         numbers = f"{self.read.task.title} {self.score:.3f}, round forgetting {self.forgetting:.4f}"
         done = f"{state} after round {len(self.read.metrics)}"
         return f"Run({self.config.title!r}, {done}, {numbers}, folder {str(self.folder)!r})"
-
-
-def saved_weights(folder: Path, simulation: Simulation, which: Which, client: int | None) -> Weights:
-    """Return the last model, or the best on validation; of a run without a global model, a client's own."""
-    run_state = start_state(simulation)
-    saved, warnings = newest_checkpoint(folder)
-    for warning in warnings:
-        logger.warning(warning)
-    if saved is None or not saved.round:
-        raise InputError(f"{folder} has no model yet: the run has no checkpoint")
-    if saved.round < read_status(folder).get("round", 0):
-        logger.warning("%s is the newest checkpoint that is there, and there was a later one", saved.path)
-    saved.load(run_state)
-    if not simulation.method.aggregates:
-        states = ClientStates(folder / "states")
-        states.accepted = dict(saved.manifest.accepted)
-        return own_weights(simulation, states, which, client)
-    if client is not None:
-        raise InputError("this run's clients share one model: leave the client out")
-    if which == "best":
-        if run_state.best is None:
-            raise InputError(f"{folder} has no best model: nothing was evaluated on validation data")
-        return run_state.best
-    return evaluated_model(simulation, run_state)
-
-
-def own_weights(simulation: Simulation, states: ClientStates, which: Which, client: int | None) -> Weights:
-    """Return the model of one client of a run without a global model."""
-    if client is None or not 0 <= client < len(simulation.federation):
-        raise InputError(
-            f"this run has a model for each client and no global one: name a client, 0 to "
-            f"{len(simulation.federation) - 1}"
-        )
-    state = states.load(client)
-    if not state:
-        raise InputError(f"client {client} has no model: it never took part")
-    return simulation.method.own_model(state, which)
-
-
-def predict(simulation: Simulation, x: InputLike, prior: ArrayLike | Tensor | None) -> NDArray[Any]:
-    """Return the classes of inputs, adapted to a `prior` of class shares or counts if there is one.
-
-    Multilabel tasks give rows of 0 and 1, regression rows in the units of the data.
-    """
-    task = simulation.federation.task
-    if prior is not None and task.name != "classification":
-        raise InputError(f"a prior is of classes, and these data are for {task.name}: leave it out")
-    logits = _logits(simulation, x)
-    if prior is not None:
-        logits = adjust_for_prior(logits, torch.as_tensor(np.asarray(prior), dtype=logits.dtype))
-    if isinstance(task, Regression):
-        logits = task.to_units(logits)
-    predicted: NDArray[Any] = task.predict(logits).cpu().numpy()
-    return predicted
-
-
-def _logits(simulation: Simulation, inputs: InputLike) -> Tensor:
-    """Return the logits of the module's own weights for inputs in the form of the training inputs."""
-    federation, model = simulation.federation, simulation.model
-    backbone = federation.data.backbone
-    x = _stored(inputs, (federation.data if backbone is None else backbone.raw).train.x)
-    if backbone is not None:
-        x = backbone.features(x)
-    with model.evaluating(), torch.no_grad():
-        parts = torch.split(torch.arange(len(x)), _AT_ONCE)
-        batches = (federation.preprocess(gather(x, part)) for part in parts)
-        return torch.cat([model.forward(batch.to(model.device)) for batch in batches])
-
-
-def _stored(inputs: Any, like: Stored) -> Stored:
-    if isinstance(like, Tensor):
-        return torch.as_tensor(np.asarray(inputs))
-    x = check_inputs(inputs, "x")
-    if not isinstance(like, Fields):
-        return as_stored(x)
-    if not isinstance(x, Fields) or set(x.labels) != set(like.labels):
-        raise InputError(f"x must have the fields {', '.join(like.labels)}, as the data that were trained on")
-    by_label = dict(zip(x.labels, x.values, strict=True))
-    return Fields([by_label[label] for label in like.labels], like.names)

@@ -4,8 +4,9 @@ import logging
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import torch
 
@@ -13,23 +14,30 @@ from eunoe.analysis.divergence import divergence, find_outlier, never_learned_wa
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import merge, read_config
 from eunoe.data.federation import Federation
-from eunoe.engines.base import Engine, make_engine
+from eunoe.engines.base import Engine, OwnModels, make_engine
 from eunoe.engines.client_states import ClientStates
 from eunoe.engines.simulation import Simulation
 from eunoe.errors import Diverged, EunoeError, InputError, Outcome, RunFailed, outcome_of
+from eunoe.metrics.evaluation import RoundMetrics
+from eunoe.metrics.named import round_metrics
+from eunoe.metrics.score import make_score
 from eunoe.report.progress import progress_bar
 from eunoe.simulation.build import UserObjects, assemble
 from eunoe.simulation.compatibility import check_targets
-from eunoe.simulation.hooks import Record, standard_hooks
+from eunoe.simulation.hooks import Evaluate, EvaluateLast, Hook, Record, Saving, Stop
 from eunoe.simulation.loop import run_rounds
+from eunoe.simulation.privacy_budget import PrivacyBudget
+from eunoe.simulation.probing import Probing
 from eunoe.simulation.resuming import check_config, check_data, check_place
 from eunoe.simulation.run import Run
 from eunoe.simulation.stored_config import complete_config, resolved, with_loss
+from eunoe.simulation.streams import phase_metrics
 from eunoe.simulation.user_objects import split_user_objects
 from eunoe.store.environment import describe_environment
 from eunoe.store.folder import RunFolder, check_new
 from eunoe.store.reader import read_run, read_run_config, read_status
-from eunoe.store.state import start_state
+from eunoe.store.state import RunState, start_state
+from eunoe.system.files import read_json
 from eunoe.system.memory import within_memory
 from eunoe.system.signals import interruptible
 from eunoe.trackers import Tracking, build_trackers
@@ -38,38 +46,45 @@ logger = logging.getLogger(__name__)
 OnRound = Callable[[Record], None]
 
 
+ConfigLike = Config | Mapping[str, Any] | Path | str | None
+
+
+@overload
+def run(config: ConfigLike = None, *, seeds: None = None, **values: Any) -> Run: ...
+@overload
+def run(config: ConfigLike = None, *, seeds: Iterable[int], **values: Any) -> list[Run]: ...
 def run(
-    config: Config | Mapping[str, Any] | Path | str | None = None,
+    config: ConfigLike = None,
     *,
     federation: Federation | None = None,
     out: Path | str | None = None,
     on_round: OnRound | None = None,
     progress: bool | None = None,
+    seeds: Iterable[int] | None = None,
+    exact: bool = False,
     **values: Any,
-) -> Run:
-    """Train a federation and return the run.
+) -> Run | list[Run]:
+    """Train a federation and return the run, or with `seeds` the runs.
 
     The configuration is a TOML file, a `Config`, nested values, or keyword arguments for single options
     (`training={"lr": 0.1}`) unless they have a `name`. `model`, `method`, `loss` and `server_optimizer` may
     be a name, a section such as `{"name": "fedprox", "mu": 0.1}`, or an object of your own. An existing run
     folder is not overwritten. Without `out` the folder is a temporary one, which stays until you remove it.
     `progress` shows a progress bar; by default only in terminals and notebooks.
+
+    With `seeds` there is a run for each of them, in the folders `seed-0`, `seed-1` ... of `out`: finished
+    ones are read, others start or are resumed. Small models train in lockstep, several times as fast, which
+    changes the last bits of results; `exact` gives those of the serial engine.
     """
-    objects, plain = split_user_objects(federation, values)
-    if isinstance(config, Path | str):
-        config = read_config(Path(config))
-    base = config.model_dump() if isinstance(config, Config) else dict(config or {})
-    checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
-    if out is not None:
-        check_new(Path(out))
-    with within_memory("this configuration"):
-        simulation, warnings = assemble(checked, objects)
-    check_targets(checked, simulation.federation)
-    for warning in warnings:
-        logger.warning(warning)
-    folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
-    with progress_bar(with_loss(checked, simulation).title, checked.rounds, on_round, progress) as follow:
-        return execute(checked, objects, simulation, folder, follow, new=True)
+    if seeds is not None:
+        from eunoe.simulation.many import run_seeds
+
+        return run_seeds(config, seeds, federation, out, on_round, exact, values)
+    prepared = prepare_run(config, federation, out, values)
+    config, simulation = prepared.config, prepared.simulation
+    with progress_bar(with_loss(config, simulation).title, config.rounds, on_round, progress) as follow:
+        execute(prepared, follow)
+    return prepared.result()
 
 
 def resume(
@@ -89,6 +104,59 @@ def resume(
     Changes are nested values or keyword arguments, of single options (`stop={"target": None}`);
     user-provided objects are passed as to `run`.
     """
+    prepared = prepare_resumed(folder, changes, federation, from_round, values)
+    with progress_bar(prepared.config.title, prepared.config.rounds, on_round, progress) as follow:
+        execute(prepared, follow)
+    return prepared.result()
+
+
+@dataclass(frozen=True)
+class PreparedRun:
+    """A run that is ready to start in a folder, or to be resumed there from its newest or another round."""
+
+    config: Config
+    objects: UserObjects
+    simulation: Simulation
+    folder: Path
+    new: bool = False
+    from_round: int | None = None
+
+    def result(self) -> Run:
+        """Read the run in its folder."""
+        return Run(self.folder, **vars(self.objects))
+
+
+def prepare_run(
+    config: ConfigLike,
+    federation: Federation | None,
+    out: Path | str | None,
+    values: Mapping[str, Any],
+) -> PreparedRun:
+    """Build a new run; the arguments are those of `run`."""
+    objects, plain = split_user_objects(federation, values)
+    if isinstance(config, Path | str):
+        config = read_config(Path(config))
+    base = config.model_dump() if isinstance(config, Config) else dict(config or {})
+    checked = config if isinstance(config, Config) and not plain else make_config(merge(base, plain))
+    if out is not None:
+        check_new(Path(out))
+    with within_memory("this configuration"):
+        simulation, warnings = assemble(checked, objects)
+    check_targets(checked, simulation.federation)
+    for warning in warnings:
+        logger.warning(warning)
+    folder = Path(tempfile.mkdtemp(prefix="eunoe-") if out is None else out)
+    return PreparedRun(checked, objects, simulation, folder, new=True)
+
+
+def prepare_resumed(
+    folder: Path | str,
+    changes: Mapping[str, Any] | None,
+    federation: Federation | None,
+    from_round: int | None,
+    values: Mapping[str, Any],
+) -> PreparedRun:
+    """Build a run in a folder again, checked against what it was; the arguments are those of `resume`."""
     folder = Path(folder)
     check_place(folder)
     objects, plain = split_user_objects(federation, values)
@@ -102,22 +170,13 @@ def resume(
         simulation, _ = assemble(new, objects)
     check_targets(new, simulation.federation)
     check_data(folder, simulation)
-    with progress_bar(new.title, new.rounds, on_round, progress) as follow:
-        return execute(new, objects, simulation, folder, follow, from_round=from_round)
+    return PreparedRun(new, objects, simulation, folder, from_round=from_round)
 
 
-def execute(
-    config: Config,
-    objects: UserObjects,
-    simulation: Simulation,
-    path: Path,
-    on_round: OnRound,
-    engine: Engine | None = None,
-    new: bool = False,
-    from_round: int | None = None,
-) -> Run:
-    """Start a run in a folder or, unless it must be new, resume it; on its engine or on the one passed."""
-    config, threads = complete_config(config, simulation), torch.get_num_threads()
+def execute(prepared: PreparedRun, on_round: OnRound, engine: Engine | None = None) -> None:
+    """Start or resume a run, on its engine or on the one passed."""
+    objects, simulation, path = prepared.objects, prepared.simulation, prepared.folder
+    config, threads = complete_config(prepared.config, simulation), torch.get_num_threads()
     tracking = Tracking(build_trackers(config.track), path, config.title)
     # One thread everywhere: another order of summation would change the bits.
     torch.set_num_threads(1)
@@ -137,13 +196,17 @@ def execute(
             RunFolder(path) as folder,
             tracking,
         ):
-            if new:
+            if prepared.new:
                 # Another run may have started there while the data were loaded.
                 check_new(path)
-            for warning in folder.restore(run_state, states, from_round):
+            for warning in folder.restore(run_state, states, prepared.from_round):
                 logger.warning(warning)
             folder.write_config(resolved(config, objects))
-            folder.write_environment(describe_environment(simulation.federation))
+            before = read_json(path / "environment.json")
+            # Of a run that is resumed alone, the first rounds were done in lockstep.
+            lockstep = {key: before[key] for key in ("lockstep",) if key in before}
+            described = describe_environment(simulation.federation)
+            folder.write_environment(described | lockstep | running.environment)
             folder.write_partition(simulation.federation)
             folder.write_status("running", "", run_state.seconds)
             try:
@@ -168,7 +231,46 @@ def execute(
             tracking.outcome = ended[0]
     finally:
         torch.set_num_threads(threads)
-    return Run(path, **vars(objects))
+
+
+def standard_hooks(
+    simulation: Simulation,
+    config: Config,
+    engine: Engine,
+    folder: RunFolder,
+    run_state: RunState,
+    on_round: Callable[[Record], None],
+) -> list[Hook]:
+    """Return the hooks of a run in a folder, in calling order."""
+    federation, seed, chosen = simulation.federation, simulation.context.seed, config.evaluation
+    own = None if simulation.method.aggregates else OwnModels(engine)
+    named = round_metrics([*config.metrics, *phase_metrics(federation, config.rounds)], federation.task)
+    if own is not None:
+        # Forgetting is that of a global model.
+        del named["forgetting"]
+    places = {"validation": chosen.validation, "test": chosen.test, "judging": chosen.judging}
+    scored = chosen.judging or chosen.metric is not None
+    if scored:
+        named["score"] = make_score(chosen.metric, federation.task)
+    metrics = RoundMetrics(named, federation, seed, own_models=own is not None, **places)
+    # A mean forgets little by construction, so the model that clients receive is measured beside it.
+    sent = []
+    if config.averaging is not None:
+        standard = round_metrics(task=federation.task)
+        if scored:
+            standard["score"] = make_score(chosen.metric, federation.task)
+        plain = RoundMetrics(standard, federation, seed, **places)
+        sent = [Evaluate(config, engine, run_state, plain, sent=True)]
+    budget = [] if config.privacy is None else [PrivacyBudget(simulation, folder, run_state)]
+    return [
+        Evaluate(config, engine, run_state, metrics, own),
+        *sent,
+        Stop(config, folder),
+        *budget,
+        EvaluateLast(simulation, config, own or engine),
+        Probing(simulation, config, engine, run_state),
+        Saving(folder, engine, run_state, config.checkpoint_seconds, on_round),
+    ]
 
 
 def explain_divergence(why: str, records: Iterable[Mapping[str, Any]], go_back: str) -> str:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from eunoe.config import registry
-from eunoe.config.options import Preprocessing
-from eunoe.config.schema import Config, Named
+from eunoe.config.options import Named, Preprocessing
+from eunoe.config.schema import Config
 from eunoe.config.settings import absolute_paths
 from eunoe.engines.simulation import Simulation
 from eunoe.simulation.build import SUPPLIED_TO_MODEL, UserObjects, is_user_object, loss_section
@@ -21,12 +21,9 @@ def resolved(config: Config, objects: UserObjects | None = None) -> dict[str, An
         passed = getattr(objects, "federation" if key == "partition" else key, None)
         if passed is not None or is_user_object(section):
             continue
-        own = {
-            name: values[key][name] for name in values[key] if name not in section.options and name != "name"
-        }
-        full = registry.defaults(
-            key, section.name, section.options, SUPPLIED_TO_MODEL if key == "model" else ()
-        )
+        own = {name: value for name, value in values[key].items() if name not in {"name", *section.options}}
+        supplied = SUPPLIED_TO_MODEL if key == "model" else ()
+        full = registry.defaults(key, section.name, section.options, supplied)
         values[key] = {"name": section.name, **own, **{k: v for k, v in full.items() if v is not None}}
     return absolute_paths(values)
 

@@ -6,7 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 from eunoe.config import registry
-from eunoe.config.schema import Config, Named
+from eunoe.config.options import Named
+from eunoe.config.schema import Config
 from eunoe.core.rng import generator
 from eunoe.core.tasks import check_task
 from eunoe.data.federation import Federation
@@ -47,12 +48,11 @@ def apply_stream(config: Config, federation: Federation, partition: Partition | 
 
 def phase_metrics(federation: Federation, rounds: int) -> list[Named]:
     """Return the metric of a stream's phases, if there is a stream."""
-    if federation.changes is None:
+    changes = federation.changes
+    if changes is None:
         return []
-    options: dict[str, object] = {"first_rounds": federation.changes.phases(rounds)}
-    parts = (
-        federation.changes.parts if isinstance(federation.changes, CombinedChanges) else [federation.changes]
-    )
+    options: dict[str, object] = {"first_rounds": changes.phases(rounds)}
+    parts = changes.parts if isinstance(changes, CombinedChanges) else [changes]
     for part in parts:
         if isinstance(part, ClassesInPhases):
             # Its phases alone, since each has a group of classes.

@@ -40,28 +40,16 @@ def _check(key: str, value: Any) -> None:
     """Raise InputError for a value that is neither a name, nor a section, nor an object of the right type."""
     kind, wanted = KINDS[key]
     if isinstance(value, type) and issubclass(value, kind):
-        raise InputError(
-            f"{key} is the class {value.__name__}: pass an instance, as in {value.__name__}(...)"
-        )
+        raise InputError(f"{key} is a class: pass an instance, as in {value.__name__}(...)")
     if key == "loss" and isinstance(value, nn.Module):
-        raise InputError(
-            f"loss is PyTorch's {type(value).__name__}: loss 'ce' is cross-entropy; for a loss of your own "
-            "derive from eunoe.losses.Loss"
-        )
+        raise InputError("loss cannot be a PyTorch module: use 'ce', or derive from eunoe.losses.Loss")
     if callable(value):
-        raise InputError(
-            f"{key} is a {type(value).__name__}: pass a name, a section with a name, or {wanted}"
-        )
+        raise InputError(f"{key} must be a name, a section or {wanted}, not a {type(value).__name__}")
 
 
 def _check_federation(federation: Any) -> None:
     if isinstance(federation, str | Path):
-        raise InputError(
-            f"federation is the path {str(federation)!r}: load data by data={str(federation)!r}, or "
-            "build a federation from arrays by eunoe.Federation.from_arrays(x, y)"
-        )
+        raise InputError(f"federation cannot be a path: use data={str(federation)!r}")
     if not isinstance(federation, Federation):
-        raise InputError(
-            f"federation is a {type(federation).__name__}: build one by eunoe.Federation.from_arrays(x, y) "
-            "or eunoe.Federation.from_torch(dataset)"
-        )
+        kind = type(federation).__name__
+        raise InputError(f"federation cannot be a {kind}: use eunoe.Federation.from_arrays or from_torch")

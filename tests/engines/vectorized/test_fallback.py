@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from eunoe.engines.vectorized.engine import declared_reason, reason_of
+from eunoe.engines.vectorized.engine import declared_reason
+from eunoe.engines.vectorized.stacks import reason_of
 from eunoe.errors import NotVectorizable
 from tests.helpers import Net, make_simulation
 

@@ -14,7 +14,7 @@ X, Y = torch.arange(6.0).view(3, 2), torch.arange(6.0, 12.0).view(3, 2)
 def inputs(clients: int = 3, **state: torch.Tensor) -> Inputs:
     number = torch.zeros(clients)
     prepared = Prepared(state, {}, {}, {}, {})
-    own = Own(number, number, number, number, number, {}, (), prepared, {})
+    own = Own(number, number, number, number, number, {}, (), {}, {}, {}, prepared, {})
     return Inputs(own, Common({}, {}, Prepared({}, {}, {}, {}, {})))
 
 

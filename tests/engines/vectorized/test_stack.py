@@ -6,13 +6,16 @@ import torch
 from eunoe.core.batches import plan_batches
 from eunoe.core.rng import generator
 from eunoe.engines.simulation import ClientData
-from eunoe.engines.vectorized.stack import ClientStack
+from eunoe.engines.vectorized.stack import ClientStack, StackClient
+from eunoe.server.updates import Broadcast
 from tests.helpers import blobs, make_simulation
 
 
 def plan(simulation, round, clients, exact):
     simulation = simulation.in_round(round)
-    return ClientStack.plan(simulation, [ClientData(simulation, client) for client in clients], exact)
+    broadcast = Broadcast(round, simulation.model.weights)
+    members = [StackClient.plan(ClientData(simulation, client), broadcast) for client in clients]
+    return ClientStack.of(members, exact)
 
 
 @pytest.mark.parametrize("exact", [False, True])

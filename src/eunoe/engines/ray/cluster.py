@@ -18,7 +18,7 @@ from eunoe.engines.ray.actor import Actor
 from eunoe.engines.ray.connection import connect
 from eunoe.engines.ray.packing import Packed, pack, unpack
 from eunoe.engines.simulation import Simulation
-from eunoe.errors import InputError, RunFailed
+from eunoe.errors import InputError, RunFailed, install_command
 
 logger = logging.getLogger(__name__)
 
@@ -57,9 +57,7 @@ class Cluster:
         try:
             import ray
         except ImportError:
-            raise InputError(
-                "the ray engine needs Ray: run pip install '.[ray]' in a clone of Eunoe"
-            ) from None
+            raise InputError(f"the ray engine needs Ray: run {install_command('ray')}") from None
         self._ray, self._limit, self._per_gpu = ray, workers, per_gpu
         # What this process sends to the cluster and gets back, and what workers copy to their devices.
         self.transfers = Transfers()

@@ -94,11 +94,8 @@ class Ray(Engine):
     def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
         parts = chunks(self.simulation, where)
         together = max(1, len(models) * len(parts) // (_SHARES * self.cluster.places()))
-        tasks = [
-            (model, parts[i : i + together])
-            for model in range(len(models))
-            for i in range(0, len(parts), together)
-        ]
+        cuts = range(0, len(parts), together)
+        tasks = [(model, parts[cut : cut + together]) for model in range(len(models)) for cut in cuts]
         # One model at a time: a round may have hundreds.
         stored: dict[int, Any] = {}
 
@@ -120,7 +117,7 @@ class Ray(Engine):
         weights = self.simulation.model.weights
         uploads = self.simulation.method.uploads(self.simulation.context)
         extra = sum(upload.size for upload in uploads.values()) * weights.parameters.itemsize
-        size = sum(vector.numel() * vector.itemsize for vector in weights.vectors().values()) + extra
+        size = sum(vector.nbytes for vector in weights.vectors().values()) + extra
         together = max(1, min(len(clients) // (_SHARES * self.cluster.places()), _BYTES // size))
         return [clients[i : i + together] for i in range(0, len(clients), together)]
 

@@ -53,13 +53,17 @@ class Own(NamedTuple):
     buffers: Vectors
     # Empty if all clients have that of the training options.
     weight_decay: tuple[Tensor, ...]
+    # What clients of several runs have of their own: what they received, and the options that differ.
+    start: Vectors
+    shared: Vectors
+    options: Vectors
     prepared: Prepared
     # The optimizer's moments, for a method with its own step.
     moments: Vectors
 
 
 class Common(NamedTuple):
-    """Tensors shared by all clients."""
+    """Tensors shared by all clients of a stack."""
 
     start: Vectors
     shared: Vectors
@@ -150,6 +154,21 @@ class StackStep:
         return self.run(self.numbers, *self.tensors)
 
 
+def separate(
+    different: Vectors,
+    same: Vectors,
+    vectors: Sequence[Mapping[str, Tensor]],
+    stack: Callable[[list[Tensor]], Tensor] = torch.stack,
+) -> None:
+    """Add each vector to `same` if it is one tensor for all clients, otherwise stacked to `different`."""
+    for name in vectors[0]:
+        values = [named[name] for named in vectors]
+        if len(values) > 1 and all(value is values[0] for value in values):
+            same[name] = values[0]
+        else:
+            different[name] = stack(values)
+
+
 def collect_prepared(clients: Sequence[ClientContext], longest: int) -> tuple[Prepared, Prepared]:
     """Return what the clients prepared: what differs between them, and what is the same tensor for all."""
     own, common = (Prepared({}, {}, {}, {}, {}) for _ in range(2))
@@ -159,12 +178,9 @@ def collect_prepared(clients: Sequence[ClientContext], longest: int) -> tuple[Pr
     def put(
         different: Vectors, same: Vectors, vectors: Sequence[Mapping[str, Tensor]], length: int = 0
     ) -> None:
-        for name in vectors[0]:
-            values = [named[name] for named in vectors]
-            if len(values) > 1 and all(value is values[0] for value in values):
-                same[name] = values[0]
-            else:
-                different[name] = _padded(values, length) if length else torch.stack(values)
+        separate(
+            different, same, vectors, (lambda values: _padded(values, length)) if length else torch.stack
+        )
 
     put(own.state, common.state, [client.state for client in clients])
     put(own.cache, common.cache, [client.cache for client in clients])

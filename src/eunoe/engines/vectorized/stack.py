@@ -1,7 +1,8 @@
 """A stack of clients that train at once: the same samples in the same steps as if each trained alone.
 
-All is laid out in a few array operations for the whole stack. Clients are ordered by their number of steps,
-most first, so that those with steps left are always the first rows of a matrix.
+They may be clients of several runs on the same samples. All is laid out in a few array operations for the
+whole stack. Clients are ordered by their number of steps, most first, so that those with steps left are
+always the first rows of a matrix.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,15 +17,52 @@ from torch import Tensor
 
 from eunoe.core.batches import plan_steps, round_up
 from eunoe.core.fields import Fields, Input
+from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator, torch_generator
 from eunoe.engines.simulation import ClientData, Simulation
-from eunoe.methods.client_context import Batch
+from eunoe.methods.client_context import Batch, ClientContext
 from eunoe.methods.context import RoundContext
+from eunoe.server.updates import Broadcast
 
 Integers = NDArray[np.int64]
 
 # Inputs are prepared for as many steps at once as hold this many numbers.
 _NUMBERS_AT_ONCE = 2_000_000
+
+
+@dataclass
+class StackClient:
+    """A client that is ready to train: what it received, its batches, and what `begin` prepared, if anything.
+
+    `order` are the positions of all steps' samples in its data, `lengths` the sizes of its batches.
+    """
+
+    data: ClientData
+    broadcast: Broadcast
+    order: Integers
+    lengths: list[int]
+    # The weights that it starts from.
+    start: Weights
+    client: ClientContext | None = None
+    # The state of its stream of torch's global generator.
+    stream: Tensor | None = None
+
+    @classmethod
+    def plan(cls, data: ClientData, broadcast: Broadcast) -> "StackClient":
+        """Draw a client's batches."""
+        context = data.simulation.context
+        rng = generator(context.seed, "batches", context.round, data.client)
+        plan = plan_steps(len(data.rows), context.training, rng, context.model.has_batch_norm)
+        return cls(data, broadcast, *plan, broadcast.weights)
+
+    @property
+    def simulation(self) -> Simulation:
+        """The simulation of its round."""
+        return self.data.simulation
+
+    @property
+    def context(self) -> RoundContext:
+        return self.data.simulation.context
 
 
 @dataclass(frozen=True)
@@ -35,36 +73,29 @@ class ClientStack:
     many of a batch are real, 0 where a client has no such step left.
     """
 
-    simulation: Simulation
-    data: list[ClientData]
+    members: list[StackClient]
     index: Integers
     lengths: Integers
     # Whether steps cover exactly the clients that have them, or a number that seldom changes.
     exact: bool
 
     @classmethod
-    def plan(cls, simulation: Simulation, data: Sequence[ClientData], exact: bool) -> "ClientStack":
-        """Draw every client's batches."""
-        federation, context = simulation.federation, simulation.context
-        plans, training = [], context.training
-        for client in data:
-            rng = generator(context.seed, "batches", context.round, client.client)
-            order, lengths = plan_steps(len(client.rows), training, rng, context.model.has_batch_norm)
-            plans.append((client, order, lengths))
-        plans.sort(key=lambda plan: -len(plan[2]))
-        padded = np.zeros((len(plans), len(plans[0][2])), np.int64)
-        for row, (_, _, lengths) in zip(padded, plans, strict=True):
-            row[: len(lengths)] = lengths
+    def of(cls, members: Sequence[StackClient], exact: bool) -> "ClientStack":
+        """Put clients into a stack."""
+        members = sorted(members, key=lambda member: -len(member.lengths))
+        padded = np.zeros((len(members), len(members[0].lengths)), np.int64)
+        for row, member in zip(padded, members, strict=True):
+            row[: len(member.lengths)] = member.lengths
         width = int(padded.max())
         if not exact:
-            most = int(federation.sizes.max())
-            width = round_up(width, max(width, min(training.batch_size or most, most)))
+            most = _largest_client(members)
+            batch = max(member.context.training.batch_size or most for member in members)
+            width = round_up(width, max(width, min(batch, most)))
         real = padded[:, :, None] > np.arange(width)
         index = np.zeros(real.shape, np.int64)
-        index[real] = np.concatenate([order for _, order, _ in plans])
+        index[real] = np.concatenate([member.order for member in members])
         return cls(
-            simulation,
-            [client for client, _, _ in plans],
+            members,
             np.ascontiguousarray(index.transpose(1, 0, 2)),
             np.ascontiguousarray(padded.T),
             exact,
@@ -72,20 +103,21 @@ class ClientStack:
 
     def __len__(self) -> int:
         """Return the number of clients."""
-        return len(self.clients)
+        return len(self.members)
 
     @property
-    def context(self) -> RoundContext:
-        return self.simulation.context
+    def simulation(self) -> Simulation:
+        """The simulation of the first client, which has the samples, the task and the options of all."""
+        return self.members[0].simulation
 
     @cached_property
     def clients(self) -> list[int]:
-        return [data.client for data in self.data]
+        return [member.data.client for member in self.members]
 
     @property
     def rows(self) -> list[Integers]:
         """The rows that each client trains on."""
-        return [data.rows for data in self.data]
+        return [member.data.rows for member in self.members]
 
     @cached_property
     def active(self) -> list[int]:
@@ -106,8 +138,7 @@ class ClientStack:
     def longest(self) -> int:
         """A number of samples that no client exceeds."""
         largest = max(len(rows) for rows in self.rows)
-        most = max(largest, int(self.simulation.federation.sizes.max()))
-        return largest if self.exact else round_up(largest, most)
+        return largest if self.exact else round_up(largest, max(largest, _largest_client(self.members)))
 
     @property
     def equal(self) -> bool:
@@ -119,8 +150,10 @@ class ClientStack:
         """How many training samples of each class each client has, in the model's type."""
         federation = self.simulation.federation
         if self.simulation.memory.stale_counts:
-            return torch.stack([data.counts for data in self.data]).to(self.simulation.model.dtype)
-        rows = [federation.rows(client) for client in self.clients]
+            return torch.stack([member.data.counts for member in self.members]).to(
+                self.simulation.model.dtype
+            )
+        rows = [member.simulation.federation.rows(member.data.client) for member in self.members]
         owners = torch.from_numpy(np.repeat(np.arange(len(self)), [len(own) for own in rows]))
         labels = federation.samples("clients").y[torch.from_numpy(np.concatenate(rows))]
         counts = federation.task.counts(labels, owners, len(self), federation.classes)
@@ -129,9 +162,10 @@ class ClientStack:
     @property
     def loss_counts(self) -> Tensor:
         """The class counts for each client's loss, in the model's type."""
-        if self.context.training.label_counts == "train" and not self.simulation.memory.replay:
+        simulation = self.simulation
+        if simulation.context.training.label_counts == "train" and not simulation.memory.replay:
             return self.counts
-        return torch.stack([data.loss_counts for data in self.data]).to(self.counts)
+        return torch.stack([member.data.loss_counts for member in self.members]).to(self.counts)
 
     def batches(self) -> Iterator[Batch]:
         """Yield the batch of every step, with a first dimension of clients, at least those that step."""
@@ -146,8 +180,8 @@ class ClientStack:
         levels = [n if self.exact else round_up(n, clients) for n in self.active]
         labels = federation.samples("clients").y
         chances = [
-            torch_generator(self.context.seed, "augmentation", self.context.round, client)
-            for client in (self.clients if self.simulation.augment.active else ())
+            torch_generator(member.context.seed, "augmentation", member.context.round, member.data.client)
+            for member in (self.members if self.simulation.augment.active else ())
         ]
         first = 0
         while first < steps:
@@ -164,7 +198,7 @@ class ClientStack:
             mask = torch.from_numpy(real[first:last, :count]).to(device).unbind()
             for i in range(last - first):
                 batch = Batch(x[i], y[i], index[i], mask[i] if partial[first + i] else None)
-                if self.context.model.has_batch_norm and batch.mask is not None:
+                if self.simulation.context.model.has_batch_norm and batch.mask is not None:
                     batch = _remove_padding(batch, int(self.lengths[first + i, 0]))
                 yield batch
             first = last
@@ -179,8 +213,9 @@ class ClientStack:
             return x.unflatten(0, rows.shape).to(simulation.model.device)
         x = x.reshape(*rows.shape, *x.shape[1:])
         if federation.shift is not None:
-            for client, own in zip(self.clients, x.unbind(1), strict=False):
-                own.copy_(cast(Tensor, federation.shifted(own.flatten(0, 1), client)).view(own.shape))
+            for member, own in zip(self.members, x.unbind(1), strict=False):
+                shifted = member.simulation.federation.shifted(own.flatten(0, 1), member.data.client)
+                own.copy_(cast(Tensor, shifted).view(own.shape))
         x = x.to(simulation.model.device)
         if chances:
             for step, lengths in zip(x, self.lengths[first:], strict=False):
@@ -188,6 +223,12 @@ class ClientStack:
                     if length:
                         own[:length] = simulation.augmented(own[:length], rng)
         return x
+
+
+def _largest_client(members: Sequence[StackClient]) -> int:
+    """Return the most training samples of any client of the runs, whether it takes part or not."""
+    federations = {id(member.simulation): member.simulation.federation for member in members}
+    return max(int(federation.sizes.max()) for federation in federations.values())
 
 
 def _remove_padding(batch: Batch, length: int) -> Batch:

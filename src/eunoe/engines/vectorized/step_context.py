@@ -117,21 +117,26 @@ def make_step_context(
     # Tensors where a client that trains alone has Python numbers.
     of_client: Any = {"id": own.id, "size": own.size, "steps": own.steps}
     decay: Any = own.weight_decay[0] if own.weight_decay else context.training.weight_decay
+    lr: Any = own.options.get("lr", numbers.lr)
+    round: Any = own.options.get("round", numbers.round)
+    facts = context.data
+    if "mean_size" in own.options:
+        size: Any = own.options["mean_size"]
+        facts = replace(facts, mean_size=size)
     return StepContext(
         model=simulation.model,
-        context=replace(context, lr=numbers.lr, round=numbers.round),
+        context=replace(context, lr=lr, round=round, data=facts),
         counts=own.counts,
         loss=simulation.loss,
         terms=own.terms,
-        start=Weights.from_vectors(common.start),
-        shared=common.shared,
+        start=Weights.from_vectors({**own.start, **common.start}),
+        shared={**own.shared, **common.shared},
         state={**different.state, **same.state},
-        lr=numbers.lr,
+        lr=lr,
         steps_taken=numbers.steps_taken,
         weight_decay=decay,
         data=_no_data,
         validation=_no_validation,
-        generator=torch.default_generator,
         cache={**different.cache, **same.cache},
         rows={**different.rows, **same.rows},
         networks={name: network(name, features) for name, features in networks.items()},

@@ -1,24 +1,29 @@
 """The steps of a stack: gradients of all its clients at once, and the optimizer's updates."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.utils._pytree import tree_map
 
 from eunoe.core.flat_model import Vectors
 from eunoe.core.optimizer import descend
 from eunoe.engines.simulation import Simulation
+from eunoe.engines.vectorized.dense import Dense, find_dense, first_rows
 from eunoe.engines.vectorized.inputs import Common, Inputs, Own, StackStep, Step, StepNumbers
 from eunoe.engines.vectorized.recording import Recorder
 from eunoe.engines.vectorized.stack import ClientStack
 from eunoe.engines.vectorized.step_context import NoMoments, StepContext, make_step_context, masked_mean
+from eunoe.losses.base import Loss
+from eunoe.losses.cross_entropy import CrossEntropy
 from eunoe.methods.base import Method
 from eunoe.methods.client_context import Batch
 from eunoe.methods.context import RoundContext
 
 T = TypeVar("T")
+C = TypeVar("C", Method, Loss)
 # Above this many parameters arithmetic dominates, so shapes are not kept constant.
 _SMALL = 100_000
 
@@ -47,8 +52,11 @@ class Steps:
             or simulation.context.model.has_batch_norm
         )
         self._own_step = type(simulation.method).step is not Method.step
+        self._dense = find_dense(simulation)
         # Whether steps cover exactly the clients that have them; otherwise they are recorded.
-        self.exact = self.has_buffers or self._own_step or model.parameters.numel() > _SMALL
+        self.exact = (
+            self.has_buffers or self._own_step or self._dense is not None or model.parameters.numel() > _SMALL
+        )
         # Recording costs as much as a hundred steps save, and a participation measures few losses.
         self.gradients = Recorder(model.module, calls_before=100)
         self.losses = Recorder(model.module, calls_before=10)
@@ -62,7 +70,9 @@ class Steps:
         weights: Tensor,
     ) -> Taken:
         """Take all steps of a stack, on its weights."""
-        context = stack.context
+        if self._dense is not None:
+            return self._take_dense(self._dense, stack, inputs, weights)
+        context = stack.simulation.context
         moments: Vectors = {}
         before, first = [], None
         here = inputs
@@ -85,12 +95,12 @@ class Steps:
                 gradients, loss = self._run(
                     StackStep(gradient, weights[: len(batch.y)], batch, here, numbers), self.gradients
                 )
-                decay = here.own.weight_decay
+                decay, lr = here.own.weight_decay, here.own.options.get("lr")
                 descend(
                     weights[:active],
                     gradients[:active],
                     context.training,
-                    context.lr,
+                    context.lr if lr is None else lr[:active, None],
                     decay[0][:active, None] if decay else context.training.weight_decay,
                     own,
                     taken + 1,
@@ -101,6 +111,55 @@ class Steps:
         assert first is not None
         after = self._loss_after(context, inputs, networks, weights, first)
         return Taken(before, after, moments, *self._passes)
+
+    def _take_dense(self, dense: Dense, stack: ClientStack, inputs: Inputs, weights: Tensor) -> Taken:
+        """Take the steps of linear layers without vmap."""
+        context, own, before, first = stack.simulation.context, inputs.own, list[float](), None
+        training, corrects = context.training, type(self.simulation.method).correct is not Method.correct
+        terms = None if isinstance(self.simulation.loss, CrossEntropy) else own.terms
+        lr = own.options["lr"][:, None] if "lr" in own.options else context.lr
+        decay = own.weight_decay[0][:, None] if own.weight_decay else training.weight_decay
+        decays, clips = isinstance(decay, Tensor) or decay != 0, training.clip is not None
+        plain = not (corrects or clips or decays or training.momentum or training.optimizer != "sgd")
+        parameters = dense.copy(weights) if plain else dense.split(weights)
+        moments, here, level, client = Vectors(), parameters, len(stack), None
+        for taken, (active, batch) in enumerate(zip(stack.active, stack.batches(), strict=True)):
+            if first is None or active != level:
+                level, own_terms = active, None if terms is None else terms[:active]
+                here = first_rows(parameters, active)
+                rate, own_decay = (v[:active] if isinstance(v, Tensor) else v for v in (lr, decay))
+                now = weights[:active]
+                client = self._matrix_context(context, inputs.first(active), now) if corrects else None
+            if first is None:
+                before, first = dense.losses(here, batch, own_terms).tolist(), batch
+            if plain:
+                dense.descend(here, batch, own_terms, rate)
+                continue
+            gradient = dense.gradient(here, batch, own_terms)
+            if decays and training.optimizer != "adamw":
+                gradient.add_(now * own_decay)
+            if client is not None:
+                method, client_context = client
+                client_context.steps_taken = taken
+                gradient = method.correct(client_context, gradient)
+            own_moments = {name: moment[:active] for name, moment in moments.items()}
+            descend(now, gradient, training, rate, own_decay, own_moments, taken + 1)
+            moments = moments or own_moments
+        assert first is not None
+        after = dense.losses(parameters, first, terms).tolist()
+        if plain:
+            dense.join(parameters, weights)
+        return Taken(before, after, moments, 1.0, 1.0)
+
+    def _matrix_context(
+        self, context: RoundContext, inputs: Inputs, weights: Tensor
+    ) -> tuple[Method, StepContext]:
+        """Return the method, and a client whose vectors are matrices and whose numbers are columns."""
+        own: Own = tree_map(lambda value: value[:, None] if value.dim() == 1 else value, inputs.own)
+        numbers = StepNumbers(context.lr, context.round, 0)
+        client = make_step_context(self.simulation, context, {}, weights, own, inputs.common, numbers)
+        client.moments = NoMoments()
+        return with_options(self.simulation.method, "method", own.options), client
 
     def _loss_after(
         self,
@@ -123,34 +182,49 @@ class Steps:
         return step() if self.exact else recorder(step)
 
     def _as_step(
-        self, work: Callable[[StepContext, Batch], T], context: RoundContext, networks: Mapping[str, bool]
+        self,
+        work: Callable[[Method, StepContext, Batch], T],
+        context: RoundContext,
+        networks: Mapping[str, bool],
     ) -> Step[T]:
         """Return the work of one client as a function of what it reads, for vmap."""
 
         def step(weights: Tensor, batch: Batch, own: Own, common: Common, numbers: StepNumbers) -> T:
-            client = make_step_context(self.simulation, context, networks, weights, own, common, numbers)
-            return work(client, batch)
+            simulation = self.simulation
+            if own.options:
+                simulation = replace(
+                    simulation,
+                    method=with_options(simulation.method, "method", own.options),
+                    loss=with_options(simulation.loss, "loss", own.options),
+                )
+            client = make_step_context(simulation, context, networks, weights, own, common, numbers)
+            return work(simulation.method, client, batch)
 
         return step
 
-    def _gradient(self, client: StepContext, batch: Batch) -> tuple[Tensor, Tensor]:
+    def _gradient(self, method: Method, client: StepContext, batch: Batch) -> tuple[Tensor, Tensor]:
         """Return a client's corrected gradient and its loss."""
-        method = self.simulation.method
         client.moments = NoMoments()
         gradient = client.gradient(lambda: method.loss(client, batch), batch)
         corrected = method.correct(client, gradient)
         self._count(client, batch)
         return corrected, client.known_loss
 
-    def _whole_step(self, client: StepContext, batch: Batch) -> tuple[Tensor, Vectors]:
+    def _whole_step(self, method: Method, client: StepContext, batch: Batch) -> tuple[Tensor, Vectors]:
         """Take the step of a method that has its own; return the loss and the moments."""
-        self.simulation.method.step(client, batch)
+        method.step(client, batch)
         self._count(client, batch)
         return client.known_loss, client.moments
 
-    def _loss(self, client: StepContext, batch: Batch) -> Tensor:
+    def _loss(self, method: Method, client: StepContext, batch: Batch) -> Tensor:
         """Return a client's mean loss."""
-        return masked_mean(self.simulation.method.loss(client, batch), batch.mask)
+        return masked_mean(method.loss(client, batch), batch.mask)
 
     def _count(self, client: StepContext, batch: Batch) -> None:
         self._passes = client.forwards / len(batch.y), client.backwards / len(batch.y)
+
+
+def with_options(component: C, kind: str, options: Mapping[str, Tensor]) -> C:
+    """Return a method or loss with these tensors in place of its numbers, which are named by its kind."""
+    own = {name.removeprefix(f"{kind}."): v for name, v in options.items() if name.startswith(f"{kind}.")}
+    return component.model_copy(update=own) if own else component

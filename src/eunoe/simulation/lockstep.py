@@ -1,0 +1,221 @@
+"""Runs in lockstep: clients of many runs train as one stack, and their models are evaluated as one batch.
+
+Each run is an ordinary run, in a greenlet, that stops where its clients are to be trained or a model is to be
+evaluated. When all have stopped, the clients of all runs of the same structure train at once, each with its
+own weights, data and numbers. A run that ends or diverges leaves the others as they are.
+"""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from greenlet import greenlet
+
+from eunoe.core.flat_model import Weights
+from eunoe.engines.client_states import ClientStates
+from eunoe.engines.simulation import Simulation
+from eunoe.engines.vectorized.engine import Vectorized
+from eunoe.engines.vectorized.evaluation import evaluate_together
+from eunoe.engines.vectorized.stack import StackClient
+from eunoe.engines.vectorized.stacks import Trained
+from eunoe.errors import Diverged
+from eunoe.metrics.base import Predictions, Rows
+from eunoe.simulation.running import OnRound, PreparedRun, execute
+from eunoe.simulation.structure import Group, structure
+from eunoe.system.signals import interruptible
+
+
+class Train(NamedTuple):
+    """A request to train clients."""
+
+    members: Sequence[StackClient]
+
+
+class Evaluate(NamedTuple):
+    """A request to evaluate models on samples."""
+
+    models: Sequence[Weights]
+    where: Rows
+
+
+class Strand:
+    """A run that stops at each request until it is answered; runs take turns in one thread."""
+
+    def __init__(self, title: str) -> None:
+        self.title = title
+        self.work: Callable[[], object] = lambda: None
+        self.request: Train | Evaluate | None = None
+        self.error: BaseException | None = None
+        self._run, self._caller = greenlet(self._work), greenlet.getcurrent()
+        # Time that other runs have used.
+        self._others, self._asked = 0.0, time.monotonic()
+
+    def _work(self, _: Any) -> None:
+        try:
+            self.work()
+        except BaseException as error:  # Raised again when all runs have ended.
+            self.error = error
+
+    def ask(self, request: Train | Evaluate) -> Any:
+        """Wait for the answer to a request; called by the run."""
+        self.request, self._asked = request, time.monotonic()
+        answer = self._caller.switch()
+        if isinstance(answer, BaseException):
+            raise answer
+        return answer
+
+    def resume(self, answer: Any = None, seconds: float = 0.0) -> None:
+        """Let the run continue until its next request or its end; the answer took it so many seconds."""
+        self._others += time.monotonic() - self._asked - seconds
+        self.request, self._caller = None, greenlet.getcurrent()
+        # In log records.
+        threading.current_thread().name = self.title
+        self._run.switch(answer)
+
+    def clock(self) -> float:
+        """Return the seconds of this run alone."""
+        return time.monotonic() - self._others
+
+
+class LockstepEngine(Vectorized):
+    """The engine of a run in lockstep: its requests are answered together with those of other runs."""
+
+    def __init__(self, prepared: PreparedRun, strand: Strand, runs: int) -> None:
+        simulation = prepared.simulation
+        states = ClientStates(prepared.folder / "states", device=simulation.model.device)
+        super().__init__(simulation, states, prepared.config.engine.options.get("cohort"))
+        self.strand, self.environment = strand, {"lockstep": runs}
+
+    def take_steps(self, members: Sequence[StackClient]) -> list[Trained]:
+        trained: list[Trained] = self.strand.ask(Train(members))
+        return trained
+
+    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
+        own = where.owners is not None and (where.prior or self.simulation.federation.shift is not None)
+        if own or not len(where.rows) or not models:
+            return super().evaluate(models, where)
+        predictions: list[Predictions] = self.strand.ask(Evaluate(models, where))
+        return predictions
+
+    def clock(self) -> float:
+        return self.strand.clock()
+
+
+@dataclass
+class Member:
+    """A run in lockstep."""
+
+    strand: Strand
+    engine: LockstepEngine
+    group: Group
+
+
+def run_in_lockstep(runs: Sequence[tuple[str, PreparedRun, OnRound]]) -> None:
+    """Execute runs, given by title, in lockstep.
+
+    A run that diverges ends by itself. Any other error, an interrupt included, ends all after their round,
+    so that they can be resumed; then it is raised.
+    """
+    interrupted, errors = threading.Event(), list[BaseException]()
+    # Signals reach this thread and no run, whatever it is doing.
+    thread = threading.Thread(target=_run_all, args=(runs, interrupted, errors), daemon=True)
+    with interruptible():
+        thread.start()
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt as error:
+                if interrupted.is_set():
+                    raise
+                errors.append(error)
+                interrupted.set()
+    if errors:
+        raise errors[0]
+
+
+def _run_all(
+    runs: Sequence[tuple[str, PreparedRun, OnRound]],
+    interrupted: threading.Event,
+    errors: list[BaseException],
+) -> None:
+    """Run to the end or, after an error or interrupt, to the end of each run's round; collect the errors."""
+    try:
+        by_structure: dict[Any, list[Simulation]] = {}
+        keys = [structure(prepared) for _, prepared, _ in runs]
+        for key, (_, prepared, _) in zip(keys, runs, strict=True):
+            by_structure.setdefault(key, []).append(prepared.simulation)
+        groups = {key: Group(simulations) for key, simulations in by_structure.items()}
+        members = []
+        for key, (title, prepared, on_round) in zip(keys, runs, strict=True):
+            strand = Strand(title)
+            engine = LockstepEngine(prepared, strand, len(runs))
+            strand.work = partial(_execute, prepared, on_round, engine)
+            members.append(Member(strand, engine, groups[key]))
+        for member in members:
+            member.strand.resume()
+        while waiting := [member for member in members if member.strand.request is not None]:
+            errors += [m.strand.error for m in members if m.strand.error is not None and not errors]
+            evaluating = [m for m in waiting if isinstance(m.strand.request, Evaluate)]
+            if evaluating:
+                _answer(evaluating, _evaluate)
+            elif errors or interrupted.is_set():
+                for member in waiting:
+                    member.strand.resume(KeyboardInterrupt())
+            else:
+                _answer(waiting, _train)
+        errors += [member.strand.error for member in members if member.strand.error is not None]
+    except BaseException as error:  # Raised again in the thread that waits.
+        errors.append(error)
+
+
+def _execute(prepared: PreparedRun, on_round: OnRound, engine: LockstepEngine) -> None:
+    with suppress(Diverged):
+        execute(prepared, on_round, engine)
+
+
+def _answer(members: Sequence[Member], work: Callable[[Sequence[Member]], list[tuple[Any, float]]]) -> None:
+    """Answer the requests of runs together by structure; an error is the answer to all that share it."""
+    groups: dict[int, list[Member]] = {}
+    for member in members:
+        groups.setdefault(id(member.group), []).append(member)
+    for group in groups.values():
+        started, answers = time.monotonic(), list[tuple[Any, float]]()
+        try:
+            answers = work(group)
+        except Exception as error:
+            answers = [(error, 1.0) for _ in group]
+        seconds, total = time.monotonic() - started, sum(share for _, share in answers)
+        for member, (answer, share) in zip(group, answers, strict=True):
+            member.strand.resume(answer, seconds * share / total)
+
+
+def _train(members: Sequence[Member]) -> list[tuple[Any, float]]:
+    """Return the trained clients of each run, and its share of the work."""
+    requests = [list(m.strand.request.members) for m in members if isinstance(m.strand.request, Train)]
+    everybody = [client for clients in requests for client in clients]
+    trained = iter(members[0].group.train(everybody, min(member.engine.cohort for member in members)))
+    return [
+        ([next(trained) for _ in clients], float(sum(sum(client.lengths) for client in clients)))
+        for clients in requests
+    ]
+
+
+def _evaluate(members: Sequence[Member]) -> list[tuple[Any, float]]:
+    """Return the predictions for each run, and its share of the work."""
+    requests = [(m.engine.simulation, m.strand.request) for m in members]
+    by_set: dict[int, list[tuple[Simulation, Evaluate]]] = {}
+    for simulation, request in requests:
+        assert isinstance(request, Evaluate)
+        samples = simulation.federation.samples(request.where.source)
+        by_set.setdefault(id(samples), []).append((simulation, request))
+    results: dict[int, list[Predictions]] = {}
+    for chosen in by_set.values():
+        models = [model for _, request in chosen for model in request.models]
+        sets = [request.where for _, request in chosen for _ in request.models]
+        done = iter(evaluate_together(chosen[0][0], models, sets))
+        results |= {id(request): [next(done) for _ in request.models] for _, request in chosen}
+    return [(results[id(request)], float(len(results[id(request)]))) for _, request in requests]
