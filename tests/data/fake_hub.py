@@ -5,14 +5,17 @@ import io
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, BinaryIO
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from eunoe.data.sources.hub import HuggingFace, RemoteFile
+from eunoe.data.sources import hub
+from eunoe.data.sources.hub import HubSpec, RemoteFile
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 
@@ -43,7 +46,7 @@ def parquet(columns: dict[str, Any], names: dict[str, Sequence[str]] | None = No
 
 
 @dataclass
-class FakeHub(HuggingFace):
+class FakeHub:
     """Answers as the hub would for one repository, and records the requests."""
 
     content: dict[str, bytes]
@@ -62,3 +65,13 @@ class FakeHub(HuggingFace):
         assert commit == self.commit
         data = self.content[path]
         return io.BytesIO(data[:-1] + b"?" if self.damaged else data)
+
+    def serving(self) -> Any:
+        """A block in which data sets are downloaded from here."""
+        return mock.patch.multiple(hub, list_files=self.files, open_file=self.open)
+
+
+def fetch_from(client: FakeHub, spec: HubSpec, target: Path, **options: Any) -> None:
+    """Fetch a data set from this hub."""
+    with client.serving():
+        hub.fetch(spec, target, **options)

@@ -96,19 +96,19 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ({"x_test": np.ones((2, 4))}, "x_train is float32 .* but x_test is float64 .* same type and shape"),
         (
             {"y_train": [0.0] * 6},
-            "own: y_train has whole numbers as float64: convert them to integers if they",
+            "own: y_train has whole numbers as float64: use integers for classes",
         ),
         ({"y_test": [[0, 1]]}, r"own: y_test is int64 \[1, 2\]; labels must be one integer per sample"),
         ({"y_train": [0, 1]}, "x_train has 6 samples and y_train 2; they must be equal in length"),
         ({"y_test": [0, -1]}, "label -1 is negative; labels must be integers from 0"),
-        ({"y_test": [0, 4]}, "labels go up to 4 but 3 never occurs; number them 0..C-1"),
-        ({"y_test": [0, 10**12]}, "labels go up to 1000000000000 but 3 never occurs"),
+        ({"y_test": [0, 4]}, "labels go up to 4, but 3 never occurs; number them 0..C-1"),
+        ({"y_test": [0, 10**12]}, "labels go up to 1000000000000, but 3 never occurs"),
         ({"classes": 2}, "label 2 is too large; 2 classes are 0..1"),
         ({"class_names": ["a"]}, "1 class names for 3 classes"),
         ({"mean": [0.5]}, "pass both mean and std, or neither"),
         (
             {"writer_train": [1]},
-            r"writer_train is int64 \[1\]; it must have one integer or string for each of the 6",
+            r"writer_train is int64 \[1\], not 6 integers or strings",
         ),
         (
             {"x_train": [[1.0], [1.0, 2.0]] * 3},
@@ -117,13 +117,13 @@ def test_writers_are_numbers_kept_or_strings_numbered_alike_in_both_parts(writer
         ({"x_train": {"a": 1}}, r"own: x_train\['a'\] has shape \[\]; it must be \[samples, ...\]"),
         (
             {"x_train": torch.zeros(6, 4, dtype=torch.bfloat16)},
-            "x_train consists of a Tensor that NumPy cannot",
+            "x_train consists of a Tensor that NumPy lacks",
         ),
         (
             {"y_train": ["cat"] * 6},
             "own: y_train is text \\[6\\]; labels must be one integer",
         ),
-        ({"writer_test": [0.5, 1]}, r"writer_test is float64 \[2\]; it must have one integer or string"),
+        ({"writer_test": [0.5, 1]}, r"writer_test is float64 \[2\], not 2 integers or strings"),
         ({"writer_train": [1] * 6, "writer_test": ["a", "b"]}, "must both be integers or both be strings"),
     ],
 )
@@ -177,7 +177,7 @@ class Stream(torch.utils.data.IterableDataset):
         ),
         (
             Pairs([(torch.zeros(2), 0), (torch.zeros(2), [0, 1])]),
-            "cannot be stacked into one array with labels of one form",
+            "cannot be stacked into one array",
         ),
     ],
 )

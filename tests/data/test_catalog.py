@@ -77,15 +77,16 @@ def test_fetching_keeps_what_is_here_unless_forced(folder, monkeypatch):
     monkeypatch.setitem(SPECS, "mnist", dataclasses.replace(SPECS["mnist"], rows=(2, 2), sha256=None))
     file = parquet({"image": pictures([np.full((28, 28), i, np.uint8) for i in range(2)]), "label": [0, 1]})
     client = FakeHub({f"mnist/{part}/0000.parquet": file for part in ("train", "test")})
-    got = fetch("mnist", client=client)
-    assert (got.train, got.source) == (2, f"ylecun/mnist@{COMMIT[:12]}")
-    fetch("mnist", client=client)
-    assert len(client.requests) == 1
-    with pytest.raises(
-        InputError, match="not other; replace it with: eunoe data fetch mnist --revision other --force"
-    ):
-        fetch("mnist", revision="other", client=client)
-    fetch("mnist", revision="other", force=True, client=client)
+    with client.serving():
+        got = fetch("mnist")
+        assert (got.train, got.source) == (2, f"ylecun/mnist@{COMMIT[:12]}")
+        fetch("mnist")
+        assert len(client.requests) == 1
+        with pytest.raises(
+            InputError, match="not other; replace it with: eunoe data fetch mnist --revision other --force"
+        ):
+            fetch("mnist", revision="other")
+        fetch("mnist", revision="other", force=True)
     assert client.requests[1] == ("ylecun/mnist", "other")
 
 

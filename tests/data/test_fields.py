@@ -47,7 +47,7 @@ def test_a_federation_of_fields() -> None:
     assert about["input"]["ids"] == {"dtype": "int64", "shape": [None], "padding": 0}
     assert about["model_input"]["numbers"] == {"dtype": "float32", "shape": [2]}
     assert about["steps"][0] == "ids: pad to the longest sample"
-    with pytest.raises(InputError, match="inputs have several fields \\(ids, mask"):
+    with pytest.raises(InputError, match="inputs have several fields, each with its own shape: ids, mask"):
         _ = federation.shape
 
 

@@ -23,6 +23,13 @@ def no_data() -> int:
     return 3
 
 
+@pytest.mark.parametrize("name", ["patients.csv", "some/patients.parquet", "patients.npz"])
+def test_a_missing_file_says_that_it_is_missing(name, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"there is no file {name}; name an existing one"):
+        load(name)
+
+
 def test_names_stand_for_what_they_look_like(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pictures").mkdir()
@@ -56,7 +63,7 @@ def test_wrong_options_are_named(tmp_path):
         load("hf:me/cats", held_out=100)
     with pytest.raises(InputError, match=r"'folder'.*mode.*'L' or 'RGB'"):
         load(f"{tmp_path}/", mode="gray")
-    with pytest.raises(InputError, match="returned a int; it must return an eunoe DataSet"):
+    with pytest.raises(InputError, match="returned a int, not an eunoe DataSet"):
         load("tests.data.test_loading:no_data")
 
 

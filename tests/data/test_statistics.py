@@ -41,13 +41,12 @@ def test_numbers_by_hand() -> None:
     assert numbers.single_class_share == pytest.approx(1 / 3)
 
 
-@pytest.mark.parametrize("chunk", [1, 3, 100])
-def test_chunks_do_not_matter(chunk: int) -> None:
-    generator = np.random.default_rng(0)
-    labels = generator.integers(0, 7, 500)
-    order, offsets = generator.permutation(500)[:480], np.arange(0, 481, 20)
-    whole = summarize(per_client(label_counts(labels, order, offsets, 7)))
-    assert partition_numbers(labels, order, offsets, 7, chunk) == whole
+def test_sizes_are_of_samples_where_they_have_several_labels() -> None:
+    labels = np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]], np.float32)
+    numbers = partition_numbers(labels, np.array([2, 0, 1]), np.array([0, 2, 3]), 3)
+    assert (numbers.samples, numbers.size_min, numbers.size_max, numbers.classes_mean) == (3, 1, 2, 2)
+    single = partition_numbers(LABELS, ORDER, OFFSETS, 3)
+    assert single == summarize(per_client(label_counts(LABELS, ORDER, OFFSETS, 3)))
 
 
 def test_even_mixes_have_the_largest_entropy_and_no_distance() -> None:

@@ -54,15 +54,15 @@ def test_a_stated_task_counts() -> None:
         (
             np.arange(6.0),
             {},
-            "y_train has whole numbers as float64: convert them to integers if they are classes",
+            "y_train has whole numbers as float64: use integers for classes",
         ),
-        (np.where(REAL > 2, np.nan, REAL), {}, "y_train is not finite .* in row 3; fill it or drop"),
+        (np.where(REAL > 2, np.nan, REAL), {}, "y_train is NaN or infinite in row 3; fill it or drop"),
         (
             np.stack([REAL, REAL], 1),
             {},
-            r"float64 \[6, 2\] with values other than 0 and 1.*task = 'regression'",
+            r"y_train is not multilabel .*task = 'regression'",
         ),
-        (np.eye(3)[np.arange(6) % 3], {}, "a single 1 in each row: pass one integer per sample"),
+        (np.eye(3)[np.arange(6) % 3], {}, "one 1 per row: pass its argmax for classes"),
         (LABELS * 2, {"task": "multilabel"}, "y_train has values other than 0 and 1"),
         (np.full(6, 1.5), {}, "all targets are 1.5; at least two must differ"),
         (
@@ -75,9 +75,9 @@ def test_a_stated_task_counts() -> None:
         (
             np.zeros((6, 2, 2)),
             {"task": "regression"},
-            r"float64 \[6, 2, 2\]; targets must be a number or a row",
+            r"float64 \[6, 2, 2\]; targets are one or more numbers per sample",
         ),
-        (np.array(["a"] * 6), {"task": "regression"}, "targets must be a number or a row of numbers"),
+        (np.array(["a"] * 6), {"task": "regression"}, "targets are one or more numbers per sample"),
         (LABELS, {"class_names": ["a"]}, "1 class names for 2 classes"),
     ],
 )

@@ -222,7 +222,7 @@ def test_models_of_text_take_token_ids_alone() -> None:
         InputError, match="model 'text_cnn' needs texts of at least 4 tokens, but they have 3"
     ):
         build("text_cnn", (3,))
-    with pytest.raises(InputError, match=r"model 'signal_cnn' needs windows \[time, channels\]"):
+    with pytest.raises(InputError, match=r"model 'signal_cnn' needs at least 4 steps \[time, channels\]"):
         build("signal_cnn", (64,))
 
 

@@ -69,5 +69,5 @@ def test_own_models() -> None:
         add_head(nn.Linear(3, 2), 2)
     odd = Own()
     odd.classifier = nn.Sequential(nn.ReLU())
-    with pytest.raises(InputError, match="linear layer"):
+    with pytest.raises(InputError, match="needs a linear classifier"):
         add_head(odd, 2)

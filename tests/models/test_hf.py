@@ -148,9 +148,12 @@ def test_exports_load_in_transformers_and_peft(tmp_path: Path) -> None:
     done = run(values, out=tmp_path / "run")
     export_model(done, tmp_path / "merged", merged=True)
     tokens = Tokenizer(str(tmp_path / "bert"), 32).encode(texts)
-    mine = done.predict(dict(zip(tokens.labels, tokens.values, strict=True))).tolist()
+    named = done.predict(texts).tolist()
+    assert done.predict(dict(zip(tokens.labels, tokens.values, strict=True))).tolist() == named
+    names = done.simulation.federation.data.class_names
+    mine = [names.index(name) for name in named]
     assert plain(tmp_path / "merged", "", texts) == f'{json.dumps(mine)} "class 0"'
-    with pytest.raises(InputError, match=r"the frozen weights of this model are random .* with --merged"):
+    with pytest.raises(InputError, match=r"the frozen weights of this model are random: .* with --merged"):
         export_model(done, tmp_path / "adapters")
     with pytest.raises(InputError, match="exists; name a new folder"):
         export_model(done, tmp_path / "merged", merged=True)
@@ -230,8 +233,8 @@ def test_text_is_tokenized_once_and_kept_as_integers(tmp_path: Path) -> None:
     ("change", "says"),
     [
         ({"from": ""}, "model 'hf' needs the option 'from'"),
-        ({"from": "nobody/nothing"}, "nobody/nothing cannot be loaded as a sequence classifier"),
-        ({"random": False}, "cannot be loaded as a sequence classifier .*random = true"),
+        ({"from": "nobody/nothing"}, "nobody/nothing cannot be loaded"),
+        ({"random": False}, "cannot be loaded .*random = true"),
         (
             {"lora": {"targets": ["nowhere"]}},
             r"lora.targets = .* match no layer; .*query, value",
@@ -250,7 +253,7 @@ def test_models_that_cannot_be(tmp_path: Path, change: dict[str, Any], says: str
 
 def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
     path, folder = tiny_texts(tmp_path / "texts.csv", 20), tiny_folder(tmp_path / "bert", vocab_size=10)
-    with pytest.raises(InputError, match="tokenizer nobody/nothing cannot be loaded"):
+    with pytest.raises(InputError, match="cannot load tokenizer nobody/nothing"):
         load("text", path=str(path), tokenizer="nobody/nothing")
     with pytest.raises(InputError, match=r"the data have 24 token ids, but .* has 10"):
         HF(3, 24, random=True, lora=Lora(), **{"from": str(folder)})
@@ -259,8 +262,8 @@ def test_tokenizers_that_cannot_be(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "random", "says"),
     [
-        ({"name": "text"}, False, "samples are numbers of words in the training part: set the data"),
-        ({"name": "table"}, True, r"samples are float32 \[2\]: set the data"),
+        ({"name": "text"}, False, "takes token ids, not numbers of words in the training part: set the data"),
+        ({"name": "table"}, True, r"takes token ids, not float32 \[2\]: set the data"),
     ],
 )
 def test_inputs_that_are_no_ids_of_the_model_are_refused(

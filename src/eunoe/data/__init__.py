@@ -12,4 +12,6 @@ from eunoe.data.federation import Federation as Federation
 from eunoe.data.partitions.base import Partition as Partition
 from eunoe.data.samples import DataSet as DataSet
 from eunoe.data.samples import Samples as Samples
+from eunoe.data.sources.table import TableEncoder as TableEncoder
 from eunoe.data.sources.table import from_table as from_table
+from eunoe.data.sources.text import TextEncoder as TextEncoder

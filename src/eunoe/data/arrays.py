@@ -1,7 +1,7 @@
 """Data sets from arrays, tensors and torch Datasets, and the task that their targets are for."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, cast, get_args
 
 import numpy as np
 import torch
@@ -10,34 +10,14 @@ from torch import Tensor
 
 from eunoe.core.fields import describe_input
 from eunoe.core.tasks import CLASSIFICATION, MULTILABEL, Regression, Task, TaskName
-from eunoe.data.checks import (
-    Array,
-    InputLike,
-    Integers,
-    as_array,
-    as_ragged,
-    as_stored,
-    as_tensor,
-    check_ids,
-    check_inputs,
-    check_labels,
-    check_lengths,
-)
+from eunoe.data import checks
+from eunoe.data.checks import Array, InputLike, Integers
 from eunoe.data.samples import DataSet, Samples
 from eunoe.errors import InputError, nearest
 from eunoe.text import printable
 
 # Enough samples for the mean and std of a channel to three digits, few enough to be fast.
 _MEASURED_SAMPLES = 4096
-
-
-class Targets(NamedTuple):
-    """The targets of both parts, their task, and the number of outputs of a model for it."""
-
-    task: Task
-    train: Tensor
-    test: Tensor
-    outputs: int
 
 
 def from_arrays(
@@ -64,32 +44,33 @@ def from_arrays(
     every class up to the largest label must occur. Without `mean` and `std`, those of bytes are measured and
     other types are not normalized.
     """
-    train, test = check_inputs(x_train, f"{name}: x_train"), check_inputs(x_test, f"{name}: x_test")
-    x = as_stored(train), as_stored(test)
-    if describe_input(x[0]) != describe_input(x[1]):
+    train = checks.check_inputs(x_train, f"{name}: x_train")
+    test = checks.check_inputs(x_test, f"{name}: x_test")
+    if (form := describe_input(train)) != (other := describe_input(test)):
         raise InputError(
-            f"{name}: x_train is {describe_input(x[0])} but x_test is {describe_input(x[1])}; "
-            "all samples must have the same type and shape"
+            f"{name}: x_train is {form} but x_test is {other}; all samples must have the same type and shape"
         )
-    targets = make_targets(y_train, y_test, name, task, classes)
-    check_lengths(train, targets.train, f"{name}: x_train", "y_train")
-    check_lengths(test, targets.test, f"{name}: x_test", "y_test")
-    if class_names is not None and len(class_names) != targets.outputs:
-        raise InputError(f"{name}: {len(class_names)} class names for {targets.outputs} classes")
+    task, y, outputs = _make_targets(y_train, y_test, name, task, classes)
+    checks.check_lengths(train, y[0], f"{name}: x_train", "y_train")
+    checks.check_lengths(test, y[1], f"{name}: x_test", "y_test")
+    if class_names is not None and len(class_names) != outputs:
+        raise InputError(f"{name}: {len(class_names)} class names for {outputs} classes")
     if (mean is None) != (std is None):
         raise InputError(f"{name}: pass both mean and std, or neither")
-    if mean is None and isinstance(train, np.ndarray) and train.dtype == np.uint8:
-        mean, std = measure_bytes(train)
-    writers = _check_writers(name, writer_train, writer_test, len(train), len(test))
+    if mean is None and isinstance(train, Tensor) and train.dtype == torch.uint8:
+        mean, std = measure_bytes(train.numpy())
+    writers_train, writers_test, writer_names = _check_writers(
+        name, writer_train, writer_test, len(train), len(test)
+    )
     return DataSet(
         name=name,
-        train=Samples(x[0], targets.train),
-        test=Samples(x[1], targets.test),
-        classes=targets.outputs,
-        task=targets.task,
-        writers_train=writers[0],
-        writers_test=writers[1],
-        writer_names=writers[2],
+        train=Samples(train, y[0]),
+        test=Samples(test, y[1]),
+        classes=outputs,
+        task=task,
+        writers_train=writers_train,
+        writers_test=writers_test,
+        writer_names=writer_names,
         class_names=None if class_names is None else tuple(printable(str(label)) for label in class_names),
         mean=None if mean is None else tuple(float(value) for value in mean),
         std=None if std is None else tuple(float(value) for value in std),
@@ -105,12 +86,9 @@ def from_rows(x: Any, y: Array, test: Array, writers: Array | None = None, **opt
 
 
 def stack_dataset(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[InputLike, Array]:
-    """Return the inputs and labels of a torch Dataset of (input, label) pairs, each read once.
-
-    Inputs may be tensors, arrays or Pillow images, or tuples or dicts of them.
-    """
+    """Return inputs (tensors, arrays, images, or fields of them) and labels of a torch Dataset of pairs."""
     if isinstance(part, torch.utils.data.TensorDataset) and len(part.tensors) == 2:
-        return as_array(part.tensors[0], what), as_array(part.tensors[1], what)
+        return checks.as_array(part.tensors[0], what), checks.as_array(part.tensors[1], what)
     try:
         pairs = [part[i] for i in range(len(part))]  # type: ignore[arg-type]
     except TypeError:
@@ -123,9 +101,7 @@ def stack_dataset(part: "torch.utils.data.Dataset[Any]", what: str) -> tuple[Inp
         labels = [y.reshape(()) if y.size == 1 else y for y in labels]
         return _stack([x for x, _ in pairs], what), np.asarray(labels)
     except (ValueError, TypeError) as error:
-        raise InputError(
-            f"{what} cannot be stacked into one array with labels of one form: {error}"
-        ) from None
+        raise InputError(f"{what} cannot be stacked into one array: {error}") from None
 
 
 def _stack(inputs: list[Any], what: str) -> InputLike:
@@ -136,16 +112,16 @@ def _stack(inputs: list[Any], what: str) -> InputLike:
     if isinstance(first, tuple | list) and first and isinstance(first[0], Tensor | np.ndarray):
         fields = zip(*inputs, strict=True)
         return tuple(_stack(list(field), f"{what}: field {i}") for i, field in enumerate(fields))
-    arrays = [as_array(x, what) for x in inputs]
+    arrays = [checks.as_array(x, what) for x in inputs]
     if len({array.shape[:1] for array in arrays}) > 1:
-        return as_ragged(arrays, what)
+        return checks.as_ragged(arrays, what)
     return np.stack(arrays)
 
 
 def measure_bytes(x: Array) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return mean and std per channel of bytes scaled to [0, 1], from evenly spaced samples."""
-    some = x[:: -(-len(x) // _MEASURED_SAMPLES)]
-    scaled = some.reshape(-1, x.shape[-1] if x.ndim == 4 else 1) / np.float32(255)
+    subset = x[:: -(-len(x) // _MEASURED_SAMPLES)]
+    scaled = subset.reshape(-1, x.shape[-1] if x.ndim == 4 else 1) / np.float32(255)
     return mean_and_std(scaled, digits=4)
 
 
@@ -168,68 +144,67 @@ def _check_writers(
     name: str, train: ArrayLike | Tensor | None, test: ArrayLike | Tensor | None, n_train: int, n_test: int
 ) -> tuple[Tensor | None, Tensor | None, tuple[str, ...] | None]:
     """Return the writers of both parts as numbers, and their names if they are strings."""
-    writers: dict[str, Array] = {}
-    for part, value, length in (("train", train, n_train), ("test", test, n_test)):
-        if value is not None:
-            writers[part] = check_ids(value, f"{name}: writer_{part}", length)
-    if len({ids.dtype.kind in "iu" for ids in writers.values()}) > 1:
+    parts = (("train", train, n_train), ("test", test, n_test))
+    writers = {
+        part: checks.check_ids(ids, f"{name}: writer_{part}", n) for part, ids, n in parts if ids is not None
+    }
+    ids, names = list(writers.values()), None
+    if len({part.dtype.kind in "iu" for part in ids}) > 1:
         raise InputError(f"{name}: writer_train and writer_test must both be integers or both be strings")
-    names = None
-    if any(ids.dtype.kind not in "iu" for ids in writers.values()):
-        names = tuple(str(writer) for writer in np.unique(np.concatenate(list(writers.values()))))
-        writers = dict(zip(writers, number_ids(*writers.values()), strict=True))
-    tensors = {part: as_tensor(ids.astype(np.int64, copy=False)) for part, ids in writers.items()}
+    if ids and ids[0].dtype.kind not in "iu":
+        names = tuple(str(writer) for writer in np.unique(np.concatenate(ids)))
+        ids = number_ids(*ids)
+    tensors = dict(
+        zip(writers, (checks.as_tensor(part.astype(np.int64, copy=False)) for part in ids), strict=True)
+    )
     return tensors.get("train"), tensors.get("test"), names
 
 
-def make_targets(
+def _make_targets(
     y_train: ArrayLike | Tensor,
     y_test: ArrayLike | Tensor,
     name: str,
-    task: str | Task | None = None,
-    classes: int | None = None,
-) -> Targets:
-    """Convert targets to tensors for a task, which is inferred from their type and shape if it is None.
+    task: str | Task | None,
+    classes: int | None,
+) -> tuple[Task, list[Tensor], int]:
+    """Return the task, the targets of both parts, and the number of a model's outputs.
 
-    One integer per sample is a class (classification), a row of 0 and 1 is multilabel, real numbers are
-    regression. Regression targets are standardized by the training part, unless the task has a scale.
+    Regression targets are standardized by the training part, unless the task has a scale.
     """
     stated = task.name if isinstance(task, Task) else task
     kind, train = check_targets(y_train, f"{name}: y_train", stated)
     _, test = check_targets(y_test, f"{name}: y_test", kind)
     if kind == "classification":
         outputs = _count_classes(name, (train, test), classes)
-        return Targets(CLASSIFICATION, as_tensor(train), as_tensor(test), outputs)
+        return CLASSIFICATION, [checks.as_tensor(train), checks.as_tensor(test)], outputs
     outputs = train.shape[1]
     if outputs != test.shape[1]:
         raise InputError(f"{name}: y_train has {outputs} columns but y_test has {test.shape[1]}")
     if classes not in (None, outputs):
         raise InputError(f"{name}: classes = {classes}, but samples have {outputs} targets; omit classes")
     if kind == "multilabel":
-        labels = [as_tensor(y.astype(np.float32)) for y in (train, test)]
-        return Targets(MULTILABEL, labels[0], labels[1], outputs)
-    scale = task if isinstance(task, Regression) else _measure_scale(train, f"{name}: y_train")
-    numbers = [scale.standardize(as_tensor(y)) for y in (train, test)]
-    return Targets(scale, numbers[0], numbers[1], outputs)
+        return MULTILABEL, [checks.as_tensor(y.astype(np.float32)) for y in (train, test)], outputs
+    if not isinstance(task, Regression):
+        if (constant := np.flatnonzero(train.std(0, dtype=np.float64) == 0)).size:
+            value = train[0, constant[0]]
+            raise InputError(f"{name}: y_train: all targets are {value:g}; at least two must differ")
+        task = Regression(*mean_and_std(train))
+    return task, [task.standardize(checks.as_tensor(y)) for y in (train, test)], outputs
 
 
 def check_targets(value: ArrayLike | Tensor, what: str, task: str | None = None) -> tuple[TaskName, Array]:
     """Return the task, stated or inferred, and the targets: labels [n] as int64, or [n, outputs]."""
-    y = as_array(value, what)
+    y = checks.as_array(value, what)
     if task is not None and task not in get_args(TaskName):
         raise InputError(f"{what}: unknown task {task!r}; {nearest(task, get_args(TaskName))}")
     kind = _infer_task(y, what) if task is None else cast(TaskName, task)
     if kind == "classification":
-        return kind, check_labels(y, what)
+        return kind, checks.check_labels(y, what)
     if y.ndim not in (1, 2) or y.dtype.kind not in "biuf" or (y.ndim == 2 and not y.shape[1]):
-        raise InputError(
-            f"{what} is {y.dtype} {list(y.shape)}; targets must be a number or a row of numbers per sample"
-        )
+        raise InputError(f"{what} is {y.dtype} {list(y.shape)}; targets are one or more numbers per sample")
     rows = y.reshape(len(y), -1)
     if y.dtype.kind == "f" and (missing := np.flatnonzero(~np.isfinite(rows).all(1))).size:
-        raise InputError(
-            f"{what} is not finite (NaN or infinity) in row {missing[0] + 1}; fill it or drop the sample"
-        )
+        raise InputError(f"{what} is NaN or infinite in row {missing[0] + 1}; fill it or drop the sample")
     if kind == "multilabel" and not _is_zero_one(rows):
         raise InputError(f"{what} has values other than 0 and 1; multilabel targets must be 0 or 1")
     return kind, rows
@@ -241,34 +216,20 @@ def _infer_task(y: Array, what: str) -> TaskName:
         # The minimum and maximum of an array with a NaN are NaN, which is reported later.
         if np.isfinite([y.min(initial=0), y.max(initial=0)]).all() and (y == np.rint(y)).all():
             raise InputError(
-                f"{what} has whole numbers as {y.dtype}: convert them to integers if they are classes, "
-                "or set task = 'regression'"
+                f"{what} has whole numbers as {y.dtype}: use integers for classes, or set task = 'regression'"
             )
         return "regression"
     if y.ndim != 2 or y.dtype.kind not in "biuf":
         return "classification"
     if not _is_zero_one(y):
-        raise InputError(
-            f"{what} is {y.dtype} {list(y.shape)} with values other than 0 and 1, so it is not multilabel: "
-            "set task = 'regression' if these are numbers to predict"
-        )
+        raise InputError(f"{what} is not multilabel (0 and 1): set task = 'regression' to predict numbers")
     if (y.sum(1) == 1).all():
-        raise InputError(
-            f"{what} has a single 1 in each row: pass one integer per sample (its argmax) if they are "
-            "classes, or set task = 'multilabel'"
-        )
+        raise InputError(f"{what} has one 1 per row: pass its argmax for classes, or set task = 'multilabel'")
     return "multilabel"
 
 
 def _is_zero_one(y: Array) -> bool:
     return bool(((y == 0) | (y == 1)).all())
-
-
-def _measure_scale(train: Array, what: str) -> Regression:
-    mean, std = train.mean(0, dtype=np.float64), train.std(0, dtype=np.float64)
-    if (constant := np.flatnonzero(std == 0)).size:
-        raise InputError(f"{what}: all targets are {train[0, constant[0]]:g}; at least two must differ")
-    return Regression(tuple(mean.tolist()), tuple(std.tolist()))
 
 
 def _count_classes(name: str, labels: Sequence[Array], classes: int | None) -> int:
@@ -284,8 +245,7 @@ def _count_classes(name: str, labels: Sequence[Array], classes: int | None) -> i
     if len(present) != high + 1:
         missing = int(np.flatnonzero(np.append(present, -1) != np.arange(len(present) + 1))[0])
         raise InputError(
-            f"{name}: labels go up to {high} but {missing} never occurs; number them 0..C-1, "
-            "or set classes if some are absent on purpose"
+            f"{name}: labels go up to {high}, but {missing} never occurs; number them 0..C-1 or set classes"
         )
     if high == 0:
         raise InputError(f"{name}: every label is 0; there must be at least two classes")

@@ -47,12 +47,12 @@ class Backbone:
         torch.set_num_threads(1)
         self.module.eval()
         # Samples of similar length share a batch, to reduce padding.
-        order = torch.argsort(_lengths(x), stable=True)
+        fields = x.values if isinstance(x, Fields) else (x,)
+        lengths = [field.lengths for field in fields if isinstance(field, Ragged)]
+        order = torch.argsort(lengths[0], stable=True) if lengths else torch.arange(len(x))
         try:
             with torch.no_grad():
-                parts = [
-                    self._encode_batch(gather(x, rows), len(rows)) for rows in torch.split(order, _BATCH_SIZE)
-                ]
+                parts = [self._encode(x, rows) for rows in torch.split(order, _BATCH_SIZE)]
         finally:
             torch.set_num_threads(threads)
         features = torch.cat(parts)
@@ -60,12 +60,12 @@ class Backbone:
         result[order] = features
         return result
 
-    def _encode_batch(self, batch: Any, samples: int) -> Tensor:
+    def _encode(self, x: Stored, rows: Tensor) -> Tensor:
         try:
-            features = call(self.module, self.preprocess(batch))
+            features = call(self.module, self.preprocess(gather(x, rows)))
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
             raise InputError(f"the backbone cannot take these inputs: {first_line(error)}") from None
-        if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != samples:
+        if not isinstance(features, Tensor) or features.ndim < 2 or len(features) != len(rows):
             raise InputError("the backbone must return a tensor with one row of features per sample")
         return features.float()
 
@@ -108,14 +108,9 @@ def encode_data(data: DataSet, module: nn.Module, about: Mapping[str, Any] | Non
 
 
 def apply_backbone(federation: Federation, module: nn.Module) -> Federation:
-    """Return the federation with the features of your own frozen module as inputs.
-
-    The module is called like a model and returns one row of features per sample.
-    """
+    """Return the federation with features of your own frozen module, called like a model, as inputs."""
     if federation.shift is not None:
-        raise InputError(
-            "a backbone computes features once for all clients, so it cannot be combined with a feature shift"
-        )
+        raise InputError("a backbone cannot be combined with a feature shift; remove one of them")
     # The copy is cast and set to evaluation mode, not the caller's module.
     module = copy.deepcopy(module)
     data = encode_data(federation.data, module)
@@ -133,9 +128,3 @@ def _first_samples(data: DataSet) -> DataSet:
     ids = data.vocabulary
     encoding = data.encoding if ids is None else {**(data.encoding or {}), "ids": ids}
     return replace(data, train=train, test=test, writers_train=None, writers_test=None, encoding=encoding)
-
-
-def _lengths(x: Stored) -> Tensor:
-    fields = x.values if isinstance(x, Fields) else (x,)
-    ragged = [field for field in fields if isinstance(field, Ragged)]
-    return ragged[0].lengths if ragged else torch.zeros(len(x), dtype=torch.int64)

@@ -17,17 +17,15 @@ from eunoe.data.arrays import from_rows, mean_and_std, number_ids
 from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet, checksum
 from eunoe.data.sources import hub
-from eunoe.data.sources.frames import LabeledRows, get_column, label_rows, read_frame, read_values
+from eunoe.data.sources.frames import LabeledRows, column_values, label_rows, read_frame, read_values
 from eunoe.data.sources.npz import make_dataset, read_npz, standardize_signal
 from eunoe.data.sources.table import from_table
-from eunoe.data.sources.text import Vocabulary, encode_rows, make_encoder, text
+from eunoe.data.sources.text import Vocabulary, encode_rows, fit_encoder, text
 from eunoe.data.specs import SPECS, TABLES, DataSetSpec
 from eunoe.data.split import every_fifth_row
 from eunoe.errors import InputError, nearest
 
 logger = logging.getLogger(__name__)
-# Files that were compared with the official data: path, size and modification time.
-_compared: set[tuple[str, int, int]] = set()
 # The digits that have each attribute; a loop is a closed line in the printed digit.
 ATTRIBUTES = {
     "even": (0, 2, 4, 6, 8),
@@ -48,20 +46,14 @@ def digits() -> DataSet:
 
 
 def digit_attributes() -> DataSet:
-    """The images of `digits` with four labels each: even, prime, above four, has a loop.
-
-    A client is a digit (partition 'natural'), so that each has all or none of a label.
-    """
+    """The images of `digits` with four labels: even, prime, above four, has a loop; clients are digits."""
     x, y = _read_digits()
-    labels = np.array(
-        [[digit in having for having in ATTRIBUTES.values()] for digit in range(10)], np.float32
-    )
-    clients = np.array([f"digit {digit}" for digit in y])
+    labels = [[digit in digits for digits in ATTRIBUTES.values()] for digit in y]
     return from_rows(
         x,
-        labels[y],
+        np.array(labels, np.float32),
         every_fifth_row(y),
-        clients,
+        np.array([f"digit {digit}" for digit in y]),
         name="digit_attributes",
         task="multilabel",
         class_names=tuple(ATTRIBUTES),
@@ -140,18 +132,14 @@ def banking77(*, path: Path | None = None, length: PositiveInt = 32, tokenizer: 
 
 
 def clinc150(*, path: Path | None = None, length: PositiveInt = 24, tokenizer: str | None = None) -> DataSet:
-    """CLINC150: 15,000 + 4,500 requests, 150 intents in 10 domains, which are the clients.
-
-    The validation part and requests that are out of scope are dropped.
-    """
+    """CLINC150: 15,000 + 4,500 requests of 150 intents in 10 domains, the clients; none out of scope."""
     file = path or table_path("clinc150")
     where = str(file)
     frame = read_frame(file, ("part", "domain", "intent", "text"))
-    frame = frame.filter(np.array(get_column(frame, "domain", where).to_pylist()) != "oos")
+    frame = frame.filter(np.array(column_values(frame, "domain", where)) != "oos")
     rows = label_rows(frame, where, "intent", "domain", "part", None, "classification")
-    texts: list[str] = get_column(rows.frame, "text", where).to_pylist()
-    encoder = make_encoder(rows, texts, tokenizer, "words", length, 20_000)
-    return encode_rows(rows, texts, encoder, "clinc150")
+    texts = column_values(rows.frame, "text", where)
+    return encode_rows(rows, texts, fit_encoder(rows.training(texts), length, tokenizer), "clinc150")
 
 
 def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: PositiveInt = 20) -> DataSet:
@@ -163,45 +151,28 @@ def shakespeare(*, path: Path | None = None, length: PositiveInt = 40, stride: P
     file = path or table_path("shakespeare")
     where = str(file)
     frame = read_frame(file, ("part", "client", "text"))
-    parts, speakers, texts = (
-        get_column(frame, name, where).to_pylist() for name in ("part", "client", "text")
-    )
-    before, after, speaker, test = [], [], [], []
-    for part, client, speech in zip(parts, speakers, texts, strict=True):
-        for end in range(stride, len(speech), stride):
-            before.append(speech[max(0, end - length) : end])
-            after.append(speech[end])
-            speaker.append(client)
-            test.append(part == "test")
-    tested = np.array(test, bool)
-    names = tuple(sorted({mark for mark, skip in zip(after, tested, strict=True) if not skip}))
-    if len(names) < 2 or not tested.any():
-        raise InputError(
-            f"{where} has too little text: both parts need speeches of more than {stride} characters"
-        )
-    numbers = {mark: number for number, mark in enumerate(names)}
-    known = np.array([mark in numbers for mark in after])
-    y = np.array([numbers.get(mark, 0) for mark in after], np.int64)[known]
-    clients = number_ids(np.array(speaker))[0][known]
-    rows = LabeledRows(None, y, names, clients, tested[known])
-    vocabulary = Vocabulary.fit(
-        (speech for part, speech in zip(parts, texts, strict=True) if part == "train"),
-        "characters",
-        length,
-        1000,
-    )
-    contexts = [context for context, keep in zip(before, known, strict=True) if keep]
+    columns = [column_values(frame, name, where) for name in ("part", "client", "text")]
+    samples = [
+        (speech[max(0, end - length) : end], speech[end], speaker, part == "test")
+        for part, speaker, speech in zip(*columns, strict=True)
+        for end in range(stride, len(speech), stride)
+    ]
+    names = tuple(sorted({mark for _, mark, _, test in samples if not test}))
+    if len(names) < 2 or not any(test for *_, test in samples):
+        raise InputError(f"{where} is too short: both parts need speeches of more than {stride} characters")
+    contexts, marks, speakers, test = zip(*(s for s in samples if s[1] in names), strict=True)
+    y, clients = np.array([names.index(mark) for mark in marks]), number_ids(np.array(speakers))[0]
+    speeches = (speech for part, _, speech in zip(*columns, strict=True) if part == "train")
+    vocabulary = Vocabulary.fit(speeches, "characters", length, 1000)
+    rows = LabeledRows(None, y, names, clients, np.array(test))
     return encode_rows(rows, contexts, vocabulary, "shakespeare")
 
 
 def load_named(name: str, revision: str | None = None) -> DataSet:
-    """Load a built-in data set from its file, which is downloaded if missing.
-
-    `revision` is a branch or commit of the hub; a file from another one is an error.
-    """
+    """Load a built-in data set, downloaded if missing; a file of another hub `revision` is an error."""
     spec, path = get_spec(name), path_of(name)
     if not path.exists():
-        fetch_named(name, revision=revision)
+        fetch_named(name, revision)
     record = hub.read_record(path)
     revisions = [str(record[key]) for key in ("revision", "commit") if key in record]
     if revision is not None and revision not in revisions:
@@ -221,47 +192,31 @@ def load_named(name: str, revision: str | None = None) -> DataSet:
     )
     form = f"{spec.dtype} {list(spec.shape)}"
     if describe_input(data.train.x) != form:
-        raise InputError(
-            f"{path}: samples are {describe_input(data.train.x)}, but those of {name} are {form}"
-        )
-    _check_official(name, spec, path, data)
-    return data
-
-
-def _check_official(name: str, spec: DataSetSpec, path: Path, data: DataSet) -> None:
-    """Raise InputError if values differ from the official data; warn if the number of samples differs."""
-    about = path.stat()
-    key = (str(path), about.st_size, about.st_mtime_ns)
-    if spec.sha256 is None or key in _compared:
-        return
-    if (sha256 := checksum(data.train, data.test)) != spec.sha256:
-        problem = (
-            f"{path} is not the official {name}: its SHA-256 is {sha256[:12]}..., not {spec.sha256[:12]}..."
-        )
+        raise InputError(f"{path} has samples {describe_input(data.train.x)}, but {name} has {form}")
+    if spec.sha256 is not None and (sha256 := checksum(data.train, data.test)) != spec.sha256:
+        problem = f"{path} is not the official {name}: SHA-256 {sha256[:12]}..., not {spec.sha256[:12]}..."
+        # Another number of samples may be intended, such as a subset.
         if (len(data.train), len(data.test)) == spec.rows:
             fetch = "" if spec.hub is None else f"; replace it with: eunoe data fetch {name} --force"
             raise InputError(f"{problem}{fetch}")
         logger.warning(problem)
-    _compared.add(key)
+    return data
 
 
-def fetch_named(name: str, *, revision: str | None = None, client: hub.HuggingFace | None = None) -> Path:
+def fetch_named(name: str, revision: str | None = None) -> None:
     """Download a built-in data set from the hub into the data folder, replacing the file there."""
     spec, path = get_spec(name), path_of(name)
-    if spec.hub is None:
-        raise InputError(f"{name} is not on the hub in this form; {_manual_steps(name, spec)}")
     try:
-        hub.fetch(
-            spec.hub,
-            path,
-            revision=revision or hub.PARQUET,
-            classes=spec.classes,
-            rows=spec.rows,
-            hub=client,
-        )
+        if spec.hub is None:
+            raise InputError(f"{name} is not on the hub in this form")
+        hub.fetch(spec.hub, path, revision=revision or hub.PARQUET, classes=spec.classes, rows=spec.rows)
     except InputError as error:
-        raise InputError(f"{error}; {_manual_steps(name, spec)}") from error
-    return path
+        shape = ", ".join(str(size) for size in spec.shape)
+        writers = ", writer_train and writer_test int64 (the writer of each sample)" if spec.writers else ""
+        raise InputError(
+            f"{error}; without the internet, write {path} yourself (numpy.savez) with x_train and x_test "
+            f"{spec.dtype} [n, {shape}], y_train and y_test int64 [n], labels 0..{spec.classes - 1}{writers}"
+        ) from error
 
 
 def _read_digits() -> tuple[Array, Array]:
@@ -293,20 +248,6 @@ def get_spec(name: str) -> DataSetSpec:
 def path_of(name: str) -> Path:
     """Return the path of a built-in data set."""
     return hub.data_folder() / f"{name}.npz"
-
-
-def _manual_steps(name: str, spec: DataSetSpec) -> str:
-    counts = [format(count, "d") for count in spec.rows] if spec.rows[1] else ["n", "m"]
-    shape = "".join(f", {size}" for size in spec.shape)
-    arrays = [
-        f"x_{part} {spec.dtype} [{count}{shape}] and y_{part} int64 [{count}]"
-        for part, count in zip(("train", "test"), counts, strict=True)
-    ]
-    writers = ", writer_train and writer_test int64 (the writer of each sample)" if spec.writers else ""
-    return (
-        f"without the internet, write {path_of(name)} yourself (numpy.savez) with the arrays "
-        f"{', '.join(arrays)} with labels 0..{spec.classes - 1}{writers}"
-    )
 
 
 def table_path(name: str) -> Path:

@@ -8,7 +8,7 @@ import numpy as np
 from eunoe.data.builtin import fetch_named, get_spec, load_named, path_of, table_path
 from eunoe.data.loading import load
 from eunoe.data.samples import checksum
-from eunoe.data.sources.hub import HuggingFace, data_folder, read_record
+from eunoe.data.sources.hub import data_folder, read_record
 from eunoe.data.sources.npz import npz
 from eunoe.data.specs import SPECS, TABLES
 from eunoe.errors import InputError
@@ -63,13 +63,11 @@ def entry(name: str) -> Entry:
     return Entry(name, path, False, spec.classes, train, test, source=spec.hub.repo if spec.hub else None)
 
 
-def fetch(
-    name: str, *, revision: str | None = None, force: bool = False, client: HuggingFace | None = None
-) -> Entry:
+def fetch(name: str, *, revision: str | None = None, force: bool = False) -> Entry:
     """Download a built-in data set unless it exists (or `force` is set)."""
     get_spec(name)
     if force or not path_of(name).exists():
-        fetch_named(name, revision=revision, client=client)
+        fetch_named(name, revision)
     elif revision is not None:
         load_named(name, revision)
     return entry(name)
@@ -82,9 +80,8 @@ def _describe(name: str, path: Path | None) -> Entry:
         return Entry(name, path, True, problem=str(error))
     official = SPECS[name].sha256 if name in SPECS else None
     sha256 = checksum(data.train, data.test)
-    record = {} if path is None else read_record(path)
     source = "scikit-learn" if path is None else None
-    if "repo" in record and "commit" in record:
+    if path is not None and {"repo", "commit"} <= (record := read_record(path)).keys():
         source = f"{record['repo']}@{str(record['commit'])[:12]}"
     return Entry(
         name,

@@ -14,29 +14,23 @@ from eunoe.errors import InputError
 Array = NDArray[Any]
 Bytes = NDArray[np.uint8]
 Integers = NDArray[np.int64]
-# Inputs as a user may pass them, and after they have been checked.
+# Inputs as a user may pass them.
 InputLike: TypeAlias = ArrayLike | Tensor | Ragged | Fields | Mapping[str, Any] | tuple[Any, ...]
-CheckedInput: TypeAlias = Array | Ragged | Fields
-_TENSORS = (np.ndarray, Tensor, Ragged)
 
+_ARRAYS = (np.ndarray, Tensor, Ragged)
 # Types that torch computes with; uint16 and other unsigned types support hardly any operation.
 _INPUT_TYPES = {"bool", "uint8", "int8", "int16", "int32", "int64", "float16", "float32", "float64"}
 
 
-def check_inputs(value: InputLike, what: str) -> CheckedInput:
-    """Return inputs [samples, ...] as an array, or as tensors if they have fields or vary in length."""
+def check_inputs(value: InputLike, what: str) -> Stored:
+    """Return inputs [samples, ...] as tensors, which share the memory of arrays."""
     if isinstance(value, Mapping):
         value = Fields(list(value.values()), [str(name) for name in value])
-    elif isinstance(value, tuple) and value and all(isinstance(field, _TENSORS) for field in value):
+    elif isinstance(value, tuple) and value and all(isinstance(field, _ARRAYS) for field in value):
         value = Fields(value)
     if isinstance(value, Fields):
         return _check_fields(value, what)
     return _check_ragged(value, what) if isinstance(value, Ragged) else _check_numbers(value, what)
-
-
-def as_stored(value: CheckedInput) -> Stored:
-    """Convert checked inputs to tensors."""
-    return value if isinstance(value, Ragged | Fields) else as_tensor(value)
 
 
 def as_ragged(samples: Sequence[Any], what: str) -> Ragged:
@@ -51,9 +45,8 @@ def as_ragged(samples: Sequence[Any], what: str) -> Ragged:
     return _check_ragged(Ragged.of(parts), what)
 
 
-def check_labels(value: ArrayLike | Tensor, what: str) -> Integers:
+def check_labels(y: Array, what: str) -> Integers:
     """Return class labels [samples] as int64."""
-    y = as_array(value, what)
     if y.ndim != 1 or y.dtype.kind not in "iu":
         raise InputError(f"{what} is {_type(y)} {list(y.shape)}; labels must be one integer per sample")
     return y.astype(np.int64, copy=False)
@@ -63,10 +56,7 @@ def check_ids(value: ArrayLike | Tensor, what: str, samples: int) -> Array:
     """Return client ids [samples], integers or strings."""
     ids = as_array(value, what)
     if ids.shape != (samples,) or ids.dtype.kind not in "iuUS":
-        raise InputError(
-            f"{what} is {ids.dtype} {list(ids.shape)}; it must have one integer or string "
-            f"for each of the {samples} samples"
-        )
+        raise InputError(f"{what} is {ids.dtype} {list(ids.shape)}, not {samples} integers or strings")
     return ids
 
 
@@ -85,9 +75,7 @@ def as_array(value: Any, what: str) -> Array:
     except (ValueError, TypeError):
         # Lists of unequal lengths, or a type that NumPy lacks, such as bfloat16.
         unequal = isinstance(value, list | tuple)
-        content = (
-            "lists of unequal lengths" if unequal else f"a {type(value).__name__} that NumPy cannot hold"
-        )
+        content = "lists of unequal lengths" if unequal else f"a {type(value).__name__} that NumPy lacks"
         raise InputError(f"{what} consists of {content}; samples must have the same type and shape") from None
     if array.dtype == object and array.ndim == 0:
         raise InputError(f"{what} is a {type(value).__name__}; it must be an array, a tensor or nested lists")
@@ -101,7 +89,7 @@ def as_tensor(array: Array) -> Tensor:
     return torch.from_numpy(array)
 
 
-def _check_numbers(value: ArrayLike | Tensor, what: str, dimensions: int = 2) -> Array:
+def _check_numbers(value: ArrayLike | Tensor, what: str, dimensions: int = 2) -> Tensor:
     x = as_array(value, what)
     if x.dtype.name not in _INPUT_TYPES:
         raise InputError(f"{what} is {_type(x)}; inputs must be numbers ({', '.join(sorted(_INPUT_TYPES))})")
@@ -112,7 +100,7 @@ def _check_numbers(value: ArrayLike | Tensor, what: str, dimensions: int = 2) ->
     # The minimum and maximum of an array with a NaN are NaN.
     if x.dtype.kind == "f" and not np.isfinite([x.min(), x.max()]).all():
         raise InputError(f"{what} contains values that are not finite (NaN or infinity); fill or drop them")
-    return x
+    return as_tensor(x)
 
 
 def _check_fields(fields: Fields, what: str) -> Fields:
@@ -122,10 +110,9 @@ def _check_fields(fields: Fields, what: str) -> Fields:
         _check_field(value, f"{what}[{label!r}]" if fields.names else f"{what}[{label}]")
         for value, label in zip(fields.values, fields.labels, strict=True)
     ]
-    lengths = {label: len(value) for label, value in zip(fields.labels, values, strict=True)}
-    if len(set(lengths.values())) > 1:
-        listed = ", ".join(f"{label} has {length}" for label, length in lengths.items())
-        raise InputError(f"{what}: {listed} samples; all fields must have the same number of samples")
+    if len({len(value) for value in values}) > 1:
+        lengths = (f"{label} has {len(v)}" for label, v in zip(fields.labels, values, strict=True))
+        raise InputError(f"{what}: {', '.join(lengths)} samples; all fields must have the same number")
     return Fields(values, fields.names)
 
 
@@ -137,20 +124,17 @@ def _check_field(value: Any, what: str) -> Tensor | Ragged:
         sizes = {(len(item),) if isinstance(item, list | tuple) else np.shape(item)[:1] for item in value}
         if len(sizes) > 1:
             return as_ragged(value, what)
-    return as_tensor(_check_numbers(value, what, dimensions=1))
+    return _check_numbers(value, what, dimensions=1)
 
 
 def _check_ragged(value: Ragged, what: str) -> Ragged:
     offsets, count = value.offsets, len(value.values)
     valid = offsets.ndim == 1 and len(offsets) > 1 and int(offsets[0]) == 0 and int(offsets[-1]) == count
     if not valid or bool((offsets.diff() < 0).any()):
-        raise InputError(
-            f"{what}: offsets must rise from 0 to {count}, the number of values, with one more offset than "
-            "samples"
-        )
+        raise InputError(f"{what}: offsets must rise from 0 to {count} and be one more than samples")
     if not count:
         raise InputError(f"{what} has only samples of length 0; at least one must have a value")
-    return Ragged(as_tensor(_check_numbers(value.values, what, dimensions=1)), offsets, value.padding)
+    return Ragged(_check_numbers(value.values, what, dimensions=1), offsets, value.padding)
 
 
 def _type(array: Array) -> str:

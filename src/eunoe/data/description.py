@@ -1,12 +1,11 @@
 """A description of a model's inputs and outputs as JSON values, for use without the training data."""
 
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any
 
 import torch
-from torch import Tensor
 
-from eunoe.core.fields import Fields, Input, Ragged, Stored, gather
+from eunoe.core.fields import Fields, Ragged, Stored, gather
 from eunoe.core.tasks import Regression
 from eunoe.data.federation import Federation
 
@@ -18,19 +17,20 @@ def describe(federation: Federation) -> dict[str, Any]:
     `target_std` plus `target_mean` is in the units of the data.
     """
     data, preprocess = federation.data, federation.preprocess
+    sample = gather(data.train.x, torch.tensor([0]))
+    model_input = _form(data.train.x, preprocess(sample))
     if data.backbone is not None:
         raw = replace(federation, data=data.backbone.raw)
-        features = _form(data.train.x, preprocess(gather(data.train.x, torch.tensor([0]))))
-        return {**describe(raw), "backbone": dict(data.backbone.about), "model_input": features}
+        return {**describe(raw), "backbone": dict(data.backbone.about), "model_input": model_input}
     task = data.task
     scale = {"target_mean": task.mean, "target_std": task.std} if isinstance(task, Regression) else {}
     return {
         "schema": 1,
-        "input": _form(data.train.x),
-        "steps": preprocess.steps(data.train.x.labels if isinstance(data.train.x, Fields) else ()),
+        "input": _form(data.train.x, sample),
+        "steps": preprocess.steps,
         "mean": data.mean,
         "std": data.std,
-        "model_input": _form(data.train.x, preprocess(gather(data.train.x, torch.tensor([0])))),
+        "model_input": model_input,
         "task": task.name,
         "classes": data.classes,
         "class_names": data.class_names,
@@ -39,19 +39,12 @@ def describe(federation: Federation) -> dict[str, Any]:
     }
 
 
-def _form(stored: Stored, batch: Input | None = None) -> dict[str, Any]:
-    """Return type and shape of a stored sample or, if it is passed, of a batch; null is any length."""
+def _form(stored: Stored, batch: Any) -> dict[str, Any]:
+    """Return type and shape of a sample in a batch of stored samples; null is any length."""
     if isinstance(stored, Fields):
-        values = [None] * len(stored.values) if batch is None else cast(Fields, batch).values
-        return {
-            name: _form(field, value)
-            for name, field, value in zip(stored.labels, stored.values, values, strict=True)
-        }
-    x = stored.pad(torch.tensor([0])) if isinstance(stored, Ragged) else stored
-    x = x if batch is None else cast(Tensor, batch)
-    shape = list(x.shape[1:])
-    return {
-        "dtype": str(x.dtype).removeprefix("torch."),
-        "shape": [None, *shape[1:]] if isinstance(stored, Ragged) else shape,
-        **({"padding": stored.padding} if isinstance(stored, Ragged) else {}),
-    }
+        fields = zip(stored.labels, stored.values, batch.values, strict=True)
+        return {name: _form(field, value) for name, field, value in fields}
+    form = {"dtype": str(batch.dtype).removeprefix("torch."), "shape": list(batch.shape[1:])}
+    if isinstance(stored, Ragged):
+        return {**form, "shape": [None, *form["shape"][1:]], "padding": stored.padding}
+    return form

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ from eunoe.data.streams.base import Changes
 from eunoe.data.transforms import client_shift
 from eunoe.errors import InputError
 
-# The parts of a client's samples, and the sets of samples that rows can refer to.
+# The parts of a client's samples in the order of its rows, and the sets of samples that rows can refer to.
 Part = Literal["train", "validation", "test"]
 SampleSet = Literal["clients", "public", "test"]
 
@@ -121,13 +121,11 @@ class Federation:
         std: tuple[float, ...] | None = None,
         **options: Any,
     ) -> "Federation":
-        """Build a federation from your own arrays.
+        """Build a federation from your own arrays, which are as in `eunoe.data.from_arrays`.
 
-        Inputs of several fields are a dict or tuple with an array, or a list of arrays of varying length, for
-        each. With `client_ids` (one per sample) the data are divided by them; otherwise by the named
-        partition, whose options (such as clients and alpha) are further keyword arguments. Without test
-        arrays, a share `test` of the samples becomes the test part. `y` is one integer per sample (classes),
-        rows of 0 and 1 (multilabel) or real numbers (regression); set `task` if that is ambiguous.
+        With `client_ids` (one per sample) the data are divided by them; otherwise by the named partition,
+        whose options (such as clients and alpha) are further keyword arguments. Without test arrays, a share
+        `test` of the samples becomes the test part.
         """
         if (x_test is None) != (y_test is None):
             raise InputError("pass both x_test and y_test, or neither")
@@ -216,13 +214,10 @@ class Federation:
 
     def samples(self, source: SampleSet) -> Samples:
         """Return the samples that rows of this set refer to."""
-        if source == "clients":
-            return self.data.train
-        if source == "test":
-            return self.data.test
-        if self.public is None:
+        samples = {"clients": self.data.train, "test": self.data.test, "public": self.public}[source]
+        if samples is None:
             raise InputError("there is no public set; set public.share above 0")
-        return self.public
+        return samples
 
     def rows(self, client: int, part: Part = "train") -> Integers:
         """Return the rows of a client's part."""
@@ -236,20 +231,13 @@ class Federation:
 
     def _bounds(self, part: Part) -> tuple[Integers, Integers]:
         """Return where each client's part starts and ends in `order`."""
-        bounds = {
-            "train": (self.offsets[:-1], self.train_end),
-            "validation": (self.train_end, self.validation_end),
-            "test": (self.validation_end, self.offsets[1:]),
-        }
-        return bounds[part]
+        bounds = (self.offsets[:-1], self.train_end, self.validation_end, self.offsets[1:])
+        place = get_args(Part).index(part)
+        return bounds[place], bounds[place + 1]
 
     @cached_property
     def test_owners(self) -> Integers | None:
-        """The client of each sample of the test set, -1 for none; None if unknown.
-
-        It is known if each client is one writer. Under a feature shift it is None, since the test set is not
-        shifted.
-        """
+        """The client of each test sample, -1 for none; None if unknown, and under a feature shift."""
         test = self.data.writers_test
         if test is None or self._writers is None or self.shift is not None:
             return None
@@ -284,10 +272,7 @@ class Federation:
     def inputs(
         self, source: SampleSet, rows: Tensor, client: int | None = None, few_lengths: bool = False
     ) -> Input:
-        """Return model inputs for rows of a set, padded to the longest, with the feature shift of a client.
-
-        With `few_lengths` they are padded a little more, so that shapes repeat.
-        """
+        """Return inputs for rows of a set, shifted as a client's; `few_lengths` pads to few shapes."""
         x: Input = self.preprocess(gather(self.samples(source).x, rows, few_lengths))
         return x if client is None else self.shifted(x, client)
 
@@ -301,8 +286,7 @@ class Federation:
         """Return a hash of the rows of all clients."""
         digest = hashlib.sha256()
         for name, array in self._arrays().items():
-            digest.update(f"{name} {len(array)} ".encode())
-            digest.update(np.ascontiguousarray(array).tobytes())
+            digest.update(f"{name} {len(array)} ".encode() + array.tobytes())
         return digest.hexdigest()
 
     def save(self, path: Path) -> None:
@@ -310,52 +294,38 @@ class Federation:
         save_file(self._arrays(), path)
 
     def _arrays(self) -> dict[str, Integers]:
-        arrays = {
-            "order": self.order,
-            "offsets": self.offsets,
-            "train_end": self.train_end,
-            "validation_end": self.validation_end,
-            "public_train": self.public_train,
-            "public_validation": self.public_validation,
-        }
-        return {name: array for name, array in arrays.items() if array is not None}
+        parts = ("order", "offsets", "train_end", "validation_end", "public_train", "public_validation")
+        return {name: array for name in parts if (array := getattr(self, name)) is not None}
 
 
 def in_round(federation: Federation, round: int) -> Federation:
     """Return the federation in a round."""
     if isinstance(federation, FederationInRound) and federation.round == round:
         return federation
-    if federation.changes is None:
-        return federation
-    return FederationInRound.of(federation, round)
+    whole = federation.whole if isinstance(federation, FederationInRound) else federation
+    if whole.changes is None:
+        return whole
+    values = {field.name: getattr(whole, field.name) for field in fields(Federation)}
+    if whole.shift is not None:
+        strength = whole.shift.strength * whole.changes.shift(round)
+        values["shift"] = whole.shift.model_copy(update={"strength": strength}) if strength else None
+    current = FederationInRound(**values, round=round, whole=whole)
+    # Shared, since it is measured on all data.
+    vars(current)["preprocess"] = whole.preprocess
+    return current
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class FederationInRound(Federation):
-    """A federation in one round: its training samples, feature shift and clients.
-
-    Validation and test parts do not change.
-    """
+    """A federation in one round; validation and test parts do not change."""
 
     round: int
     whole: Federation
+    changes: Changes
     _rows: dict[int, Integers] = field(default_factory=dict)
 
-    @classmethod
-    def of(cls, whole: Federation, round: int) -> "FederationInRound":
-        """Return a federation in a round."""
-        whole = whole.whole if isinstance(whole, FederationInRound) else whole
-        values = {field.name: getattr(whole, field.name) for field in fields(Federation)}
-        if whole.shift is not None and whole.changes is not None:
-            strength = whole.shift.strength * whole.changes.shift(round)
-            values["shift"] = whole.shift.model_copy(update={"strength": strength}) if strength else None
-        federation = cls(**values, round=round, whole=whole)
-        # Shared, since it is measured on all data.
-        vars(federation)["preprocess"] = whole.preprocess
-        return federation
-
     def rows(self, client: int, part: Part = "train") -> Integers:
-        if part != "train" or self.changes is None:
+        if part != "train":
             return super().rows(client, part)
         if client not in self._rows:
             self._rows[client] = self.changes.rows(client, self.round, super().rows(client))
@@ -368,15 +338,11 @@ class FederationInRound(Federation):
         return np.array([self.size(int(client)) for client in clients], np.int64)
 
     def present(self, client: int) -> bool:
-        changes = self.changes
-        return changes is None or (changes.present(client, self.round) and self.size(client) > 0)
+        return self.changes.present(client, self.round) and self.size(client) > 0
 
 
 def find_writers(writers: Integers, offsets: Integers) -> Integers | None:
-    """Return the writer of each client, or None if a client is not exactly one writer.
-
-    Client k has the samples `offsets[k]` to `offsets[k + 1]`, which have these writers.
-    """
+    """Return the writer of each client, from those of its samples; None if they are not one to one."""
     clients = len(offsets) - 1
     owners = np.repeat(np.arange(clients), np.diff(offsets))
     pairs = np.unique(np.stack([owners, writers]), axis=1)
@@ -387,6 +353,5 @@ def find_writers(writers: Integers, offsets: Integers) -> Integers | None:
 def find_positions(values: Integers, among: Integers) -> Integers:
     """Return the position of each value in an array of distinct values, -1 if it is not there."""
     order = np.argsort(among)
-    ordered = among[order]
-    at = np.minimum(np.searchsorted(ordered, values), len(ordered) - 1)
-    return np.where(ordered[at] == values, order[at], -1)
+    at = order[np.minimum(np.searchsorted(among, values, sorter=order), len(among) - 1)]
+    return np.where(among[at] == values, at, -1)

@@ -1,6 +1,7 @@
 """Loading a data set by its name in a config: built in, a file, a folder, hf:owner/name, or your own code."""
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from eunoe.config import registry
@@ -10,26 +11,26 @@ from eunoe.errors import InputError
 
 
 def resolve(name: str, options: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Return the registered name and options for a name in a config.
-
-    A path to a .npz is `npz`, a path to a folder is `folder`, hf:owner/name is `hub`; others are unchanged.
-    """
-    for prefix, registered, option in (("hf:", "hub", "repo"), ("", *path_kind(name))):
-        if registered and name.startswith(prefix):
-            if option in options:
-                raise InputError(f"data set {name!r}: the option {option!r} is already set by the name")
-            return registered, {option: name.removeprefix(prefix), **options}
-    return name, dict(options)
+    """Return the registered name and options: npz, table or folder for a path, hub for hf:owner/name."""
+    if name.startswith("hf:"):
+        reader, option, value = "hub", "repo", name.removeprefix("hf:")
+    else:
+        reader, option, value = path_kind(name), "path", name
+    if not reader:
+        return name, dict(options)
+    if option in options:
+        raise InputError(f"data set {name!r}: the option {option!r} is already set by the name")
+    return reader, {option: value, **options}
 
 
 def load(name: str, **options: Any) -> DataSet:
     """Load the data set of this name, path or hub address, with these options."""
-    if ("/" in name or "\\" in name) and ":" not in name and not path_kind(name)[0]:
+    if ("/" in name or "\\" in name) and ":" not in name and not path_kind(name):
         raise InputError(f"there is no folder {name}; your own data set is a folder or a .npz file")
+    if path_kind(name) in ("npz", "table") and not Path(name).expanduser().exists():
+        raise InputError(f"there is no file {name}; name an existing one, or its full path")
     name, options = resolve(name, options)
     data = registry.build("data_set", name, options)
     if not isinstance(data, DataSet):
-        raise InputError(
-            f"data set {name!r} returned a {type(data).__name__}; it must return an eunoe DataSet"
-        )
+        raise InputError(f"data set {name!r} returned a {type(data).__name__}, not an eunoe DataSet")
     return data

@@ -23,37 +23,27 @@ class Preprocess(nn.Module):
     def __init__(self, data: DataSet, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         stored = data.train.x
-        self.fields = nn.ModuleList()
+        has_fields = isinstance(stored, Fields)
+        if has_fields and data.mean is not None:
+            raise InputError("inputs of several fields are not normalized: omit mean and std")
+        fields = stored if isinstance(stored, Fields) else Fields([stored], [""])
+        parts = [PreprocessField(field, data.mean, data.std, dtype) for field in fields.values]
+        self.fields = nn.ModuleList(parts)
         # The value of a black pixel after normalization.
-        self.black: Tensor | None = None
-        if isinstance(stored, Fields):
-            if data.mean is not None:
-                raise InputError("inputs of several fields are not normalized: omit mean and std")
-            self.fields.extend(PreprocessField(field, None, None, dtype) for field in stored.values)
-        else:
-            self.fields.append(PreprocessField(stored, data.mean, data.std, dtype))
-            self.black = self._fields[0].black
+        self.black = None if has_fields else parts[0].black
         # Whether the model sees only integers, such as token ids.
-        self.integers = all(field.integers for field in self._fields)
-
-    @property
-    def _fields(self) -> "list[PreprocessField]":
-        return list(self.fields)  # type: ignore[arg-type]
+        self.integers = all(part.integers for part in parts)
+        # The steps in words, for users who load the model without this library.
+        self.steps = [
+            f"{label}: {step}" if has_fields else step
+            for label, part in zip(fields.labels, parts, strict=True)
+            for step in part.steps
+        ]
 
     def forward(self, x: Input) -> Input:
         if isinstance(x, Tensor):
-            return self._fields[0](x)  # type: ignore[no-any-return]
-        return Fields([field(value) for field, value in zip(self._fields, x.values, strict=True)], x.names)
-
-    def steps(self, labels: Sequence[str] = ()) -> list[str]:
-        """Return the steps in words, for users who load the model without this library."""
-        if not labels:
-            return self._fields[0].steps
-        return [
-            f"{label}: {step}"
-            for label, field in zip(labels, self._fields, strict=True)
-            for step in field.steps
-        ]
+            return self.fields[0](x)  # type: ignore[no-any-return]
+        return Fields([field(value) for field, value in zip(self.fields, x.values, strict=True)], x.names)
 
 
 class PreprocessField(nn.Module):
@@ -63,28 +53,24 @@ class PreprocessField(nn.Module):
     shift: Tensor
 
     def __init__(
-        self,
-        stored: Stored,
-        mean: Sequence[float] | None,
-        std: Sequence[float] | None,
-        dtype: torch.dtype,
+        self, stored: Stored, mean: Sequence[float] | None, std: Sequence[float] | None, dtype: torch.dtype
     ) -> None:
         super().__init__()
-        self.ragged = isinstance(stored, Ragged)
+        self.steps = ["pad to the longest sample"] if isinstance(stored, Ragged) else []
         if isinstance(stored, Ragged):
             stored = stored.pad(torch.zeros(1, dtype=torch.int64))
         assert isinstance(stored, Tensor)
         self.dtype = dtype
-        self._bytes = stored.dtype == torch.uint8
-        self.integers = not (self._bytes or stored.is_floating_point())
-        self._add_channel = self._bytes and stored.ndim == 3
-        self._channels_first = self._bytes and stored.ndim == 4
-        if self._bytes and stored.ndim > 4:
+        has_bytes = stored.dtype == torch.uint8
+        self.integers = not (has_bytes or stored.is_floating_point())
+        self._add_channel = has_bytes and stored.ndim == 3
+        self._channels_first = has_bytes and stored.ndim == 4
+        if has_bytes and stored.ndim > 4:
             raise InputError(f"images must be [n, height, width(, channels)], not {list(stored.shape)}")
-        means = torch.tensor(mean or (0.0,), dtype=torch.float64)
-        stds = torch.tensor(std or (1.0,), dtype=torch.float64)
         if mean is not None and self.integers:
             raise InputError("integer inputs, such as token ids, are not normalized: omit mean and std")
+        means = torch.tensor(mean or (0.0,), dtype=torch.float64)
+        stds = torch.tensor(std or (1.0,), dtype=torch.float64)
         if not bool((stds > 0).all()):
             raise InputError("the std for normalization must be above 0")
         images = self._add_channel or self._channels_first
@@ -94,10 +80,22 @@ class PreprocessField(nn.Module):
                 raise InputError(f"{name} must be 1 or {numbers} numbers for these inputs, not {len(value)}")
         # (x / 255 - mean) / std as one multiplication and one addition.
         form = (-1, 1, 1) if images else (-1,)
-        self.register_buffer("scale", (1 / (stds * (255 if self._bytes else 1))).to(dtype).view(form))
+        self.register_buffer("scale", (1 / (stds * (255 if has_bytes else 1))).to(dtype).view(form))
         self.register_buffer("shift", (-means / stds).to(dtype).view(form))
-        self.black = self.shift if self._bytes else None
-        self._plain = mean is None and not self._bytes
+        self.black = self.shift if has_bytes else None
+        self._plain = mean is None and not has_bytes
+        each = "channel" if images else "entry of the last dimension"
+        steps = {
+            "convert to int64": self.integers,
+            "add a dimension of 1 channel: [n, H, W] to [n, 1, H, W]": self._add_channel,
+            "move the channels first: [n, H, W, C] to [n, C, H, W]": self._channels_first,
+            f"convert to {str(dtype).removeprefix('torch.')}": not self.integers,
+            "divide by 255": has_bytes,
+            f"subtract mean and divide by std, which have one number, or one for each {each}": (
+                not (self._plain or self.integers)
+            ),
+        }
+        self.steps += [step for step, applies in steps.items() if applies]
 
     def forward(self, x: Tensor) -> Tensor:
         if self.integers:
@@ -109,26 +107,6 @@ class PreprocessField(nn.Module):
         # Images keep their stored (channels-last) layout, which is fastest for convolutions on a CPU.
         x = x.to(self.dtype)
         return x if self._plain else torch.addcmul(self.shift, x, self.scale)
-
-    @property
-    def steps(self) -> list[str]:
-        """The steps in words."""
-        steps = ["pad to the longest sample"] if self.ragged else []
-        if self.integers:
-            return [*steps, "convert to int64"]
-        if self._add_channel:
-            steps.append("add a dimension of 1 channel: [n, H, W] to [n, 1, H, W]")
-        elif self._channels_first:
-            steps.append("move the channels first: [n, H, W, C] to [n, C, H, W]")
-        steps.append(f"convert to {str(self.dtype).removeprefix('torch.')}")
-        if self._bytes:
-            steps.append("divide by 255")
-        if not self._plain:
-            steps.append(
-                "subtract mean and divide by std, which have one number, or one for each "
-                + ("channel" if self._add_channel or self._channels_first else "entry of the last dimension")
-            )
-        return steps
 
 
 class InputForm(NamedTuple):
@@ -143,9 +121,7 @@ class InputForm(NamedTuple):
     @property
     def shape(self) -> tuple[int, ...]:
         if self.has_fields:
-            raise InputError(
-                f"inputs have several fields ({', '.join(self.shapes)}), each with its own shape"
-            )
+            raise InputError(f"inputs have several fields, each with its own shape: {', '.join(self.shapes)}")
         return self.shapes[""]
 
     @property
@@ -158,10 +134,9 @@ def input_form(stored: Stored, preprocess: Preprocess) -> InputForm:
     """Return the form of stored samples after preprocessing."""
     fields = stored if isinstance(stored, Fields) else Fields([stored], [""])
     batch = preprocess(gather(stored, torch.zeros(1, dtype=torch.int64)))
+    values = batch.values if isinstance(batch, Fields) else (batch,)
     shapes = {}
-    for name, field, value in zip(
-        fields.labels, fields.values, batch.values if isinstance(batch, Fields) else (batch,), strict=True
-    ):
+    for name, field, value in zip(fields.labels, fields.values, values, strict=True):
         shape = tuple(value.shape[1:])
         shapes[name] = (field.longest, *shape[1:]) if isinstance(field, Ragged) else shape
     return InputForm(shapes, isinstance(stored, Fields), is_ragged(stored))

@@ -32,8 +32,7 @@ class Samples:
             raise InputError(f"{len(self.x)} inputs have {len(self.y)} labels; each input needs one")
         if (self.y.dtype, self.y.ndim) not in ((torch.int64, 1), (torch.float32, 2)):
             raise InputError(
-                "labels must be one integer (int64) or a row of numbers (float32) each, not "
-                f"{self.y.dtype} {tuple(self.y.shape)}"
+                f"labels must be int64 [n] or float32 [n, outputs], not {self.y.dtype} {list(self.y.shape)}"
             )
 
     def __len__(self) -> int:
@@ -76,14 +75,13 @@ class DataSet:
     @cached_property
     def vocabulary(self) -> int | None:
         """The number of token ids; None if the inputs are not token ids, or are fields without encoding."""
+        known: int | None = (self.encoding or {}).get("ids")
         if isinstance(self.train.x, Fields):
-            return None if self.encoding is None else self.encoding.get("ids")
+            return known
         x, x_test = leaves(self.train.x)[0], leaves(self.test.x)[0]
         if x.is_floating_point() or x.dtype in (torch.uint8, torch.bool):
             return None
-        if self.encoding is not None and "ids" in self.encoding:
-            return int(self.encoding["ids"])
-        return int(max(x.max(), x_test.max())) + 1
+        return int(max(x.max(), x_test.max())) + 1 if known is None else known
 
     @property
     def owners(self) -> NDArray[Any] | None:

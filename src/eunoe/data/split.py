@@ -16,11 +16,7 @@ from eunoe.errors import InputError
 
 
 def split_clients(
-    order: Integers,
-    offsets: Integers,
-    rng: Generator,
-    validation: float = 0.1,
-    test: float = 0.0,
+    order: Integers, offsets: Integers, rng: Generator, validation: float = 0.1, test: float = 0.0
 ) -> tuple[Integers, Integers, Integers]:
     """Shuffle the rows within each client; return them, and where its training and validation parts end.
 
@@ -101,17 +97,9 @@ def choose_public_set(
 
 
 def choose_public_rows(
-    labels: Array,
-    rng: Generator,
-    options: Public,
-    groups: Array | None = None,
-    *,
-    separate: bool = False,
+    labels: Array, rng: Generator, options: Public, groups: Array | None = None, *, separate: bool = False
 ) -> PublicRows:
-    """Draw the public rows; the size of the validation part is rounded half up.
-
-    All samples of a separate public set may be public; they are if no size is set.
-    """
+    """Draw the public rows; of a separate public set, all rows if no size is set."""
     by_class = options.balanced or options.alpha is not None
     if by_class and (labels.ndim > 1 or (labels < 0).any()):
         raise InputError("balanced and alpha choose by class, but the public data have no class labels")
@@ -119,15 +107,15 @@ def choose_public_rows(
         public = _draw_groups(groups, options.groups, options.min_size, rng)
     else:
         share = 1.0 if separate and not options.sized else options.share
-        wanted = options.count or int(part_size(np.array(len(labels)), share))
-        if wanted > len(labels):
-            raise InputError(f"{wanted:,} public samples were requested, but there are only {len(labels):,}")
+        total = options.count or int(part_size(np.array(len(labels)), share))
+        if total > len(labels):
+            raise InputError(f"{total:,} public samples were requested, but there are only {len(labels):,}")
         if options.alpha is not None:
-            public = _draw_unequal(labels, wanted, options.alpha, rng)
-        elif options.balanced and wanted:
-            public = _draw_balanced(labels, wanted, rng)
+            public = _draw_unequal(labels, total, options.alpha, rng)
+        elif options.balanced and total:
+            public = _draw_balanced(labels, total, rng)
         else:
-            public = rng.permutation(len(labels))[:wanted]
+            public = rng.permutation(len(labels))[:total]
     if len(public) == len(labels) and len(public) and not separate:
         raise InputError("all samples are public, so none are left for the clients; use fewer")
     validating = min(int(part_size(np.array(len(public)), options.validation)), max(len(public) - 1, 0))
@@ -141,9 +129,7 @@ def _draw_balanced(labels: Array, wanted: int, rng: Generator) -> Integers:
     rows, starts, counts = rows_by_class(labels, rng)
     classes = len(counts)
     if wanted > (most := classes * int(counts.min())):
-        raise InputError(
-            f"{wanted:,} public samples cannot be balanced: the smallest of {classes} classes allows {most:,}"
-        )
+        raise InputError(f"at most {most:,} public samples can be balanced over classes, not {wanted:,}")
     turns, turn = np.arange(wanted) // classes, rng.permutation(classes)
     balanced: Integers = rows[starts[np.resize(turn, wanted)] + turns]
     return balanced
@@ -160,12 +146,12 @@ def _draw_unequal(labels: Array, wanted: int, alpha: float, rng: Generator) -> I
     return rng.permutation(rows[ranges(starts, taken)])
 
 
-def _draw_groups(groups: Array | None, wanted: int, min_size: int, rng: Generator) -> Integers:
+def _draw_groups(groups: Array | None, count: int, min_size: int, rng: Generator) -> Integers:
     if groups is None:
         raise InputError("public.groups needs a group id (writer) for each sample, but the data have none")
     _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
     large = np.flatnonzero(sizes >= min_size)
-    if wanted > len(large):
-        raise InputError(f"{wanted:,} public groups were requested, but only {len(large):,} are large enough")
-    chosen = np.isin(group, rng.choice(large, wanted, replace=False))
+    if count > len(large):
+        raise InputError(f"{count:,} public groups were requested, but only {len(large):,} are large enough")
+    chosen = np.isin(group, rng.choice(large, count, replace=False))
     return rng.permutation(np.flatnonzero(chosen))

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection
 from contextlib import suppress
-from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from torch import Tensor
@@ -14,8 +14,9 @@ from eunoe.config.toml import inline
 from eunoe.core.fields import describe_input
 from eunoe.data.loading import load
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.frames import get_column, read_frame
+from eunoe.data.sources.frames import column_values, get_column, is_text, read_frame
 from eunoe.errors import InputError, join_names
+from eunoe.text import fill_template
 
 # With at most this many clients, all take part in every round.
 _FEW_CLIENTS = 10
@@ -27,19 +28,23 @@ _EXAMINED_IMAGES, _LARGE_IMAGE = 500, 64
 _WORDS = 3
 # A column of strings with more distinct values is not one of categories if most rows differ.
 _MANY = 20
+# Classes are imbalanced if one has this many times the samples of another.
+_IMBALANCED = 4
+# Comments that `eunoe init` prints, too.
+NOTE = "Note: "
 
 
-@dataclass(frozen=True)
-class Setting:
+class Setting(NamedTuple):
     """How a kind of data is trained: the models to try in turn, epochs, batch size and lr."""
 
     what: str
     models: tuple[str, ...]
-    training: tuple[int, int, float]
+    epochs: int
+    batch_size: int
+    lr: float
 
 
-@dataclass(frozen=True)
-class DataSection:
+class DataSection(NamedTuple):
     """The kind of data, their section of the config, and its comments."""
 
     kind: str
@@ -47,21 +52,24 @@ class DataSection:
     comments: tuple[str, ...] = ()
 
 
-SETTINGS = {
-    "table": Setting("a table", ("mlp",), (2, 16, 0.02)),
-    "text": Setting("text", ("text_cnn",), (3, 16, 0.5)),
-    "signal": Setting("windows of signals", ("signal_cnn", "mlp"), (2, 32, 0.05)),
-    "images": Setting("images", ("lenet", "small_cnn", "mlp"), (1, 32, 0.05)),
-    "ids": Setting("token ids", ("text_cnn",), (3, 16, 0.5)),
-    "numbers": Setting("vectors of numbers", ("mlp",), (2, 32, 0.05)),
+_SETTINGS = {
+    "table": Setting("A table", ("mlp",), 2, 16, 0.02),
+    "text": Setting("Text", ("text_cnn",), 3, 16, 0.5),
+    "signal": Setting("Windows of signals", ("signal_cnn", "mlp"), 2, 32, 0.05),
+    "images": Setting("Images", ("lenet", "small_cnn", "mlp"), 1, 32, 0.05),
+    "ids": Setting("Token ids", ("text_cnn",), 3, 16, 0.5),
+    "numbers": Setting("Vectors of numbers", ("mlp",), 2, 32, 0.05),
+}
+_LOSS_NOTES = {
+    "classification": "wsm prevents forgetting of classes that a client lacks",
+    "multilabel": "bce treats each label separately",
+    "regression": "mse is the squared error, huber is robust to outliers",
 }
 
 
 def list_columns(path: str) -> list[str] | None:
     """Return the columns of a table file; None for other files and for folders."""
-    if path_kind(path)[0] != "table":
-        return None
-    return list(read_frame(Path(path)).column_names)
+    return list(read_frame(Path(path)).column_names) if path_kind(path) == "table" else None
 
 
 def starter_configs(
@@ -82,9 +90,9 @@ def starter_configs(
     location = Path(path).expanduser()
     if not location.exists():
         raise InputError(f"there is no file or folder {path}")
-    if location.is_dir() and not path_kind(path)[0]:
+    if location.is_dir() and not path_kind(path):
         path = f"./{path}"
-    reader = path_kind(path)[0]
+    reader = path_kind(path)
     if not reader:
         raise InputError(f"{path} is not supported: use a .csv, .parquet or .npz file or a folder of images")
     if reader == "table":
@@ -93,15 +101,14 @@ def starter_configs(
         raise InputError(f"{path} is not a table: omit the columns")
     else:
         section = _image_section(path) if reader == "folder" else DataSection("npz", {"name": path})
-    options = {key: value for key, value in section.values.items() if key != "name"}
-    data = load(section.values["name"], **options)
+    data = load(**section.values)
     if section.kind == "npz":
         section = _array_section(path, data)
     if data.owners is not None and clients is not None:
         raise InputError(f"{path} has the client of each sample: omit the number of clients")
     if data.owners is None and clients is None:
         clients = min(_FEW_CLIENTS, max(2, len(data.train) // _MIN_SAMPLES))
-    return [_write_config(section, data, clients, model) for model in SETTINGS[section.kind].models]
+    return [_write_config(section, data, clients, model) for model in _SETTINGS[section.kind].models]
 
 
 def _table_section(path: str, label: str | None, text: str | None, client: str | None) -> DataSection:
@@ -109,36 +116,46 @@ def _table_section(path: str, label: str | None, text: str | None, client: str |
     if label is None:
         raise InputError(f"{path}: set the label column; there are {', '.join(frame.column_names)}")
     labels = [label] if label in frame.column_names else [name.strip() for name in label.split(",")]
-    if len(labels) == 1:
-        labels = [label]
     for name in filter(None, (*labels, text, client)):
         get_column(frame, name, path)
     for name in labels:
-        values = frame.column(name)
-        if _is_mostly_distinct(values) and isinstance(values[0].as_py(), str):
+        values = column_values(frame, name, path)
+        if _is_mostly_distinct(frame.column(name)) and isinstance(values[0], str):
             raise InputError(f"{path}: column {name!r} differs in nearly every row, so it is not a label")
-    part = find_part_column(frame, {*labels, text, client})
-    text = text or find_text_column(frame, {*labels, client, part})
-    roles = {"label": labels if len(labels) > 1 else label, "client": client, "part": part}
+    used = {*labels, text, client}
+    part = _find_part_column(frame, used)
+    used.add(part)
+    text = text or _find_text_column(frame, used)
+    roles = {"label": labels if len(labels) > 1 else labels[0], "client": client, "part": part}
     roles = {key: value for key, value in roles.items() if value is not None}
     held_out = "" if part else "A fifth of the rows is the test part: held_out = 20."
     if text is not None:
         length = "Longer sentences are cut: length = 32 words."
         return DataSection("text", {"name": "text", "path": path, "text": text, **roles}, (length, held_out))
-    useless = find_useless_columns(frame, {*labels, client, part})
-    drop = {"drop": list(useless)} if useless else {}
-    why = f"Not used: {join_names(f'{name} {why}' for name, why in useless.items())}." if useless else ""
-    return DataSection("table", {"name": path, **roles, **drop}, (why, held_out))
+    reasons = {name: _why_useless(frame.column(name)) for name in frame.column_names if name not in used}
+    drop = [name for name, why in reasons.items() if why]
+    unused = join_names(f"{name} {reasons[name]}" for name in drop)
+    codes = join_names(names := _find_code_columns(frame, used.union(drop)))
+    comments = (
+        f"Not used: {unused}." if drop else "",
+        f"{NOTE}{codes}: few whole numbers, taken as quantities; if they are codes, set categorical = "
+        f"{inline(names)}."
+        if names
+        else "",
+        held_out,
+    )
+    return DataSection("table", {"name": path, **roles, **({"drop": drop} if drop else {})}, comments)
 
 
 def _image_section(path: str) -> DataSection:
     """Resize images that are large or differ in size."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import Image
 
     sizes = set()
-    for file in list(Path(path).expanduser().glob("train/*/[!.]*"))[:_EXAMINED_IMAGES]:
+    files = (file for file in Path(path).expanduser().glob("train/*/[!.]*") if file.is_file())
+    for file in islice(files, _EXAMINED_IMAGES):
         # Loading the data reports files that are not images.
-        with suppress(OSError, UnidentifiedImageError), Image.open(file) as image:
+        with suppress(OSError, Image.DecompressionBombError), Image.open(file) as image:
             sizes.add(image.size)
     if len(sizes) > 1 or max(map(max, sizes), default=0) > _LARGE_IMAGE:
         return DataSection("images", {"name": path, "size": [32, 32]}, ("Resized to this height and width.",))
@@ -148,9 +165,7 @@ def _image_section(path: str) -> DataSection:
 def _array_section(path: str, data: DataSet) -> DataSection:
     x = data.train.x
     if not isinstance(x, Tensor):
-        raise InputError(
-            f"{path} is {describe_input(x)}, for which no model is built in: write a config with your own"
-        )
+        raise InputError(f"{path}: no built-in model takes {describe_input(x)}; write a config with your own")
     if data.vocabulary is not None:
         why = "Integers are token ids; convert quantities to real numbers, as with x.astype(float)."
         return DataSection("ids", {"name": path}, (why,))
@@ -159,32 +174,52 @@ def _array_section(path: str, data: DataSet) -> DataSection:
     return DataSection("images" if x.ndim > 2 else "numbers", {"name": path})
 
 
-def find_text_column(frame: Any, others: Collection[str | None]) -> str | None:
+def _find_text_column(frame: Any, others: Collection[str | None]) -> str | None:
     """Return the column with the longest sentences, if any has sentences; `others` are ignored."""
     words = {}
-    for name in frame.column_names:
-        values = [value for value in frame.column(name)[:200].to_pylist() if isinstance(value, str)]
-        if name not in others and values:
+    for name in _text_columns(frame, others):
+        if values := frame.column(name)[:200].drop_null().to_pylist():
             words[name] = float(np.mean([len(value.split()) for value in values]))
     longest = max(words, key=lambda name: words[name], default=None)
     return longest if longest is not None and words[longest] >= _WORDS else None
 
 
-def find_part_column(frame: Any, others: Collection[str | None]) -> str | None:
+def _find_part_column(frame: Any, others: Collection[str | None]) -> str | None:
     """Return the column that says train or test for each row, if there is one."""
-    for name in frame.column_names:
-        if name not in others and {"train", "test"} <= set(map(str, frame.column(name).unique().to_pylist())):
-            return str(name)
-    return None
+    values = {name: set(frame.column(name).unique().to_pylist()) for name in _text_columns(frame, others)}
+    return next((name for name, parts in values.items() if {"train", "test"} <= parts), None)
 
 
-def find_useless_columns(frame: Any, others: Collection[str | None]) -> dict[str, str]:
-    """Return the columns from which a model cannot learn, and why."""
-    reasons = {name: _why_useless(frame.column(name)) for name in frame.column_names if name not in others}
-    return {name: why for name, why in reasons.items() if why}
+def _text_columns(frame: Any, others: Collection[str | None]) -> list[str]:
+    """Return the columns of text that are not among `others`."""
+    return [field.name for field in frame.schema if field.name not in others and is_text(field.type)]
+
+
+def _find_code_columns(frame: Any, others: Collection[str | None]) -> list[str]:
+    """Return the columns of 3 to 20 different integers, which may be codes; `others` are ignored."""
+    from pyarrow import types
+
+    fields = [field for field in frame.schema if field.name not in others]
+    names = [field.name for field in fields if types.is_integer(field.type)]
+    return [name for name in names if 3 <= len(frame.column(name).drop_null().unique()) <= _MANY]
+
+
+def _describe_imbalance(data: DataSet) -> str:
+    """Describe how far the classes differ in size; empty if they do not, or for other tasks."""
+    if data.task.name != "classification":
+        return ""
+    counts = np.bincount(data.train.y.numpy(), minlength=data.classes)
+    if counts.max() < _IMBALANCED * counts.min():
+        return ""
+    names = data.class_names or [str(label) for label in range(data.classes)]
+    most, least = (
+        f"{names[at]!r} has {counts[at] / counts.sum():.1%}" for at in (counts.argmax(), counts.argmin())
+    )
+    return f"{NOTE}classes are imbalanced: {most} of the training samples, {least}; accuracy hides rare ones."
 
 
 def _why_useless(column: Any) -> str:
+    """Return why a model cannot learn from a column; empty if it can."""
     from pyarrow import compute, types
 
     kind, present = column.type, column.drop_null()
@@ -192,11 +227,12 @@ def _why_useless(column: Any) -> str:
         return "is empty"
     if types.is_temporal(kind):
         return "holds dates or times"
-    if types.is_string(kind) or types.is_large_string(kind):
+    if types.is_nested(kind):
+        return "holds lists or structs"
+    if is_text(kind):
         # Each id would become a feature of its own, which no other row has.
         return "differs in nearly every row" if _is_mostly_distinct(present) else ""
-    distinct = len(present.unique())
-    if types.is_integer(kind) and distinct == len(column) > _MANY:
+    if types.is_integer(kind) and (distinct := len(present.unique())) == len(column) > _MANY:
         ends = compute.min_max(column).as_py()
         return "numbers the rows" if ends["max"] - ends["min"] == distinct - 1 else ""
     return ""
@@ -207,68 +243,41 @@ def _is_mostly_distinct(column: Any) -> bool:
 
 
 def _write_config(section: DataSection, data: DataSet, clients: int | None, model: str) -> str:
-    setting = SETTINGS[section.kind]
-    epochs, batch_size, lr = setting.training
+    setting, task = _SETTINGS[section.kind], data.task
     count = clients or len(np.unique(np.asarray(data.owners)))
     if clients is None:
         partition = '# Clients as in the data.\nname = "natural"'
-    elif data.task.name != "classification":
-        partition = (
-            "# Simulated: clients of different sizes; a smaller alpha makes them differ more.\n"
-            f'name = "quantity"\nclients = {clients}\nalpha = 1.0'
-        )
     else:
+        differ, name, alpha = "clients of different sizes", "quantity", 1.0
+        if task.name == "classification":
+            differ, name, alpha = "each client gets its own class mix", "dirichlet", 0.3
         partition = (
-            "# Simulated: each client gets its own class mix; a smaller alpha makes them differ more.\n"
-            f'name = "dirichlet"\nclients = {clients}\nalpha = 0.3'
+            f"# Simulated: {differ}; a smaller alpha makes them differ more.\n"
+            f'name = "{name}"\nclients = {clients}\nalpha = {alpha}'
         )
     comments = [f"# {comment}" for comment in section.comments if comment]
-    lines = "\n".join([*comments, *(f"{key} = {inline(value)}" for key, value in section.values.items())])
-    sizes = f"{len(data.train):,} training samples, {len(data.test):,} test samples"
-    what = setting.what[0].upper() + setting.what[1:]
-    losses = {
-        "classification": "wsm prevents forgetting of classes that a client lacks",
-        "multilabel": "bce treats each label separately",
-        "regression": "mse is the squared error, huber is robust to outliers",
+    evaluation = class_weights = ""
+    if imbalance := _describe_imbalance(data):
+        metric = "auroc" if data.classes == 2 else "balanced_accuracy"
+        best = f'# Picks the best model on validation data.\nmetric = "{metric}"\n'
+        evaluation = f"\n[evaluation]\n# {imbalance}\n{best}"
+        weights = "# With ce, samples of rare classes can count more, by each client's own counts."
+        class_weights = f'\n{weights}\n# class_weights = "balanced"'
+    values = {
+        **setting._asdict(),
+        "train": f"{len(data.train):,}",
+        "test": f"{len(data.test):,}",
+        "outputs": f"{data.classes} {task.outputs}",
+        "count": count,
+        "participation": "1.0" if count <= _FEW_CLIENTS else "0.2",
+        "data": "\n".join(
+            [*comments, *(f"{key} = {inline(value)}" for key, value in section.values.items())]
+        ),
+        "partition": partition,
+        "evaluation": evaluation,
+        "model": model,
+        "loss": task.loss,
+        "loss_note": _LOSS_NOTES[task.name],
+        "class_weights": class_weights,
     }
-    return f"""# {what}: {sizes}, {data.classes} {data.task.outputs}, {count} clients.
-# All options: eunoe options; those of a section: eunoe options training.
-
-# The seed of all random numbers; run several seeds before you trust a difference.
-seed = 0
-rounds = 50
-# Clients per round: a share of all, or a number.
-participation = {"1.0" if count <= _FEW_CLIENTS else "0.2"}
-
-[data]
-{lines}
-
-[partition]
-{partition}
-
-[split]
-# Of each client's training samples: models are chosen on the validation part, never on test data.
-validation = 0.1
-
-[model]
-# Others: eunoe list models.
-name = "{model}"
-
-[training]
-# Local training of a client in a round; tune lr first: eunoe tune.
-epochs = {epochs}
-batch_size = {batch_size}
-lr = {lr}
-
-[loss]
-# {losses[data.task.name]}; others: eunoe list losses.
-name = "{data.task.loss}"
-
-[method]
-# local trains every client alone, central on all samples; others: eunoe list methods.
-name = "fedavg"
-
-[engine]
-# All cores; vectorized is faster for small models.
-name = "process"
-"""
+    return fill_template("eunoe.data", "starter.toml.tpl", values)

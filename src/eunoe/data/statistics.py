@@ -1,15 +1,13 @@
-"""Statistics of a partition: how much its clients differ in size and classes.
-
-Everything is computed from the matrix of label counts [clients, classes], a chunk of clients at a time, so
-that a million clients never need the full matrix.
-"""
+"""Statistics of a partition, from the label counts [clients, classes]."""
 
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
+from eunoe.core.tasks import CLASSIFICATION, MULTILABEL
 from eunoe.data.checks import Array, Integers
 
 Floats = NDArray[np.float64]
@@ -48,28 +46,20 @@ class PartitionNumbers:
 
 
 def label_counts(labels: Array, order: Integers, offsets: Integers, classes: int) -> Integers:
-    """Return the label counts [clients, classes] of the clients with these offsets, all or consecutive ones.
-
-    Multilabel targets [n, labels] count each label that is 1.
-    """
+    """Return the label counts [clients, classes] of clients with these offsets, all or some in a row."""
     clients = len(offsets) - 1
-    owners = np.repeat(np.arange(clients), np.diff(offsets))
-    own = labels[order[offsets[0] : offsets[-1]]]
-    if labels.ndim > 1:
-        counts = np.zeros((clients, classes), np.int64)
-        np.add.at(counts, owners, own.astype(np.int64))
-        return counts
-    return np.bincount(owners * classes + own, minlength=clients * classes).reshape(-1, classes)
+    owners = torch.from_numpy(np.repeat(np.arange(clients), np.diff(offsets)))
+    own = torch.from_numpy(labels[order[offsets[0] : offsets[-1]]])
+    task = MULTILABEL if labels.ndim > 1 else CLASSIFICATION
+    return task.counts(own, owners, clients, classes).numpy()
 
 
-def per_client(counts: Integers, whole: Integers | None = None) -> PerClient:
+def per_client(counts: Integers) -> PerClient:
     """Return size, classes, entropy (bits) and distance from the overall mix of each client [clients].
 
-    `whole` are the label counts of all clients together, if `counts` is only a part. Clients without samples
-    have NaN as entropy and distance.
+    Clients without samples have NaN as entropy and distance.
     """
-    whole = counts.sum(0) if whole is None else whole
-    sizes = counts.sum(1)
+    whole, sizes = counts.sum(0), counts.sum(1)
     with np.errstate(invalid="ignore"):
         shares = counts / sizes[:, None]
     bits = np.log2(shares, out=np.zeros_like(shares), where=counts > 0)
@@ -107,16 +97,10 @@ def summarize(clients: PerClient) -> PartitionNumbers:
     )
 
 
-def partition_numbers(
-    labels: Array, order: Integers, offsets: Integers, classes: int, chunk: int = 4096
-) -> PartitionNumbers:
-    """Return the statistics of a partition, computed a chunk of clients at a time."""
-    whole = label_counts(labels, order, np.array([0, len(order)]), classes)[0]
-    parts = [
-        per_client(label_counts(labels, order, offsets[first : first + chunk + 1], classes), whole)
-        for first in range(0, len(offsets) - 1, chunk)
-    ]
-    numbers = summarize(PerClient(*(np.concatenate(values) for values in zip(*parts, strict=True))))
+def partition_numbers(labels: Array, order: Integers, offsets: Integers, classes: int) -> PartitionNumbers:
+    """Return the statistics of a partition."""
+    numbers = summarize(per_client(label_counts(labels, order, offsets, classes)))
+    # A multilabel sample counts once, not once for each of its labels.
     return replace(numbers, **size_numbers(np.diff(offsets))) if labels.ndim > 1 else numbers
 
 

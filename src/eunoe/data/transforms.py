@@ -1,12 +1,7 @@
 """Transforms of model inputs: random augmentation in training, and the feature shift of each client.
 
-Augmentation crops, flips and cuts out images, with random parameters for each. Pixels inside a cut-out square
-become zero: black for images that have not been normalized, the mean color for images that have. Pixels
-beyond the border of a crop are zero too, unless another color is set.
-
-A feature shift is noise, rotation or contrast specific to a client. It moves no samples, so it combines with
-any partition, and remedies for label skew cannot fix it. It is the same for all of a client's samples, in
-training and testing, and depends only on seed and client.
+Pixels in a cut-out square become zero: the mean color if images are normalized. A feature shift is the same
+for all of a client's samples, in training and testing, and combines with any partition.
 """
 
 import math
@@ -25,18 +20,13 @@ from eunoe.errors import InputError
 def augment_batch(
     x: Input, options: Augment, generator: torch.Generator, border: Tensor | None = None
 ) -> Input:
-    """Augment a batch of images [B, C, H, W], each with its own random parameters, in the same dtype.
-
-    `border` [channels, 1, 1] is the color beyond a crop's border.
-    """
+    """Augment images [B, C, H, W], each with random parameters; `border` is the color beyond a crop."""
     if not options.active:
         return x
     if not isinstance(x, Tensor):
         raise InputError("crop, flip and cutout need images, not inputs of several fields")
     if x.ndim != 4:
-        raise InputError(
-            f"crop, flip and cutout need images [channels, H, W], not inputs of shape {list(x.shape[1:])}"
-        )
+        raise InputError(f"crop, flip and cutout need images [C, H, W], not inputs {list(x.shape[1:])}")
     if options.crop_padding or options.flip:
         x = _crop_and_flip(x, options.crop_padding, options.flip, generator, border)
     return _cut_out(x, options.cutout, generator) if options.cutout else x
@@ -101,9 +91,7 @@ def client_shift(options: FeatureShift, seed: int, client: int) -> Shift:
 def _rotate(x: Tensor, angle: float) -> Tensor:
     """Rotate images [B, C, H, W] counter-clockwise."""
     if x.ndim != 4:
-        raise InputError(
-            f"only images [channels, H, W] can be rotated, not inputs of shape {list(x.shape[1:])}"
-        )
+        raise InputError(f"only images [C, H, W] can be rotated, not inputs {list(x.shape[1:])}")
     height, width = x.shape[2:]
     sine, cosine = math.sin(angle), math.cos(angle)
     # Coordinates run from -1 to 1 along both sides, so a rotation must account for the aspect ratio.

@@ -44,8 +44,7 @@ class SimplexETF(nn.Module):
         super().__init__()
         if size < classes:
             raise InputError(
-                f"model.classifier = 'etf' needs as many features as classes ({classes}); this model has "
-                f"{size}: use a wider one, or set model.head = true"
+                f"model.classifier='etf' needs at least {classes} features, not {size}: set model.head = true"
             )
         basis = torch.linalg.qr(torch.randn(size, classes, dtype=torch.float64))[0]
         directions = math.sqrt(classes / (classes - 1)) * (basis - basis.mean(1, keepdim=True)).T
@@ -71,9 +70,7 @@ def remove_bias(model: nn.Module) -> None:
     modules = getattr(model, "classifier", nn.Module()).modules()
     last = [layer for layer in modules if isinstance(layer, nn.Linear)][-1:]
     if not last:
-        raise InputError(
-            f"model.classifier_bias = false needs a linear `classifier`; {type(model).__name__} has none"
-        )
+        raise InputError(f"model.classifier_bias = false needs a linear classifier in {type(model).__name__}")
     last[0].register_parameter("bias", None)
 
 
@@ -97,10 +94,7 @@ def add_head(model: nn.Module, classes: int, out: int = 256) -> WithHead:
     classifier = _get_classifier(model, "a projection head")
     sizes = [layer.in_features for layer in classifier.modules() if isinstance(layer, nn.Linear)]
     if not sizes:
-        raise InputError(
-            f"a projection head needs a classifier that begins with a linear layer; that of "
-            f"{type(model).__name__} does not"
-        )
+        raise InputError(f"a projection head needs a linear classifier; {type(model).__name__} has none")
     body = copy.deepcopy(model)
     body.classifier = nn.Identity()
     return WithHead(body, sizes[0], classes, out)
@@ -111,6 +105,4 @@ def _get_classifier(model: nn.Module, what: str) -> nn.Module:
     classifier = getattr(model, "classifier", None)
     if callable(getattr(model, "features", None)) and isinstance(classifier, nn.Module):
         return classifier
-    raise InputError(
-        f"{what} needs a model with features(x) and a classifier; {type(model).__name__} lacks them"
-    )
+    raise InputError(f"{what} needs a model with features(x) and a classifier, not {type(model).__name__}")

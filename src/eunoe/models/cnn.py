@@ -85,19 +85,12 @@ class SmallCNN(Classifier):
 
 
 class SignalCNN(Classifier):
-    """Two convolutions over time (7 and 5 steps wide), each pooled, and the mean over time.
-
-    Inputs are [time, channels]; `width` is the channels of the first convolution, the second has twice as
-    many.
-    """
+    """Two convolutions over time (`width` and twice as many channels), pooled, and the mean over time."""
 
     def __init__(self, shape: tuple[int, ...], classes: int, *, width: Width = 32) -> None:
         super().__init__()
         if len(shape) != 2 or shape[0] < 4:
-            raise InputError(
-                f"model 'signal_cnn' needs windows [time, channels] of at least 4 steps, not inputs of shape "
-                f"{list(shape)}"
-            )
+            raise InputError(f"model 'signal_cnn' needs at least 4 steps [time, channels], not {list(shape)}")
         self.first = nn.Conv1d(shape[1], width, 7, padding=3)
         self.second = nn.Conv1d(width, 2 * width, 5, padding=2)
         self.classifier = nn.Linear(2 * width, classes)

@@ -5,7 +5,8 @@ adapters the pretrained weights are frozen: they are neither trained nor sent no
 adapters and the classifier are.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -27,9 +28,7 @@ class Lora(Options):
 
     r: PositiveInt = Field(8, description="Rank of the adapters.")
     alpha: float = Field(16.0, gt=0, description="Scale of the adapters, divided by r.")
-    targets: tuple[str, ...] = Field(
-        (), description="Names of the layers with adapters; by default peft's choice for the architecture."
-    )
+    targets: tuple[str, ...] = Field((), description="Layers with adapters; default: peft's choice.")
     dropout: float = Field(0.0, ge=0, lt=1, description="Dropout before the adapters.")
 
 
@@ -51,7 +50,16 @@ class HF(nn.Module):
     ) -> None:
         super().__init__()
         where = _get_from(source, "model 'hf'", "from, lora, random, dropout")
-        model = _load_classifier(where, classes, random)
+        with _loading("model 'hf'", where) as folder:
+            from transformers import AutoConfig
+            from transformers import AutoModelForSequenceClassification as Network
+
+            # With this implementation of attention, masks work under vmap and bits are the same everywhere.
+            config = AutoConfig.from_pretrained(folder, num_labels=classes, attn_implementation="eager")
+            if random:
+                model = Network.from_config(config, attn_implementation="eager")
+            else:
+                model = Network.from_pretrained(folder, config=config)
         if vocabulary is not None and vocabulary > (known := model.config.get_text_config().vocab_size):
             raise InputError(
                 f"model 'hf': the data have {vocabulary} token ids, but {where} has {known}: "
@@ -65,16 +73,14 @@ class HF(nn.Module):
                     module.p = dropout
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, **more: Tensor) -> Tensor:
-        if attention_mask is not None and _in_transform():
+        # Under vmap or another transform of torch.func.
+        if attention_mask is not None and torch._C._functorch.maybe_current_level() is not None:
             attention_mask = self._additive(attention_mask)
         logits: Tensor = self.model(input_ids=input_ids, attention_mask=attention_mask, **more).logits
         return logits
 
     def _additive(self, mask: Tensor) -> Tensor:
-        """Return an additive mask, which works under vmap: transformers branches on the values of others.
-
-        It replaces causal masks, so networks that need one are not supported.
-        """
+        """Return an additive mask, which works under vmap, in place of a mask that is not causal."""
         config = self.model.config
         if config.model_type not in BIDIRECTIONAL or getattr(config, "is_decoder", False):
             raise NotVectorizable(
@@ -115,18 +121,11 @@ class HFEncoder(nn.Module):
         super().__init__()
         where = _get_from(source, "backbone 'hf'", "from, pool, random, scale")
         self.pool, self.scale = pool, scale
-        with quiet("backbone 'hf'"):
+        with _loading("backbone 'hf'", where) as folder:
             from transformers import AutoConfig, AutoModel
 
-            place = locate_model(where)
-            try:
-                config = AutoConfig.from_pretrained(place, attn_implementation="eager")
-                self.model = AutoModel.from_config(config) if random else AutoModel.from_pretrained(place)
-            except (OSError, ValueError) as error:
-                raise InputError(
-                    f"backbone 'hf': {where} cannot be loaded ({first_line(error)}): "
-                    "set from to a model on the hub or its folder"
-                ) from None
+            config = AutoConfig.from_pretrained(folder, attn_implementation="eager")
+            self.model = AutoModel.from_config(config) if random else AutoModel.from_pretrained(folder)
         self.requires_grad_(False)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None) -> Tensor:
@@ -153,22 +152,16 @@ def _get_from(source: dict[str, Any], what: str, options: str) -> str:
     return where
 
 
-def _load_classifier(where: str, classes: int, random: bool) -> Any:
-    """Load a network with a new classifier."""
-    place = locate_model(where)
-    with quiet("model 'hf'"):
-        from transformers import AutoConfig, AutoModelForSequenceClassification
-
+@contextmanager
+def _loading(what: str, where: str) -> Iterator[str]:
+    """Yield the folder, or the name on the hub, to load from; convert failures to one line."""
+    with quiet(what):
         try:
-            # With this implementation of attention, masks work under vmap and bits are the same everywhere.
-            config = AutoConfig.from_pretrained(place, num_labels=classes, attn_implementation="eager")
-            if random:
-                return AutoModelForSequenceClassification.from_config(config, attn_implementation="eager")
-            return AutoModelForSequenceClassification.from_pretrained(place, config=config)
+            yield locate_model(where)
         except (OSError, ValueError) as error:
             raise InputError(
-                f"model 'hf': {where} cannot be loaded as a sequence classifier ({first_line(error)}): set "
-                "from to a model on the hub or its folder; for a folder with only a config, set random = true"
+                f"{what}: {where} cannot be loaded ({first_line(error)}): set from to a model on the hub "
+                "or its folder; for a folder with only a config, set random = true"
             ) from None
 
 
@@ -186,15 +179,9 @@ def _add_adapters(model: Any, lora: Lora) -> Any:
         try:
             return get_peft_model(model, options)
         except ValueError:
-            layers = {
-                name.rpartition(".")[2] for name, m in model.named_modules() if isinstance(m, nn.Linear)
-            }
+            linear = (name for name, m in model.named_modules() if isinstance(m, nn.Linear))
+            layers = sorted({name.rpartition(".")[2] for name in linear})
             raise InputError(
                 f"model 'hf': lora.targets = {list(lora.targets)} match no layer; the linear layers of the "
-                f"network are {', '.join(sorted(layers))}"
+                f"network are {', '.join(layers)}"
             ) from None
-
-
-def _in_transform() -> bool:
-    """Return whether this runs under vmap or another transform of torch.func."""
-    return torch._C._functorch.maybe_current_level() is not None

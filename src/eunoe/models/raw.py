@@ -2,7 +2,6 @@
 
 import copy
 
-import torch
 from torch import Tensor, nn
 
 from eunoe.core.fields import Fields, as_input, call, logits_of
@@ -41,40 +40,34 @@ class RawFieldsModel(RawModel):
 class EncodedModel(nn.Module):
     """A model on the features of a frozen encoder."""
 
-    def __init__(self, encoder: nn.Module, preprocess: Preprocess, model: nn.Module) -> None:
+    def __init__(self, encoder: nn.Module, model: RawModel) -> None:
         super().__init__()
-        self.encoder, self.preprocess, self.model = encoder, copy.deepcopy(preprocess), model
+        self.encoder, self.model = encoder, model
 
     def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
         x = fields[0] if len(fields) == 1 else as_input(named or fields)
-        logits: Tensor = call(self.model, self.preprocess(call(self.encoder, x).float()))
+        logits: Tensor = self.model(call(self.encoder, x).float())
         return logits
 
 
 class UnscaledModel(nn.Module):
     """A regression model with outputs in the units of the data."""
 
-    mean: Tensor
-    std: Tensor
-
-    def __init__(self, model: nn.Module, task: Regression, dtype: torch.dtype) -> None:
+    def __init__(self, model: nn.Module, task: Regression) -> None:
         super().__init__()
-        self.model = model
-        self.register_buffer("mean", torch.tensor(task.mean, dtype=dtype))
-        self.register_buffer("std", torch.tensor(task.std, dtype=dtype))
+        self.model, self.task = model, task
 
     def forward(self, *fields: Tensor, **named: Tensor) -> Tensor:
-        outputs: Tensor = logits_of(self.model(*fields, **named))
-        return outputs * self.std + self.mean
+        return self.task.to_units(logits_of(self.model(*fields, **named)))
 
 
 def raw_model(model: nn.Module, federation: Federation) -> RawModel:
     """Return a model with its backbone, if any, and preprocessing; regression outputs in the data's units."""
     data, preprocess = federation.data, federation.preprocess
     if isinstance(data.task, Regression):
-        model = UnscaledModel(model, data.task, federation.dtype)
+        model = UnscaledModel(model, data.task)
     if data.backbone is not None:
-        model = EncodedModel(data.backbone.module, preprocess, model)
+        model = EncodedModel(data.backbone.module, RawModel(model, preprocess))
         data, preprocess = data.backbone.raw, data.backbone.preprocess
     if isinstance(data.train.x, Fields):
         return RawFieldsModel(model, preprocess, data.train.x.names)

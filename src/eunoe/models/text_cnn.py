@@ -56,12 +56,7 @@ class TextBag(Classifier):
     """The mean of the tokens' embeddings, independent of their order."""
 
     def __init__(
-        self,
-        shape: tuple[int, ...],
-        classes: int,
-        vocabulary: int | None = None,
-        *,
-        embedding: Width = 128,
+        self, shape: tuple[int, ...], classes: int, vocabulary: int | None = None, *, embedding: Width = 128
     ) -> None:
         super().__init__()
         _length("text_bag", shape, vocabulary, 1)
@@ -78,9 +73,7 @@ class TextBag(Classifier):
 def _length(model: str, shape: tuple[int, ...], vocabulary: int | None, least: int) -> int:
     """Return the number of tokens of a sample; raise InputError if the inputs are not token ids."""
     if vocabulary is None or len(shape) != 1:
-        raise InputError(
-            f"model {model!r} needs integer token ids [length], not inputs of shape {list(shape)}"
-        )
+        raise InputError(f"model {model!r} needs integer token ids [length], not inputs {list(shape)}")
     if shape[0] < least:
         raise InputError(f"model {model!r} needs texts of at least {least} tokens, but they have {shape[0]}")
     return shape[0]

@@ -120,7 +120,7 @@ def test_the_search_for_a_division_ends_with_what_to_change() -> None:
 
 
 def test_a_least_size_beyond_the_samples_is_refused_at_once() -> None:
-    with pytest.raises(InputError, match="min_size can be at most 9"):
+    with pytest.raises(InputError, match="is above the 9 samples per client"):
         DirichletByClass(clients=10, alpha=1)(np.zeros(99, np.int64), np.random.default_rng(0))
 
 

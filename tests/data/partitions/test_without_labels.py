@@ -28,7 +28,7 @@ def test_quantity_gives_nearly_all_to_one_at_a_small_concentration() -> None:
 
 
 def test_quantity_refuses_a_least_size_beyond_the_samples() -> None:
-    with pytest.raises(InputError, match="min_size can be at most 2"):
+    with pytest.raises(InputError, match="is above the 2 samples per client"):
         Quantity(clients=4, min_size=3)(np.zeros(11, np.int64), np.random.default_rng(0))
 
 

@@ -60,9 +60,7 @@ def test_size_brings_all_to_one_height_and_width(root):
 
 def test_gray_among_colored_needs_a_choice(root):
     put(root, "train/dog/gray.png", 9, mode="L")
-    with pytest.raises(
-        InputError, match=r'gray.png is gray but .*b.jpg is colored; set mode = "RGB" or mode = "L"'
-    ):
+    with pytest.raises(InputError, match=r"gray.png is gray but .*b.jpg is colored; set mode to RGB or L"):
         folder(root)
     assert tuple(folder(root, mode="L").train.x.shape) == (5, 2, 3)
 
@@ -83,13 +81,13 @@ def test_errors_are_reported(root, tmp_path_factory):
         folder(root)
     (root / "train" / "eel").rmdir()
     put(root, "test/dogs/1.png", 1)
-    with pytest.raises(InputError, match="dogs is a class without training images; did you mean 'dog'"):
+    with pytest.raises(InputError, match="dogs has no training images; did you mean 'dog'"):
         folder(root)
 
 
 def test_a_file_that_is_no_picture_is_named(root):
     (root / "train/cat/notes.txt").write_text("cats")
-    with pytest.raises(InputError, match=r"notes.txt is not an image that Pillow can read"):
+    with pytest.raises(InputError, match=r"notes.txt is not an image Pillow can read"):
         folder(root)
 
 
@@ -98,5 +96,5 @@ def test_sixteen_bits_are_refused_rather_than_cut(tmp_path):
         path = tmp_path / name
         path.parent.mkdir(parents=True)
         Image.fromarray(np.full((2, 2), 1000, np.uint16)).save(path)
-    with pytest.raises(InputError, match=r"1.png has pixels of type I;16; only 8 bits per channel"):
+    with pytest.raises(InputError, match=r"1.png has pixels of type I;16; only 8-bit channels"):
         folder(tmp_path)

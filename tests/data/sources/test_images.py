@@ -33,10 +33,10 @@ def test_a_mode_and_a_size_bring_all_to_one_form() -> None:
 @pytest.mark.parametrize(
     ("second", "says"),
     [
-        (encoded(mode="RGB"), 'b is colored but a is gray; set mode = "RGB" or mode = "L"'),
+        (encoded(mode="RGB"), "b is colored but a is gray; set mode to RGB or L"),
         (encoded(3, 3), r"b is 3 x 3 but a is 2 x 3; set a size .* data.size=\[2,3\]"),
-        (encoded(mode="I;16"), "b has pixels of type I;16; only 8 bits per channel"),
-        (io.BytesIO(b"text"), r"b is not an image that Pillow can read \(UnidentifiedImageError\)"),
+        (encoded(mode="I;16"), "b has pixels of type I;16; only 8-bit channels"),
+        (io.BytesIO(b"text"), r"b is not an image Pillow can read \(UnidentifiedImageError\)"),
     ],
     ids=["mode", "size", "depth", "text"],
 )

@@ -144,10 +144,10 @@ def test_writers_may_be_left_out_or_given(tmp_path):
             {"writers_train": np.zeros(50)},
             "mine.npz: unknown array 'writers_train'; did you mean 'writer_train'",
         ),
-        ({"y_train": np.arange(50) % 3 + 1}, "mine.npz: labels go up to 3 but"),
+        ({"y_train": np.arange(50) % 3 + 1}, "mine.npz: labels go up to 3, but"),
         (
             {"y_train": np.arange(50.0)},
-            r"mine.npz: y_train has whole numbers as float64: convert them to integers if they are classes",
+            r"mine.npz: y_train has whole numbers as float64: use integers for classes",
         ),
         ({"x_train": np.array([None] * 50)}, "mine.npz: x_train.npy is not a plain array .*Object arrays"),
     ],

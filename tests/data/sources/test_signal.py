@@ -34,9 +34,7 @@ def test_each_channel_is_standardized_by_the_training_part(tmp_path):
 @pytest.mark.parametrize("x", [np.zeros((4, 6), np.float32), np.zeros((4, 6, 2), np.int64)])
 def test_what_is_no_signal_is_refused(tmp_path, x):
     keep(tmp_path / "s.npz", x)
-    with pytest.raises(
-        InputError, match=r"s: inputs are .*; signals must be real windows \[time, channels\]"
-    ):
+    with pytest.raises(InputError, match=r"s: signals must be real \[time, channels\], not "):
         load("signal", path=str(tmp_path / "s.npz"))
 
 

@@ -108,5 +108,5 @@ def test_shakespeare_predicts_the_next_character_of_each_speaker(folder):
     assert data.writers_train.tolist() == [1, 1, 0]
     assert (data.test.y.tolist(), data.writers_test.tolist()) == ([1], [1])
     put(folder, "shakespeare", "part,client,text\ntrain,KING,a\n")
-    with pytest.raises(InputError, match="has too little text"):
+    with pytest.raises(InputError, match="is too short"):
         builtin.shakespeare()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from eunoe.config.schema import make_config
-from eunoe.data.federation import Federation, FederationInRound, in_round
+from eunoe.data.federation import Federation, in_round
 from eunoe.data.streams import Timeline
 from eunoe.data.streams.arrival import Arrival
 from eunoe.data.streams.base import Changes, CombinedChanges
@@ -159,7 +159,7 @@ def test_several_streams_act_together() -> None:
 @pytest.mark.parametrize(
     ("stream", "values", "words"),
     [
-        ({"name": "classes", "phases": 11}, {}, "set stream.phases to at most 10"),
+        ({"name": "classes", "phases": 11}, {}, "stream.phases=11 is too large: there are 10 classes"),
         ("domain", {}, "needs a feature shift"),
         ({"name": "label_drift", "mode": "sudden", "end": 9}, {}, "end requires mode = 'gradual'"),
         ({"name": "label_drift", "period": 9}, {}, "period requires mode = 'recurring'"),
@@ -186,7 +186,7 @@ def test_natural_clients_cannot_be_drawn_again() -> None:
     assert bound.phases(30) == (1, 11, 21)
     from eunoe.data.streams.samples import LabelDrift
 
-    with pytest.raises(InputError, match="natural clients"):
+    with pytest.raises(InputError, match="redrawn, not 'natural'"):
         LabelDrift().resolve(30).bind(Timeline(data, 0))
 
 
@@ -199,6 +199,6 @@ def test_a_new_division_comes_before_what_chooses_among_samples() -> None:
 def test_a_federation_in_a_round_is_not_changed_twice() -> None:
     shift = {"kind": "noise", "strength": 2.0}
     found = federation({"name": "domain", "start": 10, "end": 20}, shift=shift)
-    again = FederationInRound.of(in_round(found, 15), 15)
+    again = in_round(in_round(found, 12), 15)
     assert again.shift is not None
     assert again.shift.strength == 1.0

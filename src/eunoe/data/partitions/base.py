@@ -1,12 +1,11 @@
 """The base class of partitions, and the index arithmetic that they share.
 
-A partition is called with the labels and a generator and returns `(order, offsets)`: client k owns
-the rows `order[offsets[k]:offsets[k + 1]]`, in arbitrary order. No row has two owners; some may
-have none.
+A partition maps labels and a generator to `(order, offsets)`: client k owns the rows
+`order[offsets[k]:offsets[k + 1]]`, in any order. A row has at most one owner.
 """
 
 from abc import abstractmethod
-from typing import ClassVar, NamedTuple, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 from numpy.random import Generator
@@ -39,9 +38,7 @@ class Partition(Options):
                 "one integer each: use partition 'natural', 'iid' or 'quantity'"
             )
         if len(labels) < self.clients:
-            raise InputError(
-                f"{self.clients:,} clients cannot share {len(labels):,} samples; use at most {len(labels):,}"
-            )
+            raise InputError(f"{self.clients:,} clients cannot share {len(labels):,} samples; use fewer")
         return self.divide(labels, generator, groups)
 
     @abstractmethod
@@ -49,20 +46,12 @@ class Partition(Options):
         """Return order and offsets for validated labels; override this."""
 
 
-class ClassRows(NamedTuple):
-    """The rows of each class that occurs, in random order: `rows[starts[c]:starts[c] + counts[c]]`."""
-
-    rows: Integers
-    starts: Integers
-    counts: Integers
-
-
-def rows_by_class(labels: Array, generator: Generator) -> ClassRows:
-    """Shuffle the rows and sort them by class; classes without samples are omitted."""
+def rows_by_class(labels: Array, generator: Generator) -> tuple[Integers, Integers, Integers]:
+    """Return the shuffled rows sorted by class, and where each class that occurs starts and its count."""
     shuffled = generator.permutation(len(labels))
     rows = shuffled[np.argsort(labels[shuffled], kind="stable")]
     counts = np.unique(labels, return_counts=True)[1].astype(np.int64)
-    return ClassRows(rows, offsets_of(counts)[:-1], counts)
+    return rows, offsets_of(counts)[:-1], counts
 
 
 def offsets_of(sizes: Integers) -> Integers:
@@ -85,6 +74,5 @@ def check_min_size(samples: int, clients: int, min_size: int) -> None:
     """Raise InputError if there are fewer samples than the clients need together."""
     if clients * min_size > samples:
         raise InputError(
-            f"{samples:,} samples cannot give {clients:,} clients {min_size:,} each;"
-            f" min_size can be at most {samples // clients:,}"
+            f"min_size={min_size} is above the {samples // clients} samples per client; lower it"
         )

@@ -13,23 +13,16 @@ from eunoe.errors import InputError
 CHUNK = 4096
 
 
-# Clients of one size with a class mix each, as in Hsu et al. 2019 and the TCE and WSM papers. Each client
-# draws class proportions p ~ Dirichlet(alpha, ..., alpha). The papers then draw its labels one by one from p;
-# a class that runs out is struck from p, which is renormalized. That is the same as drawing labels from p
-# without end and rejecting those that have run out, and which of a batch of draws are rejected does not
-# depend on their order. So here a client draws the counts of all its labels at once (a multinomial), takes
-# what is left of each class, and draws the rest from the renormalized p: counts of exactly the same
-# distribution, in at most as many steps as there are classes. Where every class in p has run out, the papers'
-# renormalization is 0/0; here the client fills up with a uniform draw from the samples that are left. The
-# samples left over by rounding have no owner.
+# As in Hsu et al. 2019 and the TCE and WSM papers, which draw a client's labels one by one from its mix
+# p ~ Dirichlet(alpha) and remove a class that runs out. Here a client draws all counts at once (multinomial),
+# takes what is left of each class, and draws the rest from the renormalized p: the same distribution. Where
+# all classes of p have run out, the papers divide 0 by 0; here the client draws uniformly from what is left.
+# Samples left over by rounding have no owner.
 class Dirichlet(Partition):
     """Clients of equal size, each with its own class mix drawn from a Dirichlet distribution."""
 
     alpha: float = Field(
-        0.1,
-        gt=0,
-        le=1e6,
-        description="Concentration: near 0 one class per client, if large the overall mix.",
+        0.1, gt=0, le=1e6, description="Concentration: 0 one class each, large the overall mix."
     )
 
     def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
@@ -63,18 +56,13 @@ def draw(mix: NDArray[np.float64], left: Integers, size: int, generator: Generat
     return taken
 
 
-# Clients of unequal size: each class is divided among them by its own Dirichlet draw. This is the partition
-# of NIID-Bench, MOON and FedNTD, which the Flashback paper follows. Class after class, shares over the
-# clients are drawn from Dirichlet(alpha, ..., alpha); a client that already has n / clients samples gets none
-# of the next classes. Everything is drawn again until every client has min_size samples. If the shares of all
-# clients that are not full underflow to zero (at the smallest alpha), one of them at random takes the whole
-# class, which is the limit of the division.
+# The partition of NIID-Bench, MOON, FedNTD and Flashback. Class after class, shares over clients are drawn
+# from Dirichlet(alpha); a client that has n / clients samples gets no more. All is drawn again until every
+# client has min_size samples. If the shares of open clients all underflow to 0, one of them gets the class.
 class DirichletByClass(Partition):
     """Clients of unequal size; each class is divided among them by a Dirichlet draw."""
 
-    alpha: float = Field(
-        0.1, gt=0, le=1e6, description="Concentration: the smaller, the fewer clients share a class."
-    )
+    alpha: float = Field(0.1, gt=0, le=1e6, description="Concentration: small gives a class to few clients.")
     min_size: int = Field(10, ge=1, description="Minimum number of samples per client.")
     draws: int = Field(1000, ge=1, description="Number of draws after which an error is raised.")
 
@@ -84,10 +72,9 @@ class DirichletByClass(Partition):
         fewest = self.clients
         for drawn in range(1, self.draws + 1):
             owners = self._draw(counts, generator)
-            small = int((np.bincount(owners, minlength=self.clients) < self.min_size).sum())
-            if small == 0:
+            fewest = min(fewest, int((np.bincount(owners, minlength=self.clients) < self.min_size).sum()))
+            if fewest == 0:
                 return by_owner(rows, owners, self.clients)
-            fewest = min(fewest, small)
             if drawn >= 20 and fewest > 30:
                 # With this many small clients, no number of draws will succeed.
                 break
@@ -112,11 +99,9 @@ class DirichletByClass(Partition):
         return np.concatenate(owners)
 
 
-# Clients with exactly k classes each, of about equal size. Each class is shared by a number of clients in
-# proportion to its samples (at least one if there are enough slots), and its samples are divided evenly among
-# them, so that all samples have an owner unless there are fewer slots than classes. Classes are drawn client
-# by client, weighted by their open slots. A class with as many open slots as there are clients left goes to
-# each of them, so that every client gets k different classes.
+# Clients per class are in proportion to its samples, which are divided evenly among them, so that all samples
+# have an owner unless there are fewer slots than classes. Classes are drawn client by client, weighted by
+# their open slots; one with as many open slots as clients left goes to each of them, so that all differ.
 class Classes(Partition):
     """Exactly k classes for each client, each class divided evenly among its clients."""
 
@@ -140,17 +125,14 @@ class Classes(Partition):
         most = np.minimum(counts, self.clients)
         slots_needed = self.clients * self.classes
         if most.sum() < slots_needed:
-            raise InputError(
-                f"{len(counts):,} classes cannot give {self.clients:,} clients {self.classes:,} classes each;"
-                " use fewer classes per client or fewer clients"
-            )
+            raise InputError(f"{self.clients:,} clients cannot have {self.classes:,} classes each; use fewer")
         slots = np.full(len(counts), int(slots_needed >= len(counts)), np.int64)
         while (missing := slots_needed - int(slots.sum())) > 0:
             weights = np.where(slots < most, counts, 0)
             more = np.minimum(missing * weights // weights.sum(), most - slots)
             if not more.any():
-                wanted = np.where(slots < most, counts / (slots + 1), 0)
-                more[np.argsort(-wanted, kind="stable")[:missing]] = 1
+                priority = np.where(slots < most, counts / (slots + 1), 0)
+                more[np.argsort(-priority, kind="stable")[:missing]] = 1
             slots += more
         return slots
 
@@ -169,11 +151,9 @@ class Classes(Partition):
         return chosen
 
 
-# Blocks of one label dealt to clients, as in McMahan et al. 2017 and the FedCurv paper. Each class, in random
-# order, is cut into blocks of one size: the largest that gives as many blocks as are to be dealt. Blocks are
-# dealt at random, so that a client may get two of the same class. What a class has beyond its last whole
-# block, and the blocks beyond those dealt, have no owner. On MNIST 96 clients of two blocks get 192 of the
-# 193 blocks of 306 images: 58,752 images.
+# As in McMahan et al. 2017 and the FedCurv paper. Each class, in random order, is cut into blocks of the
+# largest size that gives enough blocks; they are dealt at random, so that a client may get two of one class.
+# What is left has no owner: on MNIST 96 clients of two blocks get 192 of 193 blocks of 306 images.
 class Shards(Partition):
     """Blocks of a single label, the same number of blocks for each client."""
 
@@ -194,9 +174,7 @@ class Shards(Partition):
 def block_size(counts: Integers, blocks: int) -> int:
     """Return the largest size at which classes of these counts can be cut into this many blocks."""
     if blocks > (total := int(counts.sum())):
-        raise InputError(
-            f"{total:,} samples cannot be cut into {blocks:,} shards; use fewer clients or shards"
-        )
+        raise InputError(f"{total:,} samples cannot be cut into {blocks:,} shards; use fewer shards")
     low, high = 1, total // blocks
     while low < high:
         middle = (low + high + 1) // 2

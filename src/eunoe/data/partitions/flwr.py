@@ -20,17 +20,13 @@ def find_partitioner(name: str) -> Callable[..., "FlwrPartition"]:
     try:
         from flwr_datasets import partitioner
     except ModuleNotFoundError as error:
-        raise InputError(
-            f"partition 'flwr:{name}' needs a package that is not installed ({error.name}): "
-            "pip install flwr-datasets"
-        ) from None
+        raise InputError(f"partition 'flwr:{name}' needs {error.name}: pip install flwr-datasets") from None
     known = [name for name in dir(partitioner) if name.endswith("Partitioner") and name != "Partitioner"]
     if name not in known:
         raise InputError(f"flwr-datasets has no partitioner {name!r}; {nearest(name, known)}")
-    partitioner_class: Callable[..., Any] = getattr(partitioner, name)
 
     def build(**options: Any) -> FlwrPartition:
-        return FlwrPartition(partitioner_class, options)
+        return FlwrPartition(getattr(partitioner, name), name, options)
 
     build.__doc__ = f"The {name} of flwr-datasets, with its options."
     return build
@@ -43,8 +39,12 @@ class FlwrPartition:
     have them. A random partitioner gets a seed from that of the run, unless the options set one.
     """
 
-    def __init__(self, partitioner_class: Callable[..., Any], options: dict[str, Any]) -> None:
-        self.partitioner_class, self.options = partitioner_class, options
+    def __init__(self, partitioner_class: Callable[..., Any], name: str, options: dict[str, Any]) -> None:
+        self.partitioner_class, self.name, self.options = (
+            partitioner_class,
+            f"partition 'flwr:{name}'",
+            options,
+        )
         parameters = inspect.signature(partitioner_class).parameters
         for key in options:
             if key not in parameters:
@@ -53,10 +53,6 @@ class FlwrPartition:
         if "partition_by" in parameters:
             self.options = {"partition_by": LABEL, **options}
         self._make_partitioner(0)
-
-    @property
-    def name(self) -> str:
-        return f"partition 'flwr:{getattr(self.partitioner_class, '__name__', '')}'"
 
     def _make_partitioner(self, seed: int) -> Any:
         try:
@@ -68,12 +64,9 @@ class FlwrPartition:
         """Return the rows of all clients, concatenated, and the offset of each client."""
         from datasets import Dataset
 
-        no_classes = labels.ndim > 1
-        if no_classes and self.options.get("partition_by") == LABEL:
-            raise InputError(
-                f"{self.name} divides by class, but these data have no classes: set partition_by"
-            )
-        columns = {ROW: np.arange(len(labels)), **({} if no_classes else {LABEL: labels})}
+        if labels.ndim > 1 and self.options.get("partition_by") == LABEL:
+            raise InputError(f"{self.name} divides by class, but the data have none: set partition_by")
+        columns = {ROW: np.arange(len(labels)), **({} if labels.ndim > 1 else {LABEL: labels})}
         columns |= {} if groups is None else {CLIENT: groups}
         partitioner = self._make_partitioner(int(generator.integers(1 << 31)))
         partitioner.dataset = Dataset.from_dict(columns)

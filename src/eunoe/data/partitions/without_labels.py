@@ -23,9 +23,7 @@ class Iid(Partition):
 class Quantity(Partition):
     """Client sizes drawn from a Dirichlet distribution, classes mixed at random."""
 
-    alpha: float = Field(
-        0.5, gt=0, le=1e6, description="Concentration: the smaller, the more unequal the sizes."
-    )
+    alpha: float = Field(0.5, gt=0, le=1e6, description="Concentration: small means unequal sizes.")
     min_size: int = Field(1, ge=1, description="Minimum number of samples per client.")
 
     tasks = EVERY
@@ -50,9 +48,7 @@ class Natural(Partition):
 
     def divide(self, labels: Array, generator: Generator, groups: Array | None) -> Division:
         if groups is None:
-            raise InputError(
-                "partition 'natural' needs a group id (writer) for each sample, but the data have none"
-            )
+            raise InputError("partition 'natural' needs a group id (writer) per sample; the data have none")
         if len(groups) != len(labels):
             raise InputError(f"{len(labels):,} samples have {len(groups):,} group ids; each sample needs one")
         _, group, sizes = np.unique(groups, return_inverse=True, return_counts=True)
@@ -64,8 +60,5 @@ class Natural(Partition):
             )
         if self.clients:
             used = np.sort(generator.choice(used, self.clients, replace=False))
-        client = np.full(len(sizes), -1, np.int64)
-        client[used] = np.arange(len(used))
-        owners = client[group]
-        rows = np.flatnonzero(owners >= 0)
-        return by_owner(rows, owners[rows], len(used))
+        rows = np.flatnonzero(np.isin(group, used))
+        return by_owner(rows, np.searchsorted(used, group[rows]), len(used))

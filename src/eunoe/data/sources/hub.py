@@ -20,13 +20,14 @@ import numpy as np
 from pydantic import Field
 
 from eunoe.data.arrays import number_ids
-from eunoe.data.checks import Array, Integers
+from eunoe.data.checks import Array
 from eunoe.data.samples import DataSet
+from eunoe.data.sources.frames import get_column
 from eunoe.data.sources.images import ImageDecoder, Mode, Size
 from eunoe.data.sources.npz import make_dataset, read_npz, write_npz
 from eunoe.data.split import fixed_test_rows
-from eunoe.errors import InputError, nearest
-from eunoe.system.files import write_text
+from eunoe.errors import EunoeError, InputError, join_names
+from eunoe.system.files import make_folder, read_json, write_text
 
 logger = logging.getLogger(__name__)
 # The branch on which the hub has every data set as parquet, whatever its owner uploaded.
@@ -37,11 +38,7 @@ _BATCH_ROWS = 1000
 
 @dataclass(frozen=True)
 class HubSpec:
-    """The splits and columns of a hub data set.
-
-    `held_out` is the percentage of each client's samples (of each class's, without clients) that becomes
-    the test part of a data set without one; `test` is then empty.
-    """
+    """The splits and columns of a hub data set; without `test` splits, `held_out` percent are tested."""
 
     repo: str
     train: tuple[str, ...] = ("train",)
@@ -54,6 +51,10 @@ class HubSpec:
     mode: Mode | None = None
     size: Size | None = None
 
+    @property
+    def columns(self) -> list[str]:
+        return [self.image, self.label, *([self.client] if self.client else [])]
+
 
 class RemoteFile(NamedTuple):
     """A file of a hub repository, with its hash if the hub provides it."""
@@ -63,30 +64,24 @@ class RemoteFile(NamedTuple):
     sha256: str | None
 
 
-class HuggingFace:
-    """The Hugging Face hub, over the internet."""
+def list_files(repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
+    """Return the commit that a revision points to, and its files."""
+    from huggingface_hub import HfApi
 
-    def __init__(self, endpoint: str | None = None) -> None:
-        self._endpoint = endpoint
+    info = HfApi().dataset_info(repo, revision=revision, files_metadata=True, timeout=30)
+    files = [
+        RemoteFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else None)
+        for file in info.siblings or []
+    ]
+    return str(info.sha), files
 
-    def files(self, repo: str, revision: str) -> tuple[str, list[RemoteFile]]:
-        """Return the commit that a revision points to, and its files."""
-        from huggingface_hub import HfApi
 
-        info = HfApi(self._endpoint).dataset_info(repo, revision=revision, files_metadata=True, timeout=30)
-        files = [
-            RemoteFile(file.rfilename, file.size or 0, file.lfs.sha256 if file.lfs else None)
-            for file in info.siblings or []
-        ]
-        return str(info.sha), files
+def open_file(repo: str, commit: str, path: str) -> BinaryIO:
+    """Open a file as a stream."""
+    from huggingface_hub import HfFileSystem
 
-    def open(self, repo: str, commit: str, path: str) -> BinaryIO:
-        """Open a file as a stream."""
-        from huggingface_hub import HfFileSystem
-
-        # A block size of 0 makes it one stream instead of many small requests.
-        system = HfFileSystem(endpoint=self._endpoint)
-        return cast(BinaryIO, system.open(f"datasets/{repo}@{commit}/{path}", "rb", block_size=0))
+    # A block size of 0 makes it one stream instead of many small requests.
+    return cast(BinaryIO, HfFileSystem().open(f"datasets/{repo}@{commit}/{path}", "rb", block_size=0))
 
 
 def hub(
@@ -128,10 +123,9 @@ def data_folder() -> Path:
 def read_record(path: Path) -> Mapping[str, Any]:
     """Return the record of the download of a data set file; empty if there is none."""
     try:
-        record = json.loads(path.with_suffix(".json").read_text())
-    except (OSError, ValueError):
+        return read_json(path.with_suffix(".json"))
+    except (EunoeError, NotADirectoryError):
         return {}
-    return record if isinstance(record, dict) else {}
 
 
 def fetch(
@@ -141,27 +135,19 @@ def fetch(
     revision: str = PARQUET,
     classes: int | None = None,
     rows: tuple[int, int] | None = None,
-    hub: HuggingFace | None = None,
 ) -> None:
     """Download and verify a data set, and store it as `target` with its record."""
-    hub = hub or HuggingFace()
     if len(splits := spec.train + spec.test) != len(set(splits)):
         raise InputError(f"hub data set {spec.repo}: a split is named twice in {', '.join(splits)}")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".fetch-") as scratch:
         try:
-            commit, files = hub.files(spec.repo, revision)
+            record, parts = _download(spec, revision, Path(scratch))
+        except InputError:
+            raise
         except Exception as error:  # The hub client raises errors of several HTTP libraries.
-            raise _download_error(spec.repo, error) from error
-        local: dict[str, list[Path]] = {}
-        record: list[dict[str, object]] = []
-        for split in splits:
-            for file in split_files(files, split, spec):
-                path = Path(scratch, file.path.replace("/", "--"))
-                digest = _download(hub, spec.repo, commit, file, path)
-                local.setdefault(split, []).append(path)
-                record.append({"path": file.path, "bytes": path.stat().st_size, "sha256": digest})
-        parts = [[path for split in splits for path in local[split]] for splits in (spec.train, spec.test)]
+            reason = f"{type(error).__name__}: {error}".split("\n")[0]
+            raise InputError(f"the download of hub data set {spec.repo} failed ({reason})") from error
         counts = tuple(count_rows(files) for files in parts)
         if rows is not None and counts != rows:
             raise InputError(
@@ -172,8 +158,30 @@ def fetch(
     # Checked as on loading, so that no bad file is stored.
     make_dataset(arrays, spec.repo, f"hub data set {spec.repo}", classes=classes)
     write_npz(target, arrays)
-    about = {"repo": spec.repo, "revision": revision, "commit": commit, "files": record}
-    write_text(target.with_suffix(".json"), json.dumps(about, indent=1) + "\n")
+    write_text(target.with_suffix(".json"), json.dumps(record, indent=1) + "\n")
+
+
+def _download(spec: HubSpec, revision: str, folder: Path) -> tuple[dict[str, Any], list[list[Path]]]:
+    """Download the files of all splits; return the record, and the paths of both parts."""
+    commit, files = list_files(spec.repo, revision)
+    record: list[dict[str, object]] = []
+    parts: list[list[Path]] = []
+    for splits in (spec.train, spec.test):
+        parts.append([])
+        for file in [file for split in splits for file in split_files(files, split, spec)]:
+            logger.info("downloading %s of %s (%.1f MB)", file.path, spec.repo, file.bytes / 1e6)
+            path, digest = folder / file.path.replace("/", "--"), hashlib.sha256()
+            with open_file(spec.repo, commit, file.path) as stream, path.open("wb") as out:
+                while chunk := stream.read(_CHUNK):
+                    out.write(chunk)
+                    digest.update(chunk)
+            if file.sha256 and digest.hexdigest() != file.sha256:
+                raise InputError(
+                    f"{file.path} of hub data set {spec.repo} is corrupt (SHA-256 mismatch); try again"
+                )
+            parts[-1].append(path)
+            record.append({"path": file.path, "bytes": path.stat().st_size, "sha256": digest.hexdigest()})
+    return {"repo": spec.repo, "revision": revision, "commit": commit, "files": record}, parts
 
 
 def split_files(files: Sequence[RemoteFile], split: str, spec: HubSpec) -> list[RemoteFile]:
@@ -199,63 +207,25 @@ def split_files(files: Sequence[RemoteFile], split: str, spec: HubSpec) -> list[
         has = f"it has {', '.join(sorted(splits))}" if splits else "it has no parquet files"
         raise InputError(f"hub data set {spec.repo} has no split {split!r}; {has}")
     if len(by_config) > 1:
-        raise InputError(
-            f"hub data set {spec.repo} has several configs; set config to one of {', '.join(by_config)}"
-        )
+        raise InputError(f"hub data set {spec.repo}: set config to one of {', '.join(by_config)}")
     return next(iter(by_config.values()))
 
 
-def _read_arrays(spec: HubSpec, parts: list[list[Path]]) -> dict[str, Array]:
+def _read_arrays(spec: HubSpec, files: list[list[Path]]) -> dict[str, Array]:
+    """Return the arrays of both parts; without test files, the rows held out are the test part."""
     decoder = ImageDecoder(spec.mode, spec.size)
-    columns = spec.image, spec.label, spec.client
-    train = read_columns(parts[0], *columns, decoder)
-    if spec.test:
-        test = read_columns(parts[1], *columns, decoder)
-        arrays = {"x_train": train.x, "y_train": train.y, "x_test": test.x, "y_test": test.y}
-        if train.clients is not None and test.clients is not None:
-            arrays["writer_train"], arrays["writer_test"] = number_ids(train.clients, test.clients)
-    else:
-        clients = None if train.clients is None else number_ids(train.clients)[0]
-        tested = fixed_test_rows(train.y if clients is None else clients, spec.held_out)
-        arrays = {}
-        for part, rows in (("train", ~tested), ("test", tested)):
-            arrays |= {f"x_{part}": train.x[rows], f"y_{part}": train.y[rows]}
-            if clients is not None:
-                arrays[f"writer_{part}"] = clients[rows]
-    if train.class_names:
-        arrays["class_names"] = np.array(train.class_names)
+    parts = [read_columns(part, spec, decoder) for part in files if part]
+    if spec.client:
+        numbers = number_ids(*(part["writer"] for part in parts))
+        parts = [{**part, "writer": ids} for part, ids in zip(parts, numbers, strict=True)]
+    if not spec.test:
+        tested = fixed_test_rows(parts[0]["writer" if spec.client else "y"], spec.held_out)
+        parts = [{key: values[rows] for key, values in parts[0].items()} for rows in (~tested, tested)]
+    named = zip(("train", "test"), parts, strict=True)
+    arrays = {f"{key}_{name}": values for name, part in named for key, values in part.items()}
+    if class_names := read_class_names(files[0][-1], spec.label):
+        arrays["class_names"] = np.array(class_names)
     return arrays
-
-
-def _download(hub: HuggingFace, repo: str, commit: str, file: RemoteFile, path: Path) -> str:
-    logger.info("downloading %s of %s (%.1f MB)", file.path, repo, file.bytes / 1e6)
-    digest = hashlib.sha256()
-    try:
-        with hub.open(repo, commit, file.path) as stream, path.open("wb") as out:
-            while chunk := stream.read(_CHUNK):
-                out.write(chunk)
-                digest.update(chunk)
-    except Exception as error:
-        raise _download_error(repo, error) from error
-    if file.sha256 and digest.hexdigest() != file.sha256:
-        raise InputError(
-            f"{file.path} of hub data set {repo} is corrupt (SHA-256 mismatch); download it again"
-        )
-    return digest.hexdigest()
-
-
-def _download_error(repo: str, error: Exception) -> InputError:
-    reason = f"{type(error).__name__}: {error}".split("\n")[0]
-    return InputError(f"the download of hub data set {repo} failed ({reason})")
-
-
-class ColumnValues(NamedTuple):
-    """The values of all rows, and the class names if a file has them."""
-
-    x: Array
-    y: Integers
-    clients: Array | None
-    class_names: tuple[str, ...] | None
 
 
 def count_rows(files: Sequence[Path]) -> int:
@@ -265,67 +235,57 @@ def count_rows(files: Sequence[Path]) -> int:
     return sum(read_metadata(file).num_rows for file in files)
 
 
-def read_columns(
-    files: Sequence[Path], image: str, label: str, client: str | None, decoder: ImageDecoder
-) -> ColumnValues:
-    """Read all rows of the files in order."""
+def read_columns(files: Sequence[Path], spec: HubSpec, decoder: ImageDecoder) -> dict[str, Array]:
+    """Read inputs `x`, labels `y` and, if there is a column of clients, `writer` from all files in order."""
     from pyarrow.parquet import ParquetFile
 
     count = count_rows(files)
     if count == 0:
-        more = f" and {len(files) - 1} more files" if len(files) > 1 else ""
-        raise InputError(f"{files[0].name}{more}: no rows; at least one is needed")
+        raise InputError(f"{join_names(file.name for file in files)}: no rows; at least one is needed")
     x: Array | None = None
-    labels: list[Integers] = []
-    clients: list[Any] = []
-    class_names = None
-    row = 0
+    labels, clients, row = [], [], 0
     for file in files:
         with ParquetFile(file) as table:
-            _check_schema(table.schema_arrow, image, label, client, file.name)
-            class_names = _read_class_names(table.schema_arrow, label)
-            for batch in table.iter_batches(
-                _BATCH_ROWS, columns=[name for name in (image, label, client) if name]
-            ):
-                for name in batch.schema.names:
-                    if batch.column(name).null_count:
-                        raise InputError(
-                            f"{file.name}: column {name!r} has empty cells; every row needs a value"
-                        )
-                where = f"{file.name}: column {image!r}, row"
-                inputs = _decode_inputs(batch.column(image), decoder, where, row)
+            _check_schema(table.schema_arrow, spec, file.name)
+            for batch in table.iter_batches(_BATCH_ROWS, columns=spec.columns):
+                if empty := [name for name in spec.columns if batch.column(name).null_count]:
+                    raise InputError(f"{file.name}: column {empty[0]!r} has empty cells; fill them")
+                where = f"{file.name}: column {spec.image!r}, row"
+                inputs = _decode_inputs(batch.column(spec.image), decoder, where, row)
                 if x is None:
                     x = np.empty((count, *inputs.shape[1:]), inputs.dtype)
                 if inputs.shape[1:] != x.shape[1:]:
                     before, now = list(x.shape[1:]), list(inputs.shape[1:])
                     raise InputError(f"{where}s change shape from {before} to {now}; all must be equal")
                 x[row : row + len(inputs)] = inputs
-                labels.append(batch.column(label).to_numpy(zero_copy_only=False).astype(np.int64))
-                if client:
-                    clients.append(np.array(batch.column(client).to_pylist()))
+                labels.append(batch.column(spec.label).to_numpy(zero_copy_only=False).astype(np.int64))
+                if spec.client:
+                    clients.append(np.array(batch.column(spec.client).to_pylist()))
                 row += len(inputs)
     assert x is not None
-    return ColumnValues(x, np.concatenate(labels), np.concatenate(clients) if clients else None, class_names)
+    columns: dict[str, Array] = {"x": x, "y": np.concatenate(labels)}
+    return {**columns, "writer": np.concatenate(clients)} if clients else columns
 
 
-def _check_schema(schema: Any, image: str, label: str, client: str | None, file: str) -> None:
+def _check_schema(schema: Any, spec: HubSpec, file: str) -> None:
     from pyarrow import types
 
-    for name in (image, label, client):
-        if name and name not in schema.names:
-            raise InputError(f"{file} has no column {name!r}; {nearest(name, schema.names)}")
-    kind = schema.field(label).type
+    for name in spec.columns:
+        get_column(schema.empty_table(), name, file)
+    kind = schema.field(spec.label).type
     if not types.is_integer(kind):
-        raise InputError(f"{file}: column {label!r} is {kind}; labels must be integers")
-    kind = schema.field(client).type if client else kind
+        raise InputError(f"{file}: column {spec.label!r} is {kind}; labels must be integers")
+    kind = schema.field(spec.client).type if spec.client else kind
     if not (types.is_integer(kind) or types.is_string(kind) or types.is_large_string(kind)):
-        raise InputError(f"{file}: column {client!r} is {kind}; client ids must be integers or strings")
+        raise InputError(f"{file}: column {spec.client!r} is {kind}; client ids must be integers or strings")
 
 
-def _read_class_names(schema: Any, label: str) -> tuple[str, ...] | None:
+def read_class_names(file: Path, label: str) -> tuple[str, ...] | None:
     """Return the class names that the `datasets` library writes into the metadata, if any."""
+    from pyarrow.parquet import read_schema
+
     try:
-        value: Any = json.loads((schema.metadata or {}).get(b"huggingface", b"null"))
+        value: Any = json.loads((read_schema(file).metadata or {}).get(b"huggingface", b"null"))
     except ValueError:
         return None
     for key in ("info", "features", label, "names"):
@@ -342,10 +302,8 @@ def _decode_inputs(column: Any, decoder: ImageDecoder, where: str, row: int) -> 
         if column.null_count:
             raise InputError(f"{where}s have no bytes; images stored as a path only cannot be read")
     if types.is_binary(column.type) or types.is_large_binary(column.type):
-        encoded = column.to_pylist()
-        return np.stack(
-            [decoder.decode(io.BytesIO(data), f"{where} {row + i}") for i, data in enumerate(encoded)]
-        )
+        images = enumerate(column.to_pylist(), start=row)
+        return np.stack([decoder.decode(io.BytesIO(data), f"{where} {i}") for i, data in images])
     shape = [len(column)]
     while types.is_nested(column.type) and not types.is_struct(column.type):
         lengths = compute.unique(compute.list_value_length(column)).to_pylist()

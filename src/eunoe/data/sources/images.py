@@ -1,18 +1,21 @@
 """Images as arrays of bytes, all of the same size and all gray or all colored; and folders of images."""
 
+import os
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Annotated, Any, Literal
 
 import numpy as np
-from pydantic import PositiveInt
+from pydantic import Field
 
 from eunoe.data.arrays import from_arrays
 from eunoe.data.checks import Bytes, Integers
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, first_line, nearest
+from eunoe.system.memory import check_free
 
 Mode = Literal["L", "RGB"]
-Size = PositiveInt | tuple[PositiveInt, PositiveInt]
+Side = Annotated[int, Field(ge=1, le=4096)]
+Size = Side | tuple[Side, Side]
 _GRAY = {"1", "L", "LA"}
 _COLORED = {"RGB", "RGBA", "P", "CMYK", "YCbCr"}
 _NAMES: dict[Mode, str] = {"L": "gray", "RGB": "colored"}
@@ -42,26 +45,19 @@ class ImageDecoder:
             raise
         except Exception as error:
             # Pillow's decoders raise errors of many types, and their messages name a buffer in memory.
-            raise InputError(
-                f"{where} is not an image that Pillow can read ({type(error).__name__})"
-            ) from None
+            raise InputError(f"{where} is not an image Pillow can read ({type(error).__name__})") from None
 
     def _convert(self, image: Any, where: str) -> Bytes:
         from PIL import Image
 
         if image.mode not in _GRAY | _COLORED:
-            raise InputError(
-                f"{where} has pixels of type {image.mode}; only 8 bits per channel are supported"
-            )
+            raise InputError(f"{where} has pixels of type {image.mode}; only 8-bit channels are supported")
         mode: Mode = "L" if image.mode in _GRAY else "RGB"
         size = self._resize or (image.height, image.width)
-        if self._first is None:
-            self._first = (where, mode, size)
-        first, first_mode, first_size = self._first
+        first, first_mode, first_size = self._first = self._first or (where, mode, size)
         if self._mode is None and mode != first_mode:
             raise InputError(
-                f"{where} is {_NAMES[mode]} but {first} is {_NAMES[first_mode]}; "
-                'set mode = "RGB" or mode = "L" to convert them'
+                f"{where} is {_NAMES[mode]} but {first} is {_NAMES[first_mode]}; set mode to RGB or L"
             )
         if size != first_size:
             raise InputError(
@@ -75,36 +71,27 @@ class ImageDecoder:
 
 
 def folder(path: Path, *, size: Size | None = None, mode: Mode | None = None) -> DataSet:
-    """A folder of images, train/<class>/... and test/<class>/...; `size` resizes all to one height and width.
-
-    Classes and files are sorted by name; names that start with a dot are ignored.
-    """
+    """A folder of images, train/<class>/ and test/<class>/, sorted by name; `size` resizes them all."""
     root = Path(path).expanduser()
     for part in ("train", "test"):
-        if not (root / part).is_dir():
+        if not os.path.isdir(root / part):
             raise InputError(f"{root} has no folder {part}/; it needs train/<class>/ and test/<class>/")
     class_names = _folders(root / "train")
     if not class_names:
         raise InputError(f"{root / 'train'} has no folders; there must be one per class")
     decoder = ImageDecoder(mode, size)
-    (x_train, y_train), (x_test, y_test) = (
-        read_part(root / part, class_names, decoder) for part in ("train", "test")
-    )
-    empty = [name for label, name in enumerate(class_names) if label not in y_train]
+    train, test = (read_part(root / part, class_names, decoder) for part in ("train", "test"))
+    empty = [name for label, name in enumerate(class_names) if label not in train[1]]
     if empty:
         raise InputError(f"{root / 'train' / empty[0]} has no images; every class needs training images")
-    return from_arrays(
-        x_train, y_train, x_test, y_test, name=root.name, classes=len(class_names), class_names=class_names
-    )
+    return from_arrays(*train, *test, name=root.name, classes=len(class_names), class_names=class_names)
 
 
 def read_part(part: Path, class_names: list[str], decoder: ImageDecoder) -> tuple[Bytes, Integers]:
     """Read the images in part/<class>/ and their labels; a class may be absent."""
     for name in _folders(part):
         if name not in class_names:
-            raise InputError(
-                f"{part / name} is a class without training images; {nearest(name, class_names)}"
-            )
+            raise InputError(f"{part / name} has no training images; {nearest(name, class_names)}")
     files = [
         (file, label)
         for label, name in enumerate(class_names)
@@ -113,13 +100,11 @@ def read_part(part: Path, class_names: list[str], decoder: ImageDecoder) -> tupl
     ]
     if not files:
         raise InputError(f"{part} has no images; put them in {part}/<class>/")
-    x: Bytes | None = None
+    first = decoder.decode(files[0][0], str(files[0][0]))
+    check_free(len(files) * first.nbytes, f"the images in {part}")
+    x = np.empty((len(files), *first.shape), np.uint8)
     for i, (file, _) in enumerate(files):
-        image = decoder.decode(file, str(file))
-        if x is None:
-            x = np.empty((len(files), *image.shape), np.uint8)
-        x[i] = image
-    assert x is not None
+        x[i] = decoder.decode(file, str(file))
     return x, np.array([label for _, label in files], np.int64)
 
 

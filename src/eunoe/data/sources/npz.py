@@ -20,13 +20,13 @@ from typing import Any, cast
 import numpy as np
 from torch import Tensor
 
-from eunoe.core.fields import Fields, Ragged, Stored
+from eunoe.core.fields import Fields, Ragged, Stored, describe_input
 from eunoe.core.tasks import TaskName
 from eunoe.data.arrays import from_arrays, mean_and_std
 from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
 from eunoe.errors import InputError, RunFailed, first_line, nearest
-from eunoe.system.files import reading, replacing, writing
+from eunoe.system.files import make_folder, open_regular, reading, replacing
 
 logger = logging.getLogger(__name__)
 NEEDED = ("x_train", "y_train", "x_test", "y_test")
@@ -36,8 +36,6 @@ _PADDING_FIELD = 0xE0E0  # the id of a zip extra field that no other program use
 _ZIP64_FIELD_BYTES = 20
 _BROKEN = (zipfile.BadZipFile, struct.error, zlib.error, lzma.LZMAError, EOFError, OSError, RuntimeError)
 _NO_HEADER = (ValueError, SyntaxError, TokenError, TypeError)
-# Members with a verified CRC: path, size, modification time and name.
-_verified: set[tuple[str, int, int, str]] = set()
 
 
 def npz(path: Path, *, classes: int | None = None, task: TaskName | None = None) -> DataSet:
@@ -51,10 +49,7 @@ def npz(path: Path, *, classes: int | None = None, task: TaskName | None = None)
 
 
 def signal(path: Path, *, classes: int | None = None) -> DataSet:
-    """A .npz file with real inputs [n, time, channels], standardized by channel.
-
-    The mean and std are those of the training part.
-    """
+    """A .npz file with real inputs [n, time, channels], standardized by channel of the training part."""
     return standardize_signal(npz(path, classes=classes))
 
 
@@ -62,10 +57,7 @@ def standardize_signal(data: DataSet) -> DataSet:
     """Return signals with mean and std set to those of each channel of the training part."""
     x = data.train.tensor
     if x.ndim != 3 or not x.is_floating_point():
-        raise InputError(
-            f"{data.name}: inputs are {str(x.dtype).removeprefix('torch.')} {list(x.shape[1:])}; "
-            "signals must be real windows [time, channels], all of the same length"
-        )
+        raise InputError(f"{data.name}: signals must be real [time, channels], not {describe_input(x)}")
     mean, std = mean_and_std(x.numpy().reshape(-1, x.shape[-1]))
     return replace(data, mean=mean, std=std)
 
@@ -82,7 +74,7 @@ def make_dataset(arrays: Mapping[str, Any], name: str, where: str, **options: An
         raise InputError(f"{where}: {', '.join(missing)} missing; it must have {', '.join(NEEDED)}")
     rest = {key: array for key, array in arrays.items() if key != "class_names"}
     if "class_names" in arrays:
-        options.setdefault("class_names", [str(name) for name in arrays["class_names"]])
+        options.setdefault("class_names", [str(name) for name in np.atleast_1d(arrays["class_names"])])
     return replace(from_arrays(**rest, name=where, **options), name=name)
 
 
@@ -123,12 +115,14 @@ def pack_fields(part: str, x: Stored) -> dict[str, Array]:
 def _unpack_field(arrays: Mapping[str, Any], key: str) -> Any:
     if f"offsets.{key}" not in arrays:
         return arrays[key]
-    padding = np.asarray(arrays.get(f"padding.{key}", [0])).reshape(-1)[0].item()
+    padding = np.asarray(arrays.get(f"padding.{key}", [0]))
+    if padding.size != 1 or padding.dtype.kind not in "iufb":
+        raise InputError(f"padding.{key} is {padding.dtype} {list(padding.shape)}; it must be one number")
     offsets = np.asarray(arrays[f"offsets.{key}"])
     if offsets.dtype.kind not in "iu":
         raise InputError(f"offsets.{key} is {offsets.dtype}; offsets must be integers")
     offsets = offsets.astype(np.int64, copy=False)
-    return Ragged(as_tensor(np.asarray(arrays[key])), as_tensor(offsets), padding)
+    return Ragged(as_tensor(np.asarray(arrays[key])), as_tensor(offsets), padding.item())
 
 
 def load_or_compute(path: Path, compute: Callable[[], dict[str, Array]]) -> dict[str, Array]:
@@ -144,15 +138,12 @@ def load_or_compute(path: Path, compute: Callable[[], dict[str, Array]]) -> dict
 
 
 def read_npz(path: Path) -> dict[str, Array]:
-    """Return all arrays of a .npz file, memory-mapped if they are uncompressed.
-
-    An array whose CRC differs from the one in the file is an error.
-    """
+    """Return all arrays of a .npz file, mapped if they are uncompressed; a CRC mismatch is an error."""
     try:
-        with reading(path), zipfile.ZipFile(path) as archive, path.open("rb") as file:
+        with reading(path), open_regular(path) as file, zipfile.ZipFile(file) as archive:
             names = [member.filename.removesuffix(".npy") for member in archive.infolist()]
-            if twice := next((name for name in names if names.count(name) > 1), None):
-                raise InputError(f"{path} has the array {twice!r} twice")
+            if duplicate := next((name for name in names if names.count(name) > 1), None):
+                raise InputError(f"{path} has the array {duplicate!r} twice")
             members = (_read_member(archive, member, file, path) for member in archive.infolist())
             return dict(zip(names, members, strict=True))
     except FileNotFoundError:
@@ -171,8 +162,7 @@ def write_npz(path: Path, arrays: Mapping[str, Array]) -> None:
     numpy.savez does not align, so that only its arrays of single bytes can be mapped. Equal arrays give
     equal files, and the file appears under its name only when it is complete.
     """
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     with (
         replacing(path) as partial,
         partial.open("wb") as file,
@@ -199,7 +189,9 @@ def _read_member(archive: zipfile.ZipFile, member: zipfile.ZipInfo, file: Any, p
             plain = dtype.isnative and not fortran_order and not dtype.hasobject and 0 not in shape
             # Vector instructions may crash on unaligned numbers, so those are read instead.
             if plain and begins % dtype.alignment == 0:
-                _check_crc(path, start, member)
+                content = np.memmap(path, np.uint8, "r", start, (member.file_size,))
+                if zlib.crc32(content.data) != member.CRC:
+                    raise ValueError("CRC mismatch: the file is damaged")
                 return np.asarray(np.memmap(path, dtype, mode="c", offset=begins, shape=shape))
         with archive.open(member) as stream:
             shape, _, dtype = _array_header(stream)
@@ -218,20 +210,6 @@ def _check_length(shape: tuple[int, ...], dtype: np.dtype[Any], left: int) -> No
     wanted = math.prod(shape) * dtype.itemsize
     if any(size < 0 for size in shape) or (wanted != left and not dtype.hasobject):
         raise ValueError(f"shape {list(shape)} of {dtype} needs {wanted} bytes, but there are {left}")
-
-
-def _check_crc(path: Path, start: int, member: zipfile.ZipInfo) -> None:
-    """Verify the CRC of a stored member, once for each version of the file."""
-    about = path.stat()
-    key = (str(path), about.st_size, about.st_mtime_ns, member.filename)
-    if key in _verified:
-        return
-    mapped, crc, step = np.memmap(path, np.uint8, "r", start, (member.file_size,)), 0, 1 << 24
-    for part in range(0, member.file_size, step):
-        crc = zlib.crc32(mapped[part : part + step].data, crc)
-    if crc != member.CRC:
-        raise ValueError("CRC mismatch: the file is damaged")
-    _verified.add(key)
 
 
 def _array_header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:

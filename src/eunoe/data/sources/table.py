@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.core.tasks import TaskName
-from eunoe.data.arrays import from_rows
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.frames import Percent, as_frame, as_text, get_column, label_rows, read_frame
+from eunoe.data.sources import frames
+from eunoe.data.sources.frames import Percent
 from eunoe.errors import InputError
 
 Floats = NDArray[np.float32]
+# The name of a feature, and its mean and std for normalization.
+Feature = tuple[str, float, float]
 Unknown = Literal["column", "error"]
 # A column with more categories is most likely an id.
 _MOST_CATEGORIES = 1000
@@ -47,23 +49,12 @@ def table(
     A `label` column of real numbers is regression, several columns of 0 and 1 are multilabel; set `task`
     otherwise.
     """
-    return from_table(
-        read_frame(path),
-        label=label,
-        task=task,
-        client=client,
-        categorical=categorical,
-        drop=drop,
-        part=part,
-        held_out=held_out,
-        unknown=unknown,
-        name=str(path),
-    )
+    frame = frames.read_frame(path)
+    return from_table(frame, label, task, client, categorical, drop, part, held_out, unknown, str(path))
 
 
 def from_table(
     frame: Any,
-    *,
     label: str | tuple[str, ...],
     task: TaskName | None = None,
     client: str | None = None,
@@ -75,33 +66,24 @@ def from_table(
     name: str = "table",
 ) -> DataSet:
     """Build a data set from a DataFrame, an Arrow table or a mapping of columns; options as of `table`."""
-    frame = as_frame(frame, name)
+    frame = frames.as_frame(frame, name)
     for column in (*categorical, *drop):
-        get_column(frame, column, name)
+        frames.get_column(frame, column, name)
     labels = (label,) if isinstance(label, str) else label
     others = {*labels, client, part, *drop}
     if twice := sorted(others & set(categorical) - {None}, key=str):
         raise InputError(f"{name}: the column {twice[0]!r} is not a feature: remove it from categorical")
-    rows = label_rows(frame, name, labels, client, part, held_out, task)
+    rows = frames.label_rows(frame, name, labels, client, part, held_out, task)
     features = [column for column in frame.column_names if column not in others]
     if not features:
         raise InputError(f"{name}: no feature columns are left to predict {', '.join(map(repr, labels))}")
     encoder = TableEncoder.fit(rows.frame.filter(~rows.test), features, categorical, name)
     mean, std = encoder.moments
-    data = from_rows(
-        encoder.encode(rows.frame, name, unknown),
-        rows.y,
-        rows.test,
-        rows.clients,
-        name=name,
-        task="regression" if task is None and len(labels) == 1 and rows.y.ndim > 1 else task,
-        classes=len(rows.class_names),
-        class_names=rows.class_names,
-        mean=mean,
-        std=std,
-    )
-    encoding = {**encoder.to_dict(), "label": label if isinstance(label, str) else list(label)}
-    return replace(data, encoding=encoding)
+    if task is None and len(labels) == 1 and rows.y.ndim > 1:
+        task = "regression"
+    data = rows.dataset(encoder.encode(rows.frame, name, unknown), name, task=task, mean=mean, std=std)
+    about = {"label": label if isinstance(label, str) else list(label), "unknown": unknown}
+    return replace(data, encoding={**encoder.to_dict(), **about})
 
 
 @dataclass(frozen=True)
@@ -114,12 +96,9 @@ class Numeric:
     gaps: bool
 
     @property
-    def features(self) -> list[str]:
-        return [self.name, *([f"{self.name} is missing"] if self.gaps else [])]
-
-    @property
-    def moments(self) -> list[tuple[float, float]]:
-        return [(self.fill, self.std), *([(0.0, 1.0)] if self.gaps else [])]
+    def features(self) -> list[Feature]:
+        missing = [(f"{self.name} is missing", 0.0, 1.0)] if self.gaps else []
+        return [(self.name, self.fill, self.std), *missing]
 
     def encode(self, frame: Any, where: str, unknown: Unknown) -> Floats:
         values, empty = _read_numbers(frame, self.name, where)
@@ -132,24 +111,20 @@ class Categorical:
     """A column of categories: those of the training part, and whether it has gaps."""
 
     name: str
-    values: tuple[str, ...]
+    values: Sequence[str]
     gaps: bool
 
     @property
-    def features(self) -> list[str]:
-        missing = [f"{self.name} is missing"] if self.gaps else []
-        return [*(f"{self.name} = {value}" for value in self.values), *missing, f"{self.name} is unknown"]
-
-    @property
-    def moments(self) -> list[tuple[float, float]]:
-        return [(0.0, 1.0)] * len(self.features)
+    def features(self) -> list[Feature]:
+        names = [f"= {value}" for value in self.values] + ["is missing"] * self.gaps + ["is unknown"]
+        return [(f"{self.name} {name}", 0.0, 1.0) for name in names]
 
     def encode(self, frame: Any, where: str, unknown: Unknown) -> Floats:
         places: dict[str | None, int] = {value: place for place, value in enumerate(self.values)}
         if self.gaps:
             places[None] = len(self.values)
         last = len(self.features) - 1
-        cells = [None if v is None else as_text(v) for v in get_column(frame, self.name, where).to_pylist()]
+        cells = [_spell(value, places) for value in frames.column_values(frame, self.name, where)]
         new = next((cell for cell in cells if cell not in places), "")
         if unknown == "error" and new != "":
             raise InputError(
@@ -175,49 +150,66 @@ class TableEncoder:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "TableEncoder":
         """Return the encoder that `to_dict` wrote, as in the JSON file of an exported model."""
-        columns: list[Numeric | Categorical] = []
-        for column in values["columns"]:
-            rest = {key: value for key, value in column.items() if key != "type"}
-            if column["type"] == "numeric":
-                columns.append(Numeric(**rest))
-            else:
-                columns.append(Categorical(**{**rest, "values": tuple(rest["values"])}))
+        kinds: dict[str, Any] = {"numeric": Numeric, "categorical": Categorical}
+        columns = (
+            kinds[column["type"]](**{key: value for key, value in column.items() if key != "type"})
+            for column in values["columns"]
+        )
         return cls(tuple(columns))
 
     def to_dict(self) -> dict[str, Any]:
         """Return all that is needed to encode other rows, as JSON values."""
         columns = [{"type": type(column).__name__.lower(), **asdict(column)} for column in self.columns]
-        return {"kind": "table", "columns": columns, "features": self.features}
+        order = [column.name for column in self.columns]
+        return {"kind": "table", "column_order": order, "columns": columns, "features": self.features}
 
     @property
     def features(self) -> list[str]:
         """The names of the features."""
-        return [feature for column in self.columns for feature in column.features]
+        return [name for column in self.columns for name, _, _ in column.features]
 
     @property
     def moments(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         """Mean and std for normalization; features that are 0 or 1 are not normalized."""
-        pairs = [pair for column in self.columns for pair in column.moments]
-        return tuple(mean for mean, _ in pairs), tuple(std for _, std in pairs)
+        features = [feature for column in self.columns for feature in column.features]
+        return tuple(mean for _, mean, _ in features), tuple(std for _, _, std in features)
 
-    def encode(self, frame: Any, where: str = "the table", unknown: Unknown = "column") -> Floats:
-        """Return rows [n, features], not yet normalized."""
+    def encode(self, rows: Any, where: str = "the table", unknown: Unknown = "column") -> Floats:
+        """Return rows [n, features], not yet normalized.
+
+        `rows` are a DataFrame, an Arrow table, a path, a mapping of columns, dicts, or lists of cells in the
+        order of the columns. As in CSV files for training, an empty string, NA and the like are missing.
+        """
+        names = [column.name for column in self.columns]
+        texts = [column.name for column in self.columns if isinstance(column, Categorical)]
+        frame = frames.raw_frame(rows, names, texts, where)
         return np.concatenate([column.encode(frame, where, unknown) for column in self.columns], axis=1)
+
+
+def _spell(value: Any, places: Mapping[str | None, int]) -> str | None:
+    """Return a cell as the training part spells it; None if it is empty."""
+    text = None if value is None else frames.as_text(value)
+    if text is None or text in places:
+        return text
+    if frames.is_empty(text):
+        return None
+    try:
+        other = frames.as_text(float(text))
+    except ValueError:
+        other = text.capitalize() if text.lower() in ("true", "false") else text
+    return other if other in places else text
 
 
 def _fit_column(train: Any, name: str, categorical: bool, where: str) -> Numeric | Categorical:
     from pyarrow import types
 
-    column = get_column(train, name, where)
-    kind = column.type
-    if categorical or types.is_string(kind) or types.is_large_string(kind) or types.is_dictionary(kind):
-        categories = {None if value is None else as_text(value) for value in column.to_pylist()}
-        values = tuple(sorted(value for value in categories if value is not None))
+    kind = frames.get_column(train, name, where).type
+    if categorical or frames.is_text(kind) or types.is_dictionary(kind):
+        cells = frames.column_values(train, name, where)
+        categories: set[Any] = {None if value is None else frames.as_text(value) for value in cells}
+        values = sorted(categories - {None})
         if len(values) > _MOST_CATEGORIES:
-            raise InputError(
-                f"{where}: column {name!r} has {len(values):,} categories; drop it, or group them into "
-                f"at most {_MOST_CATEGORIES:,}"
-            )
+            raise InputError(f"{where}: column {name!r} has {len(values):,} categories; group or drop them")
         return Categorical(name, values, None in categories)
     numbers, empty = _read_numbers(train, name, where)
     if empty.all():
@@ -232,11 +224,27 @@ def _read_numbers(frame: Any, name: str, where: str) -> tuple[NDArray[np.float64
     """Return the numbers of a column, and a mask of its gaps."""
     from pyarrow import float64, types
 
-    column = get_column(frame, name, where)
+    column = frames.get_column(frame, name, where)
     kind = column.type
+    if types.is_dictionary(kind):
+        column, kind = column.cast(kind.value_type), kind.value_type
     if types.is_boolean(kind):
         column = column.cast("int8")
+    elif frames.is_text(kind):
+        values = np.array([_parse(cell, name, where) for cell in column.to_pylist()], np.float64)
+        return values, np.isnan(values)
     elif not (types.is_integer(kind) or types.is_floating(kind) or types.is_null(kind)):
         raise InputError(f"{where}: column {name!r} is {kind}; only numbers and text are supported: drop it")
-    values = np.asarray(column.cast(float64()).to_numpy(), np.float64)
+    # Integers above 2^53 are rounded.
+    values = np.asarray(column.cast(float64(), safe=False).to_numpy(), np.float64)
     return values, np.isnan(values)
+
+
+def _parse(cell: str | None, name: str, where: str) -> float:
+    """Return the number that a text says; NaN if it is empty."""
+    if cell is None or frames.is_empty(cell):
+        return float("nan")
+    try:
+        return float({"true": "1", "false": "0"}.get(cell.lower(), cell))
+    except ValueError:
+        raise InputError(f"{where}: column {name!r} contains {cell!r}, which is not a number") from None

@@ -1,11 +1,9 @@
-"""Labeled text: a CSV or Parquet file whose text becomes token ids.
-
-The ids come from a `Vocabulary` of the training part or from a `Tokenizer` of the transformers library.
-"""
+"""Labeled text in CSV and Parquet files as token ids, of a `Vocabulary` or a transformers `Tokenizer`."""
 
 import hashlib
 import json
 import re
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -18,10 +16,9 @@ from numpy.typing import NDArray
 from pydantic import PositiveInt
 
 from eunoe.core.fields import Fields, Ragged
-from eunoe.data.arrays import from_rows
 from eunoe.data.checks import Array, as_tensor
 from eunoe.data.samples import DataSet
-from eunoe.data.sources.frames import LabeledRows, Percent, get_column, label_rows, read_frame
+from eunoe.data.sources.frames import LabeledRows, Percent, as_texts, column_values, label_rows, read_frame
 from eunoe.data.sources.hub import data_folder
 from eunoe.data.sources.npz import load_or_compute, pack_fields, unpack_fields
 from eunoe.errors import InputError, first_line
@@ -58,46 +55,53 @@ def text(
     if len(set(columns)) < len(columns):
         raise InputError(f"{where}: text, label, client and part must be different columns")
     rows = label_rows(read_frame(path, columns), where, label, client, part, held_out, "classification")
-    texts = get_column(rows.frame, text, where).to_pylist()
+    texts = column_values(rows.frame, text, where)
     for row, value in enumerate(texts, start=1):
         if not isinstance(value, str) or not value.strip():
             raise InputError(f"{where}: column {text!r} has no text in row {row}; every row needs text")
-    return encode_rows(rows, texts, make_encoder(rows, texts, tokenizer, unit, length, vocabulary), where)
+    encoder = fit_encoder(rows.training(texts), length, tokenizer, unit, vocabulary)
+    return encode_rows(rows, texts, encoder, where, column=text)
 
 
-def make_encoder(
-    rows: LabeledRows,
-    texts: Sequence[str],
-    tokenizer: str | None,
-    unit: Unit,
-    length: int,
-    vocabulary: int,
-) -> "Vocabulary | Tokenizer":
-    """Load a tokenizer, or fit a vocabulary to the training part."""
-    if tokenizer is not None:
-        return Tokenizer(tokenizer, length)
-    train = [text for text, test in zip(texts, rows.test, strict=True) if not test]
-    return Vocabulary.fit(train, unit, length, vocabulary)
+def fit_encoder(
+    texts: Sequence[str], length: int, tokenizer: str | None, unit: Unit = "words", most: int = 20_000
+) -> "TextEncoder":
+    """Return a tokenizer of the transformers library or, if None, a vocabulary of these texts."""
+    return Vocabulary.fit(texts, unit, length, most) if tokenizer is None else Tokenizer(tokenizer, length)
 
 
 def encode_rows(
-    rows: LabeledRows, texts: Sequence[str], encoder: "Vocabulary | Tokenizer", name: str
+    rows: LabeledRows, texts: Sequence[str], encoder: "TextEncoder", name: str, **about: Any
 ) -> DataSet:
-    """Build a data set of labeled texts."""
-    data = from_rows(
-        encoder.encode(texts),
-        rows.y,
-        rows.test,
-        rows.clients,
-        name=name,
-        classes=len(rows.class_names),
-        class_names=rows.class_names,
-    )
-    return replace(data, encoding=encoder.to_dict())
+    """Build a data set of labeled texts; `about` is added to its encoding."""
+    return replace(rows.dataset(encoder.encode_list(texts), name), encoding={**encoder.to_dict(), **about})
+
+
+class TextEncoder(ABC):
+    """Encodes texts as token ids: a `Vocabulary` or a `Tokenizer`."""
+
+    @staticmethod
+    def from_dict(values: Mapping[str, Any]) -> "TextEncoder":
+        """Return the encoder that `to_dict` wrote, as in the JSON file of an exported model."""
+        if "tokenizer" in values:
+            return Tokenizer(values["tokenizer"], values["length"])
+        return Vocabulary(values["unit"], values["length"], tuple(values["tokens"]))
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that is needed to encode other texts, as JSON values."""
+
+    @abstractmethod
+    def encode_list(self, texts: Sequence[str]) -> Any:
+        """Return the ids of texts."""
+
+    def encode(self, texts: Any, column: str = "text") -> Any:
+        """Return the ids of a sequence of texts, or of this column of a DataFrame, table, dicts or file."""
+        return self.encode_list(as_texts(texts, column, "the texts"))
 
 
 @dataclass(frozen=True)
-class Vocabulary:
+class Vocabulary(TextEncoder):
     """Encodes text as `length` ids: 0 is padding, 1 is a token that the training part does not have.
 
     Of words the first `length` are used, with padding at the end; of characters the last ones, with padding
@@ -115,13 +119,7 @@ class Vocabulary:
         ordered = sorted(counts, key=lambda token: (-counts[token], token))
         return cls(unit, length, tuple(ordered[:most]))
 
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> "Vocabulary":
-        """Return the vocabulary that `to_dict` wrote, as in the JSON file of an exported model."""
-        return cls(values["unit"], values["length"], tuple(values["tokens"]))
-
     def to_dict(self) -> dict[str, Any]:
-        """Return all that is needed to encode other texts, as JSON values."""
         pattern = {"lowercase": True, "pattern": _WORD} if self.unit == "words" else {}
         ids = {"ids": len(self), "padding": PADDING, "unknown": UNKNOWN, "first": FIRST}
         about = {"kind": "text", "unit": self.unit, "length": self.length}
@@ -131,7 +129,7 @@ class Vocabulary:
         """Return the number of ids, including padding and unknown."""
         return len(self.tokens) + FIRST
 
-    def encode(self, texts: Sequence[str]) -> NDArray[np.int16 | np.int32]:
+    def encode_list(self, texts: Sequence[str]) -> NDArray[np.int16 | np.int32]:
         """Return ids [n, length] in the smallest integer type that holds them."""
         numbers = {token: number for number, token in enumerate(self.tokens, start=FIRST)}
         rows = np.full((len(texts), self.length), PADDING, np.int16 if len(self) < 2**15 else np.int32)
@@ -149,7 +147,7 @@ def split(text: str, unit: Unit) -> Sequence[str]:
     return re.findall(_WORD, text.lower()) if unit == "words" else text
 
 
-class Tokenizer:
+class Tokenizer(TextEncoder):
     """Encodes text as `input_ids` and `attention_mask` of at most `length` tokens."""
 
     def __init__(self, name: str, length: int) -> None:
@@ -164,8 +162,7 @@ class Tokenizer:
                 tokenizer = AutoTokenizer.from_pretrained(locate_model(self.name))
             except Exception as error:  # The hub client and the parsers raise errors of many types.
                 raise InputError(
-                    f"tokenizer {self.name} cannot be loaded ({first_line(error)[:120]}): "
-                    "set it to a model on the hub, or a folder with its tokenizer"
+                    f"cannot load tokenizer {self.name} ({first_line(error)[:120]}): use a hub name or folder"
                 ) from None
         if not tokenizer.is_fast:
             raise InputError(f"the tokenizer {self.name} has no tokenizer.json; use one that has")
@@ -180,15 +177,13 @@ class Tokenizer:
         ids = {"ids": len(self._tokenizer), "padding": self.padding}
         return {"kind": "text", "tokenizer": self.name, "length": self.length, **ids}
 
-    def encode(self, texts: Sequence[str]) -> Fields:
+    def encode_list(self, texts: Sequence[str]) -> Fields:
         """Return ids and masks of all texts, cached on disk."""
         digest = hashlib.sha256(self._tokenizer.backend_tokenizer.to_str().encode())
         digest.update(json.dumps([self.length, self.padding, *texts]).encode())
         path = data_folder() / "tokens" / f"{digest.hexdigest()}.npz"
         x: Fields = unpack_fields(load_or_compute(path, lambda: self._encode(texts)), ("x",))["x"]
-        return Fields(
-            [value if isinstance(value, Ragged) else as_tensor(value) for value in x.values], x.names
-        )
+        return x
 
     def _encode(self, texts: Sequence[str]) -> dict[str, Array]:
         with quiet(f"the tokenizer {self.name}"):

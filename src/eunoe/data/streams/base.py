@@ -63,11 +63,7 @@ class CombinedChanges(Changes):
 
 @dataclass(frozen=True)
 class Timeline:
-    """What a stream is bound to.
-
-    `divide(n)` divides the clients' training rows by the n-th further draw of the partition, as (order,
-    offsets); it is None if the partition is unknown or cannot be drawn again.
-    """
+    """What a stream is bound to; `divide(n)` is the n-th new draw of the partition, if there are any."""
 
     federation: "Federation"
     seed: int
@@ -83,10 +79,7 @@ class Stream(Options):
     tasks: ClassVar[tuple[TaskName, ...]] = EVERY
 
     def resolve(self, rounds: int) -> Self:
-        """Return a copy with the defaults that depend on the number of rounds filled in.
-
-        A resumed run with more rounds then repeats the earlier ones exactly.
-        """
+        """Return a copy with defaults for this many rounds; a resumed run with more rounds keeps them."""
         return self
 
     @abstractmethod

@@ -1,11 +1,10 @@
 """Streams of samples: which of them a client trains on, and how their inputs shift, over the rounds."""
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 import torch
-from pydantic import Field, PositiveInt, model_validator
+from pydantic import Field, PositiveInt
 
 from eunoe.config.options import Finite
 from eunoe.core.rng import generator
@@ -18,18 +17,14 @@ if TYPE_CHECKING:
     from eunoe.data.federation import Federation
 
 
-# New classes in phases: federated class-incremental learning. The classes, in random order or in the order of
-# their numbers, are cut into one group per phase of equal length. In a phase a client trains on its samples
-# of all groups so far, or of the newest group only; a client without such samples does not take part.
+# Federated class-incremental learning. A client without samples of a phase's classes does not take part.
 class ClassPhases(Stream):
     """New classes appear in phases; a client trains on all classes so far, or on the newest only."""
 
     tasks = CLASSES
 
     phases: int = Field(5, ge=1, le=1000, description="Number of phases of the rounds and classes.")
-    every: PositiveInt | None = Field(
-        None, description="Rounds per phase; by default the rounds of the run are divided evenly."
-    )
+    every: PositiveInt | None = Field(None, description="Rounds per phase; default: rounds / phases.")
     keep: bool = Field(False, description="Whether samples of earlier phases stay.")
     shuffle: bool = Field(True, description="Whether classes come in a random order.")
 
@@ -39,13 +34,9 @@ class ClassPhases(Stream):
     def bind(self, timeline: Timeline) -> Changes:
         classes = timeline.federation.classes
         if self.phases > classes:
-            raise InputError(
-                f"stream 'classes' cannot divide {classes} classes into {self.phases} phases; "
-                f"set stream.phases to at most {classes}"
-            )
-        order = np.arange(classes)
-        if self.shuffle:
-            order = generator(timeline.seed, "stream classes").permutation(classes)
+            raise InputError(f"stream.phases={self.phases} is too large: there are {classes} classes")
+        rng = generator(timeline.seed, "stream classes")
+        order = rng.permutation(classes) if self.shuffle else np.arange(classes)
         groups = [group.tolist() for group in np.array_split(order, self.phases)]
         return ClassesInPhases(timeline.federation, groups, self.every or 1, self.keep)
 
@@ -53,9 +44,7 @@ class ClassPhases(Stream):
 class ClassesInPhases(Changes):
     """The classes of each phase."""
 
-    def __init__(
-        self, federation: "Federation", groups: Sequence[Sequence[int]], every: int, keep: bool
-    ) -> None:
+    def __init__(self, federation: "Federation", groups: list[list[int]], every: int, keep: bool) -> None:
         self.groups, self.every, self.labels = groups, every, federation.data.train.y
         # Which classes are trained on, [phases, classes].
         self.trained = np.zeros((len(groups), federation.classes), dtype=bool)
@@ -73,19 +62,14 @@ class ClassesInPhases(Changes):
         return phases_from((1 + number * self.every for number in range(len(self.groups))), rounds)
 
 
-# Samples that arrive in the order in which they were recorded, which is the order of the data file. A client
-# starts with the first `share` of its samples; the others arrive evenly until round `over`. Earlier ones stay
-# (`keep`), or the client holds only the newest `share`, as a device with little memory does.
+# A client starts with the first `share` of its samples; the others arrive evenly until round `over`. Earlier
+# ones stay (`keep`), or the client holds only the newest `share`, as a device with little memory does.
 class Recorded(Stream, Changes):
     """Each client's samples arrive in the order of the data file; it keeps all so far, or only the newest."""
 
-    share: Finite = Field(
-        0.2, gt=0, le=1, description="Share of its samples that a client has at first, and at any time."
-    )
+    share: Finite = Field(0.2, gt=0, le=1, description="Share of its samples that a client has at a time.")
     keep: bool = Field(False, description="Whether samples stay once they have arrived.")
-    over: PositiveInt | None = Field(
-        None, description="The round by which all samples have arrived; by default the last of the run."
-    )
+    over: PositiveInt | None = Field(None, description="Round by which all have arrived; default: the last.")
 
     def resolve(self, rounds: int) -> "Recorded":
         return self.model_copy(update={"over": self.over or rounds})
@@ -98,30 +82,22 @@ class Recorded(Stream, Changes):
         return phases_from(((self.over or 1) + 1,) if self.share < 1 else (), rounds)
 
     def rows(self, client: int, round: int, rows: Integers) -> Integers:
-        progress = min(1.0, (round - 1) / max(1, (self.over or 1) - 1))
-        count = len(rows)
+        progress, count = min(1.0, (round - 1) / max(1, (self.over or 1) - 1)), len(rows)
         held = max(1, int(np.ceil(self.share * count)))
-        arrived = held + int(np.floor(progress * (count - held) + 0.5))
-        rank = np.empty(count, np.int64)
-        rank[np.argsort(rows)] = np.arange(count)
+        arrived = held + _round_half_up(progress * (count - held))
+        rank = np.argsort(np.argsort(rows))
         return np.asarray(rows[(rank < arrived) & (self.keep | (rank >= arrived - held))])
 
 
 class Domain(Stream, Changes):
     """The feature shift of the config grows linearly from none to its full strength."""
 
-    start: PositiveInt | None = Field(
-        None, description="The last round without shift; by default a third in."
-    )
-    end: PositiveInt | None = Field(
-        None, description="The first round of full shift; by default two thirds in."
-    )
+    start: PositiveInt | None = Field(None, description="Last round without shift; default: a third in.")
+    end: PositiveInt | None = Field(None, description="First round of full shift; default: two thirds in.")
 
-    @model_validator(mode="after")
-    def _in_order(self) -> "Domain":
+    def _check_options(self) -> None:
         if self.start is not None and self.end is not None and self.end <= self.start:
             raise ValueError("end must be after start")
-        return self
 
     def resolve(self, rounds: int) -> "Domain":
         start = self.start or max(1, rounds // 3)
@@ -129,27 +105,21 @@ class Domain(Stream, Changes):
 
     def bind(self, timeline: Timeline) -> Changes:
         if timeline.federation.shift is None:
-            raise InputError(
-                "stream 'domain' needs a feature shift: set shift = { kind = \"rotation\", ... }"
-            )
+            raise InputError("stream 'domain' needs a feature shift: set shift.kind and shift.strength")
         return self
 
     def phases(self, rounds: int) -> tuple[int, ...]:
-        start, end = self.start or 1, self.end or 2
-        return phases_from((start + 1, end), rounds)
+        return phases_from(((self.start or 1) + 1, self.end or 2), rounds)
 
     def shift(self, round: int) -> float:
         start, end = self.start or 1, self.end or 2
         return min(1.0, max(0.0, (round - start) / (end - start)))
 
 
-# Label drift: each client's class mix moves from one draw of the partition to another. The clients' training
-# samples are divided again by the same partition with other random numbers. In the gradual mode a client
-# gives up samples of its first share one by one while those of the second come in, linearly from round
-# `start` to round `end`; in the sudden mode all at once at `start`; in the recurring mode it goes back and
-# forth every `period` rounds from `start` on. Before and after a change, all clients together have the same
-# samples except for those that do not divide evenly. During a gradual change some samples belong to two
-# clients and some to none. Validation and test samples stay.
+# The clients' training samples are divided again by the same partition with other random numbers. In the
+# gradual mode a client exchanges its first share for its second, sample by sample, from round `start` to
+# `end`; in the sudden mode at once at `start`; in the recurring mode back and forth every `period` rounds.
+# During a gradual change some samples belong to two clients and some to none. Other parts do not change.
 class LabelDrift(Stream):
     """Each client's class mix moves from one draw of the partition to another."""
 
@@ -159,50 +129,40 @@ class LabelDrift(Stream):
     mode: Literal["gradual", "sudden", "recurring"] = Field(
         "gradual", description="From start to end, at once at start, or back and forth from start on."
     )
-    start: PositiveInt | None = Field(None, description="The first changed round; by default a third in.")
-    end: PositiveInt | None = Field(
-        None, description="The first round of the second mix alone (gradual); by default two thirds in."
-    )
+    start: PositiveInt | None = Field(None, description="First changed round; default: a third in.")
+    end: PositiveInt | None = Field(None, description="First round of the second mix alone; default: 2/3 in.")
     period: PositiveInt = Field(20, description="Rounds between the changes of the recurring mode.")
 
-    @model_validator(mode="after")
-    def _check_mode(self) -> "LabelDrift":
+    def _check_options(self) -> None:
         if self.end is not None and self.mode != "gradual":
             raise ValueError("end requires mode = 'gradual'")
         if self.start is not None and self.end is not None and self.end <= self.start:
             raise ValueError("end must be after start")
         if "period" in self.model_fields_set and self.mode != "recurring":
             raise ValueError("period requires mode = 'recurring'")
-        return self
 
     def resolve(self, rounds: int) -> "LabelDrift":
         start = self.start or max(2, rounds // 3 + 1)
-        if self.mode != "gradual":
-            return self.model_copy(update={"start": start})
         end = self.end or max(start + 1, 2 * rounds // 3 + 1)
-        return self.model_copy(update={"start": start, "end": end})
+        return self.model_copy(update={"start": start, **({"end": end} if self.mode == "gradual" else {})})
 
     def bind(self, timeline: Timeline) -> Changes:
         if timeline.divide is None:
-            raise InputError(
-                "stream 'label_drift' redraws the partition, which is impossible for natural clients and "
-                "for your own federation; use another partition, or stream 'classes' or 'arrival'"
-            )
+            raise InputError("stream 'label_drift' needs a partition that can be redrawn, not 'natural'")
         return _MovingRows(self, *timeline.divide(1))
 
 
 class _MovingRows(Changes):
     def __init__(self, options: LabelDrift, order: Integers, offsets: Integers) -> None:
-        self.options, self.order, self.offsets = options, order, offsets
-        self.start, self.end = options.start or 1, options.end or 1
+        self.order, self.offsets, self.start = order, offsets, options.start or 1
+        # A sudden change ends when it starts.
+        self.end = options.end or self.start
         self.period = options.period if options.mode == "recurring" else None
 
     def phases(self, rounds: int) -> tuple[int, ...]:
         if self.period:
-            changes = tuple(range(self.start, rounds + 1, self.period))
-        else:
-            changes = (self.start, self.end) if self.options.mode == "gradual" else (self.start,)
-        return phases_from(changes, rounds)
+            return phases_from(range(self.start, rounds + 1, self.period), rounds)
+        return phases_from((self.start, self.end), rounds)
 
     def share(self, round: int) -> float:
         """Return the share of the second mix in a round."""
@@ -210,17 +170,15 @@ class _MovingRows(Changes):
             return 0.0
         if self.period:
             return float((round - self.start) // self.period % 2 == 0)
-        if self.options.mode == "sudden":
-            return 1.0
-        return min(1.0, (round - self.start) / (self.end - self.start))
+        return min(1.0, (round - self.start) / (self.end - self.start)) if self.end > self.start else 1.0
 
     def rows(self, client: int, round: int, rows: Integers) -> Integers:
         share = self.share(round)
         if share == 0:
             return rows
-        others = self.order[self.offsets[client] : self.offsets[client + 1]]
+        new_rows = self.order[self.offsets[client] : self.offsets[client + 1]]
         staying = rows[len(rows) - _round_half_up((1 - share) * len(rows)) :]
-        coming = others[: _round_half_up(share * len(others))]
+        coming = new_rows[: _round_half_up(share * len(new_rows))]
         return np.concatenate([staying, coming[~np.isin(coming, staying)]])
 
 
