@@ -16,7 +16,8 @@ from eunoe.analysis.comparison import Arm, Comparison
 from eunoe.analysis.statistics import mean_std, paired_interval
 from eunoe.config import registry
 from eunoe.config.settings import apply_settings, read_config
-from eunoe.search.sweep import Planned, execute, folder_name, plan
+from eunoe.search.sweep import folder_name, plan
+from eunoe.simulation.many import Planned, execute
 
 CONFIG = ROOT / "examples/digits.toml"
 SETTING = "`examples/digits.toml`: 20 clients with few digits each, 4 in a round, 40 rounds"

@@ -37,6 +37,8 @@ FINE = [1.0] * 20
         ([0.6, 0.31, 0.31, 0.31], [1.0, 24.0, 24.0, 24.0], ""),
         ([0.6, 0.29, 0.29, 0.29], [1.0, 23.0, 23.0, 23.0], ""),
         ([0.6, 0.6, 0.6], [math.inf] * 3, "its loss is no longer finite"),
+        ([0.6, 0.6, 0.6], [1.0, 1.0, math.inf], "its loss is no longer finite"),
+        ([0.6, 0.6, 0.6], [math.inf, math.inf, 1.0], ""),
         ([0.1], [1e9], "its loss ended at 1e+09"),
         # A loss that was not measured says nothing.
         ([0.1, 0.1, 0.1], [math.nan] * 3, ""),

@@ -47,6 +47,7 @@ def test_the_place_and_what_is_wrong(values: Any, says: str) -> None:
     [
         ({"iner": {}}, "there is no 'iner'; did you mean 'inner'?"),
         ({"inner": {"widht": 1}}, "there is no 'widht' in [inner]; did you mean 'width'?"),
+        ({"width": 1}, "there is no 'width'; did you mean 'inner.width' or 'several.width'?"),
         ({"several": [{"widht": 1}]}, "there is no 'widht' in [several.0]; did you mean 'width'?"),
     ],
 )

@@ -8,6 +8,7 @@ import pytest
 
 from eunoe.config import registry
 from eunoe.config.builtin import KINDS
+from eunoe.config.options import Split
 from eunoe.errors import InputError
 from eunoe.losses.wsm import WSM, LogitAdjusted
 from eunoe.models.mlp import MLP
@@ -27,11 +28,15 @@ def needy(*, must: float) -> float:
     return must
 
 
+def nested(*, split: Split) -> float:
+    return split.test
+
+
 def free(**anything: Any) -> dict[str, Any]:
     return anything
 
 
-@pytest.mark.parametrize("kind", registry.kinds())
+@pytest.mark.parametrize("kind", KINDS)
 def test_every_built_in_component_can_be_imported_and_has_a_summary(kind: str) -> None:
     for name in registry.names(kind):
         assert callable(registry.find(kind, name))
@@ -46,6 +51,7 @@ def test_a_component_is_built_from_its_options_and_what_the_library_supplies() -
     assert model.classifier.in_features == 7
     assert registry.build("model", f"{HERE}:adder", {"times": "5"}, shape=(4,), classes=3) == ((4,), 3, 5)
     assert registry.build("data_set", f"{HERE}:free", {"x": 1}, ignored=2) == {"x": 1}
+    assert registry.build("data_set", f"{HERE}:nested", {"split": {"test": 0.3}}) == 0.3
 
 
 @pytest.mark.parametrize(
@@ -70,7 +76,7 @@ def test_a_component_is_built_from_its_options_and_what_the_library_supplies() -
             {"gma": True},
             "server optimizer 'sgd': gma: must be a number",
         ),
-        ("loss", "ce", {"tau": 1}, "there are none"),
+        ("metric", "loss", {"tau": 1}, "there are none"),
         ("model", "mlp", {"hidden": 3}, "model 'mlp': hidden: input should be a list (not 3)"),
         ("model", "mlp", {"hidden": "a"}, "model 'mlp': hidden: input should be a list (not 'a')"),
         ("model", "mlp", {"hidden": [0]}, "model 'mlp': hidden: 0: input should be greater than 0 (not 0)"),
@@ -110,9 +116,7 @@ def test_what_is_no_class_of_its_kind_is_not_called(kind: str, monkeypatch: pyte
         monkeypatch.setattr(
             registry, "entry_points", lambda group: [SimpleNamespace(name="theirs", load=lambda: never)]
         )
-        with pytest.raises(
-            InputError, match=f"{KINDS[kind].label} '{name}' must be a class that derives from eunoe"
-        ):
+        with pytest.raises(InputError, match=f"{KINDS[kind].label} '{name}' must derive from eunoe"):
             registry.build(kind, name, {"args": "touch"})
 
 

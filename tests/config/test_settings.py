@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from eunoe.config.settings import absolute_paths, apply_settings, merge, parse_value, read_config
+from eunoe.config.settings import absolute_paths, apply_settings, flatten, merge, parse_value, read_config
 from eunoe.errors import InputError
 
 
@@ -129,3 +129,18 @@ def test_paths_become_absolute_and_names_stay(tmp_path: Path, monkeypatch: pytes
         {"public": {"share": 0.1, "data": None}},
     ):
         assert absolute_paths(same) == same
+
+
+def test_nested_values_are_flattened_to_paths() -> None:
+    values = {
+        "seed": 1,
+        "training": {"lr": 0.1, "schedule": {"name": "step"}},
+        "probes": [{"at": 1}],
+        "stop": {},
+    }
+    assert flatten(values) == {
+        "seed": 1,
+        "training.lr": 0.1,
+        "training.schedule.name": "step",
+        "probes": [{"at": 1}],
+    }

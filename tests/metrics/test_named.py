@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 
-from eunoe.config.options import Probe
-from eunoe.config.schema import Named
+from eunoe.config.options import Named, Probe
 from eunoe.core.tasks import MULTILABEL, Regression, Task
 from eunoe.errors import InputError
 from eunoe.metrics import Metric, Snapshot
@@ -73,7 +72,7 @@ class Round(Metric):
         ([f"{OWN}:Brier"] * 2, "metric 'brier' is already measured"),
         (["drift"], "metric 'drift' measures clients' models: name it in probes"),
         ([Round()], "a round has another key 'round': rename your metric"),
-        (["tests.helpers:Net"], "must be a class that derives from eunoe.metrics.Metric"),
+        (["tests.helpers:Net"], "must derive from eunoe.metrics.Metric"),
     ],
 )
 def test_what_cannot_be_measured_is_refused_in_a_line(metrics: list[Any], message: str) -> None:

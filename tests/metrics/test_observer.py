@@ -42,6 +42,11 @@ def watched(**options: object) -> Forgetting:
     return watch
 
 
+def test_outputs_other_than_classes_are_one_line():
+    with pytest.raises(InputError, match=r"the model has outputs \[3\] for each sample, but classes=2"):
+        Forgetting((X, Y), classes=2).start(Answers([0, 0, 1, 1]))
+
+
 def test_records_by_hand():
     first, second = watched().metrics
     assert first["clients"] == [7, 9]

@@ -84,6 +84,11 @@ def test_names_from_users_stay_text():
     assert EVIL in json.dumps(data_of(text), ensure_ascii=False).replace('\\"', '"')
 
 
+def test_a_name_like_a_placeholder_of_the_template_stays_text():
+    elements = Elements(report_html([made_up_run("@settings@")]))
+    assert "What was forgotten: @settings@" in elements.text
+
+
 def test_settings_that_differ_come_first():
     runs = [made_up_run("a"), made_up_run("b")]
     runs[1] = dataclasses.replace(runs[1], config={"seed": 0, "method": {"name": "b"}, "data": "digits"})

@@ -1,6 +1,7 @@
 """The cure of a run: where a remedy wins, where none does, what is kept and what is refused."""
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,16 @@ from eunoe.config.schema import make_config
 from eunoe.config.settings import read_config
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
-from eunoe.search import cure_plan, remedies
-from eunoe.search.budget import Clock
+from eunoe.search import remedies
 from eunoe.search.cure import cure, find_cure
-from eunoe.search.halving import Callbacks, Halving
+from eunoe.search.cure_runs import CureRuns
+from eunoe.search.cure_search import CureOptions, Search
+from eunoe.search.halving import Callbacks
+from eunoe.search.outcome import SETS, Outcome
 from eunoe.search.remedies import BASELINE
-from eunoe.search.sweep import Planned
-from eunoe.search.verdict import NOT_PRIVATE
+from eunoe.search.verdict import NOT_PRIVATE, Arms, describe_fairness
 from eunoe.simulation.build import build_federation
+from eunoe.simulation.many import Planned
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from tests.small_runs import NAMED, everything
@@ -34,8 +37,8 @@ SLOW: dict[str, Any] = {
     "stop": {"hours": 5.0},
     "checkpoint_seconds": 60,
 }
-LARGER = Remedy("larger steps", lr=600.0)
-SMALLER = Remedy("smaller steps", lr=0.1)
+LARGER = Remedy("larger steps", {"training": {"lr": 0.3}})
+SMALLER = Remedy("smaller steps", {"training": {"lr": 5e-5}})
 SAME = Remedy("a trace of fedprox", {"method": {"name": "fedprox", "mu": 1e-12}})
 
 
@@ -47,66 +50,86 @@ def slow(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def tries(monkeypatch: pytest.MonkeyPatch, *table: Remedy) -> None:
     monkeypatch.setattr(remedies, "TABLE", (BASELINE, *table))
-    # These runs are too small to forget much.
-    count_any_forgetting(monkeypatch)
-    monkeypatch.setattr(cure_plan, "MOST_SEEDS", 2)
-    monkeypatch.setattr(cure_plan, "MOST_FRESH", 5)
-
-
-def count_any_forgetting(monkeypatch: pytest.MonkeyPatch) -> None:
-    for little in ("LITTLE_PER_ROUND", "LITTLE_IF_ALIKE"):
-        monkeypatch.setattr(diagnosis, little, 0.0)
+    monkeypatch.setattr("eunoe.search.cure_search.vary", lambda remedy: [])
+    monkeypatch.setattr("eunoe.search.cure_search.MOST_SEEDS", 2)
+    monkeypatch.setattr("eunoe.search.cure_search.REPEATS", 0)
+    monkeypatch.setattr("eunoe.search.cure.MOST_FRESH", 5)
 
 
 def test_a_remedy_that_wins_is_written_with_its_interval(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, SMALLER, LARGER)
-    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert found.label == "larger steps"
-    assert found.validation is not None
-    assert found.validation.positive
-    assert found.test is not None
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert result.label in ("larger steps", "larger steps with averaging")
+    assert result.gain is not None
+    assert result.gain.positive
+    assert result.over_last is not None
+    assert result.test is not None
+    interval = r"\+\d+\.\d points \[\d+\.\d, \d+\.\d\]"
     assert any(
         re.fullmatch(
-            r"larger steps: \+\d+\.\d points \[\d+\.\d, \d+\.\d\] on validation over 5 fresh seeds; "
-            r"round forgetting \d+\.\d points instead of \d+\.\d\.",
+            rf"{result.label}: {interval} over the baseline's best checkpoint, {interval} over its last "
+            r"rounds, on validation samples kept for judging, 5 fresh seeds; round forgetting "
+            r"\d+\.\d points instead of \d+\.\d( \(model sent to clients: \d+\.\d\))?\.",
             sentence,
         )
-        for sentence in found.sentences
-    )
-    assert found.sentences[-1].startswith("On the test set, read once: +")
-    assert found.table is not None
-    assert [row[0] for row in found.table.rows] == ["fedavg · ce", "larger steps"]
+        for sentence in result.sentences
+    ), result.sentences
+    assert any(sentence.startswith("On the test set, read once: +") for sentence in result.sentences)
+    assert any(sentence.startswith("Balanced accuracy +") for sentence in result.sentences)
+    assert result.table is not None
+    assert [row[0] for row in result.table.rows] == [
+        "fedavg · ce, last rounds",
+        "fedavg · ce, best checkpoint",
+        f"{result.label}, best checkpoint",
+    ]
     # The seeds of the run, of the search and of the judgment have nothing in common.
     seeds = {int(path.name.split("-")[1]) for path in (tmp_path / "cure" / "search").glob("*/seed-*")}
-    fresh = {one.config.seed for one in found.runs}
+    fresh = {run.config.seed for run in result.runs}
     assert (seeds, fresh) == ({1000, 1001}, {2000, 2001, 2002, 2003, 2004})
     for path in (tmp_path / "cure" / "search").glob("*/seed-*"):
         assert not any("test" in record for record in Run(path).records)
-    assert found.config is not None
-    written = read_config(found.config)
+    assert result.config is not None
+    written = read_config(result.config)
     assert written["training"]["lr"] == 0.3
     # What the run says of itself stays.
     assert (written["seed"], written["rounds"], written["stop"]) == (0, 4, {"hours": 5.0})
+    assert not written["evaluation"]["judging"]
     before = everything(tmp_path)
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert again.sentences == found.sentences
+    assert again.sentences == result.sentences
     assert everything(tmp_path) == before
     assert "larger steps" in repr(again)
-    with pytest.raises(InputError, match="holds a search with another budget"):
-        cure(slow, budget="2h", jobs=1, out=tmp_path / "cure")
+    with pytest.raises(InputError, match="has a search with a different trials"):
+        cure(slow, budget="1h", trials=3, jobs=1, out=tmp_path / "cure")
+
+
+def test_the_gain_is_that_of_the_best_checkpoints_on_samples_that_picked_nothing(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert result.gain is not None
+    gains = []
+    for before, after in zip(result.runs[:5], result.runs[5:], strict=True):
+        scores = []
+        for each in (before, after):
+            best = max(each.records, key=lambda record: record["validation"]["accuracy"])
+            scores.append(best["judging"]["accuracy"])
+        gains.append(scores[1] - scores[0])
+    assert result.gain.mean == pytest.approx(sum(gains) / 5)
 
 
 def test_where_the_baseline_comes_out_best_it_is_kept(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, SMALLER)
-    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert (found.label, found.config, found.validation, found.runs) == (None, None, None, ())
-    assert found.sentences[-1] == (
-        "No remedy is better; keep fedavg · ce. Of 3 remedies tried on 2 search seeds, none reached its "
-        "validation accuracy."
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (result.label, result.config, result.gain, result.runs) == (None, None, None, ())
+    assert result.sentences[-2] == "1 remedy was tried on 2 search seeds."
+    assert result.sentences[-1] == (
+        "No remedy is better; keep fedavg · ce. None reached the validation accuracy of its best checkpoint."
     )
     assert not (tmp_path / "cure" / "runs").exists()
 
@@ -115,16 +138,17 @@ def test_a_gain_within_its_interval_is_no_cure(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, SAME)
-    monkeypatch.setattr(Halving, "best", lambda self, trials: (trials[1], 1))
-    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert (found.label, found.config) == (None, None)
-    assert found.validation is not None
-    assert not found.validation.positive
-    assert "No candidate is significantly better; keep fedavg · ce." in repr(found)
+    ranked = Search._ranked
+    monkeypatch.setattr(Search, "_ranked", lambda self: ranked(self)[::-1])
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (result.label, result.config) == (None, None)
+    assert result.gain is not None
+    assert not result.gain.positive
+    assert "No candidate is significantly better; keep fedavg · ce." in repr(result)
     assert not (tmp_path / "cure" / "cure.toml").exists()
 
 
-@pytest.mark.parametrize("stop", [5, 20])
+@pytest.mark.parametrize("stop", [5, 20, 45])
 def test_one_that_was_killed_goes_on_and_finds_the_same(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop: int
 ) -> None:
@@ -139,10 +163,44 @@ def test_one_that_was_killed_goes_on_and_finds_the_same(
 
     whole = cure(slow, budget="1h", jobs=1, out=tmp_path / "whole")
     with pytest.raises(KeyboardInterrupt):
-        find_cure(slow, "1h", None, 1, tmp_path / "cut", Callbacks(on_round=die))
+        find_cure(slow, CureOptions(3600, jobs=1), tmp_path / "cut", Callbacks(on_round=die))
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cut")
-    assert again.validation == whole.validation
-    assert again.test == whole.test
+    assert (again.label, again.gain, again.test) == (whole.label, whole.gain, whole.test)
+
+
+def test_trials_fix_the_search_whatever_the_time(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, SMALLER, SAME, LARGER)
+    monkeypatch.setattr("eunoe.search.cure_search.estimate_seconds", lambda run: 1e6)
+    result = cure(slow, budget="1h", trials=2, seeds=6, jobs=1, out=tmp_path / "cure")
+    names = {path.name for path in (tmp_path / "cure" / "search").iterdir()}
+    assert names == {"fedavg_ce", "smaller_steps", "a_trace_of_fedprox"}
+    assert "2 remedies were tried on 2 search seeds." in result.sentences
+
+
+def test_variations_of_the_best_and_further_seeds_follow_the_table(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+    monkeypatch.setattr("eunoe.search.cure_search.vary", lambda remedy: [replace(remedy, lr=1000.0)])
+    monkeypatch.setattr("eunoe.search.cure_search.REPEATS", 1)
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    folders = {path.name: len(list(path.iterdir())) for path in (tmp_path / "cure" / "search").iterdir()}
+    assert folders == {"fedavg_ce": 3, "larger_steps": 3, "larger_steps_1e+03_times_the_learning_rate": 3}
+    assert "2 remedies were tried on 3 search seeds." in result.sentences
+
+
+def test_a_metric_of_classes_or_clients_picks_models_and_remedies(
+    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries(monkeypatch, LARGER)
+    result = cure(slow, budget="1h", jobs=1, metric="worst_class", out=tmp_path / "cure")
+    record = result.runs[0].records[-1]
+    known = [value for value in record["judging"]["per_class"] if value is not None]
+    assert record["score"]["judging"] == min(known)
+    with pytest.raises(InputError, match=r"there is no score 'worst': .*worst_class"):
+        cure(slow, metric="worst", out=tmp_path / "other")
 
 
 def test_a_federation_in_memory_is_handed_over_to_every_run(
@@ -151,10 +209,10 @@ def test_a_federation_in_memory_is_handed_over_to_every_run(
     tries(monkeypatch, LARGER)
     federation: Federation = build_federation(make_config(SLOW))
     done = run(_without_partition({**SLOW, "rounds": 2}), federation=federation, out=tmp_path / "run")
-    found = cure(done, budget="1h", jobs=2)
-    assert found.label == "larger steps"
-    assert found.folder == tmp_path / "run-cure"
-    assert found.runs[0].values["data"] == {"name": "given"}
+    result = cure(done, budget="1h", jobs=2)
+    assert result.label in ("larger steps", "larger steps with averaging")
+    assert result.folder == tmp_path / "run-cure"
+    assert result.runs[0].values["data"] == {"name": "given"}
     with pytest.raises(InputError, match="was a user-provided object: pass it again"):
         cure(tmp_path / "run", budget="1h")
 
@@ -167,27 +225,27 @@ def test_fresh_seeds_are_as_many_as_there_is_time_for_and_then_the_same(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, LARGER)
-    monkeypatch.setattr(cure_plan, "MOST_FRESH", 7)
-    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert {one.config.seed for one in found.runs} == set(range(2000, 2007))
+    monkeypatch.setattr("eunoe.search.cure.MOST_FRESH", 7)
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert {run.config.seed for run in result.runs} == set(range(2000, 2007))
     # What was decided is kept.
-    monkeypatch.setattr(cure_plan, "MOST_FRESH", 9)
-    assert cure(slow, budget="1h", jobs=1, out=tmp_path / "cure").sentences == found.sentences
+    monkeypatch.setattr("eunoe.search.cure.MOST_FRESH", 9)
+    assert cure(slow, budget="1h", jobs=1, out=tmp_path / "cure").sentences == result.sentences
     exact = cure(slow, budget="1h", seeds=6, jobs=1, out=tmp_path / "exact")
-    assert {one.config.seed for one in exact.runs} == set(range(2000, 2006))
+    assert {run.config.seed for run in exact.runs} == set(range(2000, 2006))
 
 
 def test_a_run_without_validation_data_gets_some(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tries(monkeypatch, LARGER)
     blind = run({**SLOW, "split": {"validation": 0.0}}, out=tmp_path / "blind")
-    found = cure(blind, budget="1h", jobs=1)
-    assert found.label == "larger steps"
+    result = cure(blind, budget="1h", jobs=1)
+    assert result.label in ("larger steps", "larger steps with averaging")
     assert any(
-        "hold out 10% of each client's samples (split.validation=0.1)" in one for one in found.sentences
+        "hold out 10% of each client's samples (split.validation=0.1)" in one for one in result.sentences
     )
-    assert {one.config.split.validation for one in found.runs} == {0.1}
-    assert found.config is not None
-    assert read_config(found.config)["split"]["validation"] == 0.0
+    assert {one.config.split.validation for one in result.runs} == {0.1}
+    assert result.config is not None
+    assert read_config(result.config)["split"]["validation"] == 0.0
 
 
 def test_of_a_private_run_it_says_what_epsilon_does_not_count(
@@ -196,36 +254,25 @@ def test_of_a_private_run_it_says_what_epsilon_does_not_count(
     tries(monkeypatch, SMALLER)
     privacy = {"clip": 10.0, "noise": 0.001, "delta": 0.01}
     values = {**SLOW, "rounds": 2, "method": {"name": "fedavg", "weighting": "uniform"}, "privacy": privacy}
-    found = cure(run(values, out=tmp_path / "private"), budget="1h", jobs=1)
-    assert NOT_PRIVATE in found.sentences
+    result = cure(run(values, out=tmp_path / "private"), budget="1h", jobs=1)
+    assert NOT_PRIVATE in result.sentences
 
 
-def test_where_class_mixes_are_alike_ups_and_downs_are_no_forgetting_to_cure(
+def test_a_run_that_forgets_little_or_has_alike_classes_is_searched_too(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(diagnosis, "LITTLE_PER_ROUND", 0.0)
-    monkeypatch.setattr(diagnosis, "is_dead", lambda run: False)
+    tries(monkeypatch, LARGER)
     assert diagnosis.labels_alike(Run(slow).read)
-    found = cure(slow, out=tmp_path / "cure")
-    assert (found.label, found.search, found.runs) == (None, (), ())
-    assert "class mixes are alike" in found.sentences[-1]
-    assert "There is nothing to cure; keep the run" in found.sentences[-1]
-
-
-def test_a_run_that_forgets_little_has_nothing_to_cure(slow: Path, tmp_path: Path) -> None:
-    assert Run(slow).forgetting < diagnosis.LITTLE_PER_ROUND
-    found = cure(slow, out=tmp_path / "cure")
-    assert (found.label, found.search, found.runs, found.config) == (None, (), (), None)
-    assert "there is nothing to cure; keep the run" in found.sentences[-1]
-    assert not (tmp_path / "cure").exists()
+    assert cure(slow, budget="1h", jobs=1, out=tmp_path / "cure").gain is not None
 
 
 def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, LARGER)
+    confirm = CureRuns.confirm
 
-    class Ending(Clock):
+    class Ending:
         # After two pairs of runs of four rounds and a start each, and one round of a third pair.
         calls = 0
 
@@ -235,50 +282,65 @@ def test_a_budget_that_ends_among_the_fresh_seeds_promises_nothing(
             return self.calls > 22
 
     with monkeypatch.context() as short:
-        short.setattr("eunoe.search.cure.Clock", Ending)
-        found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert (found.label, found.test, found.config, found.runs) == (None, None, None, ())
+        short.setattr("eunoe.search.cure_runs.AT_ONCE", 1)
+        short.setattr(CureRuns, "confirm", lambda self, *args: confirm(self, *args[:-1], Ending()))
+        result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (result.label, result.test, result.config, result.runs) == (None, None, None, ())
     assert re.fullmatch(
-        r"The budget ended after 2 of 5 fresh seeds, on which larger steps, the best of the search, has "
-        r"\+\d+\.\d points \[.*\] on validation. Too few for a verdict: run the same command "
-        r"to continue, with as much time again\.",
-        found.sentences[-1],
+        r"The budget ended after 2 of 5 fresh seeds, on which larger steps.* has \+\d+\.\d points \[.*\] "
+        r"over the best checkpoint\. Too few for a verdict: run the same command to continue\.",
+        result.sentences[-1],
     )
     # The same command continues to the same result.
     again = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert again.label == "larger steps"
+    assert again.label is not None
 
 
 def test_without_time_for_a_search_averaging_is_judged_by_runs_that_show_both(
     slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tries(monkeypatch, LARGER)
-    monkeypatch.setattr(
-        "eunoe.search.cure.make_plan", lambda *given: cure_plan.CurePlan(1, 0, 0.0, 10.0, needed=7200.0)
-    )
-    found = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
-    assert (found.search, found.label) == ((), None)
+    monkeypatch.setattr(Search, "_trials_within", lambda self: 0.5)
+    result = cure(slow, budget="1h", jobs=1, out=tmp_path / "cure")
+    assert (result.search, result.label) == ((), None)
     assert any(
-        "A budget of 60m is too short for a search (use at least 120m, and another --out)" in one
-        for one in found.sentences
+        re.match(r"A budget of 60m is too short for a search \(about \d+[sm] would allow one", sentence)
+        for sentence in result.sentences
     )
     assert [path.name for path in (tmp_path / "cure" / "runs").iterdir()] == ["averaging"]
-    assert found.table is not None
-    assert [row[0] for row in found.table.rows] == ["fedavg · ce", "averaging"]
+    assert result.table is not None
+    assert [row[0] for row in result.table.rows] == [
+        "fedavg · ce, last rounds",
+        "fedavg · ce, best checkpoint",
+        "averaging, best checkpoint",
+    ]
     # The baseline has the numbers that it would have by itself.
-    alone = run({**SLOW, "seed": 2000}, out=tmp_path / "alone")
-    first = found.runs[0]
+    judged = {"evaluation": {"judging": True}}
+    alone = run({**SLOW, **judged, "seed": 2000}, out=tmp_path / "alone")
+    first = result.runs[0]
     assert (first.config.averaging, first.config.seed) == (None, 2000)
-    assert first.series("validation.accuracy")[1][-1] == alone.series("validation.accuracy")[1][-1]
+    assert first.series("judging.accuracy")[1][-1] == alone.series("judging.accuracy")[1][-1]
     assert first.series("test.accuracy")[1][-1] == alone.series("test.accuracy")[1][-1]
 
 
-def test_what_cannot_be_cured_is_refused_before_anything_runs(
-    slow: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    count_any_forgetting(monkeypatch)
-    with pytest.raises(InputError, match=r"a budget of 1s is too short .* \(use at least \d+[sm]\)"):
-        cure(slow, budget="0.001s", out=tmp_path / "cure")
+def test_a_cure_that_harms_a_class_says_so_and_names_one_that_does_not() -> None:
+    def outcomes(score: float, worst: float) -> list[Outcome]:
+        jitter = (0.0, 0.01, -0.01)
+        same = [dict.fromkeys(SETS, 0.5 + j) for j in jitter]
+        scores = [dict.fromkeys(SETS, score + j) for j in jitter]
+        worsts = [dict.fromkeys(SETS, worst + 2 * j) for j in jitter]
+        return [Outcome(*each) for each in zip(scores, same, worsts, same, strict=True)]
+
+    arms = Arms(outcomes(0.6, 0.4), outcomes(0.5, 0.4), outcomes(0.7, 0.2))
+    harmful, harmless = outcomes(0.72, 0.1)[0], outcomes(0.65, 0.45)[0]
+    others = [("baseline", outcomes(0.6, 0.4)[0]), ("a", harmful), ("b", harmless)]
+    first, second = describe_fairness(arms, others)
+    assert "worst class -20.0 points" in first
+    assert second == "It lowers the worst class by more than the interval. b did not on the search seeds."
+    assert describe_fairness(arms, others[:2])[1].endswith("No other candidate avoids that.")
+
+
+def test_what_cannot_be_cured_is_refused_before_anything_runs(slow: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="at least 5 fresh seeds, not 3"):
         cure(slow, seeds=3, out=tmp_path / "cure")
     with pytest.raises(InputError, match="is not a run folder"):

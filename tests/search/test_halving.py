@@ -1,5 +1,6 @@
 """Successive halving: which trials continue, resuming, and the end of the budget."""
 
+import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -8,11 +9,19 @@ from typing import Any
 import pytest
 
 from eunoe.config.schema import make_config
-from eunoe.errors import InputError
 from eunoe.search.budget import Clock
-from eunoe.search.halving import Callbacks, Halving, Trial, accuracy_at, rungs_of, score_runs, search_values
+from eunoe.search.cure_search import score_runs
+from eunoe.search.halving import (
+    Callbacks,
+    Halving,
+    Trial,
+    accuracy_at,
+    composed_privacy,
+    rungs_of,
+    search_values,
+)
 from eunoe.search.journal import Journal
-from eunoe.search.sweep import Planned
+from eunoe.simulation.many import Planned
 from eunoe.simulation.run import Run
 from eunoe.simulation.running import run
 from tests.small_runs import NAMED
@@ -57,8 +66,8 @@ def test_the_better_half_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
     assert rungs_of(8) == [2, 4, 8]
     assert made.run(plan)
     assert [rounds for _, rounds in seen.stages] == [8, 4, 4]
-    best, rounds = made.best(plan)
-    assert (best.number, rounds) == (1, 8)
+    (best,) = made.rank(plan, 8)
+    assert best.number == 1
     # No round was trained twice, and the one that survived has the bits of a run without a stop.
     assert len(set(seen.rounds)) == len(seen.rounds) == 16
     whole = run(best.plan_run(tmp_path, 0, 8).config, out=tmp_path / "whole")
@@ -67,12 +76,26 @@ def test_the_better_half_goes_on_from_where_it_stopped(tmp_path: Path) -> None:
     assert not any("test" in record for record in halved.records)
 
 
-def test_a_trial_that_is_kept_goes_on_beside_the_best(tmp_path: Path) -> None:
-    made = replace(halving(tmp_path, Seen()), keep=0)
-    assert made.run(trials())
-    # It is the worst of four, and takes the place of the second best.
-    assert {number for number, rounds in made.journal.scores if rounds == 4} == {0, 1}
-    assert {number for number, rounds in made.journal.scores if rounds == 8} == {0, 1}
+def test_with_samples_only_what_is_significantly_worse_is_dropped(tmp_path: Path) -> None:
+    few = replace(halving(tmp_path / "few", Seen()), samples=1)
+    assert few.run(trials())
+    assert len([rounds for _, rounds in few.journal.scores if rounds == 8]) == 4
+    # Three continue at least, and trial 0, with which all are compared.
+    many = replace(halving(tmp_path / "many", Seen()), samples=10**6)
+    assert many.run(trials())
+    ended = {number for number, rounds in many.journal.scores if rounds == 8}
+    assert {0, 1} <= ended
+    assert len(ended) in (3, 4)
+
+
+def test_later_trials_are_compared_with_those_that_ran_before(tmp_path: Path) -> None:
+    plan = trials()
+    made = replace(halving(tmp_path, Seen()), samples=10**6)
+    best, *others = [plan[1], *[replace(plan[1], number=n, label=f"twin {n}") for n in (4, 5)]]
+    assert made.run([best, *others])
+    assert made.run([plan[2]], rivals=[best, *others])
+    assert (2, 2) in made.journal.scores
+    assert (2, 8) not in made.journal.scores
 
 
 @pytest.mark.parametrize("stop", [1, 7, 11, 15])
@@ -93,18 +116,17 @@ def test_one_that_was_killed_goes_on_with_the_same_plan(tmp_path: Path, stop: in
 def test_the_budget_ends_the_plan_and_more_of_it_goes_on(tmp_path: Path) -> None:
     made = halving(tmp_path, Seen(), budget=1e-9)
     assert not made.run(trials())
-    with pytest.raises(InputError, match="the budget ended before the first result"):
-        made.best(trials())
+    assert not made.rank(trials(), 2)
     made = halving(tmp_path, Seen(), budget=1e9)
     assert made.run(trials())
     spent = halving(tmp_path, Seen(), budget=1e-9)
     assert spent.run(trials())
-    assert spent.best(trials())[0].number == 1
+    assert spent.rank(trials(), 8)[0].number == 1
 
 
 def test_a_stage_that_is_cut_short_promotes_nobody(tmp_path: Path) -> None:
     first = halving(tmp_path, Seen())
-    assert first._run_stage(trials(), 2)
+    assert first.run_stage(trials(), 2)
 
     class Late(Clock):
         calls = 0
@@ -119,7 +141,6 @@ def test_a_stage_that_is_cut_short_promotes_nobody(tmp_path: Path) -> None:
     made = Halving(tmp_path, [0], [2, 4, 8], 1, journal, Late(None))
     assert not made.run(trials())
     assert {rounds for _, rounds in journal.scores} == {2}
-    assert made.best(trials())[1] == 2
 
 
 def test_one_that_diverges_comes_last(tmp_path: Path) -> None:
@@ -127,7 +148,7 @@ def test_one_that_diverges_comes_last(tmp_path: Path) -> None:
     made = halving(tmp_path, Seen())
     made.run(plan)
     assert made.journal.scores[0, 2].accuracy == 0
-    assert made.best(plan)[0].number == 1
+    assert made.rank(plan, 8)[0].number == 1
 
 
 def test_the_accuracy_at_a_round_is_that_of_the_last_rounds_before_it(tmp_path: Path) -> None:
@@ -138,14 +159,14 @@ def test_the_accuracy_at_a_round_is_that_of_the_last_rounds_before_it(tmp_path: 
 
 
 def test_a_run_that_averages_shows_what_its_newest_model_reached_too(tmp_path: Path) -> None:
-    plain = run({**NAMED, "rounds": 4}, out=tmp_path / "plain")
-    averaged = run({**NAMED, "rounds": 4, "averaging": {"decay": 0.5}}, out=tmp_path / "averaged")
+    values = {**NAMED, "rounds": 4, "evaluation": {"judging": True}}
+    plain = run(values, out=tmp_path / "plain")
+    averaged = run({**values, "averaging": {"decay": 0.5}}, out=tmp_path / "averaged")
     alone, both = (score_runs([done.read], 4) for done in (plain, averaged))
     assert (both.newest_accuracy, both.newest_forgetting) == (alone.accuracy, alone.forgetting)
     assert both.accuracy != both.newest_accuracy
     assert both.best == max(both.accuracy, both.newest_accuracy)
-    assert math.isnan(alone.newest_accuracy)
-    assert alone.best == alone.accuracy
+    assert replace(both, newest_accuracy=math.nan).best == both.accuracy
 
 
 def test_searched_runs_do_not_see_the_test_set() -> None:
@@ -156,3 +177,18 @@ def test_searched_runs_do_not_see_the_test_set() -> None:
     assert (config.evaluation.every, config.evaluation.last, config.evaluation.personal) == (0, 1, 0)
     assert config.stop.test_target is None
     assert config.probes == ()
+
+
+def test_private_runs_compose(tmp_path: Path) -> None:
+    assert composed_privacy(tmp_path) == []
+    for number, epsilon in enumerate((1.0, 2.5)):
+        folder = tmp_path / "search" / f"{number}"
+        folder.mkdir(parents=True)
+        spent = {"epsilon": epsilon, "delta": 1e-5, "merges": 3}
+        status = {"state": "finished", "round": 3, "reason": "", "seconds": 1.0, "privacy": spent}
+        (folder / "status.json").write_text(json.dumps(status))
+    (said,) = composed_privacy(tmp_path)
+    assert "The 2 private runs" in said
+    assert "epsilon = 3.5 at delta = 2e-05" in said
+    (folder / "status.json").write_text(json.dumps({**status, "privacy": {**spent, "epsilon": None}}))
+    assert "epsilon = inf" in composed_privacy(tmp_path)[0]

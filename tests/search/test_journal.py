@@ -29,5 +29,5 @@ def test_what_is_written_is_read_again_and_a_torn_line_is_dropped(tmp_path: Path
 
 def test_another_plan_is_refused(tmp_path: Path) -> None:
     Journal(tmp_path / "journal.jsonl", {"seeds": [0], "over": 1})
-    with pytest.raises(InputError, match="holds a search with another seeds: pass it"):
+    with pytest.raises(InputError, match="has a search with a different seeds: use the same"):
         Journal(tmp_path / "journal.jsonl", {"seeds": [1], "over": 1})

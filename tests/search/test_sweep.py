@@ -9,12 +9,19 @@ from typing import Any
 import pytest
 
 from eunoe.errors import InputError, RunFailed
-from eunoe.search.sweep import Planned, execute, folder_name, plan, sweep
+from eunoe.search.sweep import folder_name, plan
+from eunoe.simulation.many import Planned, execute
 from eunoe.simulation.run import Run
 from eunoe.store.folder import RunFolder
 from tests.faults import alive, children
 from tests.small_runs import BRIEF
 from tests.waiting import PATIENCE, until
+
+
+def sweep(
+    values: dict[str, Any], over: dict[str, list[Any]], seeds: list[int], out: Path, *how: Any, **more: Any
+) -> list[Run]:
+    return execute(plan(values, over, seeds, out), *how, **more)
 
 
 class Seen:
@@ -170,7 +177,7 @@ def test_a_run_that_is_planned_twice_runs_once(tmp_path: Path) -> None:
     done = sweep(BRIEF, {"loss.name": ["ce", "ce"]}, [0, 0], tmp_path, on_round=seen)
     assert len(done) == len(seen.began) == 1
     runs = plan(BRIEF, {"name": ["a/b", "a b"]}, [0], tmp_path / "other")
-    with pytest.raises(InputError, match="two different runs have the same folder"):
+    with pytest.raises(InputError, match="two runs with different configs have the same folder"):
         execute(runs)
 
 
@@ -205,7 +212,7 @@ def test_two_at_a_time_give_the_same_runs(tmp_path: Path) -> None:
     one = sweep(BRIEF, over, [0, 1], tmp_path / "one")
     seen = Seen()
     values = {key: value for key, value in BRIEF.items() if key != "engine"}
-    two = sweep(values, over, [0, 1], tmp_path / "two", 2, seen)
+    two = sweep(values, over, [0, 1], tmp_path / "two", 2, seen, exact=True)
     assert [metrics(a.folder) for a in one] == [metrics(b.folder) for b in two]
     assert sorted(seen.began) == ["loss=ce/seed-0", "loss=ce/seed-1", "loss=wsm/seed-0", "loss=wsm/seed-1"]
     assert len(seen.rounds) == 8

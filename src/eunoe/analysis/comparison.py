@@ -4,17 +4,17 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from eunoe.analysis import statistics
-from eunoe.analysis.by_client import ByClient, ClientMetric
+from eunoe.analysis.by_client import ByClient
 from eunoe.analysis.divergence import divergence
 from eunoe.analysis.statistics import LEVEL, Interval, mean_std, paired_interval
 from eunoe.analysis.tables import Table
+from eunoe.analysis.usefulness import over_seeds, usefulness
 from eunoe.core.batches import count_trained_samples
-from eunoe.core.tasks import Classification, Task, TaskName
+from eunoe.core.tasks import CLASSES, EVERY, Classification, Task, TaskName
 from eunoe.errors import InputError, nearest
 from eunoe.store.reader import flat_options, group_key
 from eunoe.store.run_records import RunRecords
@@ -27,35 +27,51 @@ NOT_CONVERGED = "NC"
 class Column:
     """A column: its title, the metric and its format.
 
-    An optional one is omitted if no run has the metric; that of a task, if no run has the task.
+    `path` is where rounds record a metric that is compared by the mean of the last rounds. A column is
+    omitted if no run has one of its tasks, an optional one also if no run has the metric. `note` is for the
+    legend.
     """
 
     title: str
     metric: str
     digits: int = 3
+    path: str = ""
     optional: bool = False
-    task: TaskName | None = None
+    tasks: Sequence[TaskName] = EVERY
+    note: str = ""
 
 
+SCORE = Column("score", "score", path="score.test", optional=True)
 MAIN = (
-    Column("accuracy", "accuracy", task="classification"),
-    Column("macro-F1", "f1", task="multilabel"),
-    Column("R²", "r2", task="regression"),
-    Column("RMSE", "rmse", task="regression"),
-    Column("loss", "loss", optional=True),
-    Column("forgetting", "forgetting", 4),
-    Column("forgetting of clients' model", "sent_forgetting", 4, optional=True),
+    Column("accuracy", "accuracy", path="test.accuracy", tasks=CLASSES),
+    Column("macro-F1", "f1", path="test.f1", tasks=("multilabel",)),
+    Column("R²", "r2", path="test.r2", tasks=("regression",)),
+    Column("RMSE", "rmse", path="test.rmse", tasks=("regression",)),
+    # Classification is compared by accuracy alone, as its papers do.
+    Column("loss", "loss", path="test.loss", optional=True, tasks=("multilabel", "regression")),
+    SCORE,
+    Column("forgetting", "forgetting", 4, note="forgetting: mean of all rounds"),
+    Column(
+        "forgetting of clients' model",
+        "sent_forgetting",
+        4,
+        optional=True,
+        note="clients' model: the newest, not the mean that is evaluated",
+    ),
 )
 FURTHER = (
-    Column("FedNTD score", "fedntd"),
-    Column("worst tenth", "worst_tenth"),
-    Column("on clients' tests", "client_test", optional=True),
-    Column("on own mix", "without_prior", optional=True),
-    Column("with prior", "with_prior", optional=True),
+    Column("balanced accuracy", "balanced_accuracy", path="test.per_class", tasks=CLASSES),
+    Column("FedNTD score", "fedntd", path="forgetting.fedntd"),
+    Column(
+        "worst tenth", "worst_tenth", path="validation.clients.worst_tenth", note="worst tenth: of clients"
+    ),
+    Column("on clients' tests", "client_test", path="client_test.{metric}", optional=True),
+    Column("on own mix", "without_prior", path="personal.without_prior", optional=True),
+    Column("with prior", "with_prior", path="personal.with_prior", optional=True),
     Column("epsilon", "epsilon", 2, optional=True),
-    Column("MB up", "up", 2),
-    Column("MB down", "down", 2),
-    Column("passes", "passes", 2),
+    Column("MB up", "up", 2, note="MB: a round"),
+    Column("MB down", "down", 2, note="MB: a round"),
+    Column("passes", "passes", 2, note="passes: work against plain training"),
     Column("seconds", "seconds", 1),
 )
 COLUMNS = (*MAIN, *FURTHER)
@@ -63,7 +79,10 @@ COLUMNS = (*MAIN, *FURTHER)
 
 @dataclass(frozen=True)
 class Arm:
-    """Runs that differ in their seed only: how they ended, and the values of each metric in order of seed."""
+    """Runs that differ in their seed only: how they ended, and the values of each metric in order of seed.
+
+    If a run diverged or failed, all values but the seconds are NaN.
+    """
 
     title: str
     seeds: tuple[int, ...]
@@ -71,17 +90,12 @@ class Arm:
     values: Mapping[str, Sequence[float]]
 
     def of(self, metric: str) -> Sequence[float]:
-        """Return a metric by seed; NaN if it was not measured or a run diverged or failed."""
-        unknown = [math.nan] * len(self.seeds)
-        return unknown if self.ended and metric != "seconds" else self.values.get(metric, unknown)
+        """Return a metric by seed; NaN if it was not measured."""
+        return self.values.get(metric, [math.nan] * len(self.seeds))
 
     def mean(self, metric: str) -> float:
-        """Return the mean over the seeds; NaN if it was not measured or a run diverged or failed."""
+        """Return the mean over the seeds; NaN if it was not measured."""
         return statistics.mean(self.of(metric))
-
-    def std(self, metric: str) -> float:
-        """Return the standard deviation over the seeds (n - 1)."""
-        return math.nan if self.ended and metric != "seconds" else statistics.deviation(self.of(metric))
 
     def cell(self, column: Column) -> str:
         """Format mean ± standard deviation, or how the run ended if it has none."""
@@ -103,13 +117,14 @@ class Comparison:
         self.rows = [_arm(*pair) for pair in zip(titles, self._groups, strict=True)]
         own = dict.fromkeys(name for run in runs for name in run.own_metrics)
         self.columns = tuple(
-            column for column in (*COLUMNS, *(Column(name, name, 4) for name in own)) if self._has(column)
+            column
+            for column in (*COLUMNS, *(Column(name.removesuffix(".value"), name, 4, name) for name in own))
+            if self._has(column)
         )
 
     def _has(self, column: Column) -> bool:
-        if column.task is not None:
-            return any(run.task.name == column.task for run in self._runs)
-        return not column.optional or any(np.isfinite(row.values[column.metric]).any() for row in self.rows)
+        measured = any(np.isfinite(row.of(column.metric)).any() for row in self.rows)
+        return (measured or not column.optional) and any(run.task.name in column.tasks for run in self._runs)
 
     def table(self, columns: Sequence[Column] | None = None) -> Table:
         """Return the numbers as a table of text: all columns, or the selected ones."""
@@ -119,17 +134,26 @@ class Comparison:
         ]
         return Table(["run", "seeds", *(column.title for column in shown)], rows, legend(self._runs, shown))
 
+    def warnings(self) -> list[str]:
+        """Return a sentence for each configuration whose models are useless or miss classes."""
+        words = [over_seeds([usefulness(run).sentence for run in group]) for group in self._groups]
+        return [
+            f"{row.title}: {text}"
+            for row, text in zip(self.rows, words, strict=True)
+            if text and not row.ended
+        ]
+
     def paired(self) -> "Paired":
         """Return the gain of each configuration over the first, paired by seed, with intervals."""
         for row, group in zip(self.rows, self._groups, strict=True):
             if len(row.seeds) < len(group):
-                raise InputError(f"{row.title} has more than one run of a seed; name each run once")
+                raise InputError(f"{row.title} has several runs with the same seed: pass each run once")
         tasks = {run.task for run in self._runs}
         if len(tasks) > 1:
             raise InputError("runs of different tasks cannot be compared: they have no metric in common")
         return Paired(self.rows, tasks.pop() if tasks else Classification)
 
-    def by_client(self, metric: ClientMetric | None = None) -> ByClient:
+    def by_client(self, metric: str | None = None) -> ByClient:
         """Return each client's accuracy (or loss) in every configuration."""
         titles = [row.title for row in self.rows]
         return ByClient(dict(zip(titles, self._groups, strict=True)), metric)
@@ -137,13 +161,16 @@ class Comparison:
     def named(self, names: Sequence[str]) -> list[Column]:
         """Return the columns of these titles or metrics."""
         known = {name: column for column in self.columns for name in (column.metric, column.title)}
+        # A metric on several sets is by default that on the test set.
+        for column in sorted(self.columns, key=lambda column: not column.title.endswith(".test")):
+            known.setdefault(column.title.split(".")[0], column)
         for name in names:
             if name not in known:
                 raise InputError(f"there is no column {name!r}: {nearest(name, known)}")
         return [known[name] for name in names]
 
     def __repr__(self) -> str:
-        return self.table(MAIN).text()
+        return "\n".join([self.table(MAIN).text(), *self.warnings()])
 
     def _repr_html_(self) -> str:
         return self.table().html()
@@ -153,82 +180,76 @@ class Paired:
     """Arms against the first, on the same seeds; an arm is better if its interval is above zero."""
 
     def __init__(self, arms: Sequence[Arm], task: type[Task] = Classification) -> None:
-        self.task = task
         if len(arms) < 2:
-            raise InputError("paired differences need at least two configurations, not only several seeds")
+            raise InputError("paired differences need at least two configurations, got one")
+        self.task = task
         self.reference, *self.others = arms
-        seeds = self.reference.seeds
         for arm in self.others:
-            if arm.seeds != seeds:
+            if arm.seeds != self.reference.seeds:
                 raise InputError(
                     f"{arm.title} has seeds {', '.join(map(str, arm.seeds))} and {self.reference.title} has "
-                    f"{', '.join(map(str, seeds))}: paired differences need the same seeds"
+                    f"{', '.join(map(str, self.reference.seeds))}: paired differences need the same seeds"
                 )
-        if len(seeds) < 2:
-            raise InputError("a paired interval needs at least two seeds; run more of them")
 
     def difference(self, title: str, metric: str | None = None) -> Interval:
         """Return the gain of an arm over the first, by default in accuracy (or F1 or R²)."""
         for arm in self.others:
             if arm.title == title:
                 return self._gain(arm, metric or self.task.metric)
-        raise InputError(f"there is no {title!r} beside {self.reference.title!r}")
+        raise InputError(f"no configuration {title!r} to compare with {self.reference.title!r}")
 
     def _gain(self, arm: Arm, metric: str) -> Interval:
         return paired_interval(arm.of(metric), self.reference.of(metric))
 
-    def table(self, columns: Sequence[tuple[str, str, int]]) -> Table:
-        """Return the first arm's means and the others' gains, in columns of a title, a metric and digits."""
+    def table(self, columns: Sequence[Column]) -> Table:
+        """Return the first arm's means and the others' gains."""
         seeds = str(len(self.reference.seeds))
-        first = [mean_std(self.reference.of(metric), digits) for _, metric, digits in columns]
+        first = [mean_std(self.reference.of(column.metric), column.digits) for column in columns]
         rows = [[self.reference.title, seeds, *first, ""]]
         for arm in self.others:
             gain = self._gain(arm, self.task.metric)
             verdict = "yes" if gain.positive else "worse" if gain.negative else "no"
-            cells = [self._gain(arm, metric).cell(digits) for _, metric, digits in columns]
+            cells = [self._gain(arm, column.metric).cell(column.digits) for column in columns]
             rows.append([arm.title, seeds, *cells, verdict])
         note = (
             f"first row: mean ± std; below: mean difference from it by seed [{LEVEL:.0%} interval]; "
             f"better: the interval of {self.task.title} is above zero"
         )
-        return Table(["run", "seeds", *(title for title, _, _ in columns), "better"], rows, note)
+        return Table(["run", "seeds", *(column.title for column in columns), "better"], rows, note)
 
     def __repr__(self) -> str:
-        main = (self.task.title, self.task.metric, 3)
-        return self.table([main, ("forgetting", "forgetting", 4)]).text()
+        main = Column(self.task.title, self.task.metric)
+        return self.table([main, Column("forgetting", "forgetting", 4)]).text()
 
 
 def numbers(run: RunRecords) -> dict[str, float]:
     """Return the numbers of one run that are compared."""
-    training = run.checked_config.training
+    config = run.checked_config
     # A run that was only observed has no sizes, and its cost is unknown.
     rounds, sizes = run.known("sizes")
     pairs = zip(sizes, run.known("steps")[1], strict=True)
     trained = Counter(client for pair in pairs for client in zip(*pair, strict=True))
     plain = sum(
-        count * count_trained_samples(size, steps, training) for (size, steps), count in trained.items()
+        count * count_trained_samples(size, steps, config.training)
+        for (size, steps), count in trained.items()
     )
     counted = ("bytes_up", "bytes_down", "forwards", "backwards")
     total = {name: float(sum(run.known(name)[1])) for name in counted}
+    at_end = {
+        column.metric: run.final(column.path.format(metric=run.task.metric))
+        for column in COLUMNS
+        if column.path and run.task.name in column.tasks
+    }
     return {
-        "accuracy": run.final("test.accuracy"),
-        # Classification is compared by accuracy alone, as its papers do.
-        **{
-            name: math.nan if run.task is Classification else run.final(f"test.{name}")
-            for name in ("f1", "r2", "rmse", "loss")
-        },
+        **at_end,
+        "score": at_end["score"] if config.evaluation.metric else math.nan,
         "forgetting": run.round_forgetting,
         "sent_forgetting": run.sent_forgetting,
-        "fedntd": run.final("forgetting.fedntd"),
-        "worst_tenth": run.final("validation.clients.worst_tenth"),
-        "client_test": run.final(f"client_test.{run.task.metric}"),
-        "without_prior": run.final("personal.without_prior"),
-        "with_prior": run.final("personal.with_prior"),
         "epsilon": run.latest("privacy.epsilon"),
         "up": total["bytes_up"] / 1e6 / (len(rounds) or math.nan),
         "down": total["bytes_down"] / 1e6 / (len(rounds) or math.nan),
         "passes": (total["forwards"] + 2 * total["backwards"]) / (3 * plain) if plain else math.nan,
-        "seconds": run.status.get("seconds", float("nan")),
+        "seconds": run.status.get("seconds", math.nan),
         **{name: run.final(name) for name in run.own_metrics},
     }
 
@@ -238,46 +259,34 @@ def legend(runs: Sequence[RunRecords], columns: Sequence[Column] = COLUMNS) -> s
     last = {min(max(run.checked_config.evaluation.last, 1), len(run.metrics)) for run in runs}
     rounds = f"last {last.pop()}" if len(last) == 1 else "last"
     lengths = sorted({len(run.metrics) for run in runs})
-    shown = {column.metric for column in columns}
     words = [f"the runs are of different length: {', '.join(map(str, lengths))} rounds"] * (len(lengths) > 1)
-    at_end = {
-        **{column.metric: f"{column.title} on the test set" for column in MAIN[:5]},
-        "fedntd": "FedNTD score",
-        "worst_tenth": "worst tenth (of clients)",
-        **dict.fromkeys(shown - {column.metric for column in COLUMNS}, "own metrics"),
-    }
-    means = list(dict.fromkeys(text for metric, text in at_end.items() if metric in shown))
+    scores = sorted({run.checked_config.evaluation.metric or "" for run in runs} - {""})
+    titles = {column: column.title for column in COLUMNS} | {SCORE: f"score ({', '.join(scores)})"}
+    means = dict.fromkeys(
+        titles[column] + " on the test set" * (column in MAIN) if column in titles else "own metrics"
+        for column in columns
+        if column.path
+    )
     words += [f"{', '.join(means)}: mean of the {rounds} rounds"] if means else []
-    words += ["forgetting: mean of all rounds"] * ("forgetting" in shown)
-    words += ["clients' model: the newest, not the mean that is evaluated"] * ("sent_forgetting" in shown)
-    words += ["MB: a round"] * ("up" in shown or "down" in shown)
-    words += ["passes: work against plain training"] * ("passes" in shown)
-    return "; ".join(words)
+    return "; ".join([*words, *dict.fromkeys(column.note for column in columns if column.note)])
 
 
 def _arm(title: str, members: Sequence[RunRecords]) -> Arm:
     failed = any(run.status["state"] == "failed" for run in members)
     ended = NOT_CONVERGED if any(divergence(run) for run in members) else "failed" if failed else ""
     each = [numbers(run) for run in members]
-    metrics = dict.fromkeys(metric for values in each for metric in values)
-    values = {metric: [values.get(metric, math.nan) for values in each] for metric in metrics}
+    values = {
+        metric: [math.nan if ended and metric != "seconds" else own.get(metric, math.nan) for own in each]
+        for metric in dict.fromkeys(metric for own in each for metric in own)
+    }
     return Arm(title, tuple(sorted({run.checked_config.seed for run in members})), ended, values)
 
 
 def _titles(groups: Sequence[RunRecords]) -> list[str]:
     """Return a title for each group; equal titles are told apart by the options in which the runs differ."""
-    titled = [(run.checked_config.title, flat_options(run.checked_config)) for run in groups]
-    alike: dict[str, list[dict[str, Any]]] = {}
-    for title, options in titled:
-        alike.setdefault(title, []).append(options)
-    varying = {title: _varying(members) for title, members in alike.items()}
-    return [
-        ", ".join([title, *(f"{key}={options.get(key, 'none')}" for key in varying[title])])
-        for title, options in titled
-    ]
-
-
-def _varying(members: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the options that are not the same in all of them."""
-    first, keys = members[0], {key for options in members for key in options}
-    return sorted(key for key in keys if any(options.get(key) != first.get(key) for options in members))
+    titles, configs = [], [(run.checked_config.title, flat_options(run.checked_config)) for run in groups]
+    for title, own in configs:
+        alike = [options for other, options in configs if other == title]
+        varying = {key for other in alike for key in {**own, **other} if own.get(key) != other.get(key)}
+        titles.append(", ".join([title, *(f"{key}={own.get(key, 'none')}" for key in sorted(varying))]))
+    return titles

@@ -5,9 +5,10 @@ With C classes, chance is 1/C and the loss of a uniform guess log C. An accuracy
 
 A run has diverged if one of these holds:
 
-1. In each of its last 3 evaluated rounds (of all, if there are fewer) the loss is not finite, or it is above
+1. The loss of its last evaluated round is not finite.
+2. In each of its last 3 evaluated rounds (of all, if there are fewer) the loss is not finite, or it is above
    10 log C while the accuracy is at chance or below half of the run's best.
-2. In each of its last 10 evaluated rounds the accuracy is at chance, and in one before it was clearly above.
+3. In each of its last 10 evaluated rounds the accuracy is at chance, and in one before it was clearly above.
 
 Multilabel: the accuracy is the mean balanced accuracy over labels, and C = 2. Regression: it is R², which is
 at chance up to 0.02 and clearly above from 0.1 on, and the loss of a guess (the mean of the targets) is 1.
@@ -21,12 +22,14 @@ Both are judged after a run has ended; neither ends a run, since it might recove
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from functools import cache
 from statistics import median
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from eunoe.core.tasks import Classification, MultiLabel, Regression, Task
-from eunoe.store.run_records import RunRecords, task_of
+from eunoe.core.tasks import MultiLabel, Regression, Task
+from eunoe.metrics.forgetting import known_mean
+from eunoe.store.run_records import Record, RunRecords, numbers, task_of
 
 LAST_LOSSES, LAST_ACCURACIES = 3, 10
 # An update whose norm is this many times the median of its round is named after a divergence.
@@ -45,40 +48,41 @@ class Chance(NamedTuple):
     metric: str = "accuracy"
 
 
-def chance_among(classes: int) -> Chance | None:
-    """Return the chance level of a number of classes; None below two classes."""
+# Below two classes no accuracy is at chance, and none clearly above.
+UNKNOWN = Chance(-math.inf, math.inf, math.inf)
+REGRESSION_CHANCE = Chance(0.02, 0.1, 1.0, "R²")
+
+
+@cache
+def chance_among(classes: int) -> Chance:
+    """Return the chance level of a number of classes."""
     if classes < 2:
-        return None
+        return UNKNOWN
     above = min(1 / classes + (1 - 1 / classes) / 10, 3 / classes)
     return Chance(1 / classes + min(0.02, 0.2 / classes), above, math.log(classes))
 
 
-REGRESSION_CHANCE = Chance(0.02, 0.1, 1.0, "R²")
-
-
-def why_diverged(accuracy: Sequence[float], loss: Sequence[float], chance: Chance | None) -> str:
+def why_diverged(accuracy: Sequence[float], loss: Sequence[float], chance: Chance) -> str:
     """Return why a run has diverged, by its evaluated rounds; empty if it has not.
 
     A loss is infinite where it was not finite, and NaN where it was not measured.
     """
-    if not accuracy or chance is None:
+    if loss and math.isinf(loss[-1]):
+        return "its loss is no longer finite"
+    if not accuracy:
         return ""
     best, ends = max(accuracy), list(zip(accuracy, loss, strict=True))[-LAST_LOSSES:]
     if all(_has_diverged_loss(now, loss, best, chance) for now, loss in ends):
-        last = ends[-1][1]
-        if math.isinf(last):
-            return "its loss is no longer finite"
-        return f"its loss ended at {last:.3g}, more than 10 times that of a uniform guess"
+        return f"its loss ended at {ends[-1][1]:.3g}, more than 10 times that of a uniform guess"
     before, after = accuracy[:-LAST_ACCURACIES], accuracy[-LAST_ACCURACIES:]
     if before and max(before) >= chance.above and all(now <= chance.at for now in after):
         return f"its {chance.metric} fell from {max(before):.1%} to chance and stayed there"
     return ""
 
 
-def never_learned(accuracy: Sequence[float], chance: Chance | None) -> bool:
+def never_learned(accuracy: Sequence[float], chance: Chance) -> bool:
     """Return whether the accuracy was at chance in every evaluated round."""
-    enough = chance is not None and len(accuracy) >= LAST_ACCURACIES
-    return enough and chance is not None and all(now <= chance.at for now in accuracy)
+    return len(accuracy) >= LAST_ACCURACIES and all(now <= chance.at for now in accuracy)
 
 
 def _has_diverged_loss(accuracy: float, loss: float, best: float, chance: Chance) -> bool:
@@ -87,28 +91,23 @@ def _has_diverged_loss(accuracy: float, loss: float, best: float, chance: Chance
     return math.isinf(loss) or (large and (accuracy <= chance.at or accuracy < best / 2))
 
 
-class _Level(NamedTuple):
-    """Accuracy, loss and chance level of an evaluated round."""
-
-    accuracy: float
-    loss: float
-    chance: Chance | None
-
-
-def _level(section: Mapping[str, Any], task: type[Task] | None) -> _Level | None:
-    """Return the level of a section such as `test`; None if nothing was measured."""
-    per_class = section.get("per_class") or ()
-    # A loss that is not finite is null in a file.
-    loss = section.get("loss", math.nan)
-    loss = math.inf if loss is None or math.isinf(loss) else loss
+def _level(section: Record, task: type[Task] | None) -> tuple[float, float] | None:
+    """Return accuracy and loss of a section such as `test`; None if nothing was measured."""
     if task is Regression:
-        return _Level(section["r2"] if section.get("r2") is not None else -math.inf, loss, REGRESSION_CHANCE)
-    if task is MultiLabel:
-        known = [value for value in per_class if value is not None and not math.isnan(value)]
-        return _Level(sum(known) / len(known), loss, chance_among(2)) if known else None
-    if section.get("accuracy") is None:
+        accuracy = -math.inf if section.get("r2") is None else section["r2"]
+    elif task is MultiLabel:
+        accuracy = known_mean(numbers(section.get("per_class") or ()))
+    else:
+        accuracy = section.get("accuracy")
+    if accuracy is None or math.isnan(accuracy):
         return None
-    return _Level(section["accuracy"], loss, chance_among(len(per_class)))
+    loss = section.get("loss", math.nan)
+    # A loss that is not finite is null in a file.
+    return accuracy, math.inf if loss is None or math.isinf(loss) else loss
+
+
+def _chance(task: type[Task] | None, classes: int) -> Chance:
+    return REGRESSION_CHANCE if task is Regression else chance_among(2 if task is MultiLabel else classes)
 
 
 class Health:
@@ -117,25 +116,26 @@ class Health:
     One such round is no divergence, but the checkpoint before it is kept until a better round comes.
     """
 
-    def __init__(self, records: Iterable[Mapping[str, Any]] = ()) -> None:
+    def __init__(self, records: Iterable[Record] = ()) -> None:
         self.good, self._best = True, 0.0
         for record in records:
             self.see(record)
 
-    def see(self, record: Mapping[str, Any]) -> None:
+    def see(self, record: Record) -> None:
         """Add the record of the next round; one without an evaluation is ignored."""
         section = record.get("test") or record.get("validation") or {}
-        level = _level(section, task_of(section))
-        if level is None or level.chance is None:
+        task, classes = task_of(section), len(section.get("per_class") or ())
+        if (level := _level(section, task)) is None:
             return
-        accuracy, chance = level.accuracy, level.chance
-        self._best = max(self._best, accuracy)
-        loss = level.loss if math.isfinite(level.loss) else math.inf
+        accuracy, loss = level
+        chance, self._best = _chance(task, classes), max(self._best, accuracy)
         fell = self._best >= chance.above and accuracy <= chance.at
-        self.good = not (fell or _has_diverged_loss(accuracy, loss, self._best, chance))
+        # In memory, a loss that is not finite may be NaN.
+        lost = _has_diverged_loss(accuracy, math.inf if math.isnan(loss) else loss, self._best, chance)
+        self.good = not (fell or lost)
 
 
-def find_outlier(records: Iterable[Mapping[str, Any]]) -> str:
+def find_outlier(records: Iterable[Record]) -> str:
     """Describe the update whose norm was largest against its round's median; empty if none stands out."""
     largest, description = OUTLYING, ""
     for record in records:
@@ -162,22 +162,17 @@ def divergence(run: RunRecords) -> str:
 def never_learned_warning(run: RunRecords) -> str:
     """Return a warning for a run that never learned; empty for all others."""
     accuracy, _, chance = _levels(run)
-    if chance is None or not never_learned(accuracy, chance):
-        return ""
-    return f"its {chance.metric} never rose above chance"
+    return f"its {chance.metric} never rose above chance" if never_learned(accuracy, chance) else ""
 
 
 def learned(run: RunRecords) -> bool:
     """Return whether the accuracy was clearly above chance in some round."""
     accuracy, _, chance = _levels(run)
-    return chance is not None and max(accuracy, default=0.0) >= chance.above
+    return max(accuracy, default=0.0) >= chance.above
 
 
-def _levels(run: RunRecords) -> tuple[list[float], list[float], Chance | None]:
+def _levels(run: RunRecords) -> tuple[list[float], list[float], Chance]:
     """Return accuracies and losses of the evaluated rounds, and the chance level."""
     sections = [record[run.part] for record in run.metrics if record.get(run.part)]
-    levels = [level for level in (_level(section, run.task) for section in sections) if level is not None]
-    chance = levels[-1].chance if levels else None
-    if run.task is Classification:
-        chance = chance_among(run.classes)
-    return [level.accuracy for level in levels], [level.loss for level in levels], chance
+    levels = [level for section in sections if (level := _level(section, run.task)) is not None]
+    return [accuracy for accuracy, _ in levels], [loss for _, loss in levels], _chance(run.task, run.classes)

@@ -5,20 +5,34 @@ import math
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 from eunoe.config.schema import Config
-from eunoe.config.settings import merge
+from eunoe.config.settings import flatten, merge
+from eunoe.store.run_records import with_averaging
+
+# Names of factors.
+_FACTORS = {
+    "0.01": "a hundredth of",
+    "0.1": "a tenth of",
+    "0.111": "a ninth of",
+    "0.333": "a third of",
+    "0.5": "half of",
+    "2": "twice",
+    "3": "three times",
+    "9": "nine times",
+    "10": "ten times",
+}
 
 
 @dataclass(frozen=True)
 class Remedy:
     """Changes of a run's config, why they may help, when they apply, and what they cost.
 
-    - `changes`: nested config values. `lr` and `epochs` are factors on the run's own values.
+    - `changes`: nested config values. `lr` and `epochs` are factors on the run's own values; `final_lr` is
+      the learning rate of the last round relative to that of the first.
     - `labels`: only if the clients' class mixes differ. `dead`: only if the run learned nothing. `below`:
       only for learning rates below it.
-    - `cost`: time of local training relative to plain training.
     """
 
     name: str
@@ -26,19 +40,43 @@ class Remedy:
     reason: str = ""
     lr: float = 1.0
     epochs: float = 1.0
+    final_lr: float = 1.0
     labels: bool = False
     dead: bool = False
     below: float = math.inf
-    cost: float = 1.0
+
+    @classmethod
+    def method(cls, name: str, reason: str = "", labels: bool = False, **options: Any) -> Self:
+        """Return the remedy of another method."""
+        return cls(name, {"method": {"name": name, **options}}, reason, labels=labels)
+
+    @property
+    def label(self) -> str:
+        """The name with the factors; empty for the baseline."""
+        rate = _FACTORS.get(f"{self.lr:.3g}", f"{self.lr:.3g} times")
+        words = [
+            self.name,
+            f"{rate} the learning rate" if self.lr != 1 else "",
+            "falling learning rate" if self.final_lr != 1 else "",
+            f"{_FACTORS[f'{self.epochs:.3g}']} the local epochs" if self.epochs != 1 else "",
+        ]
+        label = ", ".join(filter(None, words))
+        if "averaging" not in self.changes:
+            return label
+        if self.changes["averaging"] is None:
+            return f"{label or 'baseline'} without averaging"
+        return with_averaging(label) if label else "averaging"
 
     def apply(self, values: Mapping[str, Any], config: Config) -> dict[str, Any] | None:
         """Return the values with the changes made, or None if they cannot be made."""
         training: dict[str, Any] = {}
         if self.lr != 1:
             training["lr"] = float(f"{config.training.lr * self.lr:.4g}")
+        if self.final_lr != 1:
+            training["lr_decay"] = float(f"{self.final_lr ** (1 / config.rounds):.6g}")
         if self.epochs != 1:
             epochs = config.training.epochs
-            if config.training.steps is not None or not isinstance(epochs, int) or epochs < 2:
+            if config.training.steps is not None or not isinstance(epochs, int) or epochs * self.epochs < 1:
                 return None
             training["epochs"] = max(1, round(epochs * self.epochs))
         return merge(values, self.changes, {"training": training} if training else {})
@@ -46,7 +84,7 @@ class Remedy:
     @property
     def settings(self) -> tuple[str, ...]:
         """The changes in the form of --set."""
-        return tuple(f"{path}={value}" for path, value in self._flat())
+        return tuple(f"{path}={value}" for path, value in flatten(self.changes).items())
 
     def command(self, config: str, name: str = "") -> str:
         """Return the command that runs a config with these changes, under its own name if it has one."""
@@ -57,11 +95,11 @@ class Remedy:
 
     def config_change(self) -> str:
         """Describe the change to make in the config of a Flower app."""
-        changes = [f"{path} = {json.dumps(value)}" for path, value in self._flat()]
+        changes = [f"{path} = {json.dumps(value)}" for path, value in flatten(self.changes).items()]
         return f"in config.toml of the app: {', '.join(changes)}"
 
     def is_new_to(self, config: Mapping[str, Any]) -> bool:
-        """Whether the run lacks this averaging or replay, or one of the named components."""
+        """Return whether the run lacks this averaging or replay, or one of the named components."""
         if any(config.get(key) for key in ("averaging", "replay") if key in self.changes):
             return False
         names = {
@@ -71,18 +109,11 @@ class Remedy:
         }
         return not names or any(config[section]["name"] != name for section, name in names.items())
 
-    def _flat(self) -> list[tuple[str, Any]]:
-        flat: list[tuple[str, Any]] = []
-        for key, change in self.changes.items():
-            options = change.items() if isinstance(change, Mapping) else None
-            flat += [(key, change)] if options is None else [(f"{key}.{name}", it) for name, it in options]
-        return flat
-
 
 SERVER_MOMENTUM = {"server_optimizer": {"name": "momentum", "beta": 0.8, "lr": 0.2}}
 
 AVERAGING = Remedy(
-    "averaging",
+    "",
     {"averaging": {"decay": 0.9}},
     "evaluates the mean of the global models; costs clients nothing",
 )
@@ -96,33 +127,14 @@ SCAFFOLD = Remedy(
     "scaffold with server momentum",
     {"method": {"name": "scaffold"}, **SERVER_MOMENTUM},
     "corrects each client's drift by its earlier updates; sends twice the bytes",
-    cost=1.1,
 )
-FEDNTD = Remedy(
-    "fedntd",
-    {"method": {"name": "fedntd"}},
-    "keeps the received model's outputs for the other classes",
-    labels=True,
-    cost=1.3,
-)
-FEDPROX = Remedy(
-    "fedprox",
-    {"method": {"name": "fedprox", "mu": 0.1}},
-    "keeps the client's model close to the received one",
-    cost=1.1,
-)
-FLASHBACK = Remedy(
+FEDNTD = Remedy.method("fedntd", "keeps the received model's outputs for the other classes", labels=True)
+FEDPROX = Remedy.method("fedprox", "keeps the client's model close to the received one", mu=0.1)
+FLASHBACK = Remedy.method(
     "flashback",
-    {"method": {"name": "flashback"}},
     "distills the clients' models and the last global model into the average, weighted by label counts",
-    cost=1.5,
 )
-FEDDF = Remedy(
-    "feddf",
-    {"method": {"name": "feddf"}},
-    "distills the mean of the clients' outputs into the average",
-    cost=1.5,
-)
+FEDDF = Remedy.method("feddf", "distills the mean of the clients' outputs into the average")
 REPLAY = Remedy(
     "replay",
     {"replay": {"memory": 100}},

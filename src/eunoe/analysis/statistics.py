@@ -1,5 +1,6 @@
 """Statistics over seeds: mean, standard deviation, Student t intervals, and how they are formatted."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -32,15 +33,26 @@ class Interval(NamedTuple):
         """Whether the whole interval is below zero."""
         return self.high < 0
 
-    def points(self) -> str:
+    def points(self, unit: str = " points") -> str:
         """Format in points of accuracy (hundredths), as in "+4.1 points [2.9, 5.3]"."""
-        return f"{100 * self.mean:+.1f} points [{100 * self.low:.1f}, {100 * self.high:.1f}]"
+        if not np.isfinite(self.mean):
+            return NONE
+        return f"{100 * self.mean:+.1f}{unit} [{100 * self.low:.1f}, {100 * self.high:.1f}]"
 
     def cell(self, digits: int) -> str:
         """Format as a cell of a table, as in "+0.041 [+0.029, +0.053]"."""
         if not np.isfinite(self.mean):
             return NONE
         return f"{self.mean:+.{digits}f} [{self.low:+.{digits}f}, {self.high:+.{digits}f}]"
+
+
+UNKNOWN = Interval(math.nan, math.nan, math.nan)
+
+
+def interval(center: float, error: float, freedom: float) -> Interval:
+    """Return the 95% Student t interval of a mean, by its standard error and degrees of freedom."""
+    reach = float(stdtrit(freedom, (1 + LEVEL) / 2)) * error
+    return Interval(center, center - reach, center + reach)
 
 
 def student_interval(values: ArrayLike) -> Interval:
@@ -54,13 +66,11 @@ def student_interval(values: ArrayLike) -> Interval:
     """
     numbers = np.asarray(values, np.float64)
     if not len(numbers) or not np.isfinite(numbers).all():
-        return Interval(float("nan"), float("nan"), float("nan"))
+        return UNKNOWN
     center = float(numbers.mean())
     if len(numbers) < 2:
-        return Interval(center, float("nan"), float("nan"))
-    error = float(numbers.std(ddof=1) / np.sqrt(len(numbers)))
-    reach = float(stdtrit(len(numbers) - 1, (1 + LEVEL) / 2)) * error
-    return Interval(center, center - reach, center + reach)
+        return Interval(center, math.nan, math.nan)
+    return interval(center, float(numbers.std(ddof=1) / np.sqrt(len(numbers))), len(numbers) - 1)
 
 
 def paired_interval(values: Sequence[float], reference: Sequence[float]) -> Interval:
@@ -84,13 +94,18 @@ def deviation(values: Sequence[float]) -> float:
     return float(np.std(finite, ddof=1)) if len(finite) > 1 else 0.0
 
 
-def mean_std(values: Sequence[float], digits: int, separator: str = " ± ") -> str:
+def mean_std(values: Sequence[float], digits: int) -> str:
     """Format the mean and, for several values, the standard deviation."""
     finite = _finite(values)
     if not finite:
         return NONE
-    spread = f"{separator}{deviation(finite):.{digits}f}" if len(finite) > 1 else ""
+    spread = f" ± {deviation(finite):.{digits}f}" if len(finite) > 1 else ""
     return f"{mean(finite):.{digits}f}{spread}"
+
+
+def as_points(share: float) -> str:
+    """Format a difference of accuracy in points (hundredths)."""
+    return f"{100 * share:.1f} points"
 
 
 def is_number(text: str) -> bool:
@@ -99,4 +114,4 @@ def is_number(text: str) -> bool:
 
 
 def _finite(values: Sequence[float]) -> list[float]:
-    return [float(value) for value in values if np.isfinite(value)]
+    return [float(value) for value in values if math.isfinite(value)]

@@ -1,8 +1,10 @@
-"""A table: headings and rows of text, formatted as plain text, HTML, Markdown, CSV or LaTeX."""
+"""A table: headings and rows of text, formatted as plain text, HTML, Markdown, CSV, JSON or LaTeX."""
 
 import csv
 import io
+import json
 from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from html import escape
 
@@ -75,7 +77,22 @@ class Table:
         )
 
     def csv(self) -> str:
-        """Format as CSV with one number in a cell: deviations over seeds have columns of their own."""
+        """Format as CSV, with the columns of `_single_numbers`."""
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows(zip(*self._single_numbers(), strict=True))
+        return text.getvalue().rstrip("\n")
+
+    def json(self) -> str:
+        """Format as a JSON list with an object per row, with the columns of `_single_numbers`."""
+        headings, *rows = zip(*self._single_numbers(), strict=True)
+        return json.dumps(
+            [{key: _json_value(cell) for key, cell in zip(headings, row, strict=True)} for row in rows],
+            ensure_ascii=False,
+            indent=1,
+        )
+
+    def _single_numbers(self) -> list[list[str]]:
+        """Return columns with one number in a cell: deviations over seeds have columns of their own."""
         columns = []
         for heading, *cells in zip(self.headings, *self.rows, strict=True):
             # Names may contain ±, so only a number and its deviation are split.
@@ -83,9 +100,7 @@ class Table:
             columns.append([heading, *("" if mean == NONE else mean for mean, _, _ in halves)])
             if any(sign for _, sign, _ in halves):
                 columns.append([f"{heading} ±", *(spread for _, _, spread in halves)])
-        text = io.StringIO()
-        csv.writer(text, lineterminator="\n").writerows(zip(*columns, strict=True))
-        return text.getvalue().rstrip("\n")
+        return columns
 
     def latex(self) -> str:
         """Format as a LaTeX tabular."""
@@ -97,3 +112,12 @@ class Table:
         spec = "l" + "r" * (len(self.headings) - 1)
         head = f"\\begin{{tabular}}{{{spec}}}\n\\hline\n{line(self.headings)}\n\\hline"
         return f"{head}\n{body}\n\\hline\n\\end{{tabular}}"
+
+
+def _json_value(cell: str) -> str | float | None:
+    """Return a number as such, an empty cell as null, and other text as it is."""
+    if is_number(cell):
+        for kind in (int, float):
+            with suppress(ValueError):
+                return kind(cell)
+    return cell or None

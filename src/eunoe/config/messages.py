@@ -39,7 +39,7 @@ def explain(error: ValidationError) -> str:
 def explain_in(model: type[BaseModel], error: ValidationError) -> str:
     """Like `explain`, for a config with sections; suggest the nearest key for an unknown one."""
     # A misspelled key often leaves another one missing: report the former.
-    unknown = next((each for each in error.errors() if each["type"] == "extra_forbidden"), None)
+    unknown = next((item for item in error.errors() if item["type"] == "extra_forbidden"), None)
     if unknown is None:
         return explain(error)
     *parents, key = (str(part) for part in unknown["loc"])
@@ -51,14 +51,20 @@ def explain_in(model: type[BaseModel], error: ValidationError) -> str:
         if parent in section.model_fields:
             section = next(iter(sections_of(section.model_fields[parent].annotation)), section)
     where = f" in [{'.'.join(parents)}]" if parents else ""
+    elsewhere = [
+        f"{name}.{key}"
+        for name, field in model.model_fields.items()
+        if any(key in inner.model_fields for inner in sections_of(field.annotation))
+    ]
+    if elsewhere and not parents:
+        return f"there is no {key!r}; did you mean {' or '.join(map(repr, elsewhere))}?"
     return f"there is no {key!r}{where}; {nearest(key, section.model_fields)}"
 
 
 def sections_of(annotation: Any) -> list[type[BaseModel]]:
     """Return the models that a field's type contains, as in `X | None` and `tuple[X, ...]`."""
-    return [
-        t for t in (annotation, *get_args(annotation)) if isinstance(t, type) and issubclass(t, BaseModel)
-    ]
+    types = (annotation, *get_args(annotation))
+    return [kind for kind in types if isinstance(kind, type) and issubclass(kind, BaseModel)]
 
 
 # Singular and plural.

@@ -35,8 +35,11 @@ def _check_count(number: int) -> int:
 # The limits are functions because `le` and `ge` of the type would replace those of a field.
 # A number that float32 can hold.
 Finite = Annotated[float, Field(allow_inf_nan=False), AfterValidator(_check_float32)]
+Positive = Annotated[Finite, Field(gt=0)]
 # A count; larger ones are mistakes.
 Whole = Annotated[int, AfterValidator(_check_count)]
+# Scores that a model can be picked by instead of the task's main metric.
+ScoreName = Literal["balanced_accuracy", "macro_f1", "auroc", "worst_class", "worst_client"]
 
 
 class Options(BaseModel):
@@ -54,6 +57,14 @@ class Options(BaseModel):
                 raise ValueError(f"must be a number, not {str(value).lower()}")
         return value
 
+    @model_validator(mode="after")
+    def _run_checks(self) -> Self:
+        self._check_options()
+        return self
+
+    def _check_options(self) -> None:
+        """Raise ValueError if options do not go together; override this."""
+
     @classmethod
     def read(cls, values: Mapping[str, Any], where: str) -> Self:
         """Validate values that are not part of a config; `where` starts the error message."""
@@ -64,7 +75,7 @@ class Options(BaseModel):
 
 
 def _mentions(annotation: Any, *kinds: type) -> bool:
-    """Whether the annotation is or contains one of these types."""
+    """Return whether a type is or contains one of these types."""
     return annotation in kinds or any(_mentions(inner, *kinds) for inner in get_args(annotation))
 
 
@@ -74,31 +85,41 @@ class Split(Options):
     validation: Finite = Field(0.1, description="Share of each client's samples for validation.")
     test: Finite = Field(0.0, description="Share of each client's samples for its own test set.")
 
-    @model_validator(mode="after")
-    def _check_shares(self) -> "Split":
+    def _check_options(self) -> None:
         if not (self.validation >= 0 and self.test >= 0 and self.validation + self.test < 1):
             raise ValueError("validation and test must be at least 0 and below 1 together")
-        return self
+
+
+class Named(Options):
+    """A named component with its options, as in `method = {name = "fedprox", mu = 0.1}`; or only its name."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str = Field(description="Name of the component.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _expand_name(cls, value: Any) -> Any:
+        return {"name": value} if isinstance(value, str) else value
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return dict(self.model_extra or {})
 
 
 class Public(Options):
-    """The number of public samples (share, count or groups) and how they are chosen."""
+    """The public set: a part of the training samples (share, count or groups), or another data set."""
 
     share: float = Field(0.0, ge=0, lt=1, description="Share of the training samples that are public.")
     count: Whole | None = Field(None, ge=1, description="Number of public samples, instead of a share.")
     groups: Whole | None = Field(None, ge=1, description="Number of whole groups (writers) that are public.")
     min_size: Whole = Field(1, ge=1, description="Groups with fewer samples are never public.")
     balanced: bool = Field(False, description="Take the same number of samples of each class.")
-    alpha: float | None = Field(
-        None,
-        gt=0,
-        allow_inf_nan=False,
-        description="Draw class shares from Dirichlet(alpha); small values are unequal.",
-    )
+    alpha: Finite | None = Field(None, gt=0, description="Draw class shares from Dirichlet(alpha).")
     validation: float = Field(0.1, ge=0, lt=1, description="Share of the public samples for validation.")
+    data: Named | None = Field(None, description="Another data set to take it from.")
 
-    @model_validator(mode="after")
-    def _check_choice(self) -> "Public":
+    def _check_options(self) -> None:
         if (self.share > 0) + (self.count is not None) + (self.groups is not None) > 1:
             raise ValueError("set only one of share, count and groups")
         if self.groups is not None and (self.balanced or self.alpha is not None):
@@ -109,7 +130,6 @@ class Public(Options):
             raise ValueError("balanced and alpha need a share or a count")
         if self.min_size > 1 and self.groups is None:
             raise ValueError("min_size needs groups")
-        return self
 
     @property
     def sized(self) -> bool:
@@ -121,13 +141,7 @@ class Preprocessing(Options):
     """Normalization of inputs: (x - mean) / std; bytes are divided by 255 first."""
 
     mean: tuple[Finite, ...] = Field(min_length=1, description="One number, or one per channel or feature.")
-    std: tuple[Finite, ...] = Field(min_length=1, description="As many numbers as mean, all above 0.")
-
-    @model_validator(mode="after")
-    def _check_std(self) -> "Preprocessing":
-        if min(self.std) <= 0:
-            raise ValueError("std must be above 0")
-        return self
+    std: tuple[Positive, ...] = Field(min_length=1, description="As many numbers as mean, all above 0.")
 
 
 class FeatureShift(Options):
@@ -141,11 +155,9 @@ class FeatureShift(Options):
     kind: Literal["noise", "rotation", "contrast"] = Field(description="What differs between clients.")
     strength: float = Field(gt=0, le=180, description="Strength, in the unit of the kind.")
 
-    @model_validator(mode="after")
-    def _check_strength(self) -> "FeatureShift":
+    def _check_options(self) -> None:
         if self.kind == "contrast" and self.strength > 10:
             raise ValueError("contrast scales by e^strength: strength must be at most 10")
-        return self
 
 
 class Augment(Options):
@@ -169,9 +181,7 @@ Steps = Annotated[int, Field(le=MOST_STEPS)]
 class Training(Options):
     """Local training."""
 
-    epochs: int | tuple[int, int] = Field(
-        3, description="Local epochs; a pair [min, max] is drawn from per client and round."
-    )
+    epochs: int | tuple[int, int] = Field(3, description="Local epochs; [min, max]: drawn per client.")
     steps: Steps | None = Field(None, ge=1, description="Local steps, instead of epochs.")
     batch_size: Whole = Field(64, ge=0, description="Samples per step; 0: all of a client's samples.")
     lr: Finite = Field(0.05, gt=0, description="Learning rate in round 1.")
@@ -182,33 +192,27 @@ class Training(Options):
     momentum: Finite = Field(0.0, ge=0, lt=1, description="Momentum of sgd.")
     weight_decay: Finite = Field(0.0, ge=0, description="Added to the gradient (decoupled for adamw).")
     precision: Literal["float32", "bf16", "fp16"] = Field(
-        "float32", description="Precision of local training under torch's autocast; weights stay in float32."
+        "float32", description="Precision of local training (torch's autocast); weights stay float32."
     )
     clip: Finite | None = Field(None, gt=0, description="Maximum norm of the gradient.")
     last_batch: Literal["keep", "drop"] = Field(
-        "keep",
-        description="Keep or drop an incomplete batch; with batch normalization a kept batch of one sample "
-        "joins the batch before it.",
+        "keep", description="Keep or drop an incomplete batch; for batch norm, one sample joins the last."
     )
     label_counts: Literal["train", "train_and_validation", "seen"] = Field(
         "train",
-        description="Labels behind the class counts of losses: training labels; training and validation "
-        "labels, as in the code released with WSM; or, under a stream, the largest count of a class so far.",
+        description="Labels that losses count: training, also validation (WSM's code), or the most so far.",
     )
     single_class: Literal["train", "no_decay", "skip"] = Field(
         "train",
-        description="Clients from which the loss learns nothing (a single class, with tce or wsm): train as "
-        "others, train without weight decay, or skip.",
+        description="Clients of one class, which tce and wsm cannot learn from: train, no decay, or skip.",
     )
 
-    @model_validator(mode="after")
-    def _check_epochs(self) -> "Training":
+    def _check_options(self) -> None:
         least, most = self.epoch_range
         if not 1 <= least <= most <= MOST_STEPS:
             raise ValueError(f"epochs must be 1 to {MOST_STEPS}, or a pair [min, max], not {self.epochs}")
         if self.momentum and self.optimizer != "sgd":
             raise ValueError(f"momentum is an option of sgd, not of {self.optimizer}")
-        return self
 
     @property
     def epoch_range(self) -> tuple[int, int]:
@@ -228,21 +232,12 @@ class Replay(Options):
 class Averaging(Options):
     """Average of the global models, for evaluation and export; clients start from the newest model."""
 
-    decay: Finite | None = Field(
-        None,
-        ge=0,
-        lt=1,
-        description="Weight of the previous average in each round; 0: the newest model alone.",
-    )
-    last: int | None = Field(
-        None, ge=1, description="Average this many last models instead; all of them are kept in memory."
-    )
+    decay: Finite | None = Field(None, ge=0, lt=1, description="Weight of the previous average.")
+    last: int | None = Field(None, ge=1, description="Average this many last models instead (in memory).")
 
-    @model_validator(mode="after")
-    def _check_choice(self) -> "Averaging":
+    def _check_options(self) -> None:
         if (self.decay is None) == (self.last is None):
             raise ValueError("set either decay (such as 0.9) or last (a number of models)")
-        return self
 
     def share(self, models: int) -> float:
         """Return the weight of the newest model in the average of this many, given the decay."""
@@ -250,36 +245,30 @@ class Averaging(Options):
         return float((1 - decay) / (1 - decay**models))
 
 
+# A bound of what is summed under secure aggregation.
+Bound = Annotated[Finite, Field(ge=1e-6)]
+
+
 class SecureAggregation(Options):
     """The server sees only sums over a round's clients, in fixed point; on Flower they are masked."""
 
     threshold: int | Finite = Field(
-        0.6,
-        description="Clients that must complete a round: a share of its clients (a float up to 1.0) or a "
-        "number (an integer), more than half.",
+        0.66, description="Clients that must complete a round: a share (float) or number, more than half."
     )
-    bound: Finite = Field(
-        1e4, gt=0, description="Maximum absolute value of what is summed; a client that exceeds it drops out."
-    )
-    bounds: dict[str, Finite] = Field({}, description="Other bounds, by name of what is summed.")
+    bound: Bound = Field(1e4, description="Maximum absolute value; clients above it are dropped.")
+    bounds: dict[str, Bound] = Field({}, description="Other bounds, by name of what is summed.")
     max_samples: int | None = Field(
-        None, ge=1, description="Maximum samples of a client; by default those of the partition's largest."
+        None, ge=1, description="Maximum samples of a client; default: the largest client's."
     )
-
-    @field_validator("bounds")
-    @classmethod
-    def _check_bounds(cls, value: dict[str, float]) -> dict[str, float]:
-        for name, bound in value.items():
-            if bound <= 0:
-                raise ValueError(f"{name}={bound:g} must be above 0")
-        return value
+    max_cohort_rounds: int | None = Field(
+        None, ge=1, description="Maximum rounds of a Flower run that sum the same clients; none by default."
+    )
 
     def least(self, participants: int) -> int:
         """Return how many of a round's participants must complete it."""
         if participants < 3:
             raise InputError(
-                f"secure_aggregation needs at least 3 clients in a round, not {participants}: raise "
-                "participation"
+                f"secure_aggregation needs 3 or more clients a round, not {participants}: raise participation"
             )
         threshold = self.threshold
         # Rounded first, since 0.7 * 10 may be slightly above 7.
@@ -298,45 +287,35 @@ class Privacy(Options):
     clip: float = Field(gt=0, description="Maximum norm of all that a client sends; inf: no clipping.")
     noise: Finite = Field(ge=0, description="Standard deviation of the noise in the sum, relative to clip.")
     delta: Finite = Field(gt=0, lt=1, description="Delta of the guarantee, below 1 / clients.")
-    epsilon: Finite | None = Field(
-        None, gt=0, description="Budget: the run ends before a round that would exceed it; none by default."
-    )
+    epsilon: Finite | None = Field(None, gt=0, description="Budget: the run ends before it is exceeded.")
 
-    @model_validator(mode="after")
-    def _check_noise(self) -> "Privacy":
+    def _check_options(self) -> None:
         if self.noise and math.isinf(self.clip):
             raise ValueError("clip=inf needs noise=0, since noise is relative to clip")
         if not self.noise and self.epsilon is not None:
             raise ValueError("noise=0 guarantees nothing: leave epsilon out, or raise noise")
-        return self
 
 
 class Compression(Options):
     """Compression of the clients' updates."""
 
     name: Literal["topk", "quantize"] = Field(
-        description="Send the entries that change most (topk), or all of them in few bits (quantize)."
+        description="Send the largest changes (topk), or all in few bits (quantize)."
     )
     share: Finite | None = Field(None, gt=0, le=1, description="Share of the entries that topk sends.")
     bits: Literal[2, 4, 8] | None = Field(None, description="Bits per entry of quantize.")
     feedback: bool = Field(True, description="Error feedback: add what was not sent to the next update.")
 
-    @model_validator(mode="after")
-    def _check_options(self) -> "Compression":
-        wanted, other = ("share", "bits") if self.name == "topk" else ("bits", "share")
-        if getattr(self, wanted) is None or getattr(self, other) is not None:
-            example = "share (such as 0.1)" if self.name == "topk" else "bits (2, 4 or 8)"
-            raise ValueError(f"{self.name} needs {example} and no {other}")
-        return self
+    def _check_options(self) -> None:
+        if self.name == "topk" and (self.share is None or self.bits is not None):
+            raise ValueError("topk needs share (such as 0.1) and no bits")
+        if self.name == "quantize" and (self.bits is None or self.share is not None):
+            raise ValueError("quantize needs bits (2, 4 or 8) and no share")
 
     @property
     def sends_all(self) -> bool:
         """Whether topk sends all entries."""
         return self.share == 1
-
-
-# Attacks with the option `scale`.
-SCALED = ("sign_flip", "scaled", "noise", "size_lie", "upload_lie")
 
 
 class Attack(Options):
@@ -350,13 +329,11 @@ class Attack(Options):
     share: Finite = Field(0.1, gt=0, lt=1, description="Share of malicious clients.")
     scale: Finite | None = Field(None, description="Strength, 10 by default; not for label_flip and nan.")
 
-    @model_validator(mode="after")
-    def _check_scale(self) -> "Attack":
-        if self.scale is not None and self.name not in SCALED:
+    def _check_options(self) -> None:
+        if self.scale is not None and self.name in ("label_flip", "nan"):
             raise ValueError(f"{self.name} has no option scale")
-        if self.name == "size_lie" and self.scale is not None and self.scale < 1:
+        if self.name == "size_lie" and self.strength < 1:
             raise ValueError("scale of size_lie must be at least 1")
-        return self
 
     @property
     def strength(self) -> float:
@@ -386,11 +363,9 @@ class Probe(Options):
     samples: Whole = Field(1000, ge=1, description="Size of the class-balanced test subset that is used.")
     models: Whole = Field(10, ge=1, description="Maximum number of local models measured in a round.")
 
-    @model_validator(mode="after")
-    def _check_rounds(self) -> "Probe":
+    def _check_options(self) -> None:
         if not (self.rounds or self.every or self.at):
             raise ValueError(f"probe {self.metric!r} is never measured: set rounds, every or at")
-        return self
 
     def due(self, round: int, rounds: int) -> bool:
         """Whether the probe is due in this round of a run with `rounds` rounds."""

@@ -13,24 +13,23 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError, validate_call
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from eunoe.config.builtin import KINDS, PRESETS, Kind
 from eunoe.config.messages import explain
 from eunoe.errors import InputError, nearest
 
 Component = Callable[..., Any]
-
-
-def kinds() -> list[str]:
-    """Return the keys of all kinds."""
-    return list(KINDS)
+# Types of values that a config file can express.
+_PLAIN = (bool, int, float, str, list, tuple, dict)
 
 
 def names(kind: str) -> list[str]:
     """Return all names of a kind, built in or installed."""
     presets = PRESETS if kind == "method" else {}
-    return sorted({*KINDS[kind].names, *presets, *(point.name for point in _installed(kind))})
+    return sorted(
+        {*KINDS[kind].names, *presets, *(point.name for point in entry_points(group=f"eunoe.{kind}"))}
+    )
 
 
 def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -45,9 +44,7 @@ def expand_preset(values: Mapping[str, Any]) -> dict[str, Any]:
     chosen = other if isinstance(other, Mapping) else {"name": other}
     default = {"name": "sgd", **defaults("server_optimizer", "sgd", {})}
     if {**default, **{key: value for key, value in chosen.items() if value is not None}} != default:
-        raise InputError(
-            f"method {name!r} is fedavg with server optimizer {preset['name']!r}: leave server_optimizer out"
-        )
+        raise InputError(f"method {name!r} sets the server optimizer: leave server_optimizer out")
     known = options(find("method", "fedavg"))
     own = {key: value for key, value in section.items() if key in known}
     rest = {key: value for key, value in section.items() if key not in known and key != "name"}
@@ -67,12 +64,11 @@ def find(kind: str, name: str) -> Component:
         return component
     if ":" in name:
         return _check_base(of, name, _load(of, name))
-    for point in _installed(kind):
+    for point in entry_points(group=f"eunoe.{kind}"):
         if point.name == name:
             return _check_base(of, name, point.load())
     raise InputError(
-        f"no {of.label} is called {name!r}; {nearest(name, names(kind))} "
-        "(name your own as package.module:name)"
+        f"no {of.label} is called {name!r}; {nearest(name, names(kind))} (or package.module:name)"
     )
 
 
@@ -91,35 +87,22 @@ def build(kind: str, name: str, values: Mapping[str, Any], **supplied: Any) -> A
         if key in supplied or (key not in known and not free):
             raise InputError(f"{what} has no option {key!r}; {nearest(key, set(known) - set(supplied))}")
     arguments = {**{key: value for key, value in supplied.items() if key in known}, **values}
-    missing = [
-        key
-        for key, p in known.items()
-        if p.default is p.empty and key not in arguments and key not in supplied
-    ]
-    if missing:
-        raise InputError(f"{what} needs the option {missing[0]!r}")
+    for key, parameter in known.items():
+        if parameter.default is parameter.empty and key not in {**arguments, **supplied}:
+            raise InputError(f"{what} needs the option {key!r}")
+    if not (isinstance(component, type) and issubclass(component, BaseModel)):
+        return component(**{**arguments, **_validate(component, values, what)})
     try:
-        if isinstance(component, type) and issubclass(component, BaseModel):
-            return component(**arguments)
-        if isinstance(component, type):
-            return component(**{**arguments, **_validate(component, values, what)})
-        return validate_call(config=ConfigDict(arbitrary_types_allowed=True))(component)(**arguments)
+        return component(**arguments)
     except ValidationError as error:
         raise InputError(f"{what}: {explain(error)}") from None
 
 
 def defaults(kind: str, name: str, values: Mapping[str, Any], supplied: Iterable[str] = ()) -> dict[str, Any]:
-    """Complete options by the component's defaults, so that a stored config repeats the run exactly.
-
-    Defaults that a config file cannot express (such as a class) are left out.
-    """
-    full = {}
-    for key, parameter in options(find(kind, name)).items():
-        if key not in supplied and isinstance(
-            parameter.default, bool | int | float | str | list | tuple | dict
-        ):
-            full[key] = parameter.default
-    return {**full, **values}
+    """Complete options by defaults that a config file can express: a stored config then repeats the run."""
+    known = options(find(kind, name)).items()
+    plain = {key: p.default for key, p in known if isinstance(p.default, _PLAIN) and key not in supplied}
+    return {**plain, **values}
 
 
 def summary(kind: str, name: str) -> str:
@@ -131,23 +114,20 @@ def summary(kind: str, name: str) -> str:
     return (inspect.getdoc(find(kind, name)) or "").split("\n")[0]
 
 
-def _validate(component: type, values: Mapping[str, Any], what: str) -> dict[str, Any]:
-    """Validate the arguments of a class that is not a pydantic model by its annotations."""
-    parameters = inspect.signature(component.__init__, eval_str=True).parameters  # type: ignore[misc]
+def _validate(component: Component, values: Mapping[str, Any], what: str) -> dict[str, Any]:
+    """Validate the options of a function, or of a class that is not a pydantic model, by its annotations."""
+    parameters = inspect.signature(component, eval_str=True).parameters
     validated = dict(values)
     for key, value in values.items():
-        if key not in parameters or parameters[key].annotation is inspect.Parameter.empty:
-            continue
-        adapter = TypeAdapter(parameters[key].annotation, config=ConfigDict(arbitrary_types_allowed=True))
-        try:
-            validated[key] = adapter.validate_python(value)
-        except ValidationError as error:
-            raise InputError(f"{what}: {key}: {explain(error)}") from None
+        if key in parameters and (annotation := parameters[key].annotation) is not inspect.Parameter.empty:
+            # A model has a config of its own.
+            own = isinstance(annotation, type) and issubclass(annotation, BaseModel)
+            config = None if own else ConfigDict(arbitrary_types_allowed=True)
+            try:
+                validated[key] = TypeAdapter(annotation, config=config).validate_python(value)
+            except ValidationError as error:
+                raise InputError(f"{what}: {key}: {explain(error)}") from None
     return validated
-
-
-def _installed(kind: str) -> Iterable[Any]:
-    return entry_points(group=f"eunoe.{kind}")
 
 
 def _check_base(kind: Kind, name: str, component: Component) -> Component:
@@ -155,9 +135,7 @@ def _check_base(kind: Kind, name: str, component: Component) -> Component:
     if kind.base is not None:
         base = _load(kind, kind.base)
         if not (isinstance(component, type) and isinstance(base, type) and issubclass(component, base)):
-            raise InputError(
-                f"{kind.label} {name!r} must be a class that derives from {kind.base.replace(':', '.')}"
-            )
+            raise InputError(f"{kind.label} {name!r} must derive from {kind.base.replace(':', '.')}")
     return component
 
 
@@ -165,10 +143,10 @@ def _load(kind: Kind, path: str) -> Component:
     module_name, _, attribute = path.partition(":")
     if not all(part.isidentifier() for part in (*module_name.split("."), attribute)):
         raise InputError(f"invalid {kind.label} {path!r}: write your own as package.module:name")
-    here = str(Path.cwd())
-    if here not in sys.path:
+    folder = str(Path.cwd())
+    if folder not in sys.path:
         # Find modules in the working directory, as `python -m` does.
-        sys.path.append(here)
+        sys.path.append(folder)
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:

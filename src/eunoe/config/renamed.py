@@ -4,10 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 # Dotted paths of version 0.1 and the new name of their last part.
-RENAMED = {
-    "merge": "aggregation",
-    "secure_aggregation.most_samples": "max_samples",
-}
+RENAMED = {"merge": "aggregation", "secure_aggregation.most_samples": "max_samples"}
 # Functions of version 0.1 that a config may name, and where they are now.
 MOVED = {"eunoe.papers.part:part": "eunoe_papers.part:part"}
 

@@ -30,10 +30,7 @@ def read_stored_config(path: Path) -> dict[str, Any]:
 
 
 def apply_settings(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
-    """Return the values with settings `a.b=c` applied; c is parsed as TOML, or else taken as text.
-
-    A new `name` drops the options of the earlier component.
-    """
+    """Return the values with settings `a.b=c` applied (c is TOML or text); a new `name` drops old options."""
     result = _copy(values)
     for setting in settings:
         path, equals, text = setting.partition("=")
@@ -85,24 +82,30 @@ def merge(base: Mapping[str, Any], *changes: Mapping[str, Any]) -> dict[str, Any
     return merged
 
 
-def path_kind(name: str) -> tuple[str, str]:
-    """Return the data set that reads this path and its option for the path; empty for other names."""
+def flatten(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Return nested values by their paths, such as `training.lr`."""
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= flatten(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+def path_kind(name: str) -> str:
+    """Return the data set that reads this path; empty for other names."""
     if name.endswith(".npz"):
-        return "npz", "path"
+        return "npz"
     if name.endswith((".csv", ".csv.gz", ".csv.xz", ".csv.bz2", ".parquet")):
-        return "table", "path"
+        return "table"
     # A plain word is a name, even if a folder has that name; ./word is the folder.
-    if Path(name).expanduser().is_dir() and ("/" in name or "\\" in name or name in (".", "..")):
-        return "folder", "path"
-    return "", ""
+    is_path = "/" in name or "\\" in name or name in (".", "..")
+    return "folder" if is_path and os.path.isdir(os.path.expanduser(name)) else ""
 
 
 def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values with absolute paths of data and initial weights."""
-    result = {
-        **values,
-        **{key: _absolute_section(values[key]) for key in ("data", "model", "backbone") if key in values},
-    }
+    result = dict(values)
+    for key in {"data", "model", "backbone"} & values.keys():
+        result[key] = _absolute_section(values[key])
     if isinstance(public := values.get("public"), Mapping) and "data" in public:
         result["public"] = {**public, "data": _absolute_section(public["data"])}
     return result
@@ -110,7 +113,7 @@ def absolute_paths(values: Mapping[str, Any]) -> dict[str, Any]:
 
 def _absolute_section(section: Any) -> Any:
     if isinstance(section, str):
-        return _absolute(section) if path_kind(section)[0] else section
+        return _absolute(section) if path_kind(section) else section
     if not isinstance(section, Mapping):
         return section
     # The `path` option of a user's own data set may be a URL.

@@ -1,7 +1,7 @@
 """Metrics of models, `eunoe.Forgetting`, and the base classes for your own metric.
 
 `Metric` is the one type to know: it receives snapshots of models and returns numbers. forgetting.py has the
-measures of forgetting as pure functions, evaluation.py and probes.py apply metrics to the rounds of a run.
+measures of forgetting as pure functions, evaluation.py applies metrics to the rounds of a run.
 Not here: the keys under which numbers are recorded (store/schema.py), means over seeds (analysis/).
 """
 

@@ -20,7 +20,7 @@ from eunoe.core.flat_model import Weights
 from eunoe.core.rng import generator
 from eunoe.core.tasks import CLASSES, CLASSIFICATION, Task, TaskName
 from eunoe.data.federation import Federation, SampleSet
-from eunoe.metrics.forgetting import per_class_accuracy, per_label_accuracy
+from eunoe.metrics.sums import compute_sums, metrics_from_sums
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -111,10 +111,12 @@ class Evaluation:
     @cached_property
     def per_class(self) -> Floats:
         """Accuracy by class, NaN for a class without samples; balanced accuracy by label."""
-        predicted = self.predictions.predicted
-        if self.task.name == "multilabel":
-            return per_label_accuracy(predicted, self.labels)
-        return per_class_accuracy(predicted, self.labels, self.class_count)
+        return np.array(metrics_from_sums(self.task, self._sums)["per_class"])
+
+    @cached_property
+    def _sums(self) -> dict[str, NDArray[Any]]:
+        """Sums over the samples, from which the standard metrics follow."""
+        return compute_sums(self)
 
     @cached_property
     def knowledge(self) -> Floats | None:

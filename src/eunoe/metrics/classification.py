@@ -5,13 +5,13 @@ is undefined where too few classes remain.
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from pydantic import Field
 
 from eunoe.core.tasks import LABELED
-from eunoe.metrics.base import Evaluation, EvaluationMetric, Integers, Need
+from eunoe.metrics.base import Evaluation, EvaluationMetric, Integers
 
 BINS = 15
 
@@ -64,7 +64,7 @@ class AUROC(SupportedMetric):
     A class counts if it has `min_support` samples and the rest has as many.
     """
 
-    needs: ClassVar[tuple[Need, ...]] = ("logits",)
+    needs = ("logits",)
 
     def measure(self, evaluation: Evaluation) -> Mapping[str, Any] | None:
         from sklearn.metrics import roc_auc_score
@@ -83,7 +83,7 @@ class AUROC(SupportedMetric):
 class CalibrationError(EvaluationMetric):
     """Expected calibration error: mean gap between confidence and accuracy in 15 bins of equal width."""
 
-    needs: ClassVar[tuple[Need, ...]] = ("logits",)
+    needs = ("logits",)
 
     min_support: int = Field(10, ge=1, description="The metric is undefined for fewer samples than this.")
 

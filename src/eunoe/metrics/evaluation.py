@@ -1,16 +1,18 @@
 """Evaluates the model of a round and computes its metrics."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from eunoe.core.flat_model import Weights
 from eunoe.data.federation import Federation, Part
 from eunoe.errors import InputError
-from eunoe.metrics.base import Evaluation, Evaluator, Metric, Predictions, Rows, Snapshot
+from eunoe.metrics.base import Evaluation, Evaluator, Integers, Metric, Rows, Snapshot
 from eunoe.metrics.named import can_measure
+from eunoe.metrics.score import Score
 from eunoe.store.schema import BY_SET
 
 
@@ -25,9 +27,14 @@ class RoundMetrics:
         *,
         validation: bool = True,
         test: bool = True,
+        judging: bool = False,
         own_models: bool = False,
     ) -> None:
-        """With `own_models` each client has a model of its own, and only clients' samples are evaluated."""
+        """With `own_models` each client has a model of its own, and only clients' samples are evaluated.
+
+        With `judging`, half of the validation samples are a set of their own; all sets but validation are
+        evaluated on demand.
+        """
         self.federation, self.seed = federation, seed
         self.metrics = {name: metric for name, metric in metrics.items() if can_measure(metric, federation)}
         self.sets: dict[str, Rows] = {}
@@ -47,6 +54,15 @@ class RoundMetrics:
                 self.sets["test"] = Rows("test", rows, owners_of_test[rows])
         elif test and len(federation.data.test):
             self.sets["test"] = Rows("test", np.arange(len(federation.data.test)))
+        self.on_demand: dict[str, Rows] = {}
+        if judging and "validation" in self.sets:
+            self.on_demand = {name: rows for name, rows in self.sets.items() if name != "validation"}
+            both = self.sets["validation"]
+            kept = kept_for_judging(both.rows)
+            if kept.all() or not kept.any():
+                raise InputError("evaluation.judging needs more validation samples: raise split.validation")
+            self.sets = {"validation": _select(both, ~kept)}
+            self.on_demand["judging"] = _select(both, kept)
 
     def __call__(
         self,
@@ -54,11 +70,18 @@ class RoundMetrics:
         round: int,
         weights: Weights,
         elsewhere: Mapping[str, Mapping[str, Any]] | None = None,
+        final: bool = True,
     ) -> dict[str, Any]:
-        """Return the model's part of a round's record; `elsewhere` are numbers from other machines."""
+        """Return the model's part of a round's record; `elsewhere` are numbers from other machines.
+
+        With `final`, or if the model is the best so far, the sets on demand are evaluated too.
+        """
         logits = any("logits" in metric.needs for metric in self.metrics.values())
         (evaluations,) = evaluate_on(evaluator, self.federation, [weights], self.sets, logits)
-        if self.test_owners is not None:
+        score = self.metrics.get("score")
+        if isinstance(score, Score) and self.on_demand and (final or score.improves(evaluations)):
+            evaluations |= evaluate_on(evaluator, self.federation, [weights], self.on_demand, logits)[0]
+        if self.test_owners is not None and "test" in evaluations:
             evaluations["test"] = replace(evaluations["test"], owners=self.test_owners)
         own = {}
         for name, metric in self.metrics.items():
@@ -67,6 +90,16 @@ class RoundMetrics:
                 (own[name],) = evaluate_on(evaluator, self.federation, [weights], sets, needs_logits)
         model = Snapshot(round, "global", evaluations, weights.parameters, elsewhere=elsewhere or {})
         return compute_metrics(self.metrics, model, own)
+
+
+def kept_for_judging(rows: Integers) -> NDArray[np.bool_]:
+    """Return which rows are kept for judging: the same half of all rows, whatever the seed and the client."""
+    # A multiplicative hash, since neighboring rows may be alike.
+    return (rows.astype(np.uint64) * np.uint64(0x9E3779B97F4A7C15) >> np.uint64(63)).astype(bool)
+
+
+def _select(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+    return replace(rows, rows=rows.rows[mask], owners=None if rows.owners is None else rows.owners[mask])
 
 
 def evaluate_on(
@@ -105,43 +138,3 @@ def compute_metrics(
         elif values:
             sections[name] = dict(values)
     return {**by_set, **model.elsewhere, **sections}
-
-
-class OwnModels:
-    """An evaluator that uses each client's own model on its samples, for methods without a global model."""
-
-    def __init__(self, evaluator: Evaluator, own: Callable[[int], Weights | None]) -> None:
-        """`own` returns a client's model, or None if it has not trained yet."""
-        self.evaluator, self.own = evaluator, own
-
-    def evaluate(self, models: Sequence[Weights], where: Rows) -> list[Predictions]:
-        """Return predictions on clients' samples; a client without a model of its own uses the one passed."""
-        if where.owners is None:
-            raise InputError(
-                "a metric evaluates samples that no client owns, but this method has no global model: "
-                "remove it from metrics"
-            )
-        order = np.argsort(where.owners, kind="stable")
-        cuts = np.flatnonzero(np.diff(where.owners[order])) + 1
-        parts = [replace(where, rows=where.rows[at], owners=where.owners[at]) for at in np.split(order, cuts)]
-        return [
-            _concatenate([self._predict(start, part) for part in parts], np.argsort(order))
-            for start in models
-        ]
-
-    def _predict(self, start: Weights, part: Rows) -> Predictions:
-        assert part.owners is not None
-        own = self.own(int(part.owners[0]))
-        (predictions,) = self.evaluator.evaluate([start if own is None else own], part)
-        return predictions
-
-
-def _concatenate(parts: Sequence[Predictions], order: np.ndarray) -> Predictions:
-    """Join the predictions of parts and reorder the samples."""
-    logits = [part.logits for part in parts if part.logits is not None]
-    return Predictions(
-        np.concatenate([part.predicted for part in parts])[order],
-        np.concatenate([part.losses for part in parts])[order],
-        np.sum([part.probability for part in parts], axis=0),
-        np.concatenate(logits)[order] if logits else None,
-    )

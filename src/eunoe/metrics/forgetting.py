@@ -46,29 +46,6 @@ def per_class_accuracy(predicted: ArrayLike, labels: ArrayLike, classes: int) ->
     return np.where(count > 0, right / np.maximum(count, 1), np.nan)
 
 
-def per_label_accuracy(predicted: ArrayLike, labels: ArrayLike) -> Array:
-    """Return the balanced accuracy of each label, [labels], from 0 and 1 [samples, labels].
-
-    It is the mean of sensitivity and specificity, so a label that is never or always predicted has 0.5,
-    however rare it is. NaN for a label that all samples have, or none.
-    """
-    predicted, labels = np.asarray(predicted) > 0, np.asarray(labels) > 0
-    return balanced_accuracy(
-        (predicted & labels).sum(axis=0), labels.sum(axis=0), (~predicted & ~labels).sum(axis=0), len(labels)
-    )
-
-
-def balanced_accuracy(
-    true_positives: ArrayLike, positives: ArrayLike, true_negatives: ArrayLike, samples: ArrayLike
-) -> Array:
-    """Return the balanced accuracy of each label from its counts."""
-    right = np.stack([np.asarray(true_positives, np.float64), np.asarray(true_negatives, np.float64)])
-    present = np.asarray(positives, np.float64)
-    count = np.stack([present, np.asarray(samples, np.float64) - present])
-    shares: Array = np.where(count > 0, right / np.maximum(count, 1), np.nan).mean(axis=0)
-    return shares
-
-
 def round_forgetting(previous: ArrayLike, current: ArrayLike) -> float:
     """Return F_t of the Flashback paper: mean accuracy that classes lost in one round; gains count as 0.
 
@@ -120,7 +97,6 @@ class ClientForgetting(NamedTuple):
 
     matrix: Array
     by_model: Array
-    by_data: Array
 
 
 def client_forgetting(
@@ -130,23 +106,22 @@ def client_forgetting(
 
     start[k] is the accuracy of the model that the clients started from on the data of data_owners[k];
     after[i, k] is that of the trained model of model_owners[i]. by_model is the mean over others' data, as in
-    the last column of the paper's heat-maps; by_data the mean over others' models, as in its formula.
+    the last column of the paper's heat-maps.
     """
     matrix = np.asarray(start, np.float64)[None, :] - np.asarray(after, np.float64)
     own = np.asarray(model_owners)[:, None] == np.asarray(data_owners)[None, :]
-    others = np.where(own, np.nan, matrix)
-    return ClientForgetting(matrix, known_mean(others, axis=1), known_mean(others, axis=0))
+    return ClientForgetting(matrix, known_mean(np.where(own, np.nan, matrix), axis=1))
 
 
-class Accounting(NamedTuple):
-    """Change of per-class accuracy in each step of a round: positive is lost, negative gained."""
+class Steps(NamedTuple):
+    """What local training and aggregation lost in a round."""
 
-    local: Array
-    aggregation: Array
+    local: Any
+    aggregation: Any
 
 
-def accounting(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> Accounting:
-    """Split a round's change of per-class accuracy [C] into local training and aggregation, exactly.
+def accounting(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> Steps:
+    """Split a round's change of per-class accuracy [C] into two steps, exactly; what is gained is negative.
 
     start - aggregated = (start - mean of local) + (mean of local - aggregated), with local [clients, C].
     Aggregation often gains back what local training lost, so the parts have opposite signs and shares of the
@@ -158,17 +133,10 @@ def accounting(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> Acc
     """
     start, aggregated = np.asarray(start, np.float64), np.asarray(aggregated, np.float64)
     middle = known_mean(local, axis=0)
-    return Accounting(start - middle, middle - aggregated)
+    return Steps(start - middle, middle - aggregated)
 
 
-class KnowledgeLost(NamedTuple):
-    """Accuracy lost in each step of a round, never negative: local training (L) and aggregation (G)."""
-
-    local: float
-    aggregation: float
-
-
-def knowledge_lost(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> KnowledgeLost:
+def knowledge_lost(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) -> Steps:
     """Return what each step of a round lost, from per-class accuracies; gains count as 0.
 
     start and aggregated are [C], local is [clients, C]. Local training loses what the start model knew and a
@@ -183,20 +151,7 @@ def knowledge_lost(start: ArrayLike, local: ArrayLike, aggregated: ArrayLike) ->
     forgotten = np.maximum(np.asarray(start, np.float64)[None, :] - local, 0.0)
     best = np.where(np.isnan(local), -np.inf, local).max(axis=0, initial=-np.inf)
     missed = np.maximum(np.where(np.isinf(best), np.nan, best) - np.asarray(aggregated, np.float64), 0.0)
-    return KnowledgeLost(float(known_mean(forgotten)), float(known_mean(missed)))
-
-
-def saw_tooth(
-    rounds: ArrayLike, start: ArrayLike, local: ArrayLike, aggregated: ArrayLike
-) -> tuple[Array, Array]:
-    """Return positions and losses of the saw-tooth line: start at t - 1, mean local at t - 1/2, global at t.
-
-    start and aggregated are [rounds]; local is [rounds, clients], NaN where a round had fewer clients.
-    """
-    rounds = np.asarray(rounds, dtype=np.float64)
-    positions = np.stack([rounds - 1, rounds - 0.5, rounds], axis=1)
-    losses = [np.asarray(start, np.float64), known_mean(local, axis=1), np.asarray(aggregated)]
-    return positions.ravel(), np.stack(losses, axis=1).ravel()
+    return Steps(float(known_mean(forgotten)), float(known_mean(missed)))
 
 
 def rounds_to_accuracy(
@@ -234,14 +189,6 @@ def mean_at_end(values: ArrayLike, rounds: ArrayLike, last: int) -> float:
     return float(known_mean(heights[positions > positions.max(initial=0) - max(last, 1)]))
 
 
-class DriftNumbers(NamedTuple):
-    """Distance of local models from the start model and from each other, and cosine between updates."""
-
-    from_start: Array
-    apart: float
-    cosine: float
-
-
 class DriftSum:
     """Sum of clients' updates (local minus start weights), added one at a time in the memory of a few models.
 
@@ -263,7 +210,7 @@ class DriftSum:
         if length > 0:
             self.directions = self.directions + update / length
 
-    def result(self) -> DriftNumbers:
+    def result(self) -> tuple[list[float], float, float]:
         """Return each model's distance from the start, and over pairs the RMS distance and the mean cosine.
 
         The cosine is between updates; one of length 0 has no direction and is left out. NaN without pairs.
@@ -271,44 +218,32 @@ class DriftSum:
         count, moved = len(self.lengths), sum(length > 0 for length in self.lengths)
         squares = count * sum(length**2 for length in self.lengths) - float(np.sum(self.total**2))
         along = float(np.sum(self.directions**2)) - moved
-        return DriftNumbers(
-            np.array(self.lengths),
+        return (
+            self.lengths,
             (2 * max(squares, 0.0) / (count * (count - 1))) ** 0.5 if count > 1 else float("nan"),
             along / (moved * (moved - 1)) if moved > 1 else float("nan"),
         )
 
 
-def ecdf(values: ArrayLike) -> tuple[Array, Array]:
-    """Return the distinct values in order, and the share of values at or below each, leaving out NaN."""
-    values = np.asarray(values, dtype=np.float64).ravel()
-    distinct, counts = np.unique(values[~np.isnan(values)], return_counts=True)
-    return distinct, np.cumsum(counts) / max(int(counts.sum()), 1)
+def count_shares(counts: ArrayLike, most: ArrayLike | None = None) -> Array:
+    """Return label counts [clients, C] relative to the largest count of any client, `most` [C] if given.
 
-
-class ProbabilityByCount(NamedTuple):
-    """Output probability of each class against its share in the client's data, [clients, C]."""
-
-    count_share: Array
-    probability: Array
-    correlation: float
-
-
-def probability_by_count(
-    probability: ArrayLike, counts: ArrayLike, most: ArrayLike | None = None
-) -> ProbabilityByCount:
-    """Relate the mean output probability of each class to label counts (Flashback paper, figure 9).
-
-    Both are [clients, C]. A class's counts are divided by the largest count of any client (NaN for a class
-    that no client has): `most` [C] if there are further clients. The correlation is Pearson's over all
-    clients and classes, NaN where either side does not vary.
+    NaN for a class that no client has.
     """
-    probability, counts = np.asarray(probability, np.float64), np.asarray(counts, np.float64)
+    counts = np.asarray(counts, np.float64)
     most = counts.max(axis=0, initial=0.0) if most is None else np.asarray(most, np.float64)
-    share = np.where(most > 0, counts / np.maximum(most, 1.0), np.nan)
-    known = ~np.isnan(share) & ~np.isnan(probability)
-    x, y = share[known], probability[known]
+    return np.where(most > 0, counts / np.maximum(most, 1.0), np.nan)
+
+
+def correlation(first: Array, second: Array) -> float:
+    """Return Pearson's correlation of the known values; NaN where either side does not vary.
+
+    That of `count_shares` with the mean output probability of each class is figure 9 of the Flashback paper.
+    """
+    known = ~np.isnan(first) & ~np.isnan(second)
+    x, y = first[known], second[known]
     varies = len(x) > 1 and float(np.ptp(x)) > 0 and float(np.ptp(y)) > 0
-    return ProbabilityByCount(share, probability, float(np.corrcoef(x, y)[0, 1]) if varies else float("nan"))
+    return float(np.corrcoef(x, y)[0, 1]) if varies else float("nan")
 
 
 def reweighted_accuracy(per_class: ArrayLike, counts: ArrayLike) -> Array:

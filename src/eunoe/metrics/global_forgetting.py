@@ -20,10 +20,8 @@ class GlobalForgetting(Metric):
 
     tasks = EVERY
 
-    over_gaps: bool = Field(
-        False,
-        description="Count what was lost over several rounds of which only the last was evaluated.",
-    )
+    over_gaps: bool = Field(False, description="Count losses over rounds that were not evaluated.")
+    _on: str | None = PrivateAttr(None)
     _previous: list[float] | None = PrivateAttr(None)
     _round: int = PrivateAttr(0)
     _best: list[float] | None = PrivateAttr(None)
@@ -33,10 +31,12 @@ class GlobalForgetting(Metric):
         known: dict[str, Any] = {name: evaluation.knowledge for name, evaluation in model.evaluations.items()}
         known |= {name: _knowledge_elsewhere(numbers) for name, numbers in model.elsewhere.items()}
         known = {name: values for name, values in known.items() if values is not None}
-        where = "test" if "test" in known else "validation"
+        # Always on one set: with samples kept for judging, the test set is not evaluated in every round.
+        where = self._on or ("test" if "test" in known and "judging" not in known else "validation")
         self._values = {}
         if where not in known:
             return
+        self._on = where
         now = [float(value) for value in known[where]]
         # Not all clients of a federation answer in every round.
         self._previous, self._best = _as_long(self._previous, now), _as_long(self._best, now)
@@ -55,10 +55,12 @@ class GlobalForgetting(Metric):
         return self._values
 
     def state(self) -> dict[str, Any]:
-        return {"previous": self._previous, "round": self._round, "best": self._best}
+        return {"on": self._on, "previous": self._previous, "round": self._round, "best": self._best}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self._previous, self._round, self._best = state["previous"], state["round"], state["best"]
+        # Checkpoints of version 0.1 do not have the set.
+        self._on, self._previous = state.get("on"), state["previous"]
+        self._round, self._best = state["round"], state["best"]
 
 
 def _knowledge_elsewhere(numbers: Mapping[str, Any]) -> Any:

@@ -3,7 +3,7 @@
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 import numpy as np
 from pydantic import Field, PrivateAttr
@@ -58,12 +58,10 @@ class ClientMatrix(LocalMetric):
     parts.
     """
 
-    sees: ClassVar[tuple[Role, ...]] = ("start", "local")
+    sees = ("start", "local")
     tasks = EVERY
 
-    data: Literal["auto", "participants", "clients", "test"] = Field(
-        "auto", description="Whose data: see the probe's option of this name."
-    )
+    data: Literal["auto", "participants", "clients", "test"] = Field("auto", description="Whose data.")
     samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set.")
     _owners: list[int] = PrivateAttr(default_factory=list)
     _on: str = PrivateAttr("")
@@ -107,7 +105,7 @@ class ClientMatrix(LocalMetric):
 class LocalPerClass(LocalMetric):
     """Accuracy by class and loss before local training, after it at each client, and after aggregation."""
 
-    sees: ClassVar[tuple[Role, ...]] = ("start", "local", "global")
+    sees = ("start", "local", "global")
     tasks = LABELED
 
     samples: int = Field(1000, ge=1, description="Size of the class-balanced part of the test set.")
@@ -137,7 +135,7 @@ class LocalPerClass(LocalMetric):
 class Probability(LocalMetric):
     """Mean output probability by class of each local model on the public set (Flashback paper, figure 9)."""
 
-    sees: ClassVar[tuple[Role, ...]] = ("local",)
+    sees = ("local",)
 
     def possible(self, federation: Federation) -> bool:
         return federation.public_train is not None and len(federation.public_train) > 0
@@ -159,7 +157,7 @@ class Probability(LocalMetric):
 class Drift(Metric):
     """Distances of local models from their start and from each other, and the cosine between updates."""
 
-    sees: ClassVar[tuple[Role, ...]] = ("start", "local")
+    sees = ("start", "local")
     tasks = EVERY
 
     _start: Tensor | None = PrivateAttr(None)
@@ -177,11 +175,5 @@ class Drift(Metric):
             self._sum.add((model.parameters.double() - self._start).cpu().numpy())
 
     def compute(self) -> DriftRecord:
-        drift = self._sum.result()
-        from_start: Numbers = [float(length) for length in drift.from_start]
-        return {
-            "clients": self._clients,
-            "from_start": from_start,
-            "apart": drift.apart,
-            "cosine": drift.cosine,
-        }
+        lengths, apart, cosine = self._sum.result()
+        return {"clients": self._clients, "from_start": [*lengths], "apart": apart, "cosine": cosine}

@@ -4,8 +4,7 @@ import re
 from collections.abc import Iterable
 
 from eunoe.config import registry
-from eunoe.config.options import STANDARD_PROBES, Probe
-from eunoe.config.schema import Named
+from eunoe.config.options import STANDARD_PROBES, Named, Probe
 from eunoe.core.tasks import CLASSIFICATION, Task, check_task, supports
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
@@ -49,9 +48,7 @@ def probe_metric(probe: Probe) -> tuple[str, Metric]:
     """Return the name under which a probe is recorded, and its metric."""
     metric: Metric = registry.build("metric", probe.metric, {}, data=probe.data, samples=probe.samples)
     if "local" not in metric.sees:
-        raise InputError(
-            f"metric {probe.metric!r} does not measure clients' models: name it in metrics, not in probes"
-        )
+        raise InputError(f"metric {probe.metric!r} does not measure clients' models: name it in metrics")
     return recorded_name(probe.metric, metric), metric
 
 

@@ -85,9 +85,7 @@ class Forgetting:
         if not self._started:
             raise InputError("call start(model) with the model the clients start from before local(...)")
         if client in self._clients:
-            raise InputError(
-                f"client {client} was added twice in one round; call aggregated(model) between rounds"
-            )
+            raise InputError(f"client {client} was added twice: call aggregated(model) between rounds")
         self._clients.append(client)
         counts = None if label_counts is None else np.asarray(label_counts, np.float64)
         self._update(self._snapshot("local", model, client, counts))
@@ -106,9 +104,7 @@ class Forgetting:
         aggregation leaves a gap.
         """
         if not self._started or not (self._clients or self._hidden):
-            raise InputError(
-                "call start(model), then local(client, model) per client, before aggregated(model)"
-            )
+            raise InputError("call start(model) and local(client, model) before aggregated(model)")
         number = round or self._next_round
         end = replace(self._snapshot("global", model), round=number)
         record = {"schema": 1, "round": number, "clients": self._clients + self._hidden, "dropped": []}
@@ -183,11 +179,13 @@ class Forgetting:
         logits, labels = torch.cat(outputs), torch.cat(targets)
         if int(labels.max()) >= self.classes:
             raise InputError(f"the test data have label {int(labels.max())}, but classes={self.classes}")
+        if logits.ndim != 2 or logits.shape[1] != self.classes:
+            shape = list(logits.shape[1:])
+            raise InputError(f"the model has outputs {shape} for each sample, but classes={self.classes}")
         losses = nn.functional.cross_entropy(logits, labels, reduction="none").numpy()
         probability = logits.softmax(1).sum(0).numpy()
-        predictions = Predictions(
-            logits.argmax(1).numpy(), losses, probability, logits.numpy() if self._logits else None
-        )
+        kept = logits.numpy() if self._logits else None
+        predictions = Predictions(logits.argmax(1).numpy(), losses, probability, kept)
         return Evaluation(predictions, labels.numpy(), self.classes)
 
     def _batches(self) -> Iterable[tuple[Input, Tensor]]:

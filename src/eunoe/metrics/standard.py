@@ -1,13 +1,18 @@
 """The standard metrics of every evaluated model, on each set of samples."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, ClassVar
 
 import numpy as np
 from pydantic import Field
 
+from eunoe.config import registry
 from eunoe.core.tasks import EVERY, LABELED
-from eunoe.metrics.base import Evaluation, EvaluationMetric
+from eunoe.errors import InputError
+from eunoe.metrics.base import Evaluation, EvaluationMetric, Need
 from eunoe.metrics.forgetting import spread
+from eunoe.metrics.sums import metrics_from_sums
 
 
 class Accuracy(EvaluationMetric):
@@ -35,6 +40,53 @@ class PerClass(EvaluationMetric):
         return [float(value) for value in evaluation.per_class]
 
 
+class SumMetric(EvaluationMetric):
+    """Base of the metrics that follow from sums."""
+
+    number: ClassVar[str]
+
+    def measure(self, evaluation: Evaluation) -> float:
+        return float(metrics_from_sums(evaluation.task, evaluation._sums)[self.number])
+
+
+class F1(SumMetric):
+    """Macro-F1: mean over labels of F1, leaving out labels that are neither present nor predicted."""
+
+    tasks = ("multilabel",)
+    number = "f1"
+
+
+class SubsetAccuracy(F1):
+    """Fraction of samples with every label right."""
+
+    number = "subset_accuracy"
+
+
+class HammingLoss(F1):
+    """Fraction of all labels of all samples that are wrong."""
+
+    number = "hamming_loss"
+
+
+class R2(SumMetric):
+    """Explained share of the targets' variance, mean over outputs; negative if worse than their mean."""
+
+    tasks = ("regression",)
+    number = "r2"
+
+
+class RMSE(R2):
+    """Root of the mean squared error in the units of the data, mean over outputs."""
+
+    number = "rmse"
+
+
+class MAE(R2):
+    """Mean absolute error in the units of the data, mean over outputs."""
+
+    number = "mae"
+
+
 class Clients(EvaluationMetric):
     """Mean, deviation and worst tenth over clients of accuracy (multilabel: fraction of correct labels) or
     explained variance."""
@@ -54,6 +106,12 @@ class ByClient(EvaluationMetric):
     tasks = EVERY
 
     most: int = Field(100, ge=0, description="Nothing is recorded with more clients than this.")
+    metrics: tuple[str, ...] = Field((), description="Further metrics of each client, such as auroc.")
+
+    @property
+    def needs(self) -> tuple[Need, ...]:  # type: ignore[override]
+        """What the further metrics need."""
+        return tuple({need for name in self.metrics for need in _build(name).needs})
 
     def measure(self, evaluation: Evaluation) -> dict[str, Any] | None:
         if evaluation.owners is None:
@@ -69,4 +127,24 @@ class ByClient(EvaluationMetric):
             "samples": samples.tolist(),
             **({"accuracy": accuracy.tolist()} if evaluation.task.name in LABELED else {}),
             "loss": loss.tolist(),
+            **{name: [_measure(name, evaluation, client) for client in clients] for name in self.metrics},
         }
+
+
+def _build(name: str) -> EvaluationMetric:
+    metric = registry.build("metric", name, {})
+    if not isinstance(metric, EvaluationMetric):
+        raise InputError(f"metric {name!r} cannot be measured by client")
+    return metric
+
+
+def _measure(name: str, evaluation: Evaluation, client: int) -> float | None:
+    """Return a metric on the samples of one client; None if it is undefined, as with too few samples."""
+    rows, found = evaluation.owners == client, evaluation.predictions
+    logits = None if found.logits is None else found.logits[rows]
+    own = replace(found, predicted=found.predicted[rows], losses=found.losses[rows], logits=logits)
+    value = _build(name).measure(
+        replace(evaluation, predictions=own, labels=evaluation.labels[rows], owners=None)
+    )
+    value = value["value"] if isinstance(value, Mapping) else value
+    return None if value is None else float(value)

@@ -14,14 +14,16 @@ positives, TP and TN of n samples for a label, and errors e = prediction - targe
 """
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.core.tasks import Regression, Task
-from eunoe.metrics.base import Evaluation, EvaluationMetric
-from eunoe.metrics.forgetting import balanced_accuracy, known_mean
+from eunoe.metrics.forgetting import known_mean
+
+if TYPE_CHECKING:
+    from eunoe.metrics.base import Evaluation
 
 Sums = Mapping[str, NDArray[Any]]
 
@@ -37,7 +39,7 @@ def sum_lengths(task: Task, outputs: int) -> dict[str, int]:
     return {"samples": 1, **by_output}
 
 
-def compute_sums(evaluation: Evaluation) -> dict[str, NDArray[Any]]:
+def compute_sums(evaluation: "Evaluation") -> dict[str, NDArray[Any]]:
     """Return the sums of an evaluation."""
     labels, predicted, count = evaluation.labels, evaluation.predictions.predicted, evaluation.class_count
     if evaluation.task.name == "classification":
@@ -73,13 +75,16 @@ def metrics_from_sums(task: Task, sums: Sums) -> dict[str, Any]:
     samples = int(sums["samples"][0])
     if task.name == "multilabel":
         positives, hits, misses = (sums[name] for name in ("positives", "true_positives", "true_negatives"))
+        present = np.stack([positives, samples - positives])
+        # Sensitivity and specificity: a label that is never or always predicted has a mean of 0.5.
+        rates = np.where(present > 0, np.stack([hits, misses]) / np.maximum(present, 1), np.nan)
         # TP + FP + P, which is 2 TP + FP + FN.
         whole = hits + (samples - positives - misses) + positives
         return {
             "f1": float(known_mean(np.where(whole > 0, 2 * hits / np.maximum(whole, 1), np.nan))),
             "subset_accuracy": float(sums["exact"][0] / samples),
             "hamming_loss": float(1 - (hits + misses).sum() / (samples * len(hits))),
-            "per_class": balanced_accuracy(hits, positives, misses, samples).tolist(),
+            "per_class": rates.mean(axis=0).tolist(),
         }
     assert isinstance(task, Regression)
     varied = sums["squared_targets"] - sums["targets"] ** 2 / samples
@@ -111,9 +116,8 @@ def validate_sums(task: Task, outputs: int, sums: Mapping[str, Any], most: int) 
     if task.name == "classification":
         possible = possible and not (checked["right"] > samples).any()
     if task.name == "multilabel":
-        positives, hits, misses = (
-            checked[name] for name in ("positives", "true_positives", "true_negatives")
-        )
+        names = ("positives", "true_positives", "true_negatives")
+        positives, hits, misses = (checked[name] for name in names)
         possible = possible and not (checked["exact"] > samples).any() and not (positives > samples).any()
         possible = possible and not (hits > positives).any() and not (misses > samples - positives).any()
     if not possible:
@@ -130,50 +134,3 @@ def score_from_sums(task: Task, sums: Sums) -> float:
         hits = sums["true_positives"] + sums["true_negatives"]
         return float(hits.sum() / (samples * len(hits)))
     return float(1 - sums["squared_errors"].mean() / samples)
-
-
-class SumMetric(EvaluationMetric):
-    """Base of the metrics that follow from sums."""
-
-    number: ClassVar[str]
-
-    def measure(self, evaluation: Evaluation) -> float:
-        return float(metrics_from_sums(evaluation.task, compute_sums(evaluation))[self.number])
-
-
-class F1(SumMetric):
-    """Macro-F1: mean over labels of F1, leaving out labels that are neither present nor predicted."""
-
-    tasks = ("multilabel",)
-    number: ClassVar[str] = "f1"
-
-
-class SubsetAccuracy(F1):
-    """Fraction of samples with every label right."""
-
-    number: ClassVar[str] = "subset_accuracy"
-
-
-class HammingLoss(F1):
-    """Fraction of all labels of all samples that are wrong."""
-
-    number: ClassVar[str] = "hamming_loss"
-
-
-class R2(SumMetric):
-    """Explained share of the targets' variance, mean over outputs; negative if worse than their mean."""
-
-    tasks = ("regression",)
-    number: ClassVar[str] = "r2"
-
-
-class RMSE(R2):
-    """Root of the mean squared error in the units of the data, mean over outputs."""
-
-    number: ClassVar[str] = "rmse"
-
-
-class MAE(R2):
-    """Mean absolute error in the units of the data, mean over outputs."""
-
-    number: ClassVar[str] = "mae"

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cache
 from html import escape
 from importlib import resources
@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from eunoe.analysis.tables import Table
+from eunoe.config.settings import flatten
 from eunoe.errors import InputError
 from eunoe.report import theme
 from eunoe.report.figures import all_figures
@@ -17,6 +18,7 @@ from eunoe.report.figures.charts import Figure
 from eunoe.report.figures.series import group_by_label
 from eunoe.report.summary import Groups, summary_html
 from eunoe.store.run_records import RunRecords
+from eunoe.text import fill_template
 
 # Nothing may be fetched; Vega compiles its expressions, which needs unsafe-eval.
 POLICY = (
@@ -62,7 +64,7 @@ def _figure(figure: Figure) -> tuple[str, dict[str, Any]]:
             f'<output id="round-{name}" for="slider-{name}">{now}</output>'
             f'<button type="button" id="play-{name}">Play</button></div>'
         )
-    text = escape(str(spec.get("description", "")))
+    text = escape(figure.text)
     html = (
         f'<figure id="{name}" class="{"wide" if figure.wide else "single"}">'
         f"<figcaption><h3>{escape(figure.title)}</h3><p>{escape(figure.caption)}</p></figcaption>{slider}"
@@ -77,7 +79,13 @@ def _settings(groups: Groups) -> str:
     """Return tables of configurations and environments side by side, with differences first and marked."""
     parts = []
     for title, pick, state in (("Configuration", "config", " open"), ("Environment", "environment", "")):
-        columns = [_flatten(getattr(seeds[0], pick)) for seeds in groups.values()]
+        columns = [
+            {
+                name: value if isinstance(value, str) else json.dumps(value, default=str)
+                for name, value in flatten(getattr(seeds[0], pick)).items()
+            }
+            for seeds in groups.values()
+        ]
         names = dict.fromkeys(name for column in columns for name in column)
         rows = [[name, *(column.get(name, "") for column in columns)] for name in names]
         # False sorts before True.
@@ -92,72 +100,61 @@ def _settings(groups: Groups) -> str:
     return f'<section id="settings"><h2>Settings</h2>{"".join(parts)}</section>' if parts else ""
 
 
-def _flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, str]:
-    flat: dict[str, str] = {}
-    for name, value in settings.items():
-        if isinstance(value, Mapping):
-            flat.update(_flatten(value, f"{prefix}{name}."))
-        else:
-            flat[f"{prefix}{name}"] = value if isinstance(value, str) else json.dumps(value, default=str)
-    return flat
-
-
 def report_html(runs: Sequence[RunRecords], live: str = "", further: Sequence[Figure] = ()) -> str:
     """Return the report of one run or of several compared, with further figures at its end.
 
     With `live`, the version of the records, it polls its server for a newer one and then reloads.
     """
     groups = group_by_label(runs)
+    names = ", ".join(groups)
+    lead = f"{names}: what the federated model forgot, whose knowledge it was, and in which step it was lost."
+    summary = summary_html(groups, (theme.PALETTE, theme.DARK_PALETTE))
+    figures = [*all_figures(runs), *further]
+    return page_html("What was forgotten", names, lead, summary, figures, _settings(groups), live)
+
+
+def page_html(
+    heading: str,
+    names: str,
+    lead: str,
+    summary: str,
+    figures: Sequence[Figure],
+    settings: str = "",
+    live: str = "",
+) -> str:
+    """Return a page: a summary in HTML, figures by section, and settings at its end."""
     sections: dict[str, list[str]] = {}
     drawn = []
-    for figure in [*all_figures(runs), *further]:
+    for figure in figures:
         html, drawing = _figure(figure)
         sections.setdefault(figure.section, []).append(html)
         drawn.append(drawing)
     links, body = [], []
-    for title, figures in sections.items():
+    for title, drawings in sections.items():
         anchor = title.lower().replace(" ", "-")
         links.append(f'<a href="#{anchor}">{escape(title)}</a>')
         body.append(
             f'<section id="{anchor}"><h2>{escape(title)}</h2>'
-            f'<div class="figures">{"".join(figures)}</div></section>'
+            f'<div class="figures">{"".join(drawings)}</div></section>'
         )
-    if settings := _settings(groups):
+    if settings:
         links.append('<a href="#settings">Settings</a>')
     config = {"light": theme.config("currentColor"), "dark": theme.config("currentColor", dark=True)}
-    names = escape(", ".join(groups))
-    return f"""<!doctype html>
-<html lang="en" data-theme="light">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{POLICY + LIVE * bool(live)}">
-<title>What was forgotten: {names}</title>
-<style>{_file("report.css")}</style>
-</head>
-<body>
-<header><div>
-<h1>What was forgotten</h1>
-<p class="lead">{names}: what the federated model forgot, whose knowledge it was, and in which step it was
-lost.</p>
-<nav aria-label="Sections"><a href="#summary">Summary</a>{"".join(links)}
-<button type="button" id="theme" aria-label="Switch between light and dark">Dark</button></nav>
-</div></header>
-<main>
-{summary_html(groups, (theme.PALETTE, theme.DARK_PALETTE))}
-{"".join(body)}
-{settings}
-</main>
-<footer>Made with Eunoe. Differences of accuracy are in points (hundredths). Colors are safe for color-blind
-readers: Okabe and Ito for runs, viridis for accuracy, blue to orange for differences.</footer>
-<script type="application/json" id="eunoe-data">{
-        _script_data({"figures": drawn, "config": config, "live": live})
-    }</script>
-<script>{_bundle()}</script>
-<script>{_file("report.js")}</script>
-</body>
-</html>
-"""
+    values = {
+        "policy": POLICY + LIVE * bool(live),
+        "heading": escape(heading),
+        "names": escape(names),
+        "lead": escape(lead),
+        "style": _file("report.css"),
+        "links": "".join(links),
+        "summary": summary,
+        "body": "".join(body),
+        "settings": settings,
+        "data": _script_data({"figures": drawn, "config": config, "live": live}),
+        "bundle": _bundle(),
+        "script": _file("report.js"),
+    }
+    return fill_template("eunoe.report", "page.html", values)
 
 
 def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence[Figure] = ()) -> Path:
@@ -167,7 +164,22 @@ def write_report(runs: Sequence[RunRecords], path: str | Path, further: Sequence
         raise InputError(
             f"cannot write the report to {path}: it is a folder (use a name such as report.html)"
         )
-    text = report_html(runs, further=further)
+    return write_page(report_html(runs, further=further), path)
+
+
+def write_table_page(
+    path: Path, heading: str, names: str, lead: str, table: Table, figures: Sequence[Figure]
+) -> Path:
+    """Write a page with a table and figures and return its path."""
+    summary = (
+        f'<section id="summary"><h2>{escape(heading)}</h2><div class="scroll">{table.html()}</div>'
+        f"<p>{escape(table.note)}.</p></section>"
+    )
+    return write_page(page_html(heading, names, lead, summary, figures), path)
+
+
+def write_page(text: str, path: Path) -> Path:
+    """Write a page and return its path."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

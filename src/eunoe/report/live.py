@@ -1,14 +1,15 @@
 """Serve the report on localhost during runs, updated after every round."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from eunoe.errors import EunoeError, InputError
+from eunoe.errors import EunoeError, InputError, first_line
 from eunoe.report.html import report_html
 from eunoe.store.reader import find_folders, read_runs
+from eunoe.system.files import each_line
 
 WAITING = """<!doctype html><html lang="en"><meta charset="utf-8"><meta http-equiv="refresh" content="2">
 <title>Waiting</title><p>No round has finished yet. This page reloads every two seconds.</p></html>"""
@@ -33,15 +34,11 @@ class LiveReport:
         with self._lock:
             version = self.version()
             if version != self._cache[0]:
-                ready = [folder for folder in find_folders(self.runs) if _has_rounds(folder)]
+                folders = find_folders(self.runs)
+                ready = [folder for folder in folders if any(each_line(folder / "metrics.jsonl"))]
                 text = report_html(read_runs(ready), live=version) if ready else WAITING
                 self._cache = version, text.encode()
             return self._cache[1]
-
-
-def _has_rounds(folder: Path) -> bool:
-    path = folder / "metrics.jsonl"
-    return path.exists() and b"\n" in path.read_bytes()
 
 
 def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
@@ -56,14 +53,17 @@ def serve(runs: Sequence[Path], port: int) -> ThreadingHTTPServer:
             if host not in ("127.0.0.1", "localhost"):
                 self._send(403, b"only localhost is served")
             elif self.path == "/":
-                try:
-                    self._send(200, live.html(), "text/html")
-                except EunoeError as error:
-                    self._send(500, str(error).encode())
+                self._answer(live.html, "text/html")
             elif self.path == "/version":
-                self._send(200, live.version().encode())
+                self._answer(lambda: live.version().encode())
             else:
                 self._send(404, b"there is only /")
+
+        def _answer(self, make: Callable[[], bytes], kind: str = "text/plain") -> None:
+            try:
+                self._send(200, make(), kind)
+            except (EunoeError, OSError) as error:
+                self._send(500, first_line(error).encode())
 
         def _send(self, status: int, body: bytes, kind: str = "text/plain") -> None:
             self.send_response(status)

@@ -1,32 +1,20 @@
 """The partition report: one HTML file with the statistics of partitions and their figure."""
 
 import math
-import re
-from collections.abc import Mapping
-from html import escape
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from eunoe.analysis.tables import Table
 from eunoe.core.tasks import Classification, Task
 from eunoe.data.statistics import PartitionNumbers
+from eunoe.report.figures.charts import Figure
+from eunoe.report.html import write_table_page
 
-if TYPE_CHECKING:
-    import altair as alt
-
-STYLE = """
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem;
-  color: #222; background: #fff; }
-h1 { font-size: 1.5rem; } .wide { overflow-x: auto; }
-table { border-collapse: collapse; margin: 1rem 0 2rem; }
-th, td { padding: .3rem .9rem; border-bottom: 1px solid #ddd; text-align: right; font-weight: normal; }
-thead th { font-weight: 600; } tbody th, thead th:first-child { text-align: left; }
-p { color: #555; } svg { width: 100%; height: auto; }
-"""
-
-MEANING = (
+NOTE = (
     "Label entropy is 0 for a client with one class and largest for an even mix. The distance between the "
     "class shares of a client and of all clients together ranges from 0 (equal) to 1 (no class in common). "
-    "Both are means over the clients."
+    "Both are means over the clients"
 )
 
 
@@ -54,24 +42,8 @@ def number_lines(
     }
 
 
-def partition_report(
-    title: str, notes: str, lines: Mapping[str, Mapping[str, str]], figure: "alt.TopLevelMixin"
-) -> str:
-    """Return the report as HTML: a column of statistics per partition, and the figure with tooltips."""
-    import vl_convert
-
-    drawn: str = vl_convert.vegalite_to_svg(figure.to_json())
-    # Bars carry their values as a label for screen readers; as a title they are also shown on hover.
-    drawn = re.sub(r'<path (aria-label="([^"]*)"[^>]*)/>', r"<path \1><title>\2</title></path>", drawn)
-    names = next(iter(lines.values()))
-    table = Table(["", *lines], [[name, *(column[name] for column in lines.values())] for name in names])
-    return f"""<!DOCTYPE html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">
-<title>{escape(title)}</title><style>{STYLE}</style></head>
-<body><h1>{escape(title)}</h1>
-<p>{escape(notes)}</p>
-<div class="wide">{table.html()}</div>
-<p>{MEANING}</p>
-{drawn}
-</body></html>
-"""
+def write_partition_report(path: Path, title: str, notes: str, table: Table, chart: Any) -> Path:
+    """Write the statistics of each partition and their figure as one HTML file and return its path."""
+    caption = "Move the pointer over a bar for its numbers."
+    figure = Figure(title, caption, chart, chart.description, name="partition", section="Class shares")
+    return write_table_page(path, "Partition", title, notes, replace(table, note=NOTE), [figure])

@@ -42,7 +42,6 @@ class Bars:
             disable=not interactive(self.console),
         )
         self._tasks: dict[Any, TaskID] = {}
-        self._titles: dict[Any, tuple[str, int]] = {}
 
     def __enter__(self) -> Self:
         self._progress.start()
@@ -53,7 +52,6 @@ class Bars:
 
     def start(self, key: Any, title: str, rounds: int) -> None:
         """Add the bar of a run."""
-        self._titles[key] = (title, rounds)
         self._tasks[key] = self._progress.add_task(title, total=rounds, numbers="")
 
     def follow(self, job: Job, record: Record | None) -> None:
@@ -65,11 +63,10 @@ class Bars:
 
     def update(self, key: Any, record: Record) -> None:
         """Update the bar of a run after a round."""
-        title, rounds = self._titles[key]
-        numbers = describe(record)
-        task = self._tasks[key]
-        fields = {"numbers": numbers} if numbers else {}
-        self._progress.update(task, completed=record["round"], **fields)  # type: ignore[arg-type]
+        task, numbers = self._progress.tasks[self._tasks[key]], describe(record)
+        title, rounds = task.description, int(task.total or 0)
+        shown = numbers or task.fields["numbers"]
+        self._progress.update(task.id, completed=record["round"], numbers=shown)
         for drop in record["dropped"]:
             self.console.print(
                 f"{title}, round {record['round']}: client {drop['client']} dropped: {drop['reason']}",

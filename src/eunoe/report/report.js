@@ -29,7 +29,7 @@
       spec.config = { title: { limit: width - 60 } };
     }
     if (spec.facet) {
-      spec.spec.width = Math.max(200, width - 150);
+      spec.spec.width = Math.max(200, (width - 60) / spec.columns - 90);
       return spec;
     }
     if (!spec.concat) {

@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping, Sequence
 from html import escape
-from typing import get_args
 
 import numpy as np
 
-from eunoe.analysis.by_client import ByClient, ClientMetric
+from eunoe.analysis.by_client import ByClient, recorded_metrics
 from eunoe.analysis.statistics import mean_std
 from eunoe.analysis.summary import Summary, summarize
 from eunoe.analysis.tables import Table
+from eunoe.analysis.usefulness import over_seeds
 from eunoe.core.tasks import Classification
 from eunoe.errors import InputError
 from eunoe.metrics import forgetting
@@ -54,6 +54,7 @@ def mean_over_seeds(summaries: Sequence[Summary]) -> Summary:
         mean["best_round"], mean["lost_per_class"], mean["changes"] = 0, [], ""
         diverged = sum(summary["diverged"] for summary in summaries)
         mean["trouble"] = f"{diverged} of {len(summaries)} seeds diverged." if diverged else ""
+        mean["usefulness"] = over_seeds([summary["usefulness"] for summary in summaries])
     return mean
 
 
@@ -111,7 +112,7 @@ def comparison(groups: Groups) -> str:
 
 
 def same_data(groups: Groups) -> bool:
-    """Return whether all runs have the same data, without which their numbers cannot be compared."""
+    """Return whether all runs use the same data, as a comparison requires."""
     first, *others = [run.config.get("data") for seeds in groups.values() for run in seeds]
     return all(data == first for data in others)
 
@@ -119,7 +120,7 @@ def same_data(groups: Groups) -> bool:
 def clients_table(groups: Groups) -> str:
     """Return tables of each client's numbers on its own test data; empty where none were recorded."""
     parts = []
-    for metric in get_args(ClientMetric):
+    for metric in recorded_metrics(next(iter(groups.values()))[0]):
         try:
             clients = ByClient(groups, metric)
         except InputError:

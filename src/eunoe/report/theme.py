@@ -5,11 +5,16 @@ which vanish on a dark or a white background), accuracies have viridis, and diff
 to orange (forgotten).
 """
 
+import json
 from typing import Any
+
+from eunoe.text import fill_template
 
 PALETTE = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#7A6FAC", "#8C6D31")
 DARK_PALETTE = ("#56B4E9", "#F0803C", "#2FBF98", "#E39AC4", "#F0B840", "#3D8FD1", "#A79BD8", "#C2A15E")
-GAINED, FORGOTTEN = "#2166ac", "#d9730d"
+# From gained to forgotten.
+DIVERGING = ("#2166ac", "#92b9d8", "#f4f4f2", "#f0b27a", "#d9730d")
+DARK_DIVERGING = ("#2166ac", "#35506f", "#26292f", "#8a5320", "#d9730d")
 SCREEN_FONT = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Liberation Sans', Arial, sans-serif"
 # Fonts of equal width on every machine, so that no text is cut off at the edge of an image.
 PICTURE_FONT = "Arial, 'Liberation Sans', Helvetica, sans-serif"
@@ -21,54 +26,9 @@ MOST_POINTS, MOST_PROBES, MOST_CLIENTS, MOST_CLASSES, MOST_CELLS = 120, 12, 20, 
 
 def config(ink: str, dark: bool = False, font_size: int = 12, font: str = SCREEN_FONT) -> dict[str, Any]:
     """Return the Vega-Lite config; `ink` is the color of text and lines ("currentColor" in the report)."""
-    middle = "#26292f" if dark else "#f4f4f2"
-    text = {"labelColor": ink, "titleColor": ink, "labelFont": font, "titleFont": font}
-    small = {"labelFontSize": font_size - 1, "titleFontSize": font_size - 1}
-    return {
-        "background": "transparent",
-        "font": font,
-        "view": {"stroke": None, "continuousWidth": WIDTH, "continuousHeight": HEIGHT},
-        "axis": {
-            **text,
-            **small,
-            "titleFontWeight": "normal",
-            "titleOpacity": 0.8,
-            "domainColor": ink,
-            "domainOpacity": 0.35,
-            "tickColor": ink,
-            "tickOpacity": 0.35,
-            "gridColor": ink,
-            "gridOpacity": 0.1,
-            "labelOverlap": True,
-        },
-        "legend": {
-            **text,
-            **small,
-            "titleFontWeight": "normal",
-            "gradientLength": 120,
-            "gradientThickness": 10,
-        },
-        "header": {**text, "labelFontSize": font_size, "labelFontWeight": 600, "labelLimit": 300},
-        "title": {
-            "color": ink,
-            "font": font,
-            "fontSize": font_size,
-            "fontWeight": 600,
-            "anchor": "start",
-            "subtitleColor": ink,
-            "subtitleFontSize": font_size - 1,
-            "subtitleFont": font,
-            "limit": 0,
-        },
-        "line": {"strokeWidth": 2, "strokeJoin": "round"},
-        "rule": {"color": ink},
-        "text": {"color": ink, "font": font, "fontSize": font_size - 2},
-        "range": {
-            "heatmap": {"scheme": "viridis"},
-            "ramp": {"scheme": "viridis"},
-            "diverging": [GAINED, "#92b9d8" if not dark else "#35506f", middle]
-            + (["#f0b27a"] if not dark else ["#8a5320"])
-            + [FORGOTTEN],
-            "category": list(DARK_PALETTE if dark else PALETTE),
-        },
-    }
+    values = {"ink": ink, "font": font, "width": WIDTH, "height": HEIGHT}
+    values |= {"size": font_size, "small": font_size - 1, "smallest": font_size - 2}
+    values["category"] = json.dumps(DARK_PALETTE if dark else PALETTE)
+    values["diverging"] = json.dumps(DARK_DIVERGING if dark else DIVERGING)
+    look: dict[str, Any] = json.loads(fill_template("eunoe.report", "vega.json", values))
+    return look

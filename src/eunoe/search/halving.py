@@ -1,32 +1,38 @@
-"""Successive halving over rounds: all trials run a quarter of the rounds, the better half of them continues
-to half of the rounds, the better half of those to the end.
+"""Successive halving over rounds: all trials run a quarter of the rounds, the better ones continue to half of
+the rounds, the better ones of those to the end.
 
-A trial's score is the mean validation accuracy (or F1 or R²) over its seeds and last rounds; the test set is
-never read. Scores alone decide which trials continue. A stage that the budget cuts short promotes no trial,
-and its runs can be resumed.
+A trial's score is the mean over its seeds of a validation score; the test set is never read. Scores alone
+decide which trials continue: the better half, or all that are not significantly worse than the best. A stage
+that the budget cuts short promotes no trial, and its runs can be resumed.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from rich.console import Console
 
 from eunoe.config.schema import Config
 from eunoe.config.settings import merge
 from eunoe.data.federation import Federation
 from eunoe.errors import InputError
 from eunoe.metrics.forgetting import known_mean, mean_at_end, mean_over_rounds
+from eunoe.report.progress import StageBars, interactive
 from eunoe.search.budget import Clock, TimeUp
 from eunoe.search.journal import Journal, Scores
-from eunoe.search.sweep import OnSweepRound, Planned, execute, folder_name, is_done
+from eunoe.search.sweep import folder_name
 from eunoe.simulation.hooks import Record
+from eunoe.simulation.many import OnSweepRound, Planned, execute, is_done
 from eunoe.store.reader import read_run, read_status
 from eunoe.store.run_records import RunRecords
 
 SHARES = (0.25, 0.5, 1.0)
+# Trials that run to the end at least, and the smallest difference by which one is dropped.
+FINALISTS, LEAST_REACH = 3, 0.08
 
 
 @dataclass(frozen=True)
@@ -53,11 +59,24 @@ class Callbacks:
     on_round: OnSweepRound = lambda planned, record: None
 
 
+@contextmanager
+def show_progress(visible: bool | None = True) -> Iterator[Callbacks]:
+    """Yield callbacks that draw a progress bar per stage; by default (None) where it can be redrawn."""
+    console = Console()
+    if interactive(console) if visible is None else visible:
+        with StageBars(console) as bars:
+            yield Callbacks(bars.stage, bars.count)
+    else:
+        yield Callbacks()
+
+
 @dataclass(frozen=True)
 class Halving:
     """Successive halving of trials in a folder: `rungs` are the rounds after which trials are compared.
 
-    The trial with number `keep` always continues, in place of the last that would, or beside the only one.
+    `measure` computes the scores of a trial's runs after some rounds. With `samples`, the number of
+    validation samples of a run, a trial is dropped only if it is behind the best by more than the 95%
+    interval of a difference, and at least three continue; else the better half continues.
     """
 
     folder: Path
@@ -67,37 +86,55 @@ class Halving:
     journal: Journal
     clock: Clock
     callbacks: Callbacks = field(default_factory=Callbacks)
-    score: Callable[[Scores], float] = lambda scores: scores.accuracy
-    keep: int | None = None
+    measure: Callable[[Sequence[RunRecords], int], Scores] = field(default_factory=lambda: score_runs)
+    samples: int = 0
+    # Whether runs give the bits of the serial engine.
+    exact: bool = False
 
-    def run(self, trials: Sequence[Trial]) -> bool:
-        """Run all stages; return whether they ended before the budget did."""
+    def run(self, trials: Sequence[Trial], rivals: Sequence[Trial] = ()) -> bool:
+        """Run all stages; return whether they ended before the budget did.
+
+        `rivals` are trials that have run before; those that reached a stage are compared with the trials.
+        """
         for rounds in self.rungs:
-            if not self._run_stage(trials, rounds):
+            if not self.run_stage(trials, rounds):
                 return False
-            trials = self._promote(trials, rounds)
+            if self.samples:
+                trials = self._drop_worse(trials, rivals, rounds)
+            else:
+                trials = self.rank(trials, rounds)[: math.ceil(len(trials) / 2)]
         return True
 
-    def best(self, trials: Sequence[Trial]) -> tuple[Trial, int]:
-        """Return the best trial of the last stage that has scores, and its rounds."""
-        for rounds in reversed(self.rungs):
-            if ranked := self._rank(trials, rounds):
-                return ranked[0], rounds
-        raise InputError("the budget ended before the first result: pass a larger budget")
+    def rank(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
+        """Sort the trials that have scores at this many rounds, best first; more seeds come before fewer."""
 
-    def _rank(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
-        """Sort the trials that have scores at this many rounds, best first."""
-        scores = self.journal.scores
-        known = [trial for trial in trials if (trial.number, rounds) in scores]
-        return sorted(known, key=lambda trial: (-self.score(scores[trial.number, rounds]), trial.number))
+        def key(trial: Trial) -> tuple[float, float, int]:
+            scores = self.journal.scores[trial.number, rounds]
+            return -scores.seeds, -scores.best, trial.number
 
-    def _promote(self, trials: Sequence[Trial], rounds: int) -> list[Trial]:
-        better = self._rank(trials, rounds)[: math.ceil(len(trials) / 2)]
-        keep = [trial for trial in trials if trial.number == self.keep and trial not in better]
-        return [*better[: max(1, len(better) - len(keep))], *keep]
+        known = [trial for trial in trials if (trial.number, rounds) in self.journal.scores]
+        return sorted(known, key=key)
 
-    def _run_stage(self, trials: Sequence[Trial], rounds: int) -> bool:
-        missing = [trial for trial in trials if (trial.number, rounds) not in self.journal.scores]
+    def _drop_worse(self, trials: Sequence[Trial], rivals: Sequence[Trial], rounds: int) -> list[Trial]:
+        """Drop the trials that are significantly worse than the best at this stage, down to three."""
+        ranked = self.rank([*rivals, *trials], rounds)
+        scores = {trial.number: self.journal.scores[trial.number, rounds].best for trial in ranked}
+        best = scores[ranked[0].number]
+        share = min(max(best, 0.05), 0.95)
+        reach = 1.96 * math.sqrt(2 * share * (1 - share) / (self.samples * len(self.seeds)))
+        kept = [trial for trial in ranked if scores[trial.number] >= best - max(reach, LEAST_REACH)]
+        kept = max(kept, ranked[:FINALISTS], key=len)
+        # The baseline is trial 0: all are compared with it in the end.
+        return [trial for trial in trials if trial in kept or not trial.number]
+
+    def run_stage(self, trials: Sequence[Trial], rounds: int) -> bool:
+        """Run trials to some rounds and score them; return whether they ended before the budget did."""
+        missing = [
+            trial
+            for trial in trials
+            if (scores := self.journal.scores.get((trial.number, rounds))) is None
+            or scores.seeds < len(self.seeds)
+        ]
         if not missing:
             return True
         if self.clock.over:
@@ -111,7 +148,7 @@ class Halving:
         word = "trial" if len(missing) == 1 else "trials"
         self.callbacks.on_stage(f"{len(missing)} {word} to round {rounds}", sum(left))
         try:
-            execute(every, self.jobs, self._follow)
+            execute(every, self.jobs, self._follow, self.exact)
             ended = list(missing)
         except TimeUp:
             # A stage that was cut short does not count, unless it is the first.
@@ -119,7 +156,8 @@ class Halving:
             ended = [trial for trial in missing if first and all(map(is_done, runs[trial.number]))]
         for trial in ended:
             records = [read_run(planned.folder, begun=False) for planned in runs[trial.number]]
-            self.journal.add_scores(trial.number, rounds, score_runs(records, rounds))
+            scores = replace(self.measure(records, rounds), seeds=len(self.seeds))
+            self.journal.add_scores(trial.number, rounds, scores)
         self.journal.note(spent=self.clock.spent)
         return len(ended) == len(missing)
 
@@ -129,53 +167,53 @@ class Halving:
             raise TimeUp
 
 
-def rungs_of(rounds: int) -> list[int]:
+def composed_privacy(folder: Path) -> list[str]:
+    """Say what the private runs below a folder spend together, as a list of at most one sentence."""
+    status = [read_status(path.parent).get("privacy") for path in sorted(folder.rglob("status.json"))]
+    spent = [each for each in status if each]
+    if not spent:
+        return []
+    # A run without noise has no bound: its epsilon is null.
+    epsilons, deltas = zip(*((each.get("epsilon"), each.get("delta") or 0.0) for each in spent), strict=True)
+    total = math.inf if None in epsilons else sum(epsilons)
+    return [
+        f"The {len(spent)} private runs in {folder} compose: together they spend epsilon = {total:.3g} at "
+        f"delta = {sum(deltas):.3g} on the clients that they share."
+    ]
+
+
+def rungs_of(rounds: int, shares: Sequence[float] = SHARES) -> list[int]:
     """Return the rounds after which trials are compared."""
-    return sorted({max(1, round(share * rounds)) for share in SHARES})
+    return sorted({max(1, round(share * rounds)) for share in shares})
 
 
 def score_runs(runs: Sequence[RunRecords], rounds: int) -> Scores:
     """Return the scores of a trial's runs after some rounds, even if they have run further."""
-
-    def mean_scores(model: str) -> tuple[float, float]:
-        forgetting = [_series_until(run, f"{model}forgetting.round", rounds) for run in runs]
-        return (
-            float(np.mean([accuracy_at(run, rounds, model) for run in runs])),
-            float(known_mean([mean_over_rounds(values, at) for at, values in forgetting])),
-        )
-
-    averaged = any(run.checked_config.averaging is not None for run in runs)
-    newest = mean_scores("sent.") if averaged else (math.nan, math.nan)
-    seconds = float(np.mean([run.status.get("seconds", math.nan) for run in runs]))
-    return Scores(*mean_scores(""), seconds, *newest)
+    forgetting = [mean_over_rounds(*_series_until(run, "forgetting.round", rounds)) for run in runs]
+    return Scores(
+        float(np.mean([accuracy_at(run, rounds) for run in runs])),
+        float(known_mean(forgetting)),
+        float(np.mean([run.status.get("seconds", math.nan) for run in runs])),
+    )
 
 
-def accuracy_at(run: RunRecords, rounds: int, model: str = "") -> float:
-    """Return the mean validation accuracy (or F1 or R²) over the last rounds up to `rounds`; 0 if diverged.
-
-    It is that of the evaluated model or, with `model="sent."`, of the model sent to clients.
-    """
+def accuracy_at(run: RunRecords, rounds: int) -> float:
+    """Return the mean validation accuracy (or F1 or R²) over the last rounds up to one; 0 if diverged."""
     if run.status["state"] == "diverged":
         return run.task.floor
-    at, values = _series_until(run, f"{model}validation.{run.task.metric}", rounds)
     last = min(run.checked_config.evaluation.last, max(1, rounds // 4))
-    return mean_at_end(values, at, last)
+    return mean_at_end(*_series_until(run, f"validation.{run.task.metric}", rounds), last)
 
 
 def _series_until(run: RunRecords, path: str, rounds: int) -> tuple[Any, Any]:
     at, values = run.series(path)
-    return at[at <= rounds], values[at <= rounds]
-
-
-def compared_rounds(config: Config) -> int:
-    """Return how many last rounds of a stage are evaluated."""
-    return max(1, min(config.evaluation.last, max(2, config.rounds // 8)))
+    return values[at <= rounds], at[at <= rounds]
 
 
 def search_values(values: Mapping[str, Any], config: Config) -> dict[str, Any]:
     """Return values for the runs of a search: evaluated on validation data at the end of a stage only."""
     common = {key: value for key, value in values.items() if key not in ("stop", "track", "metrics")}
-    last = compared_rounds(config)
+    last = max(1, min(config.evaluation.last, max(2, config.rounds // 8)))
     evaluation = {"every": 0, "last": last, "validation": True, "test": False, "personal": 0}
     return merge(common, {"evaluation": evaluation, "probes": []})
 

@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from eunoe.config.renamed import rename_keys
+from eunoe.config.schema import make_config
 from eunoe.errors import InputError
-from eunoe.system.files import plain, read_lines, write_text, writing
+from eunoe.system.files import make_folder, open_regular, plain, read_lines, write_text, writing
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,7 @@ class Scores:
     seconds: float
     newest_accuracy: float = math.nan
     newest_forgetting: float = math.nan
+    seeds: float = 1
 
     @property
     def best(self) -> float:
@@ -70,18 +72,15 @@ class Journal:
         lines = read_lines(path)
         new = json.loads(json.dumps(plain(plan)))
         if lines:
-            old = {
-                key: rename_keys(value) if isinstance(value, Mapping) else value
-                for key, value in lines[0].get("plan", {}).items()
-            }
+            old = {key: _complete(key, value) for key, value in lines[0].get("plan", {}).items()}
             for key in {**old, **new}:
                 if old.get(key) != new.get(key):
                     raise InputError(
-                        f"{path.parent} holds a search with another {key}: pass it, or another --out"
+                        f"{path.parent} has a search with a different {key}: use the same, or another --out"
                     )
         else:
             lines = [{"schema": 1, "plan": new}]
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         # This drops a last line that a kill cut short.
         write_text(path, "".join(f"{json.dumps(line)}\n" for line in lines))
         for line in lines[1:]:
@@ -112,15 +111,18 @@ class Journal:
 
     def _add(self, line: Mapping[str, Any]) -> None:
         line = plain(line)
-        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(line)}\n")
+        with writing(self.path), open_regular(self.path, "ab") as file:
+            file.write(f"{json.dumps(line)}\n".encode())
             file.flush()
             os.fsync(file.fileno())
         self._load(line)
 
     def _load(self, line: Mapping[str, Any]) -> None:
         if "rounds" in line:
-            numbers = {each.name: line.get(each.name) for each in fields(Scores)}
+            # Journals of version 0.1 do not have the number of seeds: all of them.
+            numbers = {each.name: line.get(each.name) for each in fields(Scores)} | {
+                "seeds": line.get("seeds", math.inf)
+            }
             self.scores[line["trial"], line["rounds"]] = Scores(
                 **{key: math.nan if number is None else float(number) for key, number in numbers.items()}
             )
@@ -128,3 +130,11 @@ class Journal:
             self.settings[line["trial"]], self.labels[line["trial"]] = line["settings"], line["label"]
         else:
             self.notes |= line
+
+
+def _complete(key: str, value: Any) -> Any:
+    """Return a value of a stored plan under the present names of options, with the defaults of new ones."""
+    if not isinstance(value, Mapping):
+        return value
+    renamed = rename_keys(value)
+    return make_config(renamed).model_dump(mode="json") if key in ("config", "run") else renamed

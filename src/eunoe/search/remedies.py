@@ -1,11 +1,8 @@
-"""What a cure tries, in which order: one table, and which of its remedies fit a run.
-
-The baseline comes first, then the remedies in the order in which each adds most to the best of those before
-it, on average over the settings of benchmarks/remedies.py. The baseline's learning rate is varied like that
-of the remedies, so that no remedy is compared with a badly tuned baseline.
+"""What a cure tries, in which order: one table, which of its remedies fit a run, and variations of the best.
 
 Averaging of global models is not in the table: it changes no training, so every remedy is tried with and
-without it in one run.
+without it in one run. The learning rate of the baseline is varied like that of the remedies, so that no
+remedy is compared with a badly tuned baseline.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,88 +13,104 @@ from eunoe.analysis.remedies import FEDDF, FEDNTD, FEDPROX, FLASHBACK, SCAFFOLD,
 from eunoe.config.schema import Config, make_config
 from eunoe.errors import InputError
 from eunoe.simulation.build import UserObjects, assemble
-from eunoe.store.run_records import with_averaging
 
 # Up to so many rounds averaging gets a smaller decay: models still learn quickly, and their mean lags behind.
 SHORT = 60
 # Learning rates from which a tenfold one is not tried.
 SMALL = 0.02
+THIRD = 1 / 3
 
 BASELINE = Remedy("")
 # The momentum of FedACG lengthens steps almost sevenfold: it is tried with a smaller learning rate.
-_FEDACG = Remedy("fedacg", {"method": {"name": "fedacg"}}, cost=1.1)
-_WSM_FEDACG = Remedy("wsm with fedacg", {**WSM.changes, **_FEDACG.changes}, labels=True, cost=1.1)
+FEDACG = Remedy.method("fedacg")
+WSM_FEDACG = Remedy("wsm with fedacg", {**WSM.changes, **FEDACG.changes}, labels=True)
+MILD_FEDACG = Remedy("fedacg with momentum 0.5", {"method": {"name": "fedacg", "momentum": 0.5}})
 
-
-def _scale_lr(remedy: Remedy, lr: float, words: str, **conditions: Any) -> Remedy:
-    name = f"{remedy.name}, {words}" if remedy.name else words
-    return replace(remedy, name=name, lr=lr, **conditions)
-
-
-def _third(remedy: Remedy) -> Remedy:
-    return _scale_lr(remedy, 1 / 3, "a third of the learning rate")
-
-
-def _threefold(remedy: Remedy) -> Remedy:
-    return _scale_lr(remedy, 3.0, "three times the learning rate")
-
-
-def _tenfold(remedy: Remedy) -> Remedy:
-    return _scale_lr(remedy, 10.0, "ten times the learning rate", below=SMALL)
-
-
+# In the order in which each is expected to add most to the best of those before it.
 TABLE: Sequence[Remedy] = (
     BASELINE,
-    _scale_lr(BASELINE, 0.1, "a tenth of the learning rate", dead=True),
-    _scale_lr(BASELINE, 0.01, "a hundredth of the learning rate", dead=True),
-    _threefold(WSM),
-    _threefold(BASELINE),
-    _third(_WSM_FEDACG),
-    SCAFFOLD,
+    replace(BASELINE, lr=0.1, dead=True),
+    replace(BASELINE, lr=0.01, dead=True),
+    replace(FEDACG, lr=THIRD),
+    replace(BASELINE, lr=3.0),
     WSM,
-    _tenfold(BASELINE),
-    _tenfold(WSM),
+    replace(WSM_FEDACG, lr=THIRD),
+    SCAFFOLD,
+    replace(BASELINE, lr=THIRD),
+    replace(MILD_FEDACG, lr=0.5),
+    replace(WSM, lr=3.0),
+    replace(BASELINE, lr=10.0, below=SMALL),
+    replace(BASELINE, final_lr=0.1),
     FEDNTD,
     Remedy("logit adjustment", {"loss": {"name": "logit_adjusted", "tau": 0.5}}, labels=True),
-    _third(BASELINE),
-    _third(_FEDACG),
     Remedy("wsm with server momentum", {**WSM.changes, **SERVER_MOMENTUM}, labels=True),
-    Remedy("falling learning rate", {"training": {"lr_decay": 0.97}}),
     Remedy("server momentum", SERVER_MOMENTUM),
-    _third(WSM),
-    Remedy("half of the local epochs", epochs=0.5, cost=0.5),
+    replace(BASELINE, epochs=0.5),
     FEDPROX,
-    Remedy("fedsam", {"method": {"name": "fedsam"}}, cost=2.0),
+    Remedy.method("fedsam"),
     FLASHBACK,
     FEDDF,
 )
 
 
-def applicable_remedies(
-    values: Mapping[str, Any], config: Config, objects: UserObjects, labels_differ: bool, dead: bool = False
-) -> list[Remedy]:
-    """Return the remedies of the table that fit a run, the baseline first."""
-    remedies: list[Remedy] = []
-    configs: list[Config] = []
-    for remedy in TABLE:
-        if (remedy.labels and not labels_differ) or (remedy.dead and not dead):
-            continue
-        if config.training.lr >= remedy.below:
-            continue
+class Applicability:
+    """Decides which remedies fit a run, in which order, and that none is tried twice."""
+
+    def __init__(
+        self, values: Mapping[str, Any], config: Config, objects: UserObjects, dead: bool = False
+    ) -> None:
+        """`dead`: whether the run learned nothing."""
+        self.values, self.config, self.objects, self.dead = values, config, objects, dead
+        self.configs: list[Config] = []
+
+    def select(self, remedies: Sequence[Remedy]) -> list[Remedy]:
+        """Return the remedies that fit and are new."""
+        return [remedy for remedy in remedies if self._is_new(remedy)]
+
+    def _is_new(self, remedy: Remedy) -> bool:
+        if (remedy.dead and not self.dead) or self.config.training.lr >= remedy.below:
+            return False
         try:
-            changed = remedy.apply(values, config)
-            # A remedy may equal the baseline or an earlier remedy.
-            if changed is None or (new := make_config(changed)) in configs:
-                continue
-            if remedy is not BASELINE:
-                assemble(new, UserObjects(**kept_objects(remedy, objects)))
+            changed = remedy.apply(self.values, self.config)
+            if changed is None or (new := make_config(changed)) in self.configs:
+                return False
+            if remedy.label:
+                assemble(new, UserObjects(**kept_objects(remedy, self.objects)))
         except InputError:
-            if remedy is BASELINE:
+            if not remedy.label:
                 raise
-            continue
-        remedies.append(remedy)
-        configs.append(new)
-    return remedies
+            return False
+        self.configs.append(new)
+        return True
+
+
+def order_table(labels_alike: bool, forgets_little: bool) -> list[Remedy]:
+    """Return the table in the order for a run.
+
+    Where class mixes are alike, losses and methods for labels come last; where little is forgotten, other
+    learning rates come first.
+    """
+
+    def key(remedy: Remedy) -> tuple[bool, bool, bool]:
+        rate = not remedy.name and remedy.epochs == 1
+        return remedy is not BASELINE, labels_alike and remedy.labels, forgets_little and not rate
+
+    return sorted(TABLE, key=key)
+
+
+def vary(remedy: Remedy) -> list[Remedy]:
+    """Return variations of a remedy, the most promising first."""
+    variations = [
+        replace(remedy, lr=3 * remedy.lr),
+        replace(remedy, final_lr=0.1),
+        replace(remedy, lr=remedy.lr / 3),
+        replace(remedy, epochs=2 * remedy.epochs),
+        replace(remedy, epochs=remedy.epochs / 2),
+    ]
+    if "loss" not in remedy.changes:
+        name = f"wsm with {remedy.name}" if remedy.name else "wsm"
+        variations.insert(2, replace(remedy, name=name, changes={**remedy.changes, **WSM.changes}))
+    return variations
 
 
 def kept_objects(remedy: Remedy, objects: UserObjects) -> dict[str, Any]:
@@ -114,13 +127,6 @@ class Variants(NamedTuple):
 
 def averaging_variants(remedy: Remedy, config: Config) -> Variants:
     """Return both variants of a remedy; the one with the run's own averaging is the remedy itself."""
-    if config.averaging is not None:
-        name = f"{remedy.name or config.title} without averaging"
-        return Variants(_with_changes(remedy, name, {"averaging": None}), remedy)
-    decay = 0.8 if config.rounds <= SHORT else 0.9
-    name = with_averaging(remedy.name) if remedy.name else "averaging"
-    return Variants(remedy, _with_changes(remedy, name, {"averaging": {"decay": decay}}))
-
-
-def _with_changes(remedy: Remedy, name: str, changes: Mapping[str, Any]) -> Remedy:
-    return replace(remedy, name=name, changes={**remedy.changes, **changes})
+    other = None if config.averaging is not None else {"decay": 0.8 if config.rounds <= SHORT else 0.9}
+    changed = replace(remedy, changes={**remedy.changes, "averaging": other})
+    return Variants(remedy, changed) if config.averaging is None else Variants(changed, remedy)

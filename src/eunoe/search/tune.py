@@ -15,7 +15,7 @@ from eunoe.config.schema import make_config
 from eunoe.config.settings import absolute_paths
 from eunoe.config.toml import to_toml
 from eunoe.core.rng import generator
-from eunoe.errors import InputError
+from eunoe.errors import InputError, install_command
 from eunoe.search.budget import Clock
 from eunoe.search.halving import Callbacks, Halving, Trial, check_validation, rungs_of, search_values
 from eunoe.search.journal import Journal, TrialResult, rank_results
@@ -79,15 +79,15 @@ def parse_range(text: str) -> Range | None:
     log, (low, dots, high) = body != text.strip(), body.partition("..")
     if not dots:
         if log:
-            raise InputError(f"{text!r} is not a range: write it as log:0.003..0.3")
+            raise InputError(f"invalid range {text!r}: write it as log:0.003..0.3")
         return None
     try:
         ends = [int(end) if end.strip().lstrip("+-").isdigit() else float(end) for end in (low, high)]
     except ValueError:
-        raise InputError(f"{text!r} is not a range of numbers: write log:0.003..0.3 or 0.1..0.9") from None
+        raise InputError(f"invalid range {text!r}: write it as 0.1..0.9 or log:0.003..0.3") from None
     if not (-float("inf") < ends[0] < ends[1] < float("inf")) or (log and ends[0] <= 0):
-        above = " above 0" if log else ""
-        raise InputError(f"{text!r}: a range goes from a number{above} to a larger one")
+        positive = "positive and " if log else ""
+        raise InputError(f"invalid range {text!r}: the first number must be {positive}less than the second")
     return Range(ends[0], ends[1], log)
 
 
@@ -100,6 +100,7 @@ def tune(
     budget: float | None = None,
     trials: int | None = None,
     jobs: int = 1,
+    exact: bool = False,
     callbacks: Callbacks | None = None,
 ) -> Tuned:
     """Search the space, resuming a search in the folder `out`, and write the best config to best.toml."""
@@ -122,7 +123,7 @@ def tune(
     }
     journal = Journal(out / "journal.jsonl", header)
     clock = Clock(budget, journal.spent)
-    halving = Halving(out, seeds, rungs, jobs, journal, clock, callbacks or Callbacks())
+    halving = Halving(out, seeds, rungs, jobs, journal, clock, callbacks or Callbacks(), exact=exact)
     if ranges:
         complete, count = True, 0
         while complete and (trials is None or count < trials):
@@ -155,8 +156,7 @@ def _check_space(over: Space, ranges: Space, budget: float | None, trials: int |
         raise InputError("nothing to search over: pass a setting, as in --over training.lr=log:0.003..0.3")
     if ranges and find_spec("optuna") is None:
         raise InputError(
-            f"{next(iter(ranges))} has a range, which needs Optuna: "
-            "run pip install '.[tune]' in a clone of Eunoe"
+            f"{next(iter(ranges))} has a range, which needs Optuna: run {install_command('tune')}"
         )
     if ranges and budget is None and trials is None:
         raise InputError("a search over ranges needs --budget (such as 30m) or --trials")

@@ -13,26 +13,37 @@ from eunoe.analysis.tables import Table
 from eunoe.config.schema import Config, make_config
 from eunoe.config.settings import absolute_paths
 from eunoe.config.toml import to_toml
-from eunoe.search.budget import format_budget
+from eunoe.search.halving import accuracy_at
 from eunoe.search.journal import TrialResult
+from eunoe.search.outcome import Outcome, Which, read_outcome
 from eunoe.simulation.run import Run
 from eunoe.system.files import write_text
 
 NOT_PRIVATE = (
     "Each run of the cure trains on the same clients again, which the epsilon of a single run does not "
-    "count: it holds for the cured model only if the cure was found on other clients."
+    "count: it holds for the cured model only if the cure was found on other clients. No checkpoint is "
+    "picked, since that would spend more; runs are given by their last rounds."
 )
+_GIVEN = {"best": "best checkpoint", "last": "last rounds"}
+# What an outcome has besides the score, and the loss of it on one seed that is not mentioned.
+_BESIDES = ("balanced accuracy", "worst class", "worst tenth of clients")
+_NEGLIGIBLE = 0.01
 
 
 @dataclass(frozen=True, repr=False)
 class Cure:
-    """The result of a cure: the remedy (None: keep the baseline), its gain, and the runs that show it."""
+    """The result of a cure: the remedy (None: keep the baseline), its gains, and the runs that show them.
+
+    `gain` is that over the baseline on the validation samples kept for judging, `over_last` that over the
+    baseline's last rounds, `test` that over the baseline on the test set.
+    """
 
     folder: Path
     sentences: tuple[str, ...]
     search: tuple[TrialResult, ...] = ()
     label: str | None = None
-    validation: Interval | None = None
+    gain: Interval | None = None
+    over_last: Interval | None = None
     test: Interval | None = None
     table: Table | None = None
     config: Path | None = None
@@ -42,49 +53,126 @@ class Cure:
         return "\n".join([*([self.table.text()] if self.table else []), *self.sentences])
 
 
+@dataclass(frozen=True)
+class Arms:
+    """Outcomes by seed: of the baseline as it is given and in its last rounds, and of the remedy."""
+
+    baseline: Sequence[Outcome]
+    last: Sequence[Outcome]
+    remedy: Sequence[Outcome]
+
+    def gain(self, part: str, over_last: bool = False) -> Interval:
+        """Return the gain of the remedy over the baseline, or over its last rounds, on one set."""
+        before = self.last if over_last else self.baseline
+        return paired_interval(
+            [each.score[part] for each in self.remedy], [each.score[part] for each in before]
+        )
+
+    @property
+    def part(self) -> str:
+        """The set for classes and clients: the test set if there is one."""
+        tested = np.isfinite(self.gain("test").mean)
+        return "test" if tested else "judging"
+
+
 def judge(
     folder: Path,
     config: Config,
     winner: Remedy,
     before: Sequence[Run],
     after: Sequence[Run],
+    which: Which,
+    alternatives: Sequence[tuple[str, Outcome]],
     search: tuple[TrialResult, ...],
     facts: Sequence[str],
 ) -> Cure:
     """Compare the winner with the baseline seed by seed; if it is better, write cure.toml.
 
-    `config` is that of the run to cure, in which the winner's changes are made.
+    `config` is that of the run to cure, in which the winner's changes are made. `which` is how the baseline
+    is given. `alternatives` are the other variants of the search, the baseline first.
     """
-    validation = _gain(before, after, "validation")
-    words = f"{winner.name}: {validation.points()} on validation over {len(after)} fresh seeds"
-    path = folder / "cure.toml" if validation.positive else None
+    own: Which = "last" if config.privacy is not None else "best"
+    arms = Arms(
+        [read_outcome(run.read, which) for run in before],
+        [read_outcome(run.read, "last") for run in before],
+        [read_outcome(run.read, own) for run in after],
+    )
+    gain, last = arms.gain("judging"), arms.gain("judging", over_last=True)
+    label, seeds = winner.label, f"{len(after)} fresh seeds"
+    path = folder / "cure.toml" if gain.positive else None
+    words = f"{label}: {gain.points()} over the baseline's {_GIVEN[which]}"
+    if which == "best":
+        words += f", {last.points()} over its last rounds"
+    words += f", on validation samples kept for judging, {seeds}"
     if path is not None:
         changed = winner.apply(config.model_dump(exclude_none=True), config)
-        cured = make_config({**(changed or {}), "name": winner.name})
+        cured = make_config({**(changed or {}), "name": label})
         write_text(path, to_toml(absolute_paths(cured.model_dump(mode="json", exclude_none=True))))
-        words = f"{words}; {describe_forgetting(before, after)}."
+        sentences = [f"{words}; {describe_forgetting(before, after)}."]
     else:
         best = "The best of the search, " if search else ""
-        words = f"No candidate is significantly better; keep {config.title}. {best}{words}."
+        sentences = [f"No candidate is significantly better; keep {config.title}. {best}{words}."]
     # The verdict stands; only now are the test results read.
-    test = _gain(before, after, "test")
-    tested = bool(np.isfinite(test.mean))
+    tested = arms.part == "test"
+    test = arms.gain("test") if tested else None
+    if test is not None:
+        beside = (
+            f", {arms.gain('test', over_last=True).points()} over its last rounds" if which == "best" else ""
+        )
+        sentences.append(f"On the test set, read once: {test.points()} over the {_GIVEN[which]}{beside}.")
+    if path is not None:
+        sentences += describe_fairness(arms, alternatives)
     return Cure(
         folder,
-        (*facts, words, *([f"On the test set, read once: {test.points()}."] if tested else [])),
+        (*facts, *sentences),
         search,
-        label=None if path is None else winner.name,
-        validation=validation,
-        test=test if tested else None,
-        table=_table([before, after]),
+        label=None if path is None else label,
+        gain=gain,
+        over_last=last,
+        test=test,
+        table=_table(arms, [before, after], which, own),
         config=path,
         runs=(*before, *after),
     )
 
 
+def describe_fairness(arms: Arms, alternatives: Sequence[tuple[str, Outcome]]) -> list[str]:
+    """Describe the change for classes and clients; name an alternative if one of them is worse off."""
+    changes = {
+        name: paired_interval(
+            [outcome[at][arms.part] for outcome in arms.remedy],
+            [outcome[at][arms.part] for outcome in arms.baseline],
+        )
+        for at, name in enumerate(_BESIDES, start=1)
+    }
+    known = {name: change for name, change in changes.items() if np.isfinite(change.mean)}
+    if not known:
+        return []
+    sentences = [f"{'; '.join(f'{name} {change.points()}' for name, change in known.items())}.".capitalize()]
+    if harmed := [name for name, change in known.items() if change.negative]:
+        words = f"It lowers the {' and the '.join(harmed)} by more than the interval."
+        label = _harmless(alternatives)
+        other = f" {label} did not on the search seeds." if label else " No other candidate avoids that."
+        sentences.append(words + other)
+    return sentences
+
+
+def _harmless(alternatives: Sequence[tuple[str, Outcome]]) -> str | None:
+    """Return the best alternative that lowered neither the score nor what is reported beside it."""
+    if not alternatives:
+        return None
+    _, baseline = alternatives[0]
+    for label, outcome in alternatives[1:]:
+        pairs = zip(outcome, baseline, strict=True)
+        if all(not new["validation"] < old["validation"] - _NEGLIGIBLE for new, old in pairs):
+            return label
+    return None
+
+
 def describe_gain(name: str, before: Sequence[Run], after: Sequence[Run]) -> str:
     """Describe in one sentence what runs gain over others on the same seeds, and what they forget."""
-    gain = _gain(before, after, "validation").points()
+    new, old = ([accuracy_at(run.read, run.config.rounds) for run in arm] for arm in (after, before))
+    gain = paired_interval(new, old).points()
     return f"{name}: {gain} on validation over {len(after)} seeds; {describe_forgetting(before, after)}."
 
 
@@ -98,84 +186,41 @@ def describe_forgetting(before: Sequence[Run], after: Sequence[Run]) -> str:
     return f"{words} (model sent to clients: {sent:.1f})"
 
 
-def nothing_to_cure(alike: bool) -> str:
-    """Return the sentence for a run that forgets little; `alike`: for clients with alike class mixes."""
-    why = (
-        "The clients' class mixes are alike: round forgetting is the variation of training on few clients, "
-        "not a loss of classes that they lack. There is nothing to cure"
-        if alike
-        else "Little is forgotten: there is nothing to cure"
-    )
-    return f"{why}; keep the run. `eunoe tune` searches for better settings of any run."
-
-
-def no_validation_data(share: float) -> str:
-    """Return the sentence for a run without validation data."""
-    return (
-        f"The run has no validation data: all runs of the cure hold out {share:.0%} of each client's samples "
-        f"(split.validation={share:g}). The config that is written does not."
-    )
-
-
-def no_search(budget: float, needed: float) -> str:
-    """Return the sentence for a budget that is too short for a search."""
-    return (
-        f"A budget of {format_budget(budget)} is too short for a search (use at least "
-        f"{format_budget(needed)}, and another --out); only averaging was evaluated."
-    )
-
-
-def no_better_remedy(search: Sequence[TrialResult], label: str, seeds: int, metric: str) -> str:
-    """Return the sentence for a search in which the baseline came out best."""
-    others = sum(result.label != label for result in search)
-    word = "seed" if seeds == 1 else "seeds"
-    return (
-        f"No remedy is better; keep {label}. Of {others} remedies tried on {seeds} search {word}, none "
-        f"reached its validation {metric}."
-    )
-
-
-def too_few_seeds(winner: Remedy, before: Sequence[Run], after: Sequence[Run], seeds: int) -> str:
+def too_few_seeds(label: str, before: Sequence[Run], after: Sequence[Run], seeds: int) -> str:
     """Return the sentence for a budget that ended among the fresh seeds; test results are not read."""
     words = f"The budget ended after {len(after)} of {seeds} fresh seeds"
     if len(after) > 1:
-        gain = _gain(before, after, "validation").points()
-        words += f", on which {winner.name}, the best of the search, has {gain} on validation"
-    return f"{words}. Too few for a verdict: run the same command to continue, with as much time again."
+        scores = [[read_outcome(run.read).score["judging"] for run in arm] for arm in (after, before)]
+        words += f", on which {label} has {paired_interval(*scores).points()} over the best checkpoint"
+    return f"{words}. Too few for a verdict: run the same command to continue."
 
 
-def _gain(before: Sequence[Run], after: Sequence[Run], part: str) -> Interval:
-    return paired_interval([_final(run, part) for run in after], [_final(run, part) for run in before])
-
-
-def _final(run: Run, part: str) -> float:
-    """Return a run's main metric in the mean of its last rounds."""
-    task = run.read.task
-    return task.floor if run.status["state"] == "diverged" else run.read.final(f"{part}.{task.metric}")
-
-
-def _table(arms: Sequence[Sequence[Run]]) -> Table:
+def _table(arms: Arms, runs: Sequence[Sequence[Run]], which: Which, own: Which) -> Table:
+    baseline, remedy = (each[0].config.title for each in runs)
+    shown = [(f"{baseline}, last rounds", arms.last, runs[0])]
+    if which == "best":
+        shown.append((f"{baseline}, best checkpoint", arms.baseline, runs[0]))
+    shown.append((f"{remedy}, {_GIVEN[own]}", arms.remedy, runs[1]))
     rows = []
-    for arm in arms:
-        records = [run.read for run in arm]
+    for title, outcomes, group in shown:
+        records = [run.read for run in group]
         megabytes = [
             sum(record.get("bytes_up", 0) + record.get("bytes_down", 0) for record in run.metrics) / 1e6
             for run in records
         ]
+        places = [(0, "judging"), (0, "test"), *((at, arms.part) for at in (1, 2, 3))]
         rows.append(
             [
-                arm[0].config.title,
-                mean_std([_final(run, "validation") for run in arm], 3),
+                title,
+                *(mean_std([outcome[at][part] for outcome in outcomes], 3) for at, part in places),
                 mean_std([run.round_forgetting for run in records], 4),
-                mean_std([per_round(run) for run in records], 4),
-                mean_std([_final(run, "test") for run in arm], 3),
                 mean_std([float(run.status.get("seconds", np.nan)) for run in records], 1),
                 f"{mean(megabytes):.1f}",
             ]
         )
-    headings = ["run", "validation", "forgetting", "of sent model", "test", "seconds", "MB"]
+    headings = ["run", "validation", "test", "balanced", "worst class", "worst clients"]
     note = (
-        f"mean ± std over {len(arms[0])} fresh seeds; forgetting: per round, of the evaluated model and of "
-        "the model sent to clients; MB: sent in the whole run, both ways"
+        f"mean ± std over {len(runs[0])} fresh seeds; validation: samples that picked nothing; worst "
+        "clients: mean of the worst tenth; forgetting: per round; MB: sent in the whole run, both ways"
     )
-    return Table(headings, rows, note)
+    return Table([*headings, "forgetting", "seconds", "MB"], rows, note)

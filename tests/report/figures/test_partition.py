@@ -4,9 +4,7 @@ import re
 from typing import Any
 
 import numpy as np
-import pytest
 
-from eunoe.errors import InputError
 from eunoe.report.figures.partition import COLORS, partition_chart
 
 COUNTS = np.array([[3, 0, 1], [0, 5, 5]])
@@ -52,10 +50,3 @@ def test_it_renders() -> None:
     ]
     assert hidden == [False, True, False, True]
     assert vl_convert.vegalite_to_svg(spec).count('aria-roledescription="bar"') == 8
-
-
-def test_counts_that_do_not_belong_to_the_clients_are_refused() -> None:
-    with pytest.raises(InputError, match="pass a row per client"):
-        partition_chart({"half": COUNTS}, [4])
-    with pytest.raises(InputError, match="at least one"):
-        partition_chart({}, [4])

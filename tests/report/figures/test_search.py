@@ -26,7 +26,7 @@ def test_a_remedy_has_a_line_and_a_point_however_far_its_seeds_came() -> None:
     assert points["wsm"]["forgetting"] == 0.1
     assert [points[name]["rounds"] for name in ("wsm", "fedavg")] == [2, 1]
     curves, scatter = search_figures(runs)
-    assert "wsm came furthest, at 50.0% after 2 rounds." in curves.chart.description
+    assert "wsm came furthest, at 50.0% after 2 rounds." in curves.text
     assert "fedavg,1,0.3" in str(scatter.chart.to_dict())
     assert search_figures([made_up("empty", [])]) == []
 

@@ -42,9 +42,11 @@ def all_figures(runs: Sequence[RunRecords], names: Sequence[str] = ()) -> list[F
     for section, kinds in SECTIONS.items():
         for kind in curves.custom_metrics(runs) if section == CUSTOM else kinds:
             if (not names or kind.name in names) and (rows := kind.rows(runs)):
+                figure = kind.draw(rows, display)
                 figures.append(
                     replace(
-                        kind.draw(rows, display),
+                        figure,
+                        chart=figure.chart.properties(description=figure.text),
                         name=kind.name,
                         section=section.format(units=display.task.units),
                         rounds=slider_rounds(rows) if "probe" in rows[0] else (),

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -58,11 +59,12 @@ class Display:
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart with its title and caption; the description of the chart is its text alternative."""
+    """A chart with its title, its caption, and the text for readers who cannot see it."""
 
     title: str
     caption: str
     chart: Any
+    text: str
     wide: bool = True
     name: str = ""
     section: str = ""
@@ -121,11 +123,6 @@ def mean_of(rows: Sequence[Row], field: str) -> float:
     return float(sum(row[field] for row in rows)) / len(rows)
 
 
-def points(share: float) -> str:
-    """Format a difference of shares in points."""
-    return f"{100 * share:.1f} points"
-
-
 def describe_runs(rows: Sequence[Row], describe: Callable[[list[Row]], str]) -> str:
     """Describe the rows of each run, for the text alternative of a figure."""
     return "; ".join(f"{label} {describe(own)}" for label, own in by_run(rows).items())
@@ -142,7 +139,7 @@ def tip(field: str, title: str | None = None, form: str = ".1%") -> alt.Tooltip:
 
 
 def hover_points(base: Any, tips: Sequence[Any]) -> Any:
-    """Add large invisible points, so that tooltips show without aiming at a thin line."""
+    """Add large invisible points, which make tooltips easy to hit."""
     return base.mark_point(opacity=0, size=160).encode(tooltip=list(tips))
 
 
@@ -159,11 +156,8 @@ def round_axis(field: str = "round:Q", grid: bool = True, **options: Any) -> alt
 
 
 def run_filter(label: str) -> str:
-    """Select one run's rows in Vega's expression language, with the label escaped."""
-    units = label.encode("utf-16-be")
-    pairs = [(units[at] << 8) + units[at + 1] for at in range(0, len(units), 2)]
-    safe = [chr(unit) if unit < 128 and chr(unit).isalnum() else f"\\u{unit:04x}" for unit in pairs]
-    return f"datum.run === '{''.join(safe)}'"
+    """Select one run's rows in Vega's expression language."""
+    return f"datum.run === {json.dumps(label)}"
 
 
 def side_by_side(panels: Sequence[Any], rows: Sequence[Row], columns: int | None = None) -> Any:

@@ -7,31 +7,19 @@ from typing import Any
 import altair as alt
 import numpy as np
 
+from eunoe.report import theme
 from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure, Kind
-from eunoe.report.figures.series import (
-    Row,
-    first_seeds,
-    probed_rounds,
-    select_classes,
-    thin,
-)
-from eunoe.report.theme import (
-    MOST_CELLS,
-    MOST_CLASSES,
-    MOST_CLIENTS,
-    MOST_POINTS,
-    MOST_PROBES,
-    PALETTE,
-    PANEL,
-)
+from eunoe.report.figures.series import Row, first_seeds, probed_rounds, select_classes, thin
 from eunoe.store.run_records import RunRecords
 
 
 def per_class_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return per-class accuracy over rounds of each label's first seed."""
     rows, groups = list[Row](), first_seeds(runs)
-    most = min(MOST_POINTS, MOST_CELLS // max(1, sum(len(classes) for _, classes in groups.values())))
+    most = min(
+        theme.MOST_POINTS, theme.MOST_CELLS // max(1, sum(len(classes) for _, classes in groups.values()))
+    )
     for label, (run, classes) in groups.items():
         history, rounds = run.per_class, run.rounds
         names = run.names(history.shape[1]) if len(history) else []
@@ -64,22 +52,22 @@ def draw_per_class(rows: Sequence[Row], display: Display) -> Figure:
         low = min((row for row in own if row["round"] == own[-1]["round"]), key=lambda row: row["accuracy"])
         return f"ends with {low['accuracy']:.1%} on {task.unit} {low['class']}, its lowest"
 
-    text = f"Heat map of {task.unit_metric} per {task.unit} over rounds. "
-    text += f"{charts.describe_runs(rows, describe)}."
-    chart = charts.panel_per_run(rows, panel, height=max(PANEL, 9 * len(names)))
+    ends = charts.describe_runs(rows, describe)
     return Figure(
         f"{charts.capitalize(task.unit_metric)} of each {task.unit}: a dark cell right of a bright one is a "
         f"{task.unit} forgotten",
-        f"Global model. Of more than {MOST_CLASSES} {task.units}, those that lose most per round are shown.",
-        chart.properties(description=text),
+        f"Global model. Of more than {theme.MOST_CLASSES} {task.units}, those that lose most per round are "
+        "shown.",
+        charts.panel_per_run(rows, panel, height=max(theme.PANEL, 9 * len(names))),
+        f"Heat map of {task.unit_metric} per {task.unit} over rounds. {ends}.",
     )
 
 
 def local_models_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return per-class accuracy of all models of each label's first seed, per probed round."""
     groups = first_seeds(runs)
-    cells = MOST_CLIENTS * max(1, sum(len(classes) for _, classes in groups.values()))
-    rounds = probed_rounds(runs, "local_per_class", max(3, min(MOST_PROBES, MOST_CELLS // cells)))
+    cells = theme.MOST_CLIENTS * max(1, sum(len(classes) for _, classes in groups.values()))
+    rounds = probed_rounds(runs, "local_per_class", max(3, min(theme.MOST_PROBES, theme.MOST_CELLS // cells)))
     rows = list[Row]()
     for label, (run, classes) in groups.items():
         for record in run.probe("local_per_class"):
@@ -88,7 +76,7 @@ def local_models_rows(runs: Sequence[RunRecords]) -> list[Row]:
             counts = record.get("counts") or [None] * len(record["clients"])
             local = zip(record["clients"], record["local"], counts, strict=True)
             models: list[tuple[str, Any, Any]] = [("start", record["start"], None)]
-            models += [(f"client {client}", *own) for client, *own in list(local)[:MOST_CLIENTS]]
+            models += [(f"client {client}", *own) for client, *own in list(local)[: theme.MOST_CLIENTS]]
             models += [("global", record["merged"], None)]
             names = run.names(len(record["start"]))
             for order, (model, per_class, held) in enumerate(models):
@@ -117,7 +105,7 @@ def draw_local_models(rows: Sequence[Row], display: Display) -> Figure:
         )
         return alt.layer(cells.mark_rect().encode(display.unit_color(), tooltip=tips), held)
 
-    chart = charts.panel_per_run(rows, panel, width=1.3 * PANEL, height=alt.Step(17))
+    chart = charts.panel_per_run(rows, panel, width=1.3 * theme.PANEL, height=alt.Step(17))
     chart = chart.add_params(charts.round_slider(rows)).resolve_scale(x="independent", y="independent")
     what = f"{task.unit_metric} per {task.unit} of the model at the start of a round, of each client's model "
     what += "after local training and of the global model"
@@ -125,7 +113,8 @@ def draw_local_models(rows: Sequence[Row], display: Display) -> Figure:
         "From the start model to local models to the global model: dark rows between bright ones are local "
         "forgetting",
         f"{charts.capitalize(what)}. A dot marks a {task.unit} that the client has data of.",
-        chart.properties(description=f"Heat map of {what}, for {', '.join(charts.by_run(rows))}."),
+        chart,
+        f"Heat map of {what}, for {', '.join(charts.by_run(rows))}.",
     )
 
 
@@ -138,7 +127,7 @@ def one_client_rows(runs: Sequence[RunRecords]) -> list[Row]:
         return []
     client = max(rounds, key=lambda name: (rounds[name], -int(name)))
     rows, classes = list[Row](), select_classes(runs, run)
-    for record in thin([record for record in records if client in record["clients"]], 4 * MOST_PROBES):
+    for record in thin([record for record in records if client in record["clients"]], 4 * theme.MOST_PROBES):
         at, names = record["clients"].index(client), run.names(len(record["start"]))
         accuracy, counts = record["local"][at], record["counts"][at]
         common = {"client": str(client), "round": int(record["round"])}
@@ -171,23 +160,24 @@ def draw_one_client(rows: Sequence[Row], display: Display) -> Figure:
         display.unit_color(),
         tooltip=["round:Q", *display.unit_tips(), "labels:Q"],
     )
-    held = base.mark_bar(color=PALETTE[0]).encode(
+    held = base.mark_bar(color=theme.PALETTE[0]).encode(
         alt.X("max(labels):Q", title="train labels"),
         alt.Y("class:N", sort=names, title=None, axis=charts.NO_GRID),
         tooltip=[display.unit_tips()[0], alt.Tooltip("max(labels):Q", title="train labels")],
     )
-    height = max(PANEL, 9 * len(names))
+    height = max(theme.PANEL, 9 * len(names))
     panels = [
-        known.properties(width=1.5 * PANEL, height=height, title=f"client {client}: {task.unit_metric}"),
-        held.properties(width=0.8 * PANEL, height=height, title="label counts"),
+        known.properties(
+            width=1.5 * theme.PANEL, height=height, title=f"client {client}: {task.unit_metric}"
+        ),
+        held.properties(width=0.8 * theme.PANEL, height=height, title="label counts"),
     ]
     what = f"per {task.unit} of its model after each participation, beside its label counts."
     return Figure(
         one_client_title(rows, display),
         f"The client that took part most often in the first run: {task.unit_metric} {what}",
-        charts.side_by_side(panels, rows).properties(
-            description=f"Heat map for client {client}: {task.unit_metric} {what}"
-        ),
+        charts.side_by_side(panels, rows),
+        f"Heat map for client {client}: {task.unit_metric} {what}",
     )
 
 

@@ -6,17 +6,20 @@ The means over the rounds are figure 4 of the WSM paper.
 import math
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import altair as alt
 import numpy as np
 
+from eunoe.analysis.statistics import as_points
 from eunoe.metrics import forgetting
 from eunoe.report.figures import charts
 from eunoe.report.figures.charts import Display, Figure, Kind
 from eunoe.report.figures.series import Row, group_by_label, probed_rounds, thin
 from eunoe.report.theme import MOST_CLIENTS, MOST_PROBES, PANEL
-from eunoe.store.run_records import Record, RunRecords, numbers
+from eunoe.store.run_records import Record, RunRecords
 
 # The column of means over all other clients' data.
 MEAN = "F_k"
@@ -35,8 +38,7 @@ def matrix_rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 
 def _lost(record: Record) -> forgetting.ClientForgetting:
-    start, after = numbers(record["start"]), numbers(record["after"])
-    return forgetting.client_forgetting(start, after, record["models"], record["data"])
+    return forgetting.client_forgetting(record["start"], record["after"], record["models"], record["data"])
 
 
 def _cells(record: Record) -> Iterator[Row]:
@@ -65,7 +67,7 @@ def title(rows: Sequence[Row]) -> str:
     means = [row for row in charts.after_first_round(rows) if row["data"] == MEAN]
     lost = charts.mean_of(means, "lost") if means else 0.0
     verb = "costs" if lost > 0.0005 else "adds" if lost < -0.0005 else "changes"
-    amount = charts.points(abs(lost)) if verb != "changes" else "nothing"
+    amount = as_points(abs(lost)) if verb != "changes" else "nothing"
     return f"Training on one client {verb} {amount} on other clients' data (orange: forgotten, blue: learned)"
 
 
@@ -74,7 +76,8 @@ def draw_matrices(rows: Sequence[Row], display: Display) -> Figure:
     metric, labels = display.task.client_metric, list(charts.by_run(rows))
     limit = max(0.1, math.ceil(10 * max(abs(row["lost"]) for row in rows)) / 10)
     signed = alt.Scale(domain=[-limit, limit], domainMid=0, interpolate="rgb")
-    panels, columns = [], _most_columns(rows)
+    by_panel = groupby(rows, key=itemgetter("run", "probe"))
+    panels, columns = [], max(len({row["data"] for row in panel}) for _, panel in by_panel)
     for label in labels:
         for field, heading, scale, named in (
             ("before", "before local training", charts.SHARE, metric),
@@ -103,19 +106,11 @@ def draw_matrices(rows: Sequence[Row], display: Display) -> Figure:
         "column, F_k, is the mean over all other clients' data, including those not shown. All runs share "
         "one color scale."
     )
-    return Figure(title(rows), caption, chart.properties(description=text))
+    return Figure(title(rows), caption, chart, text)
 
 
 def _mean_lost(rows: Sequence[Row]) -> str:
-    return charts.points(charts.mean_of(rows, "lost"))
-
-
-def _most_columns(rows: Sequence[Row]) -> int:
-    """Return the number of columns of the widest panel."""
-    panels: dict[tuple[Any, Any], set[Any]] = {}
-    for row in rows:
-        panels.setdefault((row["run"], row["probe"]), set()).add(row["data"])
-    return max(map(len, panels.values()), default=1)
+    return as_points(charts.mean_of(rows, "lost"))
 
 
 def _column_axis(columns: int) -> alt.Axis:
@@ -183,7 +178,8 @@ def draw_means(rows: Sequence[Row], display: Display) -> Figure:
     return Figure(
         "Forgetting between clients over the rounds",
         f"A dot per client's model: {metric} lost on other clients' data (F_k). The line is the mean.",
-        alt.layer(dots, means).properties(description=text),
+        alt.layer(dots, means),
+        text,
         wide=False,
     )
 

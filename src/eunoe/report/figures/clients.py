@@ -22,18 +22,15 @@ def probability_rows(runs: Sequence[RunRecords]) -> list[Row]:
     rows = []
     for label, (run, *_) in group_by_label(runs).items():
         for record in thin(list(run.probe("probability")), MOST_PROBES):
-            result = forgetting.probability_by_count(
-                numbers(record["probability"]),
-                numbers(record["counts"]),
-                None if run.label_counts is None else run.label_counts.max(axis=0),
-            )
-            names = run.names(result.probability.shape[1])
+            most = None if run.label_counts is None else run.label_counts.max(axis=0)
+            shares = forgetting.count_shares(numbers(record["counts"]), most)
+            names, probabilities = run.names(shares.shape[1]), numbers(record["probability"])
             for i, client in list(enumerate(record["clients"]))[:MOST_CLIENTS]:
                 common = {"run": label, "round": int(record["round"]), "client": str(client)}
                 rows += [
                     {**common, "class": name, "share": share, "probability": probability}
                     for name, share, probability in zip(
-                        names, result.count_share[i].tolist(), result.probability[i].tolist(), strict=True
+                        names, shares[i].tolist(), probabilities[i].tolist(), strict=True
                     )
                     if not np.isnan(share + probability)
                 ]
@@ -70,7 +67,8 @@ def draw_probability(rows: Sequence[Row], display: Display) -> Figure:
     return Figure(
         probability_title(rows, display),
         f"Mean output probability of a {unit} on the public data, per local model, by its label count.",
-        chart.properties(width=WIDTH, height=HEIGHT, description=text),
+        chart.properties(width=WIDTH, height=HEIGHT),
+        text,
         wide=False,
     )
 
@@ -88,11 +86,6 @@ def _measure(probe: Record) -> list[float]:
     return [mean, *numbers([probe["apart"], probe["cosine"]]).tolist()]
 
 
-def _last(rows: Sequence[Row]) -> str:
-    last = rows[-1]
-    return f"{last['start']:.2f} from the start, {last['apart']:.2f} apart, cosine {last['cosine']:.2f}"
-
-
 def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
     """Draw a panel per number."""
     panels = []
@@ -107,12 +100,16 @@ def draw_drift(rows: Sequence[Row], display: Display) -> Figure:
         tips = ["run:N", "round:Q", charts.tip(field, title, ".3f")]
         panel = charts.line(base, tips)
         panels.append(panel.properties(width=PANEL, height=PANEL, title=title))
-    text = f"Line charts of drift; in the last probed round {charts.describe_runs(rows, _last)}."
+    ends = charts.describe_runs(
+        rows,
+        lambda own: "{start:.2f} from the start, {apart:.2f} apart, cosine {cosine:.2f}".format(**own[-1]),
+    )
     return Figure(
         "Drift of local models, and agreement of their updates",
         "Mean distance from the start model, root mean square distance between two clients, mean cosine "
         "between two clients' updates (1: same direction, 0: unrelated).",
-        charts.side_by_side(panels, rows, columns=3).properties(description=text),
+        charts.side_by_side(panels, rows, columns=3),
+        f"Line charts of drift; in the last probed round {ends}.",
     )
 
 
@@ -122,12 +119,11 @@ def client_rows(runs: Sequence[RunRecords]) -> list[Row]:
         clients = ByClient(group_by_label(runs))
     except InputError:
         return []
-    keys = sorted(clients.samples, key=lambda key: (key[0] or 0, key[1]))
     return [
-        {"run": arm.title, "client": clients.name(key), "samples": clients.samples[key]}
-        | {"accuracy": mean([*arm.values[key].values()]), "metric": clients.metric}
-        for arm in clients.arms
-        for key in keys
+        {"run": title, "client": clients.name(key), "samples": samples}
+        | {"accuracy": mean([*values[key].values()]), "metric": clients.metric}
+        for title, values in clients.arms.items()
+        for key, samples in clients.samples.items()
     ]
 
 
@@ -152,13 +148,13 @@ def draw_client(rows: Sequence[Row], display: Display) -> Figure:
 
     first = [row["accuracy"] for row in rows if row["run"] == rows[0]["run"]]
     low, high = (f"{value:{'.0%' if share else '.2f'}}" for value in (min(first), max(first)))
-    text = f"{charts.capitalize(metric)} of each client on its own test data; "
-    text += f"{charts.describe_runs(rows, describe)}."
+    text = f"of each client on its own test data; {charts.describe_runs(rows, describe)}."
     return Figure(
         f"Clients' {metric} on their own test data: {low} to {high} with {rows[0]['run']}",
         "A dot per run: mean of the last rounds and of the seeds. If `local` is among the runs, it shows "
         "what a client reaches alone.",
-        chart.properties(width=1.6 * PANEL, height=alt.Step(18), description=text),
+        chart.properties(width=1.6 * PANEL, height=alt.Step(18)),
+        f"{charts.capitalize(metric)} {text}",
     )
 
 
@@ -186,10 +182,6 @@ def _costs(run: RunRecords) -> Iterator[tuple[str, str, float]]:
     yield from ((unit, kind, float(np.sum(values))) for unit, kind, values in columns if len(values))
 
 
-def _total(rows: Sequence[Row]) -> str:
-    return f"{sum(row['amount'] for row in rows):,.0f}"
-
-
 def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
     """Draw bars per run, split by kind."""
     panels, words = [], []
@@ -210,12 +202,14 @@ def draw_cost(rows: Sequence[Row], display: Display) -> Figure:
             tooltip=["run:N", "kind:N", charts.tip("amount", unit, form)],
         )
         panels.append(chart.properties(width=1.3 * PANEL, height=alt.Step(26), title=f"{unit}, whole run"))
-        words.append(f"{unit}: {charts.describe_runs(costs, _total)}")
+        total = charts.describe_runs(costs, lambda own: f"{sum(row['amount'] for row in own):,.0f}")
+        words.append(f"{unit}: {total}")
     chart = charts.side_by_side(panels, rows, columns=2).resolve_scale(color="independent")
     return Figure(
         "Time and traffic",
         "Seconds by step and bytes by direction of the whole run, mean over seeds.",
-        chart.properties(description=f"Bars of the costs of each run: {'; '.join(words)}."),
+        chart,
+        f"Bars of the costs of each run: {'; '.join(words)}.",
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import altair as alt
 import numpy as np
 
-from eunoe.analysis.statistics import deviation, mean
+from eunoe.analysis.statistics import as_points, deviation, mean
 from eunoe.analysis.summary import phase_starts
 from eunoe.core.tasks import Classification, Regression
 from eunoe.metrics import forgetting
@@ -83,7 +83,8 @@ def draw_epsilon(rows: Sequence[Row], display: Display) -> Figure:
 
 def draw_custom(metric: str, rows: Sequence[Row], display: Display) -> Figure:
     """Draw a custom metric."""
-    return _draw(rows, display, metric, metric, f"{BAND}.")
+    title = metric.removesuffix(".value")
+    return _draw(rows, display, title, title, f"{BAND}.")
 
 
 def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
@@ -94,19 +95,23 @@ def draw_forgetting(rows: Sequence[Row], display: Display) -> Figure:
 
     def describe(own: list[Row]) -> str:
         mean = forgetting.mean_over_rounds([row["mean"] for row in own], [row["round"] for row in own])
-        return f"loses {charts.points(mean)} per round on average"
+        return f"loses {as_points(mean)} per round on average"
 
     text = f"Line chart of round forgetting. {charts.describe_runs(rows, describe)}."
-    chart = charts.band_and_line(rows, display, axis, zero=True).properties(description=text)
+    chart = charts.band_and_line(rows, display, axis, zero=True)
     caption = f"F_t: the mean over {units} of the {metric} lost since the previous round; gains count as 0."
-    return Figure(f"Round forgetting: {metric} lost since the previous round", caption, chart, wide=False)
+    return Figure(
+        f"Round forgetting: {metric} lost since the previous round", caption, chart, text, wide=False
+    )
 
 
 def distribution_rows(runs: Sequence[RunRecords]) -> list[Row]:
     """Return the ECDF of F_t over all rounds and seeds of a label."""
     rows = []
     for label, seeds in group_by_label(runs).items():
-        values, shares = forgetting.ecdf(np.concatenate([run.forgetting("round") for run in seeds]))
+        lost = np.concatenate([run.forgetting("round") for run in seeds])
+        values, counts = np.unique(lost[~np.isnan(lost)], return_counts=True)
+        shares = np.cumsum(counts) / max(int(counts.sum()), 1)
         steps = thin(list(zip(values.tolist(), shares.tolist(), strict=True)), 2 * MOST_POINTS)
         rows += [{"run": label, "lost": lost, "share": share} for lost, share in steps]
     return rows
@@ -123,15 +128,14 @@ def draw_distribution(rows: Sequence[Row], display: Display) -> Figure:
 
     def describe(own: list[Row]) -> str:
         median = next(row["lost"] for row in own if row["share"] >= 0.5)
-        return f"loses at most {charts.points(median)} in half of the rounds"
+        return f"loses at most {as_points(median)} in half of the rounds"
 
     chart = alt.layer(base.mark_line(interpolate="step-after"), charts.hover_points(base, tips))
     return Figure(
         "Distribution of round forgetting: the further left a line rises, the less is forgotten",
         "Fraction of rounds whose forgetting F_t is at most the value on the horizontal axis.",
-        chart.properties(
-            description=f"Distribution of round forgetting: {charts.describe_runs(rows, describe)}."
-        ),
+        chart,
+        f"Distribution of round forgetting: {charts.describe_runs(rows, describe)}.",
         wide=False,
     )
 
@@ -191,12 +195,12 @@ def draw_phases(rows: Sequence[Row], display: Display) -> Figure:
         for row in rows
         if row["phase"] == last and row["part"] in (PARTS["past"], PARTS["end"])
     ]
-    chart = charts.panel_per_run(rows, panel).resolve_scale(xOffset="independent")
     return Figure(
         f"Cost of each phase in {metric}",
         "Global model, mean over seeds. For a stream of classes: at the end of each phase, on classes of "
         "earlier phases and on those of the phase. For other streams: before, in and at the end of each.",
-        chart.properties(description=f"Bars of {metric} by phase. {'; '.join(ends)}."),
+        charts.panel_per_run(rows, panel).resolve_scale(xOffset="independent"),
+        f"Bars of {metric} by phase. {'; '.join(ends)}.",
     )
 
 
@@ -212,8 +216,7 @@ def _draw(
     form = ".1%" if share else ".4g"
     ends = charts.describe_runs(rows, lambda own: f"ends at {own[-1]['mean']:{form}}")
     chart = charts.band_and_line(rows, display, metric, zero, share)
-    chart = chart.properties(description=f"Line chart of {metric} over rounds. {ends}.")
-    return Figure(title, caption, chart, wide=False)
+    return Figure(title, caption, chart, f"Line chart of {metric} over rounds. {ends}.", wide=False)
 
 
 ACCURACY = Kind("accuracy", metric_rows, draw_metric)
@@ -227,9 +230,8 @@ PRIVACY = Kind("privacy", partial(recorded_rows, "privacy.epsilon"), draw_epsilo
 def custom_metrics(runs: Sequence[RunRecords]) -> list[Kind]:
     """Return a kind of figure for each custom metric of these runs."""
     metrics = sorted({metric for run in runs for metric in run.own_metrics})
+    names = {metric: f"metric-{metric.removesuffix('.value').replace('.', '-')}" for metric in metrics}
     return [
-        Kind(
-            f"metric-{metric.replace('.', '-')}", partial(recorded_rows, metric), partial(draw_custom, metric)
-        )
+        Kind(names[metric], partial(recorded_rows, metric), partial(draw_custom, metric))
         for metric in metrics
     ]

@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eunoe.core.tasks import Classification, Regression, Task
-from eunoe.errors import InputError
 from eunoe.report.figures.charts import Display, Figure, Kind, capitalize
 from eunoe.report.figures.series import Row, group_by_label
 from eunoe.report.theme import MOST_CLASSES, MOST_CLIENTS
@@ -42,10 +41,12 @@ def draw(rows: Sequence[Row], display: Display) -> Figure:
     panels = {row["run"]: row["counts"][:clients] for row in rows}
     # Different data sets share a legend, so their classes are numbered.
     names = rows[0]["names"] if all(row["names"] == rows[0]["names"] for row in rows) else None
+    chart = partition_chart(panels, range(clients), names, columns=1, task=task)
     return Figure(
         f"{capitalize(task.unit)} mix of each client: few colors mean few {task.units} to learn from",
         f"Share of each {task.unit} in the train labels of the first clients.",
-        partition_chart(panels, range(clients), names, columns=1, task=task),
+        chart,
+        chart.description,
     )
 
 
@@ -61,8 +62,6 @@ def partition_chart(
     A panel has the label counts [clients, classes] of these clients. Up to ten classes have a color each;
     more have a scale from dark to light.
     """
-    if not panels or not clients:
-        raise InputError("a partition chart needs at least one partition and one client")
     classes = max(counts.shape[-1] for counts in panels.values())
     names = list(class_names) if class_names is not None else [str(number) for number in range(classes)]
     data, sizes = _bars(panels, clients, names, task)
@@ -101,11 +100,6 @@ def _bars(
     """Return a row per client and class that it has, and the mean number of classes of each panel."""
     rows, sizes = [], {}
     for panel, counts in panels.items():
-        if counts.ndim != 2 or len(counts) != len(clients):
-            raise InputError(
-                f"label counts {counts.shape} in {panel!r} do not match {len(clients)} clients: pass a row "
-                "per client"
-            )
         sizes[panel] = float((counts > 0).sum(1).mean())
         for client, own in zip(clients, counts, strict=True):
             for number in np.flatnonzero(own).tolist():

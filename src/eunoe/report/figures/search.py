@@ -45,8 +45,8 @@ def search_figures(runs: Sequence[RunRecords]) -> list[Figure]:
     def figure(name: str, title: str, caption: str, drawn: Any, what: str) -> Figure:
         end = f"{first['accuracy']:.1%} after {first['rounds']} rounds"
         text = f"{what}. {first['run']} came furthest, at {end}."
-        drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT, description=text)
-        return Figure(title, caption, drawn, name=name, section=SECTION)
+        drawn = drawn.properties(width=2 * WIDTH, height=1.3 * HEIGHT)
+        return Figure(title, caption, drawn, text, name=name, section=SECTION)
 
     base = chart(band_rows(remedies, main_metric), "mean:Q").encode(charts.round_axis(), detail="run:N")
     tips = ["run:N", "round:Q", charts.tip("mean", metric)]

@@ -67,7 +67,7 @@ def band_rows(runs: Sequence[RunRecords], series: Series, bounded: bool = True) 
 
 
 def select_peaks(values: Array, most: int) -> list[int]:
-    """Select at most this many positions: the first, the last, and the extremes of each stretch."""
+    """Downsample to at most this many positions: the first, the last, and the extremes of intervals."""
     if len(values) <= most:
         return list(range(len(values)))
     selected = {0, len(values) - 1}

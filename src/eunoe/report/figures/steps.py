@@ -27,7 +27,7 @@ def step_rows(runs: Sequence[RunRecords]) -> list[Row]:
 
 
 def _measure(probe: Record) -> tuple[float, float, float, float]:
-    models = numbers(probe["start"]), numbers(probe["local"]), numbers(probe["merged"])
+    models = probe["start"], probe["local"], probe["merged"]
     signed, lost = forgetting.accounting(*models), forgetting.knowledge_lost(*models)
     local, aggregation = forgetting.known_mean(signed.local), forgetting.known_mean(signed.aggregation)
     return local, lost.local, aggregation, lost.aggregation
@@ -81,7 +81,8 @@ def draw_signed(rows: Sequence[Row], display: Display) -> Figure:
         signed_title(rows, display),
         f"Signed change of {metric} in each step, mean over {display.task.units}. Both steps add up to "
         "the change of the round.",
-        charts.panel_per_run(rows, panel).properties(description=text),
+        charts.panel_per_run(rows, panel),
+        text,
     )
 
 
@@ -104,7 +105,8 @@ def draw_lost(rows: Sequence[Row], display: Display) -> Figure:
         "Knowledge lost in each step, not counting gains",
         f"L is the mean over clients and {units} of what the start model knew and a client's model does not. "
         f"G is the mean over {units} of what the best client's model knew and the global model does not.",
-        charts.side_by_side(panels, rows).properties(description=text),
+        charts.side_by_side(panels, rows),
+        text,
     )
 
 
@@ -115,15 +117,13 @@ def saw_tooth_rows(runs: Sequence[RunRecords]) -> list[Row]:
         probes = [probe for probe in seeds[0].probe("local_per_class") if _is_finite(probe)]
         for probe in thin(probes, MOST_POINTS):
             loss, number = probe["loss"], int(probe["round"])
-            positions, losses = forgetting.saw_tooth(
-                [number], [loss["start"]], numbers(loss["local"])[None], [loss["merged"]]
-            )
-            steps = zip(
-                (START_MODEL, LOCAL_MODELS, GLOBAL_MODEL), positions.tolist(), losses.tolist(), strict=True
-            )
             rows += [
-                {"run": label, "round": number, "at": position, "model": model, "loss": value}
-                for model, position, value in steps
+                {"run": label, "round": number, "at": at, "model": model, "loss": value}
+                for model, at, value in (
+                    (START_MODEL, number - 1.0, loss["start"]),
+                    (LOCAL_MODELS, number - 0.5, forgetting.known_mean(loss["local"])),
+                    (GLOBAL_MODEL, float(number), loss["merged"]),
+                )
             ]
     return rows
 
@@ -165,9 +165,8 @@ def draw_saw_tooth(rows: Sequence[Row], display: Display) -> Figure:
     return Figure(
         "Loss within each round: high peaks are local models that drift from the global objective",
         "Loss of the model at the start of a round, mean loss of the local models, loss of the global model.",
-        charts.panel_per_run(rows, panel).properties(
-            description=f"Mean loss of local models and of the global model: {words}."
-        ),
+        charts.panel_per_run(rows, panel),
+        f"Mean loss of local models and of the global model: {words}.",
     )
 
 

@@ -1,0 +1,57 @@
+"""The scores of a run whose validation samples are kept in two halves: best checkpoint and last rounds.
+
+The best checkpoint is the model with the highest score on the first half (`validation`); its scores on the
+second half (`judging`) and on the test set had no part in picking it.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from eunoe.analysis.statistics import mean
+from eunoe.store.run_records import Record, RunRecords
+
+# The model that is evaluated, or the one that clients receive if averaging makes it another.
+Model = Literal["", "sent"]
+Which = Literal["best", "last"]
+SETS = ("validation", "judging", "test")
+
+
+class Outcome(NamedTuple):
+    """Scores of one model of a run by set, for classes and clients too."""
+
+    score: Mapping[str, float]
+    balanced: Mapping[str, float]
+    worst_class: Mapping[str, float]
+    worst_client: Mapping[str, float]
+
+
+def read_outcome(
+    run: RunRecords, which: Which = "best", model: Model = "", until: int | None = None
+) -> Outcome:
+    """Return the scores of a run's best checkpoint, or the means over its last rounds, up to a round."""
+    rounds = [record for record in run.metrics if until is None or record["round"] <= until]
+    sections = [record.get("sent", {}) if model else record for record in rounds]
+    records = [record for record in sections if record.get("score", {}).get("validation") is not None]
+    if run.status["state"] == "diverged" or not records:
+        floor = dict.fromkeys(SETS, run.task.floor)
+        return Outcome(floor, floor, floor, floor)
+    scores = [record["score"]["validation"] for record in records]
+    last = run.checked_config.evaluation.last
+    chosen = [records[int(np.argmax(scores))]] if which == "best" else records[-last:]
+
+    def read(value: Any) -> dict[str, float]:
+        return {name: mean([value(record, name) for record in chosen]) for name in SETS}
+
+    return Outcome(
+        read(lambda record, name: record["score"].get(name, np.nan)),
+        read(lambda record, name: _over_classes(record, name, np.nanmean)),
+        read(lambda record, name: _over_classes(record, name, np.nanmin)),
+        read(lambda record, name: (record.get(name, {}).get("clients") or {}).get("worst_tenth", np.nan)),
+    )
+
+
+def _over_classes(record: Record, name: str, statistic: Any) -> float:
+    values = np.array(record.get(name, {}).get("per_class") or [np.nan], np.float64)
+    return float("nan") if np.isnan(values).all() else float(statistic(values))

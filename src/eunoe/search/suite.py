@@ -1,0 +1,115 @@
+"""Suites and entries of the leaderboard, read from TOML."""
+
+import tomllib
+from collections.abc import Mapping
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+from pydantic import Field, ValidationError
+
+from eunoe.analysis.remedies import Remedy
+from eunoe.config.messages import explain_in
+from eunoe.config.options import Options
+from eunoe.config.schema import make_config
+from eunoe.config.settings import merge, read_config
+from eunoe.errors import InputError, nearest
+
+# All entries have the same number of trials.
+MOST_POINTS = 4
+BASELINE = "fedavg"
+Half = Literal["design", "judging"]
+Kind = TypeVar("Kind", bound=Options)
+_FOLDER = files("eunoe.search") / "suites"
+
+
+class Setting(Options):
+    """A setting of a suite: data, partition, participation, model and rounds."""
+
+    name: str
+    half: Half
+    config: dict[str, Any]
+    trials: int = Field(MOST_POINTS, ge=1, le=MOST_POINTS, description="Points tried of each entry.")
+    seeds: int | None = Field(None, ge=2, description="Number of seeds, if fewer than the suite's.")
+
+
+class Suite(Options):
+    """Settings and the protocol: the seed of the search, and the fresh seeds."""
+
+    name: str
+    title: str
+    search_seed: int
+    seeds: tuple[int, ...]
+    config: dict[str, Any] = Field(default_factory=dict)
+    setting: tuple[Setting, ...]
+
+    def values(self, setting: Setting) -> dict[str, Any]:
+        """Return the config values of a setting; only models that are the best so far are tested."""
+        values = merge(self.config, setting.config)
+        evaluation = {"judging": True, "last": 10, "every": max(1, values["rounds"] // 20)}
+        return merge(values, {"evaluation": evaluation, "probes": [], "checkpoint_seconds": 3600})
+
+
+class Point(Options):
+    """A point of an entry's search space: a factor on the learning rate, and further changes."""
+
+    lr: float = Field(1.0, gt=0, allow_inf_nan=False)
+    config: dict[str, Any] = Field(default_factory=dict)
+
+
+class Entry(Options):
+    """An entry of the leaderboard: a config, and up to four points to try."""
+
+    name: str
+    config: dict[str, Any] = Field(default_factory=dict)
+    points: tuple[Point, ...] = Field((Point(),), min_length=1, max_length=MOST_POINTS)
+
+    def apply(self, values: Mapping[str, Any], point: Point) -> dict[str, Any]:
+        """Return the values of a setting with the changes of a point."""
+        config = make_config(values)
+        changes = merge(self.config, point.config)
+        changed = Remedy(self.name, changes, lr=point.lr).apply(values, config)
+        assert changed is not None
+        return changed
+
+
+def load_suite(name: str) -> Suite:
+    """Return a suite by its name or from a TOML file."""
+    known = suite_names()
+    if name in known:
+        values = tomllib.loads((_FOLDER / f"{name}.toml").read_text("utf-8"))
+    elif name.endswith(".toml"):
+        values = read_config(Path(name))
+    else:
+        raise InputError(f"there is no suite {name!r}: {nearest(name, known)}")
+    return _validate(Suite, {"name": Path(name).stem, **values}, name)
+
+
+def suite_names() -> list[str]:
+    """Return the names of the suites."""
+    names = [Path(file.name).stem for file in _FOLDER.iterdir() if file.name.endswith(".toml")]
+    return sorted(name for name in names if name != "entries")
+
+
+def load_entries(path: Path | None = None) -> list[Entry]:
+    """Return the entries of the leaderboard, or those of a TOML file."""
+    if path is None:
+        values = tomllib.loads((_FOLDER / "entries.toml").read_text("utf-8"))
+    else:
+        values = read_config(path)
+        values = values if "entry" in values else {"entry": [{"name": path.stem, **values}]}
+    return [_validate(Entry, entry, str(path or "entries.toml")) for entry in values["entry"]]
+
+
+def method_entry(method: str) -> Entry:
+    """Return the entry of a method: its defaults at four learning rates."""
+    points = tuple(Point(lr=lr) for lr in (0.33, 1.0, 3.0, 10.0))
+    name = method.rpartition(":")[2].lower()
+    return Entry(name=name, config={"method": {"name": method}}, points=points)
+
+
+def _validate(kind: type[Kind], values: Mapping[str, Any], where: str) -> Kind:
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        raise InputError(f"{where}: {explain_in(kind, error)}") from None
